@@ -61,7 +61,9 @@ def main() -> None:
             Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
             before, began = status("VmRSS"), time.perf_counter()
             optimizer.zero_grad()
-            loss = task.loss(batch.counted(model(*batch.inputs, **batch.keywords)), batch.target)
+            loss = task.loss(
+                batch.select_outputs(model(*batch.inputs, **batch.keywords)), batch.target
+            )
             loss.backward()
             optimizer.step()
             seconds.append(time.perf_counter() - began)

@@ -113,7 +113,7 @@ def check_same(model: nn.Module, plain: PlainGPT, batch: Batch) -> None:
 def of_plain(plain: PlainGPT, batch: Batch) -> Tensor:
     """Return the logits of the tokens that have targets."""
     scores = plain(batch.inputs[0].ids).flatten(0, 1)
-    return batch.counted(scores)
+    return batch.select_outputs(scores)
 
 
 def stepper(

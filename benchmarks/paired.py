@@ -37,7 +37,7 @@ def answered(folder: Path) -> Answers:
     right, target = [], []
     with torch.inference_mode():
         for batch in run.recipe.data.load().loaders(run.recipe.seed)["test"]:
-            outputs = batch.counted(run.model(*batch.inputs, **batch.keywords))
+            outputs = batch.select_outputs(run.model(*batch.inputs, **batch.keywords))
             counts = batch.target != UNLABELLED
             right.append((outputs.argmax(-1) == batch.target)[counts])
             target.append(batch.target[counts])

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from edgewise.batches import Batch
 from edgewise.data.splits import Split
-from edgewise.ragged import run_of_each
+from edgewise.ragged import segment_index
 from edgewise.recipes import find
 
 CELLS, DIRECTIONS = 12, 4
@@ -37,7 +37,7 @@ def described(batch: Batch) -> Tensor:
     """Return features ``[B, DIRECTIONS * CELLS * CELLS + 2]`` of the drawings of a batch."""
     x, graph = batch.inputs
     sizes = graph.segments[0]
-    drawing = run_of_each(sizes, len(x))
+    drawing = segment_index(sizes, len(x))
     place, begins, ends = x[:, :PLACE], x[:, PLACE], x[:, PLACE + 1].clone()
     ends[sizes.cumsum(0) - 1] = 1  # the last stroke of a truncated drawing ends, too
     step = place.diff(dim=0, append=place[-1:]) * (1 - ends[:, None])

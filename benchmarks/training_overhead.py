@@ -32,12 +32,12 @@ def bare(recipe: recipes.Recipe) -> float:
         model.train()
         optimizer.zero_grad()
         F.cross_entropy(
-            train.counted(model(*train.inputs, **train.keywords)), train.target
+            train.select_outputs(model(*train.inputs, **train.keywords)), train.target
         ).backward()
         optimizer.step()
         model.eval()
         with torch.no_grad():
-            answers = val.counted(model(*val.inputs, **val.keywords)).argmax(-1)
+            answers = val.select_outputs(model(*val.inputs, **val.keywords)).argmax(-1)
             (answers == val.target).float().mean().item()
     return time.perf_counter() - start
 

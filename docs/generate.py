@@ -75,7 +75,7 @@ PICTURES = {
     "graphormer": graphs.virtual(graphs.complete()),
     "san": graphs.complete() - graphs.grid(4, 4),
     "longformer": graphs.window(2) | graphs.hubs([0]),
-    "block_sparse": BlockSparse(size=2, number=1, heads=1, seed=0, length=64).bind(24),
+    "block_sparse": BlockSparse(size=2, num_random=1, heads=1, seed=0, length=64).bind(24),
     "reformer": of_hashes(),
     "linformer": graphs.complete().bind(16, 4),
     "bp_transformer": partition_graph(16, 1, causal=False)[0],

@@ -14,6 +14,7 @@ from edgewise.renamed import new_name, new_parameter_name, with_new_names
         ("model.feed_forward", {"model.ffn_dim"}, "model.ffn_dim"),
         ("model.hidden", {"model.head_width", "model.heads"}, "model.head_width"),
         ("model.hidden", {"model.width", "model.heads"}, "model.width"),
+        ("model.draws", {"model.random_attention"}, "model.random_attention"),
         ("data.path", {"data.path", "data.max_path_length"}, None),  # still a name
         ("model.feed_forward", {"model.width"}, None),  # replaced by nothing that this model has
         ("model.nothing", {"model.width"}, None),

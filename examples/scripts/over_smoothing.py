@@ -195,7 +195,7 @@ def measured(kind: Kind, depth: int, seed: int) -> Measured:
     x, graph = batch.inputs
     with torch.no_grad():
         states = GraphSequential(*model.eval().layers[:-1])(x, graph)
-        right = batch.counted(model(x, graph)).argmax(1) == batch.target
+        right = batch.select_outputs(model(x, graph)).argmax(1) == batch.target
     return Measured(
         found["test/accuracy"],
         float(right.float().mean()),

@@ -26,7 +26,7 @@ def trained(batches: Loader, in_width: int, out_width: int) -> torch.nn.Module:
     for epoch in range(EPOCHS):
         batches.set_epoch(epoch)
         for batch in batches:
-            loss = cross_entropy(batch.counted(model(*batch.inputs)), batch.target)
+            loss = cross_entropy(batch.select_outputs(model(*batch.inputs)), batch.target)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -50,7 +50,7 @@ def accuracies() -> dict[str, float]:
     ):
         model = trained(batches, **splits.model_arguments)
         with torch.no_grad():
-            right = asked.counted(model(*asked.inputs)).argmax(-1) == asked.target
+            right = asked.select_outputs(model(*asked.inputs)).argmax(-1) == asked.target
         found[name] = float(right.float().mean())
     return found
 

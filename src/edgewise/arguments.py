@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from numbers import Integral
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor
@@ -136,7 +136,7 @@ def check_type(argument: str, features: Tensor, weight: Tensor) -> None:
     raise ArgumentError(
         argument,
         expected=f"features in {weight.dtype}, the type of the model's weights",
-        got=described(features),
+        got=describe(features),
         remedy=f"convert them with .to({weight.dtype}), or the model with .to({features.dtype})",
     )
 
@@ -216,7 +216,36 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return decorate
 
 
-def described(value: object) -> str:
+def checked_factory(model: Callable[P, T], **least: int) -> Callable[P, T]:
+    """Return a function that builds a model after checking its arguments; see :func:`checked`.
+
+    Arguments are declared once, in the class: the function has its signature, type hints and
+    docstring, and is named after its module.
+
+    Args:
+        model: class of the model.
+        least: lower bounds by argument name.
+    """
+
+    def build(*args: P.args, **kwargs: P.kwargs) -> T:
+        return model(*args, **kwargs)
+
+    name = model.__module__.rpartition(".")[2]
+    attributes: dict[str, Any] = {
+        "__signature__": inspect.signature(model).replace(return_annotation=model.__name__),
+        "__annotations__": get_type_hints(model.__init__) | {"return": model},
+        "__doc__": model.__doc__,
+        "__module__": model.__module__,
+        "__name__": name,
+        "__qualname__": name,
+        "__wrapped__": model,
+    }
+    for attribute, value in attributes.items():
+        setattr(build, attribute, value)
+    return checked(**least)(build)
+
+
+def describe(value: object) -> str:
     """Describe a value for an error message: type and shape of a tensor, else the type's name."""
     if isinstance(value, Tensor):
         layout = "" if value.layout is torch.strided else f", {value.layout}"

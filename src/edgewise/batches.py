@@ -23,15 +23,15 @@ class Batch:
         select: indices ``[M]`` of the output rows with a target; None selects all rows. In a single
             large graph the model computes all nodes, but only those of a split have targets.
         keywords: keyword arguments, such as ``edge_attr``.
-        follows: whether row i continues the text of row i of the previous batch, so that the model
-            is called with the ``cache=`` of that batch; None if batches are independent.
+        continues: whether row i continues the text of row i of the previous batch, so that the
+            model is called with the ``cache=`` of that batch; None if batches are independent.
     """
 
     inputs: tuple[Any, ...]
     target: Tensor
     select: Tensor | None = None
     keywords: Mapping[str, Any] = field(default_factory=dict)
-    follows: bool | None = None
+    continues: bool | None = None
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on another device."""
@@ -43,7 +43,7 @@ class Batch:
         target = self.target.to(device)
         return replace(self, inputs=inputs, keywords=keywords, target=target, select=select)
 
-    def counted(self, outputs: Tensor) -> Tensor:
+    def select_outputs(self, outputs: Tensor) -> Tensor:
         """Return the output rows ``[M, ...]`` that have targets, in the order of ``target``."""
         return outputs if self.select is None else outputs[self.select]
 

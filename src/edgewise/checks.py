@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_choice, described
+from edgewise.arguments import check_choice, describe
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.engines.call import AttentionCall, accumulator, for_each_query
 from edgewise.errors import ArgumentError
@@ -49,7 +49,7 @@ def bind_to_nodes(graph: Pattern, x: Tensor) -> Graph:
         raise ArgumentError(
             "x",
             expected="features of nodes [..., N, width]",
-            got=described(x),
+            got=describe(x),
             remedy="give a single node as x[None]",
         )
     return bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
@@ -62,7 +62,7 @@ def check_nodes(**nodes: Tensor) -> None:
             raise ArgumentError(
                 name,
                 expected="floats of shape [..., N, H, D] (nodes, heads, width of a head)",
-                got=described(x),
+                got=describe(x),
                 remedy="split the width into heads with .unflatten(-1, (H, D)); H may be 1",
             )
 
@@ -177,7 +177,7 @@ def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
         raise ArgumentError(
             "normaliser",
             expected=f"one of {', '.join(NORMALISERS)}, or Entmax(alpha)",
-            got=described(normaliser),
+            got=describe(normaliser),
             remedy="see edgewise.normalisers",
         )
     alpha = normaliser.alpha

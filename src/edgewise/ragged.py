@@ -21,7 +21,7 @@ def boundaries(lengths: Tensor) -> Tensor:
     return F.pad(lengths.cumsum(0), (1, 0))
 
 
-def run_of_each(lengths: Tensor, total: int | None = None) -> Tensor:
+def segment_index(lengths: Tensor, total: int | None = None) -> Tensor:
     """Return the segment index of each element, ``[N]``.
 
     ``repeat_interleave`` is not used because it starts all threads even for a few numbers, which
@@ -46,7 +46,7 @@ def runs_and_positions(lengths: Tensor, total: int | None = None) -> tuple[Tenso
         lengths: length of each segment, ``[R]``.
         total: sum N of the lengths, if known, which avoids waiting for the device.
     """
-    run = run_of_each(lengths, total)
+    run = segment_index(lengths, total)
     index = torch.arange(run.numel(), device=lengths.device)
     return run, index - starts(lengths)[run]
 

@@ -23,6 +23,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "both_ways": ("bidirectional",),
     "buckets": ("num_buckets",),
     "decoder_feed_forward": ("decoder_ffn_dim",),
+    "draws": ("random_attention",),
     "feed_forward": ("ffn_dim",),
     "feed_forward_ratio": ("ffn_ratio",),
     "hashes": ("num_hashes",),

@@ -66,8 +66,8 @@ def test_a_finished_epoch_leaves_nothing_over():
 def test_counted_rows():
     outputs = torch.arange(8.0).reshape(4, 2)
     target = torch.tensor([1, 0])
-    assert torch.equal(Batch((), target).counted(outputs), outputs)
-    chosen = Batch((), target, torch.tensor([3, 1])).counted(outputs)
+    assert torch.equal(Batch((), target).select_outputs(outputs), outputs)
+    chosen = Batch((), target, torch.tensor([3, 1])).select_outputs(outputs)
     assert chosen.tolist() == [[6, 7], [2, 3]]
 
 
@@ -90,7 +90,7 @@ def test_a_process_without_an_example_takes_part_and_counts_nothing():
     *_, last = part
     assert last.inputs[0].tolist() == [6]
     assert len(last.target) == 0
-    assert last.counted(torch.ones(1, 2)).shape == (0, 2)
+    assert last.select_outputs(torch.ones(1, 2)).shape == (0, 2)
 
 
 def test_an_epoch_may_draw_a_part_of_many_examples():

@@ -17,7 +17,7 @@ from edgewise.engines.tiles.attend import tiles_attend
 from edgewise.engines.tiles.layout import GRADIENT, TENSORS, TilesLayout
 from edgewise.engines.tiles.schedule import GROUP, LOAD_COST
 from edgewise.graphs import Graph, Pattern
-from edgewise.layers.attention import unbind_qkv
+from edgewise.layers.projections import unbind_qkv
 from edgewise.layouts import graph_facts, layout_of
 from tests.engines.cases import GRAPHS
 

@@ -45,7 +45,7 @@ def test_captions_name_the_digits_that_are_there_in_their_order() -> None:
         END,
     ]
     outputs = torch.arange(8.0)[:, None]
-    assert batch.counted(outputs)[:, 0].tolist() == [0, 1, 2, 4, 5, 6, 7], "none of padding"
+    assert batch.select_outputs(outputs)[:, 0].tolist() == [0, 1, 2, 4, 5, 6, 7], "none of padding"
     assert spelled(torch.tensor([[FIRST, PAD, FIRST + 1]])) == ["zero"]
 
 

@@ -43,7 +43,7 @@ def test_every_key_of_a_dictionary_is_answered_as_by_the_model(dictionary: Path)
     run = edgewise.load(dictionary)
     batch = run.recipe.data.load().test.make(torch.arange(20))
     with torch.no_grad():
-        wanted = batch.counted(run.model(*batch.inputs)).softmax(-1).max(-1)
+        wanted = batch.select_outputs(run.model(*batch.inputs)).softmax(-1).max(-1)
     values = batch.target.view(20, 4).tolist()
     answers = run.predict(values, batch_size=7)
     rows = [row for answer in answers for row in answer["answers"]]

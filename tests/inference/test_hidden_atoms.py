@@ -47,7 +47,7 @@ def test_what_is_unknown_is_scored_by_the_model(folder: Path) -> None:
     bonds[3:10] = torch.arange(7) == 5
     batch = hide(PrecomputedEncodings(packed(molecules)), torch.arange(3), atoms, bonds)
     with torch.no_grad():
-        chance = batch.counted(run.model(*batch.inputs, **batch.keywords)).softmax(-1)
+        chance = batch.select_outputs(run.model(*batch.inputs, **batch.keywords)).softmax(-1)
     answers = run.predict(texts, top=2, batch_size=2)
     places = [row["place"] for answer in answers for row in answer["found"]]
     assert places[::2] == ["atom 4", "atom 7", "bond 6-7", "bond 1-2"]

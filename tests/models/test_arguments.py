@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from typing import Any
+import pickle
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -89,3 +90,15 @@ def test_what_a_model_takes_by_default_it_takes_by_name(name: str) -> None:
     if "patch" in defaults and "image_size" in sizes:
         sizes["image_size"] = 8 * defaults["patch"]
     MODELS[name](**sizes, **defaults)
+
+
+@pytest.mark.parametrize("name", ["graphormer", "lstm", "mae"])
+def test_a_factory_of_a_class_declares_the_arguments_of_the_class(name: str) -> None:
+    factory, model = MODELS[name], MODELS[name](**needed(name))
+    signature = inspect.signature(type(model))
+    assert inspect.signature(factory).parameters == signature.parameters
+    assert list(get_type_hints(factory)) == [*signature.parameters, "return"]
+    assert get_type_hints(factory)["return"] is type(model)
+    assert factory.__doc__ == type(model).__doc__
+    assert (factory.__module__, factory.__qualname__) == (type(model).__module__, name)
+    assert pickle.loads(pickle.dumps(factory)) is factory

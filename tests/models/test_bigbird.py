@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import edgewise as ew
 from edgewise import graphs, models
 from edgewise.layers import Cache, TextModel
-from edgewise.models.bigbird import BlockAttention, BlockSparse, draw_blocks
+from edgewise.models.bigbird import BlockAttention, BlockSparse, sample_blocks
 from tests.errors import refused
 
 VOCABULARY = 11
@@ -58,10 +58,10 @@ def test_a_block_reads_itself_its_neighbours_the_ends_and_random_ones(
 
 def test_random_blocks_are_those_of_the_layer_the_head_and_the_seed() -> None:
     sizes = {"size": 2, "max_length": 64}
-    first = draw_blocks(20, 2, 3, seed=0, **sizes)
+    first = sample_blocks(20, 2, 3, seed=0, **sizes)
     assert first.shape == (2, 18, 3)
     assert not torch.equal(first[0], first[1])
-    assert not torch.equal(first, draw_blocks(20, 2, 3, seed=1, **sizes))
+    assert not torch.equal(first, sample_blocks(20, 2, 3, seed=1, **sizes))
     assert first.max() < 5 + 2 * 3
     assert all(len(set(row.tolist())) == 3 for row in first.flatten(0, 1))
     blocks = torch.arange(1, 19)[None, :, None]
@@ -118,7 +118,7 @@ def test_what_is_read_again_counts_twice() -> None:
 
 def test_random_blocks_may_be_read_in_training_alone() -> None:
     text = ids(20)
-    always, training = small(dropout=0.0), small(dropout=0.0, draws="training")
+    always, training = small(dropout=0.0), small(dropout=0.0, random_attention="training")
     assert not torch.allclose(always(text), training(text))
     torch.testing.assert_close(always(text), always.train()(text))
     torch.testing.assert_close(training.train()(text), always(text))
@@ -151,8 +151,8 @@ def test_another_graph_at_the_call() -> None:
 
 def test_what_it_cannot_do_is_refused() -> None:
     model, text = small(), ids(5)
-    with refused("draws", expected="always", got="'never'", remedy=""):
-        small(draws="never")
+    with refused("random_attention", expected="always", got="'never'", remedy=""):
+        small(random_attention="never")
     with refused("block", expected="at least 1", got="0", remedy="larger"):
         small(block=0)
     with refused("attention_mask", expected="counted from the start", got="before", remedy="right"):
@@ -160,7 +160,7 @@ def test_what_it_cannot_do_is_refused() -> None:
     with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
         model(text, cache=Cache())
     with refused("random_blocks", expected="at most", got="3", remedy="fewer"):
-        draw_blocks(12, 1, 3, seed=0, size=256, max_length=4096)
+        sample_blocks(12, 1, 3, seed=0, size=256, max_length=4096)
     pattern = BlockSparse(2, 1, 3, 0, 64)
     with refused("graph", expected="3 times", got="16 targets", remedy="other sizes"):
         pattern.bind(16)

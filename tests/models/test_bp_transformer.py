@@ -13,11 +13,11 @@ from edgewise import graphs, models
 from edgewise.decoding import beam_search, generate
 from edgewise.layers import Cache, LanguageModelHead, TextModel
 from edgewise.models.bp_transformer import (
+    completion_rank,
     growth_graph,
     kinds,
-    levels_of,
+    nodes_per_level,
     partition_graph,
-    when_whole,
 )
 from tests.errors import refused
 
@@ -41,7 +41,7 @@ def ids(count: int, batch: int = 2) -> Tensor:
 def tokens_of(count: int) -> list[set[int]]:
     """The tokens of each node, by hand."""
     found = []
-    for level in range(len(levels_of(count))):
+    for level in range(len(nodes_per_level(count))):
         size = 2**level
         found += [set(range(at, min(at + size, count))) for at in range(0, count, size)]
     return found
@@ -114,12 +114,12 @@ def test_a_text_grows_by_the_nodes_and_edges_of_its_graph(near: int) -> None:
     for count in (1, 2, 7, 16, 21):
         whole, kind = partition_graph(count, near, True)
         contents = tokens_of(count)
-        first = [sum(levels_of(count)[:each]) for each in range(len(levels_of(count)))]
+        first = [sum(nodes_per_level(count)[:each]) for each in range(len(nodes_per_level(count)))]
         known = {}  # the number when whole of each node that is
         for node in range(len(contents)):
             at = next(i for i in reversed(range(len(first))) if first[i] <= node)
             if len(contents[node]) == 2**at:
-                known[node] = int(when_whole(torch.tensor(node - first[at]), at))
+                known[node] = int(completion_rank(torch.tensor(node - first[at]), at))
         assert sorted(known.values()) == list(range(len(known)))
         wanted = {
             (known[int(s)], known[int(t)], int(k))

@@ -33,15 +33,15 @@ def test_what_is_kept_of_nodes_does_not_depend_on_the_segments(split: tuple[int,
     nodes, layer, cache = torch.randn(2, 20, 3), nn.Identity(), Cache()
     memory, past = Compressed(length=4, compressed=3, rate=3), 0
     for part in nodes.split(split, dim=1):
-        source = memory.before(layer, part, cache)
-        assert source.shape[1] == memory.held(past) + part.shape[1]
-        memory.keep(layer, source, cache)
+        source = memory.prepend(layer, part, cache)
+        assert source.shape[1] == memory.num_memories(past) + part.shape[1]
+        memory.update(layer, source, cache)
         past += part.shape[1]
     means, recent = cache.state(layer)
     assert torch.equal(recent, nodes[:, 15:]), "20 nodes: 5 means of 3, and 5 of which 4 must be"
     by_hand = torch.stack([nodes[:, first : first + 3].mean(1) for first in (6, 9, 12)], 1)
     torch.testing.assert_close(means, by_hand)
-    assert memory.held(20) == 3 + 5
+    assert memory.num_memories(20) == 3 + 5
 
 
 def test_means_of_one_are_a_longer_memory() -> None:

@@ -248,10 +248,10 @@ def test_exphormer_reads_edges_expander_and_virtual_nodes_of_each_graph() -> Non
     model = models.exphormer(
         WIDTH, 2, edge_width=EDGE, width=WIDTH, depth=1, heads=HEADS, degree=4, virtual=2
     )
-    virtual, nodes, local, found, kinds = model.reads(graph)
+    virtual, nodes, local, found, kinds = model.build_graphs(graph)
     assert virtual.tolist() == [0, 1, 6, 7, 9, 10]
     assert torch.equal(local.edge_index, nodes[graph.edge_index])
-    assert model.reads(graph)[3] is found
+    assert model.build_graphs(graph)[3] is found
     expected = torch.zeros(17, 17, dtype=torch.long)
     first = 0
     for number, n in enumerate(SIZES):
@@ -319,7 +319,7 @@ def test_exphormer_of_many_nodes_makes_no_pairs() -> None:
     model = models.exphormer(4, 2, width=8, depth=1, heads=2, position="none")
     ring = graphs.window(1).bind(n).without_self_loops()
     model(torch.randn(n, 4), ring).sum().backward()
-    found = model.reads(ring)[3]
+    found = model.build_graphs(ring)[3]
     assert found.num_edges < 9 * n
 
 
@@ -362,7 +362,7 @@ def test_the_layer_for_the_neighbours_is_that_of_its_model(local: Any) -> None:
     (layer,) = model.double().eval().layers
     norms = [layer.norm, layer.local_norm, layer.attention_norm]
     assert all(isinstance(norm, nn.LayerNorm) for norm in norms)
-    h = model.placed(x, graph, None)
+    h = model.embed_with_positions(x, graph, None)
     pairs = graphs.batch(graphs.complete(), SIZES)
     expected = layer.attention_norm(h + layer.attention(h, pairs))
     kind = {"gcn": GCNLayer, "gat": GATLayer, "none": type(None)}[local]

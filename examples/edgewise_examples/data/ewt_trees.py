@@ -24,7 +24,7 @@ from edgewise.data.text.ewt import ewt_texts
 from edgewise.data.text.labelled_sentences import Labelled
 from edgewise.errors import ArgumentError
 from edgewise.graphs import tree
-from edgewise.ragged import boundaries, ranges, run_of_each
+from edgewise.ragged import boundaries, ranges, segment_index
 
 Links = Literal["tree", "chain"]
 Label = Literal["deprel", "upos"]
@@ -137,7 +137,7 @@ class Pieces(NamedTuple):
         """Return the counts ``[n, hashed]`` of features of words."""
         many = self.start.diff()[words]
         numbers = self.numbers[ranges(self.start[words], many)]
-        row = run_of_each(many, len(numbers))
+        row = segment_index(many, len(numbers))
         return torch.zeros(len(words), self.hashed).index_put_(
             (row, numbers), torch.ones(1), accumulate=True
         )

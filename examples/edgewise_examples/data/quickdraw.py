@@ -28,7 +28,7 @@ from edgewise.data.splits import Data, Split, Splits
 from edgewise.encodings import sinusoidal_positions
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, batch, complete
-from edgewise.ragged import run_of_each
+from edgewise.ragged import segment_index
 from edgewise_examples.data.strokes import SIDE, Stroke, read_strokes
 
 NAME, FILES = "quickdraw_25x344", ["quickdraw_25x344.ndjson.gz", "categories.txt"]
@@ -106,7 +106,7 @@ class QuickDraw(Data):
         maps = affine_maps(len(sizes), self.warp)
         if self.flip:
             maps[:, 0] *= torch.where(torch.rand(len(sizes)) < 0.5, -1.0, 1.0)[:, None]
-        maps = maps[run_of_each(sizes)]
+        maps = maps[segment_index(sizes)]
         place = (maps[:, :, :2] @ x[:, :PLACE, None])[:, :, 0]
         place = place + maps[:, :, 2] / 2  # coordinates are from -1/2 to 1/2
         return torch.cat([place, x[:, PLACE:]], dim=1)

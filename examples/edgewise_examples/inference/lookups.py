@@ -34,7 +34,7 @@ class DictionaryAnswers(Predictor):
         data = self.recipe.data
         assert isinstance(data, DictionaryLookup)
         batch = data.as_batch(torch.stack(examples))
-        scores = batch.counted(self.model(*batch.inputs)).view(len(examples), data.size, -1)
+        scores = batch.select_outputs(self.model(*batch.inputs)).view(len(examples), data.size, -1)
         best = scores.softmax(-1).max(-1)
         found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [

@@ -131,7 +131,7 @@ class Extraction(Task):
         return {f"{who}{kind}": Rouge(kind, of) for who, of in others.items() for kind in ROUGES}
 
     def generate(self, model: Any, batch: Any) -> list[str]:
-        scores = batch.counted(model(*batch.inputs, **batch.keywords))
+        scores = batch.select_outputs(model(*batch.inputs, **batch.keywords))
         parts = scores.split([len(article.sentences) for article in batch.articles])
         best = [part.topk(min(self.chosen, len(part))).indices.tolist() for part in parts]
         return [

@@ -11,7 +11,7 @@ from torch import Tensor
 from edgewise.arguments import check_features
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Intervals
-from edgewise.ragged import ranges, run_of_each, starts
+from edgewise.ragged import ranges, segment_index, starts
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,6 @@ class PackedGraphs:
         members = Intervals(start[inverse], (start + size)[inverse], int(size.sum()))
         degree = self.edge_start.diff()[distinct]
         edge = ranges(self.edge_start[distinct], degree)
-        index = self.edge_index[:, edge] + start[run_of_each(degree, len(edge))]
+        index = self.edge_index[:, edge] + start[segment_index(degree, len(edge))]
         graph = Edges(index, members.num_sources, members.num_sources, (size, size))
         return self.x[ranges(self.node_start[distinct], size)], graph, members, self.edges[edge]

@@ -25,7 +25,7 @@ from edgewise.data.files import cache_root
 from edgewise.data.packed import PackedGraphs
 from edgewise.encodings import distances, laplacian, members
 from edgewise.graphs import Graph
-from edgewise.ragged import boundaries, ranges, run_of_each, starts
+from edgewise.ragged import boundaries, ranges, segment_index, starts
 
 AT_ONCE = 500  # graphs per chunk
 SHOWN_FROM = 2000  # graphs; for fewer, no progress bar is shown
@@ -105,7 +105,7 @@ class PrecomputedEncodings:
         rows = kept.rows[ranges(kept.start[distinct], count)]
         if not kept.of_edges:
             return rows if rows.is_floating_point() else rows.long()
-        first = starts(self.graphs.edge_start.diff()[distinct])[run_of_each(count, len(rows))]
+        first = starts(self.graphs.edge_start.diff()[distinct])[segment_index(count, len(rows))]
         rows = rows.long()
         return torch.where(rows < 0, rows, rows + first[:, None])
 
@@ -147,7 +147,7 @@ class PrecomputedEncodings:
                 if isinstance(encoding, distances.PathEdges):
                     degree = self.graphs.edge_start.diff()[which]
                     pairs = self.graphs.sizes[which].square()
-                    first = starts(degree)[run_of_each(pairs, len(code))]
+                    first = starts(degree)[segment_index(pairs, len(code))]
                     code = torch.where(code < 0, code, code - first[:, None])
                 rows.append(code)
         return narrow(torch.cat(rows))

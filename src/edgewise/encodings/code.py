@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from edgewise.arguments import described
+from edgewise.arguments import describe
 from edgewise.errors import ArgumentError
 
 
@@ -17,6 +17,6 @@ def check_code(code: Tensor, *shape: int, argument: str = "positions") -> None:
         raise ArgumentError(
             argument,
             expected=f"a tensor of shape {list(shape)}, the encoding's code of this graph",
-            got=described(code),
+            got=describe(code),
             remedy=f"compute it with model.encodings()['{argument}'].code(graph)",
         )

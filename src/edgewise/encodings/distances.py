@@ -14,7 +14,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_from_zero, check_least, described
+from edgewise.arguments import check_from_zero, check_least, describe
 from edgewise.biases import EdgeTerms, TableBias
 from edgewise.encodings.members import (
     SQUARE,
@@ -200,9 +200,9 @@ def _check_set(nodes: Tensor, n: int) -> None:
         raise ArgumentError(
             "nodes",
             expected=f"the indices [S] of one or more of the graph's nodes, from 0 to {n - 1}",
-            got=f"{described(nodes)}, from {nodes.min()} to {nodes.max()}"
+            got=f"{describe(nodes)}, from {nodes.min()} to {nodes.max()}"
             if whole and len(nodes)
-            else described(nodes),
+            else describe(nodes),
             remedy="give one node index to encode a node, two to encode a link",
         )
 

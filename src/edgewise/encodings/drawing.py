@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import described
+from edgewise.arguments import describe
 from edgewise.biases import EdgeTerms, Projected, TableBias
 from edgewise.errors import ArgumentError, require
 from edgewise.graphs import Graph, complete, window
@@ -103,7 +103,7 @@ def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
         raise ArgumentError(
             "encoding",
             expected="codes of nodes [N, K], or of the pairs of one graph [N · N]",
-            got=described(codes),
+            got=describe(codes),
             remedy="plot the code of one graph, not that of a batch",
         )
     if codes.dim() == 1:

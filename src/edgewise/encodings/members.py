@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, check_square
-from edgewise.ragged import run_of_each, runs_and_positions, starts
+from edgewise.ragged import runs_and_positions, segment_index, starts
 
 AT_ONCE = 2**22  # matrix entries of a chunk
 SQUARE = "give the graph of one set of nodes"
@@ -76,7 +76,7 @@ def members_by_size(graph: Graph) -> Iterator[Members]:
             remedy="choose an encoding without pairs, such as Centrality or WeisfeilerLehman",
         )
     start = starts(sizes)
-    member = run_of_each(sizes, graph.num_targets)
+    member = segment_index(sizes, graph.num_targets)
     owner = member[graph.target]
     source, target = graph.source - start[owner], graph.target - start[owner]
     by_member = owner.argsort(stable=True)

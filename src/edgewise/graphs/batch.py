@@ -16,7 +16,7 @@ from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.runs import Runs, lists_of
-from edgewise.ragged import run_of_each, starts
+from edgewise.ragged import segment_index, starts
 
 Sizes = Sequence[int] | Tensor
 
@@ -94,7 +94,7 @@ def _packed(members: Sequence[Graph]) -> Graph:
     if members and len(runs) == len(members) and len({run.step for run in runs}) == 1:
         # One operation for all members: a loop over hundreds of molecules is slower than
         # attention.
-        ahead = starts(source_sizes)[run_of_each(target_sizes, num_targets)]
+        ahead = starts(source_sizes)[segment_index(target_sizes, num_targets)]
         start, stop = torch.cat([m.start for m in runs]), torch.cat([m.stop for m in runs])
         ends = start + ahead, stop + ahead
         return Intervals(*ends, num_sources, step=runs[0].step, segments=segments)

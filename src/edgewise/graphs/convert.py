@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.arguments import described
+from edgewise.arguments import describe
 from edgewise.dispatch_modes import disable_modes
 from edgewise.errors import ArgumentError
 from edgewise.graphs.edges import Edges, edges
@@ -117,7 +117,7 @@ def from_dense(matrix: Tensor) -> Edges:
         raise ArgumentError(
             "matrix",
             expected="a boolean tensor [num_targets, num_sources]",
-            got=described(matrix),
+            got=describe(matrix),
             remedy="pass matrix != 0; rows are the nodes that read",
         )
     with disable_modes():

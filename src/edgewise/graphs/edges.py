@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_count, described
+from edgewise.arguments import check_count, describe
 from edgewise.dispatch_modes import detach_from_inference, disable_modes
 from edgewise.errors import ArgumentError
 from edgewise.graphs.graph import OPERATIONS, Graph
@@ -125,7 +125,7 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
         raise ArgumentError(
             "edge_index",
             expected="a tensor of shape [2, E]",
-            got=described(edge_index),
+            got=describe(edge_index),
             remedy="put the sources in row 0 and the targets in row 1 (transpose an [E, 2] list)",
         )
     if edge_index.dtype.is_floating_point or edge_index.dtype in (torch.bool, torch.complex64):

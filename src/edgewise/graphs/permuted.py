@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from edgewise.arguments import described
+from edgewise.arguments import describe
 from edgewise.dispatch_modes import detach_from_inference
 from edgewise.errors import ArgumentError
 from edgewise.graphs.convert import check_sized
@@ -68,7 +68,7 @@ def _check_nodes(argument: str, node: Tensor, count: int) -> None:
         raise ArgumentError(
             argument,
             expected=f"torch.int64 of shape [{count}]",
-            got=described(node),
+            got=describe(node),
             remedy="give each place the number of a node, such as x.argsort() gives",
         )
 

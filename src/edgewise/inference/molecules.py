@@ -218,7 +218,7 @@ class HiddenAtoms(Predictor):
         atoms = _flags([(one.molecule.GetNumAtoms(), one.atoms) for one in examples])
         bonds = _flags([(one.molecule.GetNumBonds(), one.bonds) for one in examples])
         batch = hide(codes, torch.arange(len(examples)), atoms, bonds)
-        chances = batch.counted(self.model(*batch.inputs, **batch.keywords)).softmax(-1)
+        chances = batch.select_outputs(self.model(*batch.inputs, **batch.keywords)).softmax(-1)
         of_atoms, of_bonds = chances.split([int(atoms.sum()), int(bonds.sum())])
         rows = zip(
             examples,

@@ -1,12 +1,11 @@
 """Layers shared by at least two architectures. Layers over a graph are called ``layer(x, graph)``.
 
-For example, ``models/gpt.py`` is built from ``text`` (embedding, reader, head), ``transformer``
-(residuals, norms, feed-forward network) and ``attention``.
+For example, ``models/gpt.py`` is built from ``text`` (embedding, backbone, head) and
+``transformer`` (attention, feed-forward network, residual connections, layers).
 """
 
 from __future__ import annotations
 
-from edgewise.layers.attention import JointLinear, LinearByHead, MultiHeadAttention
 from edgewise.layers.cache import Cache
 from edgewise.layers.encoder_decoder import EncoderDecoder, EncoderDecoderModel
 from edgewise.layers.initialisation import init_normal, init_xavier
@@ -33,6 +32,7 @@ from edgewise.layers.pooling import (
     members_of,
     packed_graph,
 )
+from edgewise.layers.projections import JointLinear, LinearByHead
 from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentBackbone
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
@@ -56,6 +56,7 @@ from edgewise.layers.transformer import (
     DecoderLayer,
     FeedForward,
     GatedFeedForward,
+    MultiHeadAttention,
     NodeBatchNorm,
     Residual,
     TransformerLayer,

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from torch import nn
 
-from edgewise.layers.attention import JointLinear
+from edgewise.layers.projections import JointLinear
 from edgewise.layers.transformer import Residual
 
 M = TypeVar("M", bound=nn.Module)

@@ -111,12 +111,12 @@ class LanguageModel(nn.Module):
         if cache is None:
             states = tokens.states(self.trunk)
         else:
-            self._check_goes_on()
+            self._check_bounded_cache()
             states = tokens.states(self.trunk, cache=cache)
         return self.trunk.logits(states if places is None else states[places])
 
-    def _check_goes_on(self) -> None:
-        if not getattr(self.trunk.backbone, "goes_on", False):
+    def _check_bounded_cache(self) -> None:
+        if not getattr(self.trunk.backbone, "bounded_cache", False):
             raise ArgumentError(
                 "data.consecutive",
                 expected="a model that carries something of bounded size from text to text",

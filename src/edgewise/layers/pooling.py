@@ -14,7 +14,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.sequential import GraphLayer
-from edgewise.ragged import run_of_each, starts
+from edgewise.ragged import segment_index, starts
 
 Pooling = Literal["mean", "sum", "max", "class", "last", "none"]
 REDUCTIONS: dict[str, Reduce] = {
@@ -94,7 +94,7 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
         )
     if graph.segments is not None and torch.equal(sizes, graph.segments[0].to(x.device)):
         return graph
-    member = run_of_each(sizes, x.shape[-2])
+    member = segment_index(sizes, x.shape[-2])
     if not torch.equal(member[graph.source], member[graph.target]):
         raise ArgumentError(
             "batch",

@@ -13,6 +13,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache
 from edgewise.layers.sequences import Memory, SequenceBatch, with_padding
+from edgewise.layers.text import LanguageModelHead, TextEmbedding, TextModel
 
 
 class RecurrentBackbone(nn.Module):
@@ -29,7 +30,7 @@ class RecurrentBackbone(nn.Module):
         ArgumentError: ``bidirectional`` is set and ``width`` is odd.
     """
 
-    goes_on = True
+    bounded_cache = True
     """The cache has constant size, so a text of any length can be read in parts."""
 
     def __init__(
@@ -105,6 +106,39 @@ class RecurrentBackbone(nn.Module):
         if cache is not None:
             cache.keep_state(self, _with_skipped(_batch_first(state), before, kept, len(sequences)))
         return torch.cat(unpack_sequence(out))
+
+
+class RecurrentModel(TextModel):
+    """Recurrent language model; subclasses choose the cell.
+
+    ``model.logits(states)`` gives the logits of the next token at each position. A bidirectional
+    model is for classification and tagging (Schuster and Paliwal, Bidirectional recurrent neural
+    networks, 1997).
+
+    Args:
+        vocab_size: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        bidirectional: read each text in both directions, with half of the hidden size each.
+        dropout: dropout probability of the embedding and between the layers.
+    """
+
+    cell: type[nn.RNNBase]
+
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        width: int = 128,
+        depth: int = 2,
+        bidirectional: bool = False,
+        dropout: float = 0.1,
+    ) -> None:
+        backbone = RecurrentBackbone(
+            self.cell, width, depth, bidirectional=bidirectional, dropout=dropout
+        )
+        embedding = TextEmbedding(vocab_size, width, dropout=dropout)
+        super().__init__(embedding, backbone, LanguageModelHead(vocab_size, width))
 
 
 def _time_first(state: tuple[Tensor, ...] | None) -> Tensor | tuple[Tensor, ...] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.checks import bind_graph
 from edgewise.encodings import packed_positions
@@ -318,7 +318,7 @@ def refuse_memory(name: str, memory: Memory | None) -> None:
 def refuse_cache(
     name: str,
     sequences: SequenceBatch,
-    memory: Memory | None,
+    memory: Memory | None = None,
     why: str = "reads a text as a whole",
 ) -> None:
     """Raise ArgumentError if a cache or a memory is given to a model that is no decoder."""
@@ -342,6 +342,53 @@ def refuse_graph(name: str, graph: Pattern | None) -> None:
             got=type(graph).__name__,
             remedy="use bert, gpt or transformer on that graph",
         )
+
+
+class SingleTextBackbone(nn.Module):
+    """Base of text backbones without cross-attention; subclasses implement :meth:`run`.
+
+    Attributes:
+        name: name of the model, for error messages.
+        takes_graph: whether a call may replace the attention graph.
+        caches: whether a cache can continue a text.
+        why_no_cache: what the model does that excludes a cache, for error messages.
+    """
+
+    name: str
+    takes_graph = False
+    caches = False
+    why_no_cache = "reads a text as a whole"
+
+    def forward(
+        self,
+        x: Tensor,
+        sequences: SequenceBatch | None = None,
+        *,
+        graph: Pattern | None = None,
+        memory: Memory | None = None,
+    ) -> Tensor:
+        """Return the states of x; states of padding are 0 if the batch is packed.
+
+        Args:
+            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
+            sequences: padding, packing, positions and cache; none by default.
+            graph: attention graph, in place of the default.
+            memory: must be None, because there is no cross-attention.
+
+        Raises:
+            ArgumentError: ``graph``, ``memory`` or a cache is given to a model without it.
+        """
+        if not self.takes_graph:
+            refuse_graph(self.name, graph)
+        sequences = sequences or SequenceBatch.of_features(x)
+        if not self.caches:
+            refuse_cache(self.name, sequences, memory, self.why_no_cache)
+        refuse_memory(self.name, memory)
+        return self.run(x, sequences, graph)
+
+    def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
+        """Return the states of x."""
+        raise NotImplementedError
 
 
 def padding_bias(mask: Tensor | None, graph: Graph, like: Tensor) -> Tensor | None:

@@ -7,7 +7,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_type, described
+from edgewise.arguments import check_type, describe
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_graph
 from edgewise.graphs.batch import Sizes
@@ -96,7 +96,7 @@ def check_edge_attr(
             "edge_attr",
             expected=f"shape [{graph.num_edges}, {width}], as the graph has edges and the model "
             "takes features of them, a dense tensor in floating point",
-            got=described(edge_attr),
+            got=describe(edge_attr),
             remedy="make the model with edge_width=edge_attr.shape[-1], give the graph's own, or "
             "call .float() on whole numbers",
         )
@@ -117,7 +117,7 @@ def refuse_edge_attr(edge_attr: Tensor | None) -> None:
         raise ArgumentError(
             "edge_attr",
             expected="None, as this model has no use for features of the edges",
-            got=described(edge_attr),
+            got=describe(edge_attr),
             remedy="use graph_transformer for a weight on each edge, or edge_transformer, "
             "molecule_transformer or graph_network for vectors",
         )

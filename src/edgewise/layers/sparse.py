@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgewise.arguments import check_type, described
+from edgewise.arguments import check_type, describe
 from edgewise.attention import aggregate
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph
-from edgewise.ragged import run_of_each
+from edgewise.ragged import segment_index
 
 _GRAPHS = WeakTensorKeyDictionary()
 
@@ -53,7 +53,7 @@ def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str =
         raise ArgumentError(
             argument,
             expected=f"features [..., {', '.join(map(str, width))}] in floating point",
-            got=described(x),
+            got=describe(x),
             remedy="make the model for this width, or call .float() on whole numbers",
         )
     if weight is not None:
@@ -63,7 +63,7 @@ def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str =
 def word_graph(x: Tensor) -> Graph:
     """Return the bipartite graph of the nonzero entries of a sparse matrix ``[N, F]``."""
     if x not in _GRAPHS:
-        target = run_of_each(x.crow_indices().diff(), x.col_indices().numel())
+        target = segment_index(x.crow_indices().diff(), x.col_indices().numel())
         _GRAPHS[x] = Edges(torch.stack([x.col_indices(), target]), x.shape[0], x.shape[1])
     graph: Graph = _GRAPHS[x]
     return graph

@@ -1,9 +1,9 @@
 """Transformer layers: residual connections and norms around attention and feed-forward networks.
 
-From the inside out: :class:`FeedForward` and :class:`GatedFeedForward`; :class:`Residual`;
-:class:`AttentionBlock` and its multi-head version :class:`TransformerLayer`; :class:`CrossBlock`,
-with cross-attention, and its multi-head version :class:`DecoderLayer`; and
-:class:`TransformerStack`, layers that share a graph.
+From the inside out: :class:`MultiHeadAttention`; :class:`FeedForward` and
+:class:`GatedFeedForward`; :class:`Residual`; :class:`AttentionBlock` and its multi-head version
+:class:`TransformerLayer`; :class:`CrossBlock`, with cross-attention, and its multi-head version
+:class:`DecoderLayer`; and :class:`TransformerStack`, layers that share a graph.
 """
 
 from __future__ import annotations
@@ -12,17 +12,235 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, Unpack, get_args
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice
-from edgewise.biases import EdgeTerm
+from edgewise.arguments import check_choice, check_divides
+from edgewise.attention import attend
+from edgewise.biases import EdgeTerm, EdgeTerms
+from edgewise.edge_steps import attention_weights
+from edgewise.engines.call import for_each_query
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, check_graph
-from edgewise.layers.attention import LayerTerms, MultiHeadAttention, Projections
+from edgewise.layers.cache import Cache, KeyValue
+from edgewise.layers.normalisers import LearnedEntmax, layer_normaliser
+from edgewise.layers.projections import JointLinear, LinearByHead, unbind_qkv
+from edgewise.layers.scores import LearnedScore, ScaledDot, learned_score
 from edgewise.layers.sequential import GraphLayer
+from edgewise.normalisers import Normaliser
+from edgewise.scores import DOT, Score
 
+Projections = Literal["full", "split"]
 Norm = Literal["layer", "batch", "rms"] | Callable[[int], nn.Module]
 Order = Literal["post", "pre"]
+
+
+class LayerTerms(EdgeTerms, total=False):
+    """Optional keyword arguments of a Transformer layer."""
+
+    positions: Tensor | None
+    cache: Cache | None
+
+
+class MultiHeadAttention(GraphLayer):
+    r"""Multi-head attention over a graph, :math:`O\,[\mathrm{head}_1; \dots; \mathrm{head}_H]`.
+
+    .. math:: \mathrm{head}_h = \mathrm{attend}(Q_h x,\; K_h s,\; V_h s,\; \mathrm{graph})
+
+    Here s is x (self-attention) or another sequence (cross-attention). On the complete graph this
+    is ``torch.nn.MultiheadAttention`` (Vaswani et al., 2017).
+
+    Self-attention has one joint projection ``qkv``. Cross-attention and split projections have
+    ``query``, ``key`` and ``value``.
+
+    Args:
+        width: feature size of targets and outputs.
+        heads: number of heads H, a divisor of ``width`` unless ``head_width`` is given.
+        source_width: feature size of the sources, for cross-attention; ``None`` for self-attention.
+        head_width: head size D; ``width / heads`` by default.
+        key_heads: number of key and value heads, a divisor of H. Each serves a group of query heads
+            (grouped-query attention, Ainslie et al., 2023).
+        projections: ``"full"``: each head projects all features; ``"split"``: head h projects the
+            h-th of H parts of the features, with H times fewer weights.
+        score: score function: a name of :data:`edgewise.layers.SCORES`, a :class:`LearnedScore`, or
+            a score of :func:`edgewise.attend`.
+        normaliser: normaliser of :func:`edgewise.attend`, or ``"learned"`` for α-entmax with a
+            learned α for each head.
+        rotary: rotary encoding of queries and keys, such as :class:`edgewise.encodings.Rotary`.
+        dropout: dropout rate of attention weights.
+        bias: whether projections have biases.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        source_width: int | None = None,
+        head_width: int | None = None,
+        key_heads: int | None = None,
+        projections: Projections = "full",
+        score: Score | LearnedScore | str = DOT,
+        normaliser: Normaliser | str = "softmax",
+        rotary: nn.Module | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        key_heads = key_heads or heads
+        if head_width is None:
+            check_divides("heads", heads, width, "the width", "change heads or width")
+        check_divides("key_heads", key_heads, heads, "the number of heads", "change one of them")
+        check_choice("projections", projections, get_args(Projections))
+        self.heads, self.key_heads = heads, key_heads
+        self.head_width = head_width or width // heads
+        if isinstance(score, str):
+            score = learned_score(score, heads, self.head_width)
+        self.score = DOT if isinstance(score, ScaledDot) else score  # has no weights
+        self.normaliser = layer_normaliser(normaliser, heads)
+        self.rotary, self.dropout, self.source_width = rotary, dropout, source_width
+
+        queries, keys = heads * self.head_width, key_heads * self.head_width
+        read = width if source_width is None else source_width
+        if projections == "split":
+            self.query: nn.Module = LinearByHead(heads, width, queries, bias=bias)
+            self.key: nn.Module = LinearByHead(key_heads, read, keys, bias=bias)
+            self.value: nn.Module = LinearByHead(key_heads, read, keys, bias=bias)
+        elif source_width is not None:
+            self.query = nn.Linear(width, queries, bias=bias)
+            self.key = nn.Linear(read, keys, bias=bias)
+            self.value = nn.Linear(read, keys, bias=bias)
+        self.qkv: JointLinear | None = None
+        if projections == "full" and source_width is None:
+            self.qkv = JointLinear(width, (queries, keys, keys), bias=bias)
+        self.output = nn.Linear(queries, width, bias=bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        source: Tensor | None = None,
+        *,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+        **edges: Unpack[EdgeTerms],
+    ) -> Tensor:
+        """Return outputs ``[..., N_dst, width]``.
+
+        Args:
+            x: features of the targets, ``[..., N_dst, width]``.
+            graph: attention graph or pattern.
+            source: features of the sources ``[..., N_src, source_width]``; cross-attention only.
+            positions: positions ``[..., N_dst]`` for ``rotary``; by default they continue the
+                cache.
+            cache: keys and values of earlier nodes; those of x are added to it.
+            edges: ``bias``, ``gain``, ``edge_key`` and ``edge_value`` of :func:`edgewise.attend`.
+
+        Raises:
+            ArgumentError: ``source`` is given to self-attention, or missing in cross-attention.
+        """
+        dropout = self.dropout if self.training else 0.0
+        query, key, value, score = self._project(x, source, positions, cache)
+        heads = attend(
+            query,
+            key,
+            value,
+            graph,
+            score=score,
+            dropout=dropout,
+            normaliser=self._normaliser(),
+            layout="NHD",
+            **edges,
+        )
+        out: Tensor = self.output(heads.flatten(-2))
+        return out
+
+    def weights(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        source: Tensor | None = None,
+        *,
+        positions: Tensor | None = None,
+        **edges: Unpack[EdgeTerms],
+    ) -> Tensor:
+        """Return attention weights ``[..., E, H]`` in the order of ``graph.edge_index``.
+
+        The arguments are those of a call. The weights of each target sum to 1 in each head.
+        """
+        query, key, _, score = self._project(x, source, positions, None)
+        by = self._normaliser()
+        return attention_weights(query, key, graph, score=score, normaliser=by, **edges)
+
+    def _normaliser(self) -> Normaliser:
+        """Return the normaliser of this call."""
+        given = self.normaliser
+        return given() if isinstance(given, LearnedEntmax) else given
+
+    def _project(
+        self, x: Tensor, source: Tensor | None, positions: Tensor | None, cache: Cache | None
+    ) -> tuple[Tensor, Tensor, Tensor, Score]:
+        """Return query, key and value of all heads, and the score function."""
+        self._check_source(source)
+        if source is None:
+            query, key, value = self._project_self(x, positions, cache)
+        else:
+            query, key, value = self._project_source(x, source, cache)
+        if isinstance(self.score, LearnedScore):
+            key, value = for_each_query(query, key), for_each_query(query, value)
+            query, key, score = self.score(query, key)
+            return query, key, value, score
+        return query, key, value, self.score
+
+    def _project_self(
+        self, x: Tensor, positions: Tensor | None, cache: Cache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query, key and value of self-attention, cached nodes first."""
+        if self.qkv is not None and self.key_heads == self.heads:
+            query, key, value = unbind_qkv(self.qkv(x), self.heads)
+        elif self.qkv is not None:
+            parts = self.qkv(x).split(self.qkv.widths, dim=-1)
+            query, key, value = (self._heads(part) for part in parts)
+        else:
+            parts = self.query(x), self.key(x), self.value(x)
+            query, key, value = (self._heads(part) for part in parts)
+        if self.rotary is not None:
+            if positions is None and cache is not None:
+                positions = torch.arange(x.shape[-2], device=x.device) + cache.length
+            query, key = self.rotary(query, positions), self.rotary(key, positions)
+        if cache is not None:
+            key, value = cache.extended(self, (key, value))
+        return query, key, value
+
+    def _project_source(
+        self, x: Tensor, source: Tensor, cache: Cache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query, key and value of cross-attention; a cache keeps the first key and value."""
+
+        def key_value() -> KeyValue:
+            return self._heads(self.key(source)), self._heads(self.value(source))
+
+        query = self._heads(self.query(x))
+        key, value = key_value() if cache is None else cache.once(self, key_value)
+        return query, key, value
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """Reshape ``[..., N, heads * D]`` to ``[..., N, heads, D]``."""
+        # reshape takes much less time than unflatten.
+        return x.reshape(*x.shape[:-1], x.shape[-1] // self.head_width, self.head_width)
+
+    def _check_source(self, source: Tensor | None) -> None:
+        if (source is None) == (self.source_width is None):
+            return
+        raise ArgumentError(
+            "source",
+            expected="the features to read" if source is None else "none for self-attention",
+            got="none" if source is None else f"features of shape {list(source.shape)}",
+            remedy="make the layer with source_width= for cross-attention, and without it for "
+            "self-attention",
+        )
+
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,

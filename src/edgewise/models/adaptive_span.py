@@ -34,9 +34,9 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.attention import JointLinear, unbind_qkv
 from edgewise.layers.penalty import Penalised
-from edgewise.layers.sequences import Memory, SequenceBatch
+from edgewise.layers.projections import JointLinear, unbind_qkv
+from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone
 
 STEP = 16
 """Window radii are rounded up to a multiple of this, so that training steps reuse graphs."""
@@ -229,7 +229,7 @@ def _log(mask: Tensor) -> Tensor:
     return torch.where(positive, mask.where(positive, 1.0).log(), -torch.inf)
 
 
-class AdaptiveSpanBackbone(Penalised):
+class AdaptiveSpanBackbone(Penalised, SingleTextBackbone):
     r"""Stack of layers with the penalty :math:`λ \sum_\mathrm{layers} \frac 1 H \sum_h z_h`.
 
     Args:
@@ -238,6 +238,8 @@ class AdaptiveSpanBackbone(Penalised):
         graph: default attention graph.
         weight: weight λ of the penalty.
     """
+
+    name, takes_graph, caches = "adaptive_span", True, True
 
     def __init__(
         self, layers: Sequence[AttentionBlock], norm: nn.Module, graph: Pattern, weight: float
@@ -258,30 +260,7 @@ class AdaptiveSpanBackbone(Penalised):
     def penalty(self) -> Tensor:
         return self.weight * self.spans.mean(-1).sum()
 
-    def forward(
-        self,
-        x: Tensor,
-        sequences: SequenceBatch | None = None,
-        *,
-        graph: Pattern | None = None,
-        memory: Memory | None = None,
-    ) -> Tensor:
-        """Return the states of x, of the same shape.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing, positions and cache.
-            graph: attention graph, in place of the default.
-            memory: must be None, because there is no cross-attention.
-        """
-        sequences = sequences or SequenceBatch.of_features(x)
-        if memory is not None:
-            raise ArgumentError(
-                "memory",
-                expected="None, because adaptive_span takes one text",
-                got=type(memory).__name__,
-                remedy="use transformer for pairs of texts",
-            )
+    def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
         pattern = self.graph if graph is None else check_graph(graph)
         x, sequences, back = sequences.without_padding(x, pattern)
         for layer, radii in zip(self.layers, radii_of(self._attentions()), strict=True):

@@ -27,7 +27,7 @@ from edgewise.layers import (
     TransformerStack,
     init_normal,
 )
-from edgewise.layers.attention import Projections
+from edgewise.layers.transformer import Projections
 
 
 @checked(padding=0, types=0, depth=0)

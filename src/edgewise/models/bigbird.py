@@ -47,9 +47,13 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_padding
+from edgewise.layers.sequences import (
+    SequenceBatch,
+    SingleTextBackbone,
+    with_padding,
+)
 
-Draws = Literal["always", "training"]
+RandomAttention = Literal["always", "training"]
 
 PAPER_LENGTHS, PAPER_REACH = (1024, 3072, 4096), 1024
 """For texts of these lengths, random blocks are sampled from the first ``PAPER_REACH`` tokens."""
@@ -65,7 +69,7 @@ def bigbird(
     ffn_dim: int = 512,
     block: int = 64,
     random_blocks: int = 3,
-    draws: Draws = "always",
+    random_attention: RandomAttention = "always",
     max_length: int = 4096,
     types: int = 2,
     act: str = "gelu_tanh",
@@ -79,8 +83,8 @@ def bigbird(
     ``model.logits(states)`` gives the logits of the masked language model. Each block attends to
     itself, its two neighbours, the first and last blocks and ``random_blocks`` sampled blocks; the
     first and last blocks attend to all. Texts of at most ``5 + 2 * random_blocks`` blocks use full
-    attention. With ``draws="training"`` evaluation uses the first block in place of sampled ones,
-    as in Hugging Face Transformers.
+    attention. With ``random_attention="training"`` evaluation uses the first block in place of
+    sampled ones, as in Hugging Face Transformers.
 
     Args:
         vocab_size: vocab size: number of token ids.
@@ -90,7 +94,7 @@ def bigbird(
         ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         block: block size in tokens.
         random_blocks: number of sampled blocks that each block attends to (0 = none).
-        draws: when sampled blocks are used: "always", or in "training" only.
+        random_attention: when sampled blocks are used: "always", or in "training" only.
         max_length: max length of a text in tokens: number of learned positions.
         types: number of token types, such as BERT's sentences A and B (0 = none).
         act: activation function of the feed-forward networks, by name.
@@ -99,7 +103,7 @@ def bigbird(
         token_scale: factor of the token vectors.
         graph: attention graph of all layers, in place of block-sparse attention (None = off).
     """
-    check_choice("draws", draws, get_args(Draws))
+    check_choice("random_attention", random_attention, get_args(RandomAttention))
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(
         vocab_size,
@@ -121,14 +125,14 @@ def bigbird(
         for _ in range(depth)
     ]
     graphs = [BlockSparse(block, random_blocks, heads, layer, max_length) for layer in range(depth)]
-    backbone = BigBirdBackbone(layers, graphs, draws, graph)
+    backbone = BigBirdBackbone(layers, graphs, random_attention, graph)
     head = LanguageModelHead.for_masked_tokens(vocab_size, width, act=act, norm=norm)
     return init_normal(TextModel(embedding, backbone, head))
 
 
 @lru_cache(maxsize=256)
-def draw_blocks(
-    blocks: int, heads: int, number: int, *, seed: int, size: int, max_length: int
+def sample_blocks(
+    blocks: int, heads: int, num_random: int, *, seed: int, size: int, max_length: int
 ) -> Tensor:
     """Return the random blocks that each inner block attends to, ``[heads, blocks - 2, r]``.
 
@@ -140,16 +144,16 @@ def draw_blocks(
     Args:
         blocks: number of blocks of the text.
         heads: number of heads, each with its own random blocks.
-        number: number of random blocks r.
+        num_random: number of random blocks r.
         seed: random seed of the layer.
         size: block size in tokens.
         max_length: max length of a text in tokens.
 
     Raises:
-        ArgumentError: there are fewer blocks to sample from than ``number``.
+        ArgumentError: there are fewer blocks to sample from than ``num_random``.
     """
     generator = np.random.RandomState(seed)
-    sampled = np.zeros((heads, blocks - 2, number), dtype=np.int64)
+    sampled = np.zeros((heads, blocks - 2, num_random), dtype=np.int64)
     if blocks * size in PAPER_LENGTHS:
         all_blocks = max(max_length // size, blocks)
         inner = np.arange(1, all_blocks - 1)
@@ -159,18 +163,18 @@ def draw_blocks(
                 candidates = inner[inner <= last]
                 if row < all_blocks - 3:  # the authors do not exclude the window of the last two
                     candidates = candidates[abs(candidates - row) > 1]
-                chosen = generator.permutation(candidates)[:number]
-                if len(chosen) < number:
+                chosen = generator.permutation(candidates)[:num_random]
+                if len(chosen) < num_random:
                     raise ArgumentError(
                         "random_blocks",
                         expected=f"at most {len(chosen)}, for {blocks} blocks of {size} tokens",
-                        got=str(number),
+                        got=str(num_random),
                         remedy="choose fewer, or smaller blocks",
                     )
                 if row <= blocks - 2:
                     sampled[head, row - 1] = chosen
         return torch.from_numpy(sampled)
-    num_candidates = 5 + 2 * number
+    num_candidates = 5 + 2 * num_random
     for row in range(1, blocks):  # the authors sample for the last block, too, and discard it
         excluded = {0, row - 1, row, row + 1, num_candidates - 1}
         if row == 1:
@@ -181,7 +185,7 @@ def draw_blocks(
             order = generator.permutation(num_candidates)
             candidates = order[~np.isin(order, list(excluded))]
             if row <= blocks - 2:
-                sampled[head, row - 1] = candidates[:number]
+                sampled[head, row - 1] = candidates[:num_random]
     return torch.from_numpy(sampled)
 
 
@@ -191,7 +195,7 @@ class BlockSparse(Pattern):
 
     Args:
         size: block size in tokens.
-        number: number of random blocks that each block attends to.
+        num_random: number of random blocks that each block attends to.
         heads: number of heads; the graph of n tokens has ``heads`` times n nodes.
         seed: random seed of the layer; None puts the first block in place of random ones.
         length: max length of a text in tokens.
@@ -200,7 +204,7 @@ class BlockSparse(Pattern):
     """
 
     size: int
-    number: int
+    num_random: int
     heads: int
     seed: int | None
     length: int
@@ -208,7 +212,7 @@ class BlockSparse(Pattern):
 
     def is_whole(self, tokens: int) -> bool:
         """Return whether a text of this length uses full attention."""
-        return tokens <= (5 + 2 * self.number) * self.size
+        return tokens <= (5 + 2 * self.num_random) * self.size
 
     def copies(self, lengths: Iterable[int]) -> list[tuple[BlockSparse, int]]:
         """Return patterns, with multiplicities, that together count each pair as it occurs.
@@ -263,10 +267,10 @@ class BlockSparse(Pattern):
         local_and_global = (window(1) | hubs([0, -1])).bind(blocks)
         fixed = local_and_global.target * blocks + local_and_global.source
         if self.seed is None:
-            sampled = torch.zeros(self.heads, blocks - 2, self.number, dtype=torch.long)
+            sampled = torch.zeros(self.heads, blocks - 2, self.num_random, dtype=torch.long)
         else:
             options = {"seed": self.seed, "size": self.size, "max_length": self.length}
-            sampled = draw_blocks(blocks, self.heads, self.number, **options)
+            sampled = sample_blocks(blocks, self.heads, self.num_random, **options)
         keys = sampled + blocks * torch.arange(1, blocks - 1)[:, None]
         return [torch.cat([fixed, head.flatten()]).unique(return_counts=True) for head in keys]
 
@@ -319,50 +323,36 @@ def _heads_to_nodes(nodes: Tensor) -> Tensor:
     return nodes.transpose(-3, -2).flatten(-3, -2).unsqueeze(-2)
 
 
-class BigBirdBackbone(nn.Module):
+class BigBirdBackbone(SingleTextBackbone):
     """Stack of layers, each with its own block-sparse pattern.
 
     Args:
         layers: layers called as ``layer(x, graph, repeats=)``.
         graphs: pattern of each layer.
-        draws: when random blocks are used: "always" or in "training" only.
+        random_attention: when random blocks are used: "always" or in "training" only.
         graph: default attention graph of all layers, in place of ``graphs``.
     """
 
-    caches = False
+    name, takes_graph = "bigbird", True
 
     def __init__(
         self,
         layers: Sequence[nn.Module],
         graphs: Sequence[BlockSparse],
-        draws: Draws,
+        random_attention: RandomAttention,
         graph: Pattern | None = None,
     ) -> None:
         super().__init__()
-        self.layers, self.graphs, self.draws = nn.ModuleList(layers), list(graphs), draws
+        self.layers, self.graphs = nn.ModuleList(layers), list(graphs)
+        self.random_attention = random_attention
         self.graph = graph if graph is None else check_graph(graph)
 
-    def forward(
-        self,
-        x: Tensor,
-        sequences: SequenceBatch | None = None,
-        *,
-        graph: Pattern | None = None,
-        memory: Memory | None = None,
-    ) -> Tensor:
-        """Return the states of x, of the same shape; states of padding are meaningless.
+    def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
+        """Return the states of x; states of padding are meaningless.
 
         The blocks of a padded text are those of its padded length, as in Hugging Face Transformers.
         In a packed batch they depend on the text's own length.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing and positions.
-            graph: attention graph, in place of the layers' patterns.
-            memory: must be None, because there is no cross-attention.
         """
-        sequences = sequences or SequenceBatch.of_features(x)
-        refuse_cache("bigbird", sequences, memory)
         graph = self.graph if graph is None else graph
         if graph is not None:
             x, sequences, back = sequences.without_padding(x, graph)
@@ -385,7 +375,7 @@ class BigBirdBackbone(nn.Module):
         count = x.shape[-2]
         for layer, layer_pattern in zip(self.layers, self.graphs, strict=True):
             pattern = layer_pattern
-            if self.draws == "training" and not self.training:
+            if self.random_attention == "training" and not self.training:
                 pattern = replace(pattern, heads=1, seed=None)  # the same for all heads
             lengths = {count} if texts is None else {tokens for tokens, _ in texts}
             if all(pattern.is_whole(tokens) for tokens in lengths):

@@ -29,14 +29,12 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.sequences import (
-    Memory,
     SequenceBatch,
+    SingleTextBackbone,
     refuse_cache,
-    refuse_graph,
-    refuse_memory,
     with_padding,
 )
-from edgewise.ragged import run_of_each
+from edgewise.ragged import segment_index
 
 MOST_LEVELS = 40
 """Max number of levels: texts have at most 2 to this power tokens."""
@@ -86,7 +84,7 @@ def bp_transformer(
     return init_normal(TextModel(embedding, backbone, head), std=init_std)
 
 
-def levels_of(tokens: int) -> list[int]:
+def nodes_per_level(tokens: int) -> list[int]:
     """Return the number of nodes per level: tokens, spans of two, of four, and so on to the root.
 
     Args:
@@ -115,7 +113,7 @@ def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor
         The graph, and the type of each edge, from 0: self-loop; token of a span, by level; node to
         the left or right of a token, by level and rank. See :func:`kinds`.
     """
-    counts = levels_of(tokens)
+    counts = nodes_per_level(tokens)
     first = [sum(counts[:level]) for level in range(len(counts))]
     all_tokens = torch.arange(tokens)
     nodes = torch.arange(sum(counts))
@@ -173,26 +171,26 @@ def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
         The graph from all nodes to the new ones, and the type of each edge as in
         :func:`partition_graph`.
     """
-    counts, parts = levels_of(tokens), []
+    counts, parts = nodes_per_level(tokens), []
     for level in range(len(counts)):
         node = torch.arange(past >> level, tokens >> level)
-        target = when_whole(node, level)
+        target = completion_rank(node, level)
         parts.append((target, target, torch.zeros_like(target)))
         if level:
             members = (node[:, None] << level) + torch.arange(1 << level)
             span = target[:, None].expand_as(members)
-            parts.append((when_whole(members), span, torch.full_like(members, level)))
+            parts.append((completion_rank(members), span, torch.full_like(members, level)))
     new_tokens = torch.arange(past, tokens)
     for level, node, token, kind in _neighbour_edges(new_tokens, counts, near, causal=True):
-        parts.append((when_whole(node, level), when_whole(token), kind))
+        parts.append((completion_rank(node, level), completion_rank(token), kind))
     source, target, kind = (
         torch.cat([x.flatten() for x in part]) for part in zip(*parts, strict=True)
     )
-    before, after = when_whole(torch.tensor([past, tokens])).tolist()
+    before, after = completion_rank(torch.tensor([past, tokens])).tolist()
     return edges(torch.stack([source, target - before]), (after, after - before)), kind
 
 
-def when_whole(node: Tensor, level: int = 0) -> Tensor:
+def completion_rank(node: Tensor, level: int = 0) -> Tensor:
     """Return the rank of a node in the order of completion.
 
     Args:
@@ -210,10 +208,10 @@ def kinds(max_length: int, near: int) -> int:
         max_length: max length of a text in tokens.
         near: number of nodes k per level and side.
     """
-    return 1 + MOST_LEVELS + len(levels_of(max_length)) * 2 * (near + 1)
+    return 1 + MOST_LEVELS + len(nodes_per_level(max_length)) * 2 * (near + 1)
 
 
-class SpanBackbone(nn.Module):
+class SpanBackbone(SingleTextBackbone):
     """Stack of layers over tokens and the spans of their binary partition.
 
     Args:
@@ -224,6 +222,8 @@ class SpanBackbone(nn.Module):
         causal: tokens attend to the left only.
     """
 
+    name = "bp_transformer"
+
     def __init__(
         self, layers: Sequence[nn.Module], heads: int, near: int, max_length: int, *, causal: bool
     ) -> None:
@@ -232,30 +232,10 @@ class SpanBackbone(nn.Module):
         self.causal = self.caches = causal
         self.table = nn.Parameter(torch.randn(kinds(max_length, near), heads) * 0.02)
 
-    def forward(
-        self,
-        x: Tensor,
-        sequences: SequenceBatch | None = None,
-        *,
-        graph: Pattern | None = None,
-        memory: Memory | None = None,
-    ) -> Tensor:
-        """Return the states of the tokens, of the shape of x; states of padding are 0.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding and packing; with ``causal`` also a cache.
-            graph: must be None, because other graphs have no nodes for spans.
-            memory: must be None, because there is no cross-attention.
-        """
-        refuse_graph("bp_transformer", graph)
-        sequences = sequences or SequenceBatch.of_features(x)
-        refuse_memory("bp_transformer", memory)
-        if not self.causal:
-            refuse_cache("bp_transformer", sequences, memory)
-        elif sequences.has_padding:
+    def run(self, x: Tensor, sequences: SequenceBatch, _graph: Pattern | None) -> Tensor:
+        if sequences.has_padding:
             why = "counts spans from the first token, which padding would shift"
-            refuse_cache("bp_transformer", sequences, memory, why=why)
+            refuse_cache(self.name, sequences, why=why)
         if sequences.cache is not None:
             return self._continue(x, sequences)
         if sequences.sizes is None and not sequences.has_padding:
@@ -272,7 +252,7 @@ class SpanBackbone(nn.Module):
         self._check_length(tokens)
         graph, kind = growth_graph(past, tokens, self.near)
         graph, bias = graph.to(x.device), TableBias(kind.to(x.device), self.table)
-        index = when_whole(torch.arange(past, tokens, device=x.device))
+        index = completion_rank(torch.arange(past, tokens, device=x.device))
         index = index - (graph.num_sources - graph.num_targets)
         nodes = x.new_zeros(*x.shape[:-2], graph.num_targets, x.shape[-1])
         nodes = nodes.index_copy(-2, index, x)
@@ -299,8 +279,10 @@ class SpanBackbone(nn.Module):
         edge_types = [kind for _, kind in partitions]
         kind = torch.cat([torch.zeros(0, dtype=torch.long), *edge_types])
         bias = TableBias(kind.to(x.device), self.table)
-        counts = [[size, sum(levels_of(size)) - size] for size in sizes if size]  # tokens, spans
-        is_token = run_of_each(torch.tensor(counts, dtype=torch.long).flatten()) % 2 == 0
+        counts = [
+            [size, sum(nodes_per_level(size)) - size] for size in sizes if size
+        ]  # tokens, spans
+        is_token = segment_index(torch.tensor(counts, dtype=torch.long).flatten()) % 2 == 0
         index = is_token.nonzero().flatten().to(x.device)
         nodes = x.new_zeros(*x.shape[:-2], len(is_token), x.shape[-1])
         nodes = nodes.index_copy(-2, index, x)

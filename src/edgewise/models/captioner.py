@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import checked_factory
 from edgewise.encodings import Learned, Learned2d
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.layers import (
@@ -35,44 +35,7 @@ POSITION_STD = 0.5
 
 
 class Captioner(nn.Module):
-    """Image encoder and text decoder.
-
-    Args:
-        encoder: module that maps images to one vector per patch.
-        decoder: text model with cross-attention.
-    """
-
-    def __init__(self, encoder: nn.Module, decoder: TextModel) -> None:
-        super().__init__()
-        self.encoder, self.decoder = encoder, decoder
-
-    def forward(self, images: Tensor, input_ids: Tensor) -> Tensor:
-        """Return next-token logits ``[B · T, vocabulary]`` for images and ids ``[B, T]``."""
-        states = self.decoder(input_ids, memory=self.memory(images))
-        return self.decoder.logits(states).flatten(0, 1)
-
-    def memory(self, images: Tensor) -> Memory:
-        """Return the encoder states of images ``[B, C, height, width]``, for cross-attention."""
-        return Memory(self.encoder(images))
-
-
-@checked(depth=0, decoder_depth=0)
-def captioner(
-    image_size: int | tuple[int, int],
-    channels: int,
-    vocab_size: int,
-    max_length: int,
-    *,
-    patch: int = 7,
-    width: int = 64,
-    depth: int = 4,
-    decoder_depth: int = 2,
-    heads: int = 4,
-    ffn_dim: int = 128,
-    dropout: float = 0.0,
-    graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
-) -> Captioner:
-    """Build an image captioner.
+    """Image captioner: an image encoder and a text decoder with cross-attention.
 
     Called as ``model(images, input_ids)``; returns the logits of the next token.
 
@@ -90,26 +53,57 @@ def captioner(
         dropout: dropout probability.
         graph: attention graph of the patches in raster order.
     """
-    patches = PatchEmbedding(image_size, patch, channels, width)
-    encoder_layers = [
-        TransformerLayer(width, heads, ffn_dim, act="gelu", order="pre", dropout=dropout)
-        for _ in range(depth)
-    ]
-    encoder_stack = TransformerStack(encoder_layers, nn.LayerNorm(width), graph)
-    decoder_layers = [
-        DecoderLayer(width, heads, ffn_dim, act="gelu", order="pre", dropout=dropout)
-        for _ in range(decoder_depth)
-    ]
-    decoder_stack = TransformerStack(decoder_layers, nn.LayerNorm(width), causal())
 
-    rows, columns = patches.grid
-    positions = Learned2d(rows, columns, width, std=POSITION_STD)
-    encoder = nn.Sequential(patches, positions, nn.Dropout(dropout), encoder_stack)
+    def __init__(
+        self,
+        image_size: int | tuple[int, int],
+        channels: int,
+        vocab_size: int,
+        max_length: int,
+        *,
+        patch: int = 7,
+        width: int = 64,
+        depth: int = 4,
+        decoder_depth: int = 2,
+        heads: int = 4,
+        ffn_dim: int = 128,
+        dropout: float = 0.0,
+        graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+    ) -> None:
+        super().__init__()
+        patches = PatchEmbedding(image_size, patch, channels, width)
+        encoder_layers = [
+            TransformerLayer(width, heads, ffn_dim, act="gelu", order="pre", dropout=dropout)
+            for _ in range(depth)
+        ]
+        encoder_stack = TransformerStack(encoder_layers, nn.LayerNorm(width), graph)
+        decoder_layers = [
+            DecoderLayer(width, heads, ffn_dim, act="gelu", order="pre", dropout=dropout)
+            for _ in range(decoder_depth)
+        ]
+        decoder_stack = TransformerStack(decoder_layers, nn.LayerNorm(width), causal())
 
-    word_positions = Learned(max_length, width, std=POSITION_STD)
-    embedding = TextEmbedding(vocab_size, width, positions=word_positions, dropout=dropout)
-    nn.init.normal_(embedding.tokens.weight, std=width**-0.5)
-    head = LanguageModelHead(vocab_size, width)
-    init_xavier(encoder_stack)
-    init_xavier(decoder_stack)
-    return Captioner(encoder, TextModel(embedding, Backbone(decoder_stack), head))
+        rows, columns = patches.grid
+        positions = Learned2d(rows, columns, width, std=POSITION_STD)
+        encoder = nn.Sequential(patches, positions, nn.Dropout(dropout), encoder_stack)
+
+        word_positions = Learned(max_length, width, std=POSITION_STD)
+        embedding = TextEmbedding(vocab_size, width, positions=word_positions, dropout=dropout)
+        nn.init.normal_(embedding.tokens.weight, std=width**-0.5)
+        head = LanguageModelHead(vocab_size, width)
+        init_xavier(encoder_stack)
+        init_xavier(decoder_stack)
+        self.encoder = encoder
+        self.decoder = TextModel(embedding, Backbone(decoder_stack), head)
+
+    def forward(self, images: Tensor, input_ids: Tensor) -> Tensor:
+        """Return next-token logits ``[B · T, vocabulary]`` for images and ids ``[B, T]``."""
+        states = self.decoder(input_ids, memory=self.memory(images))
+        return self.decoder.logits(states).flatten(0, 1)
+
+    def memory(self, images: Tensor) -> Memory:
+        """Return the encoder states of images ``[B, C, height, width]``, for cross-attention."""
+        return Memory(self.encoder(images))
+
+
+captioner = checked_factory(Captioner, depth=0, decoder_depth=0)

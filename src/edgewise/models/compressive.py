@@ -95,12 +95,12 @@ class Compressed(Recent):
         super().__init__(length)
         self.compressed, self.rate = compressed, rate
 
-    def held(self, past: int) -> int:
+    def num_memories(self, past: int) -> int:
         """Return the number of memories, means included, after ``past`` inputs."""
         means = self._means(past)
         return past - means * self.rate + min(means, self.compressed)
 
-    def keep(self, layer: nn.Module, source: Tensor, cache: Cache) -> None:
+    def update(self, layer: nn.Module, source: Tensor, cache: Cache) -> None:
         """Store the last inputs and the means of older ones, without gradients."""
         state = cache.state(layer)
         means = source[..., :0, :] if state is None else state[0]

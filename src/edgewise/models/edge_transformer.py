@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, check_divides, checked
+from edgewise.arguments import check_choice, check_divides, checked_factory
 from edgewise.attention import aggregate
 from edgewise.checks import bind_to_nodes
 from edgewise.edge_steps import edge_softmax
@@ -71,7 +71,20 @@ class EdgeTransformerLayer(GraphLayer):
 
 
 class EdgeTransformer(GraphLayer):
-    """Model built by :func:`edge_transformer`."""
+    """Graph Transformer that updates features of nodes and edges.
+
+    Called as ``model(x, graph, edge_attr=[E, edge_width])``. A node's output depends on the nodes
+    up to ``depth`` steps away and on no others.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, or per edge if ``focus="edges"``.
+        edge_width: number of features per edge (0 = none).
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        focus: what is predicted: "nodes" or "edges".
+    """
 
     reads_edge_attr = True
 
@@ -80,11 +93,11 @@ class EdgeTransformer(GraphLayer):
         in_width: int,
         out_width: int,
         *,
-        edge_width: int,
-        width: int,
-        depth: int,
-        heads: int,
-        focus: Focus,
+        edge_width: int = 0,
+        width: int = 64,
+        depth: int = 4,
+        heads: int = 8,
+        focus: Focus = "nodes",
     ) -> None:
         super().__init__()
         check_choice("focus", focus, get_args(Focus))
@@ -127,37 +140,4 @@ class EdgeTransformer(GraphLayer):
         return x, edge_attr
 
 
-@checked(edge_width=0, depth=0)
-def edge_transformer(
-    in_width: int,
-    out_width: int,
-    *,
-    edge_width: int = 0,
-    width: int = 64,
-    depth: int = 4,
-    heads: int = 8,
-    focus: Focus = "nodes",
-) -> EdgeTransformer:
-    """Build a graph Transformer that updates features of nodes and edges.
-
-    Called as ``model(x, graph, edge_attr=[E, edge_width])``. A node's output depends on the nodes
-    up to ``depth`` steps away and on no others.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per node, or per edge if ``focus="edges"``.
-        edge_width: number of features per edge (0 = none).
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        focus: what is predicted: "nodes" or "edges".
-    """
-    return EdgeTransformer(
-        in_width,
-        out_width,
-        edge_width=edge_width,
-        width=width,
-        depth=depth,
-        heads=heads,
-        focus=focus,
-    )
+edge_transformer = checked_factory(EdgeTransformer, edge_width=0, depth=0)

@@ -10,12 +10,10 @@ Paper: Shirzad et al., Exphormer: sparse transformers for graphs, 2023
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import checked_factory
 from edgewise.biases import Projected
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Edges, Graph, Pattern, expander
@@ -23,30 +21,75 @@ from edgewise.graphs import batch as batch_of
 from edgewise.layers import Membership, check_edge_attr, packed_graph
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gps import GPS, Local, NormName, Position
-from edgewise.ragged import ranges, run_of_each, starts
+from edgewise.ragged import ranges, segment_index, starts
 
 KINDS = 4  # edge types: input graph, expander, node to virtual node, virtual node to node
 
 
 class Exphormer(GPS):
-    """GPS with sparse attention; built by :func:`exphormer`."""
+    """Exphormer: GPS with sparse attention.
+
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Attention has
+    E + ``degree`` · N + 2 · ``virtual`` · N edges in place of N². The expander depends on the node
+    order. Attention uses edge features whatever ``local`` is.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        edge_width: number of features per edge (0 = none).
+        local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
+        position: positional encoding: "random_walk", "laplacian" or "none".
+        position_size: number of return probabilities or eigenvectors in the positional encoding.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        degree: degree of the expander graph (0 = none).
+        virtual: number of virtual nodes connected to all nodes of a graph (0 = none).
+        seed: random seed of the expander graphs.
+        norm: kind of norm: "batch" or "layer".
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+        dropout: dropout probability of the input, both branches and the feed-forward network.
+        attention_dropout: dropout probability of the attention weights.
+    """
+
+    attention_uses_edge_attr = True
 
     def __init__(
         self,
         in_width: int,
         out_width: int,
         *,
-        edge_width: int,
-        width: int,
-        depth: int,
-        heads: int,
-        degree: int,
-        virtual: int,
-        seed: int,
-        **gps_args: Any,
+        edge_width: int = 0,
+        local: Local = "gine",
+        position: Position = "random_walk",
+        position_size: int = 20,
+        width: int = 64,
+        depth: int = 5,
+        heads: int = 4,
+        degree: int = 4,
+        virtual: int = 1,
+        seed: int = 0,
+        norm: NormName = "batch",
+        pool: Pooling = "sum",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.1,
     ) -> None:
-        gps_args |= {"edge_width": edge_width, "width": width, "depth": depth, "heads": heads}
-        super().__init__(in_width, out_width, attention_graph=expander(degree, seed), **gps_args)
+        super().__init__(
+            in_width,
+            out_width,
+            edge_width=edge_width,
+            local=local,
+            position=position,
+            position_size=position_size,
+            width=width,
+            depth=depth,
+            heads=heads,
+            attention_graph=expander(degree, seed),
+            norm=norm,
+            pool=pool,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+        )
         self.virtual = nn.Parameter(torch.randn(virtual, width))
         self.edge = nn.ParameterList(
             torch.randn(heads, width // heads, edge_width + KINDS) * (edge_width + 1) ** -0.5
@@ -73,11 +116,11 @@ class Exphormer(GPS):
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
-        x = self.placed(x, graph, positions)
+        x = self.embed_with_positions(x, graph, positions)
         if edge_attr is None:
             edge_attr = x.new_zeros(graph.num_edges, self.edge_width)
 
-        virtual, nodes, local, attention, kinds = self.reads(graph)
+        virtual, nodes, local, attention, kinds = self.build_graphs(graph)
         num_graphs = len(virtual) // max(len(self.virtual), 1)
         states = x.new_zeros(len(virtual) + len(nodes), x.shape[-1])
         states = states.index_copy(0, virtual, self.virtual.repeat(num_graphs, 1))
@@ -89,7 +132,7 @@ class Exphormer(GPS):
         out: Tensor = self.head(self.pool(states[nodes], batch))
         return out
 
-    def reads(self, graph: Graph) -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
+    def build_graphs(self, graph: Graph) -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
         """Return the graphs of both branches with virtual nodes, cached with ``graph``.
 
         Each graph of the batch is preceded by its V virtual nodes.
@@ -112,7 +155,7 @@ class Exphormer(GPS):
             input_edges = nodes[graph.edge_index]
             expander_graphs = batch_of(self.attention_graph, sizes)
             expander_edges = nodes[expander_graphs.edge_index.to(nodes.device)]
-            first_hub = run_of_each(sizes, len(nodes)) * count
+            first_hub = segment_index(sizes, len(nodes)) * count
             hub = virtual[first_hub[:, None] + torch.arange(count, device=nodes.device)].flatten()
             node = nodes.repeat_interleave(count)
             to_hubs, from_hubs = torch.stack([node, hub]), torch.stack([hub, node])
@@ -132,65 +175,4 @@ class Exphormer(GPS):
         return torch.cat([features, nn.functional.one_hot(kinds, KINDS).to(features)], dim=1)
 
 
-@checked(depth=0, edge_width=0, degree=0, virtual=0, seed=0)
-def exphormer(
-    in_width: int,
-    out_width: int,
-    *,
-    edge_width: int = 0,
-    local: Local = "gine",
-    position: Position = "random_walk",
-    position_size: int = 20,
-    width: int = 64,
-    depth: int = 5,
-    heads: int = 4,
-    degree: int = 4,
-    virtual: int = 1,
-    seed: int = 0,
-    norm: NormName = "batch",
-    pool: Pooling = "sum",
-    dropout: float = 0.0,
-    attention_dropout: float = 0.1,
-) -> Exphormer:
-    """Build an Exphormer.
-
-    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Attention has
-    E + ``degree`` · N + 2 · ``virtual`` · N edges in place of N². The expander depends on the node
-    order. Attention uses edge features whatever ``local`` is.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per graph, such as the number of classes or targets.
-        edge_width: number of features per edge (0 = none).
-        local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
-        position: positional encoding: "random_walk", "laplacian" or "none".
-        position_size: number of return probabilities or eigenvectors in the positional encoding.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        degree: degree of the expander graph (0 = none).
-        virtual: number of virtual nodes connected to all nodes of a graph (0 = none).
-        seed: random seed of the expander graphs.
-        norm: kind of norm: "batch" or "layer".
-        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
-        dropout: dropout probability of the input, both branches and the feed-forward network.
-        attention_dropout: dropout probability of the attention weights.
-    """
-    return Exphormer(
-        in_width,
-        out_width,
-        edge_width=edge_width,
-        local=local,
-        position=position,
-        position_size=position_size,
-        width=width,
-        depth=depth,
-        heads=heads,
-        degree=degree,
-        virtual=virtual,
-        seed=seed,
-        norm=norm,
-        pool=pool,
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-    )
+exphormer = checked_factory(Exphormer, depth=0, edge_width=0, degree=0, virtual=0, seed=0)

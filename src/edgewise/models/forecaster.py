@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import checked_factory
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
 from edgewise.models.transformer_encoder import transformer_encoder
@@ -26,23 +26,50 @@ DIRECT_RATE = 100.0
 
 
 class Forecaster(nn.Module):
-    r"""Forecast of the change since the last season.
+    r"""Transformer that forecasts a time series by its change since the last season.
 
     .. math:: \hat y_h = x_{T+h-s} + \sigma\,(W z_T + A u)_h
 
     A is linear in the normalised history u, and the Transformer adds what is not linear. W and A
     start at zero, so the untrained model repeats the last season (the seasonal naive forecast).
+    Called as ``model(history [B, T])``.
 
     Args:
-        stack: Transformer layers, called as ``stack(x [..., T, width])``.
-        width: hidden size.
-        history: context length T in steps.
+        history: context length T: number of past steps.
         horizon: number of steps to forecast.
-        season: season length s, at most T.
+        season: season length in steps, at most ``history``.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        dropout: dropout probability.
+        graph: attention graph: which time steps each step attends to.
     """
 
-    def __init__(self, stack: nn.Module, width: int, history: int, horizon: int, season: int):
+    def __init__(
+        self,
+        history: int,
+        horizon: int,
+        season: int,
+        *,
+        width: int = 64,
+        depth: int = 2,
+        heads: int = 4,
+        ffn_dim: int = 128,
+        dropout: float = 0.1,
+        graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
+    ) -> None:
         super().__init__()
+        stack = transformer_encoder(
+            width,
+            depth=depth,
+            heads=heads,
+            ffn_dim=ffn_dim,
+            act="gelu",
+            order="pre",
+            dropout=dropout,
+            graph=graph,
+        )
         self.embed, self.positions = nn.Linear(2, width), Learned(history, width)
         self.stack, self.head = stack, nn.Linear(width, horizon)
         self.direct = nn.Linear(history, horizon, bias=False)
@@ -66,42 +93,4 @@ class Forecaster(nn.Module):
         return last_season + std * change
 
 
-@checked(depth=0)
-def forecaster(
-    history: int,
-    horizon: int,
-    season: int,
-    *,
-    width: int = 64,
-    depth: int = 2,
-    heads: int = 4,
-    ffn_dim: int = 128,
-    dropout: float = 0.1,
-    graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
-) -> Forecaster:
-    """Build a Transformer that forecasts a time series.
-
-    Called as ``model(history [B, T])``.
-
-    Args:
-        history: context length T: number of past steps.
-        horizon: number of steps to forecast.
-        season: season length in steps, at most ``history``.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
-        dropout: dropout probability.
-        graph: attention graph: which time steps each step attends to.
-    """
-    stack = transformer_encoder(
-        width,
-        depth=depth,
-        heads=heads,
-        ffn_dim=ffn_dim,
-        act="gelu",
-        order="pre",
-        dropout=dropout,
-        graph=graph,
-    )
-    return Forecaster(stack, width, history, horizon, season)
+forecaster = checked_factory(Forecaster, depth=0)

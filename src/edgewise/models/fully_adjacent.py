@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, check_divides, checked
+from edgewise.arguments import check_choice, check_divides, checked_factory
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Pattern, complete
 from edgewise.graphs import batch as batch_of
@@ -57,19 +57,33 @@ LAYERS: dict[str, Callable[[int, int], GraphLayer]] = {
 
 
 class FullyAdjacent(GraphLayer):
-    """Model built by :func:`fully_adjacent`."""
+    """Message-passing network whose last layer has a complete graph.
+
+    Called as ``model(x [N, in_width], graph, batch=...)``. GCN and GIN weight all nodes alike in
+    the complete last layer, so they cannot tell distant nodes apart.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        layer: layer type: "gcn", "gin", "gat", "gatv2" or "transformer".
+        last: graph of the last layer: "complete", or "graph" for the input graph (the baseline).
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+    """
 
     def __init__(
         self,
         in_width: int,
         out_width: int,
         *,
-        layer: Layer,
-        last: Last,
-        width: int,
-        depth: int,
-        heads: int,
-        pool: Pooling,
+        layer: Layer = "gatv2",
+        last: Last = "complete",
+        width: int = 32,
+        depth: int = 4,
+        heads: int = 4,
+        pool: Pooling = "mean",
     ) -> None:
         super().__init__()
         check_choice("layer", layer, get_args(Layer))
@@ -104,40 +118,4 @@ class FullyAdjacent(GraphLayer):
         return out
 
 
-@checked()
-def fully_adjacent(
-    in_width: int,
-    out_width: int,
-    *,
-    layer: Layer = "gatv2",
-    last: Last = "complete",
-    width: int = 32,
-    depth: int = 4,
-    heads: int = 4,
-    pool: Pooling = "mean",
-) -> FullyAdjacent:
-    """Build a message-passing network whose last layer has a complete graph.
-
-    Called as ``model(x [N, in_width], graph, batch=...)``. GCN and GIN weight all nodes alike in
-    the complete last layer, so they cannot tell distant nodes apart.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per graph, such as the number of classes or targets.
-        layer: layer type: "gcn", "gin", "gat", "gatv2" or "transformer".
-        last: graph of the last layer: "complete", or "graph" for the input graph (the baseline).
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
-    """
-    return FullyAdjacent(
-        in_width,
-        out_width,
-        layer=layer,
-        last=last,
-        width=width,
-        depth=depth,
-        heads=heads,
-        pool=pool,
-    )
+fully_adjacent = checked_factory(FullyAdjacent)

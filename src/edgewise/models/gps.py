@@ -16,7 +16,7 @@ from typing import Literal, Unpack, get_args
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, checked
+from edgewise.arguments import check_choice, checked_factory
 from edgewise.attention import aggregate
 from edgewise.biases import EdgeTerms
 from edgewise.encodings import Laplacian, RandomWalk
@@ -159,31 +159,65 @@ LOCAL: dict[Local, Callable[[int, int, int], GraphLayer | None]] = {
 
 
 class GPS(GraphLayer):
-    """Model built by :func:`gps`."""
+    """GPS graph Transformer.
+
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Layer norm
+    suits training on one large graph better than batch norm, whose running statistics are averaged
+    over few steps there.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        edge_width: number of features per edge (0 = none).
+        local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
+        position: positional encoding: "random_walk", "laplacian" or "none".
+        position_size: number of return probabilities or eigenvectors in the positional encoding.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        attention_graph: attention graph, built for each graph of a batch.
+        norm: kind of norm: "batch" or "layer".
+        pool: readout of the node states; "none" gives one output per node.
+        dropout: dropout probability of the input, both branches and the feed-forward network.
+        attention_dropout: dropout probability of the attention weights.
+
+    Raises:
+        ArgumentError: ``edge_width`` is positive but ``local`` does not use edge features, or a
+            choice is unknown.
+    """
 
     reads_edge_attr = True
+    attention_uses_edge_attr = False
+    """Whether edge features are used in attention, and not by the "gine" layer alone."""
 
     def __init__(
         self,
         in_width: int,
         out_width: int,
         *,
-        edge_width: int,
-        local: Local,
-        position: Position,
-        position_size: int,
-        width: int,
-        depth: int,
-        heads: int,
-        attention_graph: Pattern,
-        norm: NormName,
-        pool: Pooling,
-        dropout: float,
-        attention_dropout: float,
+        edge_width: int = 0,
+        local: Local = "gine",
+        position: Position = "random_walk",
+        position_size: int = 20,
+        width: int = 64,
+        depth: int = 10,
+        heads: int = 4,
+        attention_graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+        norm: NormName = "batch",
+        pool: Pooling = "sum",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.5,
     ) -> None:
         super().__init__()
         check_choice("local", local, LOCAL)
         check_choice("position", position, get_args(Position))
+        if edge_width and local != "gine" and not self.attention_uses_edge_attr:
+            raise ArgumentError(
+                "local",
+                expected="gine, the layer that uses edge features",
+                got=f"{local}, and {edge_width} features per edge",
+                remedy="choose gine, or data without them (for example data.bonds=false)",
+            )
         self.input_dropout = Dropout(dropout)
         self.embed = Linear(in_width, width)
         self.position: RandomWalk | Laplacian | None = None
@@ -210,7 +244,7 @@ class GPS(GraphLayer):
     def encodings(self) -> dict[str, nn.Module]:
         return {} if self.position is None else {"positions": self.position}
 
-    def placed(self, x: Tensor, graph: Graph, positions: Tensor | None) -> Tensor:
+    def embed_with_positions(self, x: Tensor, graph: Graph, positions: Tensor | None) -> Tensor:
         """Return node embeddings ``[N, width]`` with the positional encoding added."""
         x = self.embed(self.input_dropout(x))
         if self.position is None:
@@ -240,7 +274,7 @@ class GPS(GraphLayer):
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
-        x = self.placed(x, graph, positions)
+        x = self.embed_with_positions(x, graph, positions)
         attention_graph = batch_of(self.attention_graph, member_sizes(graph)).to(x.device)
         for layer in self.layers:
             x = layer(x, graph, attention_graph, edge_attr)
@@ -248,70 +282,4 @@ class GPS(GraphLayer):
         return out
 
 
-@checked(depth=0, edge_width=0)
-def gps(
-    in_width: int,
-    out_width: int,
-    *,
-    edge_width: int = 0,
-    local: Local = "gine",
-    position: Position = "random_walk",
-    position_size: int = 20,
-    width: int = 64,
-    depth: int = 10,
-    heads: int = 4,
-    attention_graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
-    norm: NormName = "batch",
-    pool: Pooling = "sum",
-    dropout: float = 0.0,
-    attention_dropout: float = 0.5,
-) -> GPS:
-    """Build a GPS graph Transformer.
-
-    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Layer norm
-    suits training on one large graph better than batch norm, whose running statistics are averaged
-    over few steps there.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per graph, such as the number of classes or targets.
-        edge_width: number of features per edge (0 = none).
-        local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
-        position: positional encoding: "random_walk", "laplacian" or "none".
-        position_size: number of return probabilities or eigenvectors in the positional encoding.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        attention_graph: attention graph, built for each graph of a batch.
-        norm: kind of norm: "batch" or "layer".
-        pool: readout of the node states; "none" gives one output per node.
-        dropout: dropout probability of the input, both branches and the feed-forward network.
-        attention_dropout: dropout probability of the attention weights.
-
-    Raises:
-        ArgumentError: ``edge_width`` is positive but ``local`` does not use edge features, or a
-            choice is unknown.
-    """
-    if edge_width and local != "gine":
-        raise ArgumentError(
-            "local",
-            expected="gine, the layer that uses edge features",
-            got=f"{local}, and {edge_width} features per edge",
-            remedy="choose gine, or data without them (for example data.bonds=false)",
-        )
-    return GPS(
-        in_width,
-        out_width,
-        edge_width=edge_width,
-        local=local,
-        position=position,
-        position_size=position_size,
-        width=width,
-        depth=depth,
-        heads=heads,
-        attention_graph=attention_graph,
-        norm=norm,
-        pool=pool,
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-    )
+gps = checked_factory(GPS, depth=0, edge_width=0)

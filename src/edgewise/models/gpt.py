@@ -7,6 +7,16 @@ Encoding: learned absolute positions
 Normalisation: softmax or entmax (α fixed or learned); layer norm before each sublayer
 Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Radford et al., Language models are unsupervised multitask learners, 2019
+
+Order of a forward pass, in three files
+
+1. ``gpt`` (this file) builds the model from its parts.
+2. ``TextModel.forward`` (layers/text.py) calls ``TextEmbedding``, which adds token and position
+   vectors, then ``Backbone``, which binds the attention graph and runs the layers.
+3. ``TransformerStack`` (layers/transformer.py) calls each ``TransformerLayer``, a ``Residual`` of
+   ``MultiHeadAttention`` and a ``Residual`` of ``FeedForward``, and then the final norm.
+4. ``TextModel.logits`` (layers/text.py) calls ``LanguageModelHead``, which compares the states with
+   the vector of every token.
 """
 
 from __future__ import annotations
@@ -27,7 +37,7 @@ from edgewise.layers import (
     TransformerStack,
     init_normal,
 )
-from edgewise.layers.attention import Projections
+from edgewise.layers.transformer import Projections
 
 
 @checked(depth=0)
@@ -49,10 +59,7 @@ def gpt(
 ) -> TextModel:
     """Build a GPT language model.
 
-    ``model.logits(states)`` gives the logits of the next token at each position. The forward pass
-    adds token and position vectors (``TextEmbedding``), applies the layers on the graph
-    (``Backbone``) and compares the states with every token's vector (``LanguageModelHead``, which
-    shares the embedding matrix).
+    ``model.logits(states)`` gives the logits of the next token at each position.
 
     Args:
         vocab_size: vocab size: number of token ids.

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import checked_factory
 from edgewise.attention import aggregate
 from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
@@ -23,18 +23,31 @@ from edgewise.layers.sparse import check_node_features
 
 
 class Grand(GraphLayer):
-    """Model built by :func:`grand`."""
+    """Graph random neural network.
+
+    Called as ``model(x [..., N, in_width], graph)``; in training the output is ``[..., N, views,
+    out_width]``.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        width: hidden size.
+        hops: number of propagation steps (0 = none).
+        views: number of random augmentations per training step.
+        drop_node: probability of dropping a node's features in an augmentation.
+        dropout: dropout probability of the MLP's input and hidden features.
+    """
 
     def __init__(
         self,
         in_width: int,
         out_width: int,
         *,
-        width: int,
-        hops: int,
-        views: int,
-        drop_node: float,
-        dropout: float,
+        width: int = 32,
+        hops: int = 8,
+        views: int = 2,
+        drop_node: float = 0.5,
+        dropout: float = 0.5,
     ) -> None:
         super().__init__()
         self.hops, self.views, self.drop_node = hops, views, drop_node
@@ -69,37 +82,4 @@ class Grand(GraphLayer):
         return out if self.training else out.squeeze(-2)
 
 
-@checked(hops=0)
-def grand(
-    in_width: int,
-    out_width: int,
-    *,
-    width: int = 32,
-    hops: int = 8,
-    views: int = 2,
-    drop_node: float = 0.5,
-    dropout: float = 0.5,
-) -> Grand:
-    """Build a graph random neural network.
-
-    Called as ``model(x [..., N, in_width], graph)``; in training the output is ``[..., N, views,
-    out_width]``.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per node, such as the number of classes.
-        width: hidden size.
-        hops: number of propagation steps (0 = none).
-        views: number of random augmentations per training step.
-        drop_node: probability of dropping a node's features in an augmentation.
-        dropout: dropout probability of the MLP's input and hidden features.
-    """
-    return Grand(
-        in_width,
-        out_width,
-        width=width,
-        hops=hops,
-        views=views,
-        drop_node=drop_node,
-        dropout=dropout,
-    )
+grand = checked_factory(Grand, hops=0)

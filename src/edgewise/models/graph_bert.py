@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, checked
+from edgewise.arguments import check_choice, checked_factory
 from edgewise.attention import aggregate
 from edgewise.encodings import Intimates, intimate_nodes, sinusoidal_positions, wl_colors
 from edgewise.graphs import Graph, Pattern, complete, membership
@@ -30,27 +30,43 @@ from edgewise.layers import (
     packed_graph,
     refuse_edge_attr,
 )
-from edgewise.ragged import ranges, run_of_each
+from edgewise.ragged import ranges, segment_index
 
 Raw = Literal["graph", "node", "none"]
 
 
 class GraphBERT(GraphLayer):
-    """Model built by :func:`graph_bert`."""
+    """Graph-BERT.
+
+    Called as ``model(x [..., N, in_width], graph)``. The sampled neighbourhoods and positional
+    codes are computed once per graph, in O(N²) memory.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        num_neighbours: number of most intimate nodes that each node attends to.
+        alpha: restart probability of the random walk that defines intimacy.
+        rounds: number of Weisfeiler–Lehman rounds of the structural code.
+        raw: residual added to every layer: "graph" (mean of neighbours and self), "node" or "none".
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        dropout: dropout probability.
+    """
 
     def __init__(
         self,
         in_width: int,
         out_width: int,
         *,
-        num_neighbours: int,
-        alpha: float,
-        rounds: int,
-        raw: Raw,
-        width: int,
-        depth: int,
-        heads: int,
-        dropout: float,
+        num_neighbours: int = 7,
+        alpha: float = 0.15,
+        rounds: int = 2,
+        raw: Raw = "graph",
+        width: int = 32,
+        depth: int = 2,
+        heads: int = 2,
+        dropout: float = 0.5,
     ) -> None:
         super().__init__()
         check_choice("raw", raw, get_args(Raw))
@@ -84,7 +100,7 @@ class GraphBERT(GraphLayer):
         states = self.norm(states)
         residual = self.raw_residual(x, graph)
         if residual is not None:
-            node = run_of_each(intimates.sizes, states.shape[-2])
+            node = segment_index(intimates.sizes, states.shape[-2])
             residual = residual.index_select(-2, node)
         for layer in self.layers:
             states = layer(states, cliques)
@@ -129,46 +145,4 @@ class GraphBERT(GraphLayer):
         )
 
 
-@checked(num_neighbours=0, rounds=0, depth=0)
-def graph_bert(
-    in_width: int,
-    out_width: int,
-    *,
-    num_neighbours: int = 7,
-    alpha: float = 0.15,
-    rounds: int = 2,
-    raw: Raw = "graph",
-    width: int = 32,
-    depth: int = 2,
-    heads: int = 2,
-    dropout: float = 0.5,
-) -> GraphBERT:
-    """Build a Graph-BERT.
-
-    Called as ``model(x [..., N, in_width], graph)``. The sampled neighbourhoods and positional
-    codes are computed once per graph, in O(N²) memory.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per node, such as the number of classes.
-        num_neighbours: number of most intimate nodes that each node attends to.
-        alpha: restart probability of the random walk that defines intimacy.
-        rounds: number of Weisfeiler–Lehman rounds of the structural code.
-        raw: residual added to every layer: "graph" (mean of neighbours and self), "node" or "none".
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        dropout: dropout probability.
-    """
-    return GraphBERT(
-        in_width,
-        out_width,
-        num_neighbours=num_neighbours,
-        alpha=alpha,
-        rounds=rounds,
-        raw=raw,
-        width=width,
-        depth=depth,
-        heads=heads,
-        dropout=dropout,
-    )
+graph_bert = checked_factory(GraphBERT, num_neighbours=0, rounds=0, depth=0)

@@ -13,19 +13,47 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import checked_factory
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, NodeBatchNorm, Pool, refuse_edge_attr
 from edgewise.models.gat import GATLayer
 
 
 class GraphGAT(GraphLayer):
-    """Model built by :func:`graph_gat`."""
+    """Graph attention network for whole graphs.
 
-    def __init__(self, embed: nn.Linear, layers: list[GATLayer], head: nn.Module) -> None:
+    Called as ``model(x [N, in_width], graph, batch=...)``.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        head_width: hidden size of each head.
+        heads: number of attention heads per layer.
+        depth: number of layers.
+        dropout: dropout probability of the attention weights, the values and the output MLP.
+    """
+
+    def __init__(
+        self,
+        in_width: int,
+        out_width: int,
+        *,
+        head_width: int = 8,
+        heads: int = 8,
+        depth: int = 3,
+        dropout: float = 0.2,
+    ) -> None:
         super().__init__()
-        self.embed, self.layers, self.head = embed, nn.ModuleList(layers), head
-        self.norms = nn.ModuleList(NodeBatchNorm(embed.out_features) for _ in layers)
+        width = heads * head_width
+        layers = [GATLayer(width, head_width, heads, dropout=dropout) for _ in range(depth)]
+        head = nn.Sequential(
+            nn.Linear(2 * (depth + 1) * width, width),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(width, out_width),
+        )
+        self.embed, self.layers, self.head = Linear(in_width, width), nn.ModuleList(layers), head
+        self.norms = nn.ModuleList(NodeBatchNorm(width) for _ in layers)
         self.mean, self.maximum = Pool("mean"), Pool("max")
 
     def forward(
@@ -49,34 +77,4 @@ class GraphGAT(GraphLayer):
         return out
 
 
-@checked()
-def graph_gat(
-    in_width: int,
-    out_width: int,
-    *,
-    head_width: int = 8,
-    heads: int = 8,
-    depth: int = 3,
-    dropout: float = 0.2,
-) -> GraphGAT:
-    """Build a graph attention network for whole graphs.
-
-    Called as ``model(x [N, in_width], graph, batch=...)``.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per graph, such as the number of classes or targets.
-        head_width: hidden size of each head.
-        heads: number of attention heads per layer.
-        depth: number of layers.
-        dropout: dropout probability of the attention weights, the values and the output MLP.
-    """
-    width = heads * head_width
-    layers = [GATLayer(width, head_width, heads, dropout=dropout) for _ in range(depth)]
-    head = nn.Sequential(
-        nn.Linear(2 * (depth + 1) * width, width),
-        nn.ReLU(),
-        nn.Dropout(dropout),
-        nn.Linear(width, out_width),
-    )
-    return GraphGAT(Linear(in_width, width), layers, head)
+graph_gat = checked_factory(GraphGAT)

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, checked
+from edgewise.arguments import check_choice, checked_factory
 from edgewise.attention import Reduce, aggregate
 from edgewise.checks import bind_to_nodes
 from edgewise.errors import ArgumentError
@@ -96,7 +96,20 @@ def _network(in_width: int, width: int) -> nn.Sequential:
 
 
 class GraphNetwork(GraphLayer):
-    """Encode-process-decode model; see :func:`graph_network`."""
+    """Graph network of ``depth`` blocks.
+
+    Called as ``model(x, graph, edge_attr=..., batch=..., global_attr=...)``.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, node or edge.
+        edge_width: number of features per edge (0 = none).
+        global_width: number of features per graph (0 = none).
+        width: hidden size of nodes, edges and graphs.
+        depth: number of blocks.
+        reduce: aggregation of edges and nodes: "sum", "mean", "max" or "min".
+        focus: level of the outputs: "graphs", "nodes" or "edges".
+    """
 
     reads_edge_attr = True
     shares_nodes = False
@@ -106,12 +119,12 @@ class GraphNetwork(GraphLayer):
         in_width: int,
         out_width: int,
         *,
-        edge_width: int,
-        global_width: int,
-        width: int,
-        depth: int,
-        reduce: Reduce,
-        focus: Focus,
+        edge_width: int = 0,
+        global_width: int = 0,
+        width: int = 64,
+        depth: int = 2,
+        reduce: Reduce = "sum",
+        focus: Focus = "graphs",
     ) -> None:
         super().__init__()
         check_choice("focus", focus, get_args(Focus))
@@ -195,31 +208,4 @@ class GraphNetwork(GraphLayer):
         return state
 
 
-@checked(edge_width=0, global_width=0)
-def graph_network(
-    in_width: int,
-    out_width: int,
-    *,
-    edge_width: int = 0,
-    global_width: int = 0,
-    width: int = 64,
-    depth: int = 2,
-    reduce: Reduce = "sum",
-    focus: Focus = "graphs",
-) -> GraphNetwork:
-    """Build a graph network of ``depth`` blocks.
-
-    Called ``model(x, graph, edge_attr=..., batch=..., global_attr=...)``. ``focus`` selects the
-    outputs: one for each of the ``"graphs"``, ``"nodes"`` or ``"edges"``. ``edge_width`` and
-    ``global_width`` are 0 if edges or graphs have no features.
-    """
-    return GraphNetwork(
-        in_width,
-        out_width,
-        edge_width=edge_width,
-        global_width=global_width,
-        width=width,
-        depth=depth,
-        reduce=reduce,
-        focus=focus,
-    )
+graph_network = checked_factory(GraphNetwork, edge_width=0, global_width=0)

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise.arguments import checked, described
+from edgewise.arguments import checked, describe
 from edgewise.checks import bind_to_nodes
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, TransformerLayer, is_dense
-from edgewise.layers.attention import Projections
-from edgewise.layers.transformer import Norm
+from edgewise.layers.transformer import Norm, Projections
 
 
 class GraphTransformer(GraphLayer):
@@ -64,7 +63,7 @@ class GraphTransformer(GraphLayer):
                 raise ArgumentError(
                     "edge_attr",
                     expected=f"weights [{graph.num_edges}], one per edge, in floating point",
-                    got=described(edge_attr),
+                    got=describe(edge_attr),
                     remedy="give one weight per edge; call .float() on integers",
                 )
         x = self.embed(x)

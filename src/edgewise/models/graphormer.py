@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import checked_factory
 from edgewise.biases import TableBias
 from edgewise.encodings import Centrality, PathEdges, ShortestPath
 from edgewise.encodings.code import check_code
@@ -38,7 +38,22 @@ from edgewise.layers import (
 
 
 class Graphormer(GraphLayer):
-    """See :func:`graphormer`."""
+    """Graphormer for graph-level outputs.
+
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. The
+    defaults are those of Graphormer-slim, 0.5 million parameters.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        edge_width: number of features per edge (0 = none).
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        max_distance: largest shortest-path distance with a bias of its own; larger ones share one.
+        max_path_length: max number of path edges in the bias, those nearest to the target.
+        dropout: dropout probability.
+    """
 
     reads_edge_attr = True
 
@@ -47,13 +62,13 @@ class Graphormer(GraphLayer):
         in_width: int,
         out_width: int,
         *,
-        edge_width: int,
-        width: int,
-        depth: int,
-        heads: int,
-        max_distance: int,
-        max_path_length: int,
-        dropout: float,
+        edge_width: int = 0,
+        width: int = 80,
+        depth: int = 12,
+        heads: int = 8,
+        max_distance: int = 20,
+        max_path_length: int = 5,
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
         self.edge_width = edge_width
@@ -141,33 +156,4 @@ class Graphormer(GraphLayer):
         return TableBias(with_virtual_pairs(classes, sizes, len(table) - 1), table)
 
 
-@checked(depth=0, edge_width=0)
-def graphormer(
-    in_width: int,
-    out_width: int,
-    *,
-    edge_width: int = 0,
-    width: int = 80,
-    depth: int = 12,
-    heads: int = 8,
-    max_distance: int = 20,
-    max_path_length: int = 5,
-    dropout: float = 0.1,
-) -> Graphormer:
-    """Build a Graphormer for graph-level outputs.
-
-    Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Distances above
-    ``max_distance`` share one bias, and only the ``max_path_length`` path edges nearest to the
-    target contribute. The defaults are those of Graphormer-slim, 0.5 million parameters.
-    """
-    return Graphormer(
-        in_width,
-        out_width,
-        edge_width=edge_width,
-        width=width,
-        depth=depth,
-        heads=heads,
-        max_distance=max_distance,
-        max_path_length=max_path_length,
-        dropout=dropout,
-    )
+graphormer = checked_factory(Graphormer, depth=0, edge_width=0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import checked_factory
 from edgewise.encodings import Laplacian
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, Pool, given_or_ones, packed_graph
@@ -21,7 +21,22 @@ from edgewise.models.edge_transformer import EdgeTransformerLayer
 
 
 class LaplacianTransformer(GraphLayer):
-    """Model built by :func:`laplacian_transformer`."""
+    """Graph Transformer with Laplacian positional encodings.
+
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. The paper's
+    model for ZINC has 10 layers and 0.6 million parameters.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        edge_width: number of features per edge (0 = none).
+        position_size: number of Laplacian eigenvectors added to the features, with random signs in
+            training.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+    """
 
     reads_edge_attr = True
 
@@ -30,12 +45,12 @@ class LaplacianTransformer(GraphLayer):
         in_width: int,
         out_width: int,
         *,
-        edge_width: int,
-        position_size: int,
-        width: int,
-        depth: int,
-        heads: int,
-        pool: Pooling,
+        edge_width: int = 0,
+        position_size: int = 8,
+        width: int = 64,
+        depth: int = 6,
+        heads: int = 8,
+        pool: Pooling = "mean",
     ) -> None:
         super().__init__()
         self.embed = Linear(in_width, width)
@@ -79,41 +94,4 @@ class LaplacianTransformer(GraphLayer):
         return out
 
 
-@checked(depth=0, edge_width=0)
-def laplacian_transformer(
-    in_width: int,
-    out_width: int,
-    *,
-    edge_width: int = 0,
-    position_size: int = 8,
-    width: int = 64,
-    depth: int = 6,
-    heads: int = 8,
-    pool: Pooling = "mean",
-) -> LaplacianTransformer:
-    """Build a graph Transformer with Laplacian positional encodings.
-
-    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. The paper's
-    model for ZINC has 10 layers and 0.6 million parameters.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per graph, such as the number of classes or targets.
-        edge_width: number of features per edge (0 = none).
-        position_size: number of Laplacian eigenvectors added to the features, with random signs in
-            training.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
-    """
-    return LaplacianTransformer(
-        in_width,
-        out_width,
-        edge_width=edge_width,
-        position_size=position_size,
-        width=width,
-        depth=depth,
-        heads=heads,
-        pool=pool,
-    )
+laplacian_transformer = checked_factory(LaplacianTransformer, depth=0, edge_width=0)

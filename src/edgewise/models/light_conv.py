@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise import TableBias, aggregate
-from edgewise.arguments import check_count, check_divides, check_given, checked
+from edgewise.arguments import check_count, check_divides, check_given, checked_factory
 from edgewise.biases import EdgeTerm
 from edgewise.encodings import Sinusoidal, offsets
 from edgewise.errors import ArgumentError
@@ -46,53 +46,6 @@ from edgewise.layers.transformer import Order
 Taps = Callable[[int, int, int], nn.Module]
 """``f(width, heads, kernel)``, a module that maps x ``[..., N, width]`` to kernel logits:
 ``[K, H]`` for all nodes, or ``[..., N, K, H]`` per node."""
-
-
-@checked(depth=0)
-def light_conv(
-    vocab_size: int,
-    *,
-    target_vocab_size: int | None = None,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    kernels: tuple[int, ...] = (3, 7, 15, 31),
-    ffn_dim: int = 512,
-    dropout: float = 0.1,
-    act: str = "relu",
-    order: Order = "post",
-) -> EncoderDecoderModel:
-    """Build an encoder-decoder with lightweight convolutions in place of self-attention.
-
-    ``model.logits(states)`` gives the logits of the next token at each position. The decoder
-    attends to the encoder as the Transformer's does.
-
-    Args:
-        vocab_size: vocab size: number of token ids.
-        target_vocab_size: vocab size of the target text (None = one vocabulary for both texts).
-        width: hidden size.
-        depth: number of layers, in the encoder and in the decoder.
-        heads: number of convolution heads: channels of one head share a kernel.
-        kernels: kernel size of each layer, odd; further layers use the last one.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
-        dropout: dropout probability.
-        act: activation function of the feed-forward networks, by name.
-        order: position of the norms: "post" after each sublayer, "pre" before it.
-    """
-    return with_convolutions(
-        "light_conv",
-        FixedTaps,
-        vocab_size,
-        target_vocab_size=target_vocab_size,
-        width=width,
-        depth=depth,
-        heads=heads,
-        kernels=kernels,
-        ffn_dim=ffn_dim,
-        dropout=dropout,
-        act=act,
-        order=order,
-    )
 
 
 class FixedTaps(nn.Module):
@@ -244,26 +197,13 @@ class ConvolutionBackbone(nn.Module):
         return out
 
 
-def with_convolutions(
-    name: str,
-    taps: Taps,
-    vocab_size: int,
-    *,
-    target_vocab_size: int | None,
-    width: int,
-    depth: int,
-    heads: int,
-    kernels: Sequence[int],
-    ffn_dim: int,
-    dropout: float,
-    act: str,
-    order: Order,
-) -> EncoderDecoderModel:
-    """Build an encoder-decoder Transformer with convolutions in place of self-attention.
+class LightConv(EncoderDecoderModel):
+    """Encoder-decoder with lightweight convolutions in place of self-attention.
+
+    ``model.logits(states)`` gives the logits of the next token at each position. The decoder
+    attends to the encoder as the Transformer's does.
 
     Args:
-        name: name of the model, for error messages.
-        taps: factory of the modules that compute kernel logits.
         vocab_size: vocab size: number of token ids.
         target_vocab_size: vocab size of the target text (None = one vocabulary for both texts).
         width: hidden size.
@@ -278,56 +218,79 @@ def with_convolutions(
     Raises:
         ArgumentError: ``kernels`` is empty, no sequence, or has a size that is even or below 1.
     """
-    if not isinstance(kernels, Sequence):
-        raise ArgumentError(
-            "kernels",
-            expected="a sequence with a kernel size for each layer",
-            got=repr(kernels),
-            remedy=f"write ({kernels},) to use one size for all layers",
-        )
-    check_given("kernels", tuple(kernels), "a kernel size for each layer", "try (3, 7, 15, 31)")
-    for kernel in kernels:
-        check_count("kernels", kernel, 1, "choose 3 or another odd number")
-        if kernel % 2 == 0:
+
+    name = "light_conv"
+    taps: type[nn.Module] = FixedTaps
+
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        target_vocab_size: int | None = None,
+        width: int = 128,
+        depth: int = 4,
+        heads: int = 4,
+        kernels: tuple[int, ...] = (3, 7, 15, 31),
+        ffn_dim: int = 512,
+        dropout: float = 0.1,
+        act: str = "relu",
+        order: Order = "post",
+    ) -> None:
+        if not isinstance(kernels, Sequence):
             raise ArgumentError(
                 "kernels",
-                expected="odd kernel sizes, so that windows are symmetric",
-                got=repr(kernel),
-                remedy="add one to it",
+                expected="a sequence with a kernel size for each layer",
+                got=repr(kernels),
+                remedy=f"write ({kernels},) to use one size for all layers",
             )
-    sizes = [kernels[min(layer, len(kernels) - 1)] for layer in range(depth)]
-    convolution = partial(SoftmaxConvolution, width, heads, taps=taps, dropout=dropout)
+        check_given("kernels", tuple(kernels), "a kernel size for each layer", "try (3, 7, 15, 31)")
+        for kernel in kernels:
+            check_count("kernels", kernel, 1, "choose 3 or another odd number")
+            if kernel % 2 == 0:
+                raise ArgumentError(
+                    "kernels",
+                    expected="odd kernel sizes, so that windows are symmetric",
+                    got=repr(kernel),
+                    remedy="add one to it",
+                )
+        sizes = [kernels[min(layer, len(kernels) - 1)] for layer in range(depth)]
+        convolution = partial(SoftmaxConvolution, width, heads, taps=self.taps, dropout=dropout)
 
-    def network() -> nn.Module:
-        return FeedForward(width, ffn_dim, act=act, dropout=dropout)
+        def network() -> nn.Module:
+            return FeedForward(width, ffn_dim, act=act, dropout=dropout)
 
-    def stack(layers: Sequence[nn.Module], convs: Sequence[SoftmaxConvolution]) -> nn.Module:
-        norm = nn.LayerNorm(width) if order == "pre" else nn.Identity()
-        return ConvolutionBackbone(name, layers, [conv.graph for conv in convs], norm)
+        def stack(layers: Sequence[nn.Module], convs: Sequence[SoftmaxConvolution]) -> nn.Module:
+            norm = nn.LayerNorm(width) if order == "pre" else nn.Identity()
+            return ConvolutionBackbone(self.name, layers, [conv.graph for conv in convs], norm)
 
-    encoder_convs = [convolution(kernel=kernel) for kernel in sizes]
-    encoder = [
-        AttentionBlock(conv, network(), width, order=order, dropout=dropout)
-        for conv in encoder_convs
-    ]
-    decoder_convs = [convolution(kernel=kernel, is_causal=True) for kernel in sizes]
-    decoder = [
-        CrossBlock(
-            conv,
-            MultiHeadAttention(width, heads, source_width=width, dropout=dropout),
-            network(),
-            width,
-            order=order,
-            dropout=dropout,
+        encoder_convs = [convolution(kernel=kernel) for kernel in sizes]
+        encoder = [
+            AttentionBlock(conv, network(), width, order=order, dropout=dropout)
+            for conv in encoder_convs
+        ]
+        decoder_convs = [convolution(kernel=kernel, is_causal=True) for kernel in sizes]
+        decoder = [
+            CrossBlock(
+                conv,
+                MultiHeadAttention(width, heads, source_width=width, dropout=dropout),
+                network(),
+                width,
+                order=order,
+                dropout=dropout,
+            )
+            for conv in decoder_convs
+        ]
+        core = init_xavier(
+            EncoderDecoder(stack(encoder, encoder_convs), stack(decoder, decoder_convs))
         )
-        for conv in decoder_convs
-    ]
-    core = init_xavier(EncoderDecoder(stack(encoder, encoder_convs), stack(decoder, decoder_convs)))
 
-    embedding = partial(TextEmbedding, width=width, dropout=dropout, scale=width**0.5)
-    source = embedding(vocab_size, positions=Sinusoidal(width))
-    target = None
-    if target_vocab_size is not None:
-        target = embedding(target_vocab_size, positions=Sinusoidal(width))
-    head = LanguageModelHead(target_vocab_size or vocab_size, width)
-    return EncoderDecoderModel(source, core, head, target_embedding=target)
+        embedding = partial(TextEmbedding, width=width, dropout=dropout, scale=width**0.5)
+        source = embedding(vocab_size, positions=Sinusoidal(width))
+        target = None
+        if target_vocab_size is not None:
+            target = embedding(target_vocab_size, positions=Sinusoidal(width))
+        head = LanguageModelHead(target_vocab_size or vocab_size, width)
+        super().__init__(source, core, head, target_embedding=target)
+
+
+light_conv = checked_factory(LightConv, depth=0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from edgewise.arguments import checked
+from edgewise.arguments import checked_factory
 from edgewise.attention import aggregate
 from edgewise.checks import bind_graph
 from edgewise.graphs import Pattern
@@ -21,9 +21,27 @@ from edgewise.layers import Recommender, symmetric_weight
 
 
 class LightGCN(Recommender):
-    """Model built by :func:`lightgcn`."""
+    """LightGCN recommender.
 
-    def __init__(self, num_users: int, num_items: int, width: int, hops: int, cosine: bool) -> None:
+    Called as ``model(users [B], items [M], graph)``; see :class:`edgewise.layers.Recommender`.
+
+    Args:
+        num_users: number of users.
+        num_items: number of items.
+        width: embedding size.
+        hops: number of propagation steps (0 = none).
+        cosine: score by cosine similarity in place of the inner product.
+    """
+
+    def __init__(
+        self,
+        num_users: int,
+        num_items: int,
+        *,
+        width: int = 64,
+        hops: int = 2,
+        cosine: bool = True,
+    ) -> None:
         super().__init__(num_users, num_items, width)
         self.hops, self.cosine = hops, cosine
 
@@ -38,19 +56,4 @@ class LightGCN(Recommender):
         return normalize(total, dim=-1) if self.cosine else total / (self.hops + 1)
 
 
-@checked(hops=0)
-def lightgcn(
-    num_users: int, num_items: int, *, width: int = 64, hops: int = 2, cosine: bool = True
-) -> LightGCN:
-    """Build a LightGCN recommender.
-
-    Called as ``model(users [B], items [M], graph)``; see :class:`edgewise.layers.Recommender`.
-
-    Args:
-        num_users: number of users.
-        num_items: number of items.
-        width: embedding size.
-        hops: number of propagation steps (0 = none).
-        cosine: score by cosine similarity in place of the inner product.
-    """
-    return LightGCN(num_users, num_items, width, hops, cosine)
+lightgcn = checked_factory(LightGCN, hops=0)

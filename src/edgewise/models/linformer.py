@@ -31,8 +31,11 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.attention import JointLinear, unbind_qkv
-from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, refuse_graph
+from edgewise.layers.projections import JointLinear, unbind_qkv
+from edgewise.layers.sequences import (
+    SequenceBatch,
+    SingleTextBackbone,
+)
 
 Sharing = Literal["heads", "key_values", "layers"]
 
@@ -167,7 +170,7 @@ class LinformerAttention(GraphLayer):
         return projected
 
 
-class LinformerBackbone(nn.Module):
+class LinformerBackbone(SingleTextBackbone):
     """Stack of Linformer layers over padded texts.
 
     Args:
@@ -176,7 +179,7 @@ class LinformerBackbone(nn.Module):
         shared: projection of all layers, or None.
     """
 
-    caches = False
+    name = "linformer"
 
     def __init__(
         self, layers: Sequence[nn.Module], max_length: int, shared: nn.Parameter | None = None
@@ -184,25 +187,7 @@ class LinformerBackbone(nn.Module):
         super().__init__()
         self.layers, self.length, self.shared = nn.ModuleList(layers), max_length, shared
 
-    def forward(
-        self,
-        x: Tensor,
-        sequences: SequenceBatch | None = None,
-        *,
-        graph: Pattern | None = None,
-        memory: Memory | None = None,
-    ) -> Tensor:
-        """Return the states of x, of the same shape; states of padding are 0.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing and positions.
-            graph: must be None, because tokens attend to projected rows.
-            memory: must be None, because there is no cross-attention.
-        """
-        refuse_graph("linformer", graph)
-        sequences = sequences or SequenceBatch.of_features(x)
-        refuse_cache("linformer", sequences, memory)
+    def run(self, x: Tensor, sequences: SequenceBatch, _graph: Pattern | None) -> Tensor:
         rows, real, back = sequences.right_padded(x)
         if rows.shape[-2] > self.length:
             raise ArgumentError(

@@ -14,7 +14,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import checked_factory
 from edgewise.graphs import Pattern
 from edgewise.layers import FeedForward
 from edgewise.models.graphsage import graphsage
@@ -23,17 +23,29 @@ Decoder = Literal["dot", "network"]
 
 
 class LinkPredictor(nn.Module):
-    """Node embeddings, a graph encoder and a decoder that scores pairs of nodes.
+    """Link predictor with a learned embedding per node.
+
+    Called as ``model(pairs [2, M], graph)``.
 
     Args:
         num_nodes: number of nodes.
-        width: embedding size.
-        encoder: module called as ``encoder(x, graph)``.
-        decoder: "dot" (inner product) or "network" (a two-layer network).
+        width: embedding size and hidden size.
+        depth: number of GraphSAGE layers.
+        decoder: score of a pair: "dot" (inner product) or "network" (a two-layer network).
+        dropout: dropout probability between the layers.
     """
 
-    def __init__(self, num_nodes: int, width: int, encoder: nn.Module, decoder: Decoder) -> None:
+    def __init__(
+        self,
+        num_nodes: int,
+        *,
+        width: int = 64,
+        depth: int = 2,
+        decoder: Decoder = "network",
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
+        encoder = graphsage(width, width, width=width, depth=depth, dropout=dropout)
         self.embedding = nn.Embedding(num_nodes, width)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
         self.encoder = encoder
@@ -57,25 +69,4 @@ class LinkPredictor(nn.Module):
         return out
 
 
-@checked()
-def link_predictor(
-    num_nodes: int,
-    *,
-    width: int = 64,
-    depth: int = 2,
-    decoder: Decoder = "network",
-    dropout: float = 0.0,
-) -> LinkPredictor:
-    """Build a link predictor with a learned embedding per node.
-
-    Called as ``model(pairs [2, M], graph)``.
-
-    Args:
-        num_nodes: number of nodes.
-        width: embedding size and hidden size.
-        depth: number of GraphSAGE layers.
-        decoder: score of a pair: "dot" (inner product) or "network" (a two-layer network).
-        dropout: dropout probability between the layers.
-    """
-    encoder = graphsage(width, width, width=width, depth=depth, dropout=dropout)
-    return LinkPredictor(num_nodes, width, encoder, decoder)
+link_predictor = checked_factory(LinkPredictor)

@@ -35,7 +35,7 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.attention import JointLinear, unbind_qkv
+from edgewise.layers.projections import JointLinear, unbind_qkv
 from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_padding
 
 

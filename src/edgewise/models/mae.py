@@ -17,7 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_divides, checked
+from edgewise.arguments import check_divides, checked_factory
 from edgewise.errors import ArgumentError
 from edgewise.graphs import complete
 from edgewise.layers import ClassToken, PatchEmbedding, Pool
@@ -28,26 +28,8 @@ TINY = 1e-6
 """Added to the variance of each patch, which is 0 for a patch of one colour."""
 
 
-@checked(depth=0, decoder_depth=0)
-def mae(
-    image_size: int | tuple[int, int],
-    channels: int,
-    *,
-    patch: int = 2,
-    width: int = 64,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 128,
-    decoder_width: int = 32,
-    decoder_depth: int = 2,
-    decoder_heads: int = 4,
-    decoder_ffn_dim: int = 64,
-    act: str = "gelu",
-    epsilon: float = 1e-6,
-    mask_ratio: float = 0.75,
-    normalised: bool = True,
-) -> MaskedAutoencoder:
-    """Build a masked autoencoder.
+class MaskedAutoencoder(nn.Module):
+    """Masked autoencoder: encoder of visible patches and decoder of all patches.
 
     Called as ``model(images, noise)``; predicts the pixels of the masked patches.
 
@@ -68,71 +50,56 @@ def mae(
         mask_ratio: fraction of patches that are masked.
         normalised: normalise the target pixels of each patch to mean 0 and variance 1.
     """
-    if not 0 < mask_ratio < 1:
-        raise ArgumentError(
-            "mask_ratio",
-            expected="a fraction between 0 and 1",
-            got=repr(mask_ratio),
-            remedy="choose 0.75, the paper's value",
-        )
-    patches = PatchEmbedding(image_size, patch, channels, width)
-    norm = partial(nn.LayerNorm, eps=epsilon)
-    encoder = transformer_encoder(
-        width,
-        depth=depth,
-        heads=heads,
-        ffn_dim=ffn_dim,
-        act=act,
-        order="pre",
-        norm=norm,
-        graph=complete(),
-    )
-    decoder = transformer_encoder(
-        decoder_width,
-        depth=decoder_depth,
-        heads=decoder_heads,
-        ffn_dim=decoder_ffn_dim,
-        act=act,
-        order="pre",
-        norm=norm,
-        graph=complete(),
-    )
-    return MaskedAutoencoder(
-        patches,
-        width,
-        encoder,
-        decoder_width,
-        decoder,
-        mask_ratio=mask_ratio,
-        normalised=normalised,
-    )
-
-
-class MaskedAutoencoder(nn.Module):
-    """Encoder of visible patches and decoder of all patches.
-
-    Args:
-        patches: patch embedding.
-        width: hidden size of the encoder.
-        encoder: module called as ``encoder(x)``.
-        decoder_width: hidden size of the decoder.
-        decoder: module called as ``decoder(x)``.
-        mask_ratio: fraction of patches that are masked.
-        normalised: normalise the target pixels of each patch to mean 0 and variance 1.
-    """
 
     def __init__(
         self,
-        patches: PatchEmbedding,
-        width: int,
-        encoder: nn.Module,
-        decoder_width: int,
-        decoder: nn.Module,
+        image_size: int | tuple[int, int],
+        channels: int,
         *,
-        mask_ratio: float,
-        normalised: bool,
+        patch: int = 2,
+        width: int = 64,
+        depth: int = 4,
+        heads: int = 4,
+        ffn_dim: int = 128,
+        decoder_width: int = 32,
+        decoder_depth: int = 2,
+        decoder_heads: int = 4,
+        decoder_ffn_dim: int = 64,
+        act: str = "gelu",
+        epsilon: float = 1e-6,
+        mask_ratio: float = 0.75,
+        normalised: bool = True,
     ) -> None:
         super().__init__()
+        if not 0 < mask_ratio < 1:
+            raise ArgumentError(
+                "mask_ratio",
+                expected="a fraction between 0 and 1",
+                got=repr(mask_ratio),
+                remedy="choose 0.75, the paper's value",
+            )
+        patches = PatchEmbedding(image_size, patch, channels, width)
+        norm = partial(nn.LayerNorm, eps=epsilon)
+        encoder = transformer_encoder(
+            width,
+            depth=depth,
+            heads=heads,
+            ffn_dim=ffn_dim,
+            act=act,
+            order="pre",
+            norm=norm,
+            graph=complete(),
+        )
+        decoder = transformer_encoder(
+            decoder_width,
+            depth=decoder_depth,
+            heads=decoder_heads,
+            ffn_dim=decoder_ffn_dim,
+            act=act,
+            order="pre",
+            norm=norm,
+            graph=complete(),
+        )
         self.patches, self.class_token = patches, ClassToken(width)
         self.positions = _Sinusoids(patches.grid, width)
         self.encoder = encoder
@@ -143,7 +110,7 @@ class MaskedAutoencoder(nn.Module):
         self.decoder = decoder
         self.side, self.channels = patches.project.kernel_size[0], patches.project.in_channels
         self.predict = nn.Linear(decoder_width, self.side**2 * self.channels)
-        self.seen, self.normalised = int(patches.num_patches * (1 - mask_ratio)), normalised
+        self.num_visible, self.normalised = int(patches.num_patches * (1 - mask_ratio)), normalised
 
     def forward(self, images: Tensor, noise: Tensor) -> Tensor:
         """Return predictions ``[B, masked, patch² · C]`` for the masked patches.
@@ -156,7 +123,7 @@ class MaskedAutoencoder(nn.Module):
             Predicted pixels, with the masked patches in the order of their noise.
         """
         order = self._order(images, noise)
-        visible, masked = order[:, : self.seen], order[:, self.seen :]
+        visible, masked = order[:, : self.num_visible], order[:, self.num_visible :]
         x = _gather_patches(self.patches(images) + self.positions.table[1:], visible)
         x = self.class_token(x)
         x = torch.cat([x[:, :1] + self.positions.table[0], x[:, 1:]], 1)
@@ -171,7 +138,7 @@ class MaskedAutoencoder(nn.Module):
 
     def targets(self, images: Tensor, noise: Tensor) -> Tensor:
         """Return the target pixels of the masked patches, in the shape of the predictions."""
-        masked = self._order(images, noise)[:, self.seen :]
+        masked = self._order(images, noise)[:, self.num_visible :]
         squares = images.unfold(2, self.side, self.side).unfold(3, self.side, self.side)
         pixels = squares.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)
         if self.normalised:
@@ -218,6 +185,9 @@ class MaskedAutoencoder(nn.Module):
                 remedy="sample it with torch.rand",
             )
         return noise.argsort(1)
+
+
+mae = checked_factory(MaskedAutoencoder, depth=0, decoder_depth=0)
 
 
 def _gather_patches(x: Tensor, index: Tensor) -> Tensor:

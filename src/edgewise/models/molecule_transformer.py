@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_given, checked
+from edgewise.arguments import check_given, checked_factory
 from edgewise.biases import Projected
 from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
@@ -128,7 +128,21 @@ class ConditionalHead(nn.Module):
 
 
 class MoleculeTransformer(GraphLayer):
-    """Model built by :func:`molecule_transformer`."""
+    """Transformer for molecular properties.
+
+    Called as ``model(x, graph, edge_attr=..., batch=..., global_attr=..., descriptors=...)``.
+
+    Args:
+        in_width: number of features per atom.
+        out_width: number of predicted properties per molecule.
+        edge_width: number of features per bond.
+        global_width: number of measurement conditions, such as the temperature (0 = none).
+        descriptor_width: number of descriptors per molecule (0 = none).
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        dropout: dropout probability.
+    """
 
     reads_edge_attr = True
 
@@ -137,13 +151,13 @@ class MoleculeTransformer(GraphLayer):
         in_width: int,
         out_width: int,
         *,
-        edge_width: int,
-        global_width: int,
-        descriptor_width: int,
-        width: int,
-        depth: int,
-        heads: int,
-        dropout: float,
+        edge_width: int = 1,
+        global_width: int = 0,
+        descriptor_width: int = 0,
+        width: int = 64,
+        depth: int = 4,
+        heads: int = 4,
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
         self.edge_width = edge_width
@@ -205,42 +219,6 @@ class MoleculeTransformer(GraphLayer):
         return out
 
 
-@checked(depth=0, global_width=0, descriptor_width=0)
-def molecule_transformer(
-    in_width: int,
-    out_width: int,
-    *,
-    edge_width: int = 1,
-    global_width: int = 0,
-    descriptor_width: int = 0,
-    width: int = 64,
-    depth: int = 4,
-    heads: int = 4,
-    dropout: float = 0.1,
-) -> MoleculeTransformer:
-    """Build a Transformer for molecular properties.
-
-    Called as ``model(x, graph, edge_attr=..., batch=..., global_attr=..., descriptors=...)``.
-
-    Args:
-        in_width: number of features per atom.
-        out_width: number of predicted properties per molecule.
-        edge_width: number of features per bond.
-        global_width: number of measurement conditions, such as the temperature (0 = none).
-        descriptor_width: number of descriptors per molecule (0 = none).
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        dropout: dropout probability.
-    """
-    return MoleculeTransformer(
-        in_width,
-        out_width,
-        edge_width=edge_width,
-        global_width=global_width,
-        descriptor_width=descriptor_width,
-        width=width,
-        depth=depth,
-        heads=heads,
-        dropout=dropout,
-    )
+molecule_transformer = checked_factory(
+    MoleculeTransformer, depth=0, global_width=0, descriptor_width=0
+)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_divides, checked
+from edgewise.arguments import check_divides, checked_factory
 from edgewise.biases import TableBias
 from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
@@ -29,7 +29,20 @@ from edgewise.layers import (
 
 
 class MultiGraphTransformer(GraphLayer):
-    """Model built by :func:`multi_graph_transformer`."""
+    """Multi-graph Transformer.
+
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. With one
+    graph it is a graph Transformer, and on a complete graph a plain Transformer.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        edge_width: number of graphs G, which share the heads equally (0 = one graph).
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        dropout: dropout probability.
+    """
 
     reads_edge_attr = True
 
@@ -38,11 +51,11 @@ class MultiGraphTransformer(GraphLayer):
         in_width: int,
         out_width: int,
         *,
-        edge_width: int,
-        width: int,
-        depth: int,
-        heads: int,
-        dropout: float,
+        edge_width: int = 0,
+        width: int = 96,
+        depth: int = 4,
+        heads: int = 6,
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
         groups = max(edge_width, 1)
@@ -96,37 +109,4 @@ class MultiGraphTransformer(GraphLayer):
         return TableBias(((edge_attr > 0) * bits).sum(1), self.outside)
 
 
-@checked(depth=0, edge_width=0)
-def multi_graph_transformer(
-    in_width: int,
-    out_width: int,
-    *,
-    edge_width: int = 0,
-    width: int = 96,
-    depth: int = 4,
-    heads: int = 6,
-    dropout: float = 0.1,
-) -> MultiGraphTransformer:
-    """Build a multi-graph Transformer.
-
-    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. With one
-    graph it is a graph Transformer, and on a complete graph a plain Transformer.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per graph, such as the number of classes or targets.
-        edge_width: number of graphs G, which share the heads equally (0 = one graph).
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        dropout: dropout probability.
-    """
-    return MultiGraphTransformer(
-        in_width,
-        out_width,
-        edge_width=edge_width,
-        width=width,
-        depth=depth,
-        heads=heads,
-        dropout=dropout,
-    )
+multi_graph_transformer = checked_factory(MultiGraphTransformer, depth=0, edge_width=0)

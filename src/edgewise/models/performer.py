@@ -29,13 +29,11 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.attention import JointLinear, unbind_qkv
+from edgewise.layers.projections import JointLinear, unbind_qkv
 from edgewise.layers.sequences import (
-    Memory,
     SequenceBatch,
+    SingleTextBackbone,
     refuse_cache,
-    refuse_graph,
-    refuse_memory,
 )
 
 CHUNK = 64
@@ -317,7 +315,7 @@ class PerformerLayer(nn.Module):
         return out
 
 
-class PerformerBackbone(nn.Module):
+class PerformerBackbone(SingleTextBackbone):
     """Stack of Performer layers over padded texts.
 
     Args:
@@ -326,32 +324,15 @@ class PerformerBackbone(nn.Module):
         causal: the layers are causal, so that a cache can continue a text.
     """
 
+    name = "performer"
+
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, *, causal: bool) -> None:
         super().__init__()
-        self.layers, self.norm, self.causal = nn.ModuleList(layers), norm, causal
-        self.caches = causal
+        self.layers, self.norm, self.caches = nn.ModuleList(layers), norm, causal
 
-    def forward(
-        self,
-        x: Tensor,
-        sequences: SequenceBatch | None = None,
-        *,
-        graph: Pattern | None = None,
-        memory: Memory | None = None,
-    ) -> Tensor:
-        """Return the states of x, of the same shape; states of padding are 0.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing, positions and cache.
-            graph: must be None, because there are no scores of single pairs.
-            memory: must be None, because there is no cross-attention.
-        """
-        refuse_graph("performer", graph)
-        sequences = sequences or SequenceBatch.of_features(x)
-        if not self.causal or sequences.has_padding:
-            refuse_cache("performer", sequences, memory)
-        refuse_memory("performer", memory)
+    def run(self, x: Tensor, sequences: SequenceBatch, _graph: Pattern | None) -> Tensor:
+        if sequences.has_padding:
+            refuse_cache(self.name, sequences)
         rows, real, back = sequences.right_padded(x)
         for layer in self.layers:
             rows = layer(rows, real, sequences.cache)

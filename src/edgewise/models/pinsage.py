@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
 
-from edgewise.arguments import check_least, checked
+from edgewise.arguments import check_least, checked_factory
 from edgewise.attention import aggregate
 from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern, check_square, edges
@@ -70,27 +70,7 @@ class PinSageLayer(GraphLayer):
 
 
 class PinSage(Recommender):
-    """Model built by :func:`pinsage`."""
-
-    def embed(self, graph: Pattern) -> Tensor:
-        total = h = self.embedding.weight
-        for layer in self.layers:
-            h = layer(h, graph)
-            total = total + h
-        return normalize(total, dim=-1)
-
-
-@checked()
-def pinsage(
-    num_users: int,
-    num_items: int,
-    *,
-    width: int = 64,
-    depth: int = 1,
-    top: int = 32,
-    steps: int = 3,
-) -> PinSage:
-    """Build a PinSage recommender.
+    """PinSage recommender.
 
     Called as ``model(users [B], items [M], graph)``; see :class:`edgewise.layers.Recommender`.
 
@@ -102,8 +82,29 @@ def pinsage(
         top: number of most visited nodes kept as neighbours, and of random walks per node.
         steps: length of a random walk in steps.
     """
-    layers = (PinSageLayer(width, top, steps) for _ in range(depth))
-    return PinSage(num_users, num_items, width, layers)
+
+    def __init__(
+        self,
+        num_users: int,
+        num_items: int,
+        *,
+        width: int = 64,
+        depth: int = 1,
+        top: int = 32,
+        steps: int = 3,
+    ) -> None:
+        layers = (PinSageLayer(width, top, steps) for _ in range(depth))
+        super().__init__(num_users, num_items, width, layers)
+
+    def embed(self, graph: Pattern) -> Tensor:
+        total = h = self.embedding.weight
+        for layer in self.layers:
+            h = layer(h, graph)
+            total = total + h
+        return normalize(total, dim=-1)
+
+
+pinsage = checked_factory(PinSage)
 
 
 def walk_neighbours(

@@ -35,10 +35,8 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.sequences import (
-    Memory,
     SequenceBatch,
-    refuse_cache,
-    refuse_graph,
+    SingleTextBackbone,
     with_padding,
 )
 from edgewise.ragged import runs_and_positions, starts
@@ -74,15 +72,7 @@ def reformer(
 ) -> TextModel:
     """Build a Reformer language model with states ``[..., 2 * width]``.
 
-    ``model.logits(states)`` returns logits of tokens. Layers alternate between the ``kinds``:
-    ``"lsh"`` sorts tokens by bucket in ``num_hashes`` rounds, and ``"local"`` keeps their order. A
-    token attends to its chunk of ``chunk`` (``local_chunk``) tokens, the ``num_chunks_before``
-    chunks before it and the ``num_chunks_after`` chunks after it, with wrap-around; a text of one
-    chunk has full attention. ``num_buckets`` is a number or several factors, all even; by default
-    twice the number of chunks. Without ``hash_seed``, hashes are sampled in each training step, and
-    evaluation uses seed 0. With ``causal``, no token attends to a later one. ``axial`` gives rows
-    and columns of axial positions of sizes ``axial_widths``, which sum to ``width``, in place of
-    ``max_length`` learned positions. ``init_std`` is the standard deviation of initial weights.
+    ``model.logits(states)`` returns logits of tokens.
 
     The result for a text depends on the length that it is padded to, if padding adds a chunk: the
     first chunk of a round attends to the last chunk of the round before, which then holds padding,
@@ -90,6 +80,33 @@ def reformer(
     a text of 500 tokens alone and padded to 768, in chunks of 64, differ by up to 5e-2 (1.2 with
     one round); padded to 512 tokens in chunks of 32, or packed with ``sizes=``, they agree to 1e-13
     in float64.
+
+    Args:
+        vocab_size: vocab size: number of token ids.
+        width: hidden size of each of the two streams.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        head_width: size of each head (None = ``width // heads``).
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        kinds: attention of the layers, in turn: "lsh" sorts tokens by bucket, "local" keeps their
+            order.
+        chunk: chunk size of LSH attention in tokens. A text of one chunk has full attention.
+        local_chunk: chunk size of local attention in tokens.
+        num_chunks_before: number of preceding chunks that a token attends to, with wrap-around.
+        num_chunks_after: number of following chunks that a token attends to, with wrap-around.
+        num_buckets: even number of hash buckets, or several even factors of it (None = twice the
+            number of chunks).
+        num_hashes: number of hash rounds.
+        hash_seed: random seed of the hashes (None = sampled anew in each training step, and seed 0
+            in evaluation).
+        causal: mask later tokens.
+        max_length: max length of a text in tokens.
+        axial: numbers of rows and columns of axial positions (None = learned positions).
+        axial_widths: sizes of the axial embeddings, which sum to ``width`` (None = equal halves).
+        act: activation function of the feed-forward networks, by name.
+        epsilon: epsilon of the layer norms.
+        dropout: dropout probability.
+        init_std: standard deviation of the initial weights.
     """
     check_given("kinds", tuple(kinds), "lsh and local, in any order", 'choose ("local", "lsh")')
     for kind in kinds:
@@ -661,7 +678,7 @@ class ReversibleLayer(nn.Module):
         return first, second
 
 
-class ReformerBackbone(nn.Module):
+class ReformerBackbone(SingleTextBackbone):
     """Reformer layers on two streams, both initialised with x, and a final norm.
 
     Args:
@@ -670,39 +687,20 @@ class ReformerBackbone(nn.Module):
         sizes: chunk sizes; longer texts than the smallest are padded to whole chunks of all sizes.
     """
 
-    caches = False
+    name, why_no_cache = "reformer", "sorts all tokens anew for each new one"
 
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, sizes: set[int]) -> None:
         super().__init__()
         self.layers, self.norm = nn.ModuleList(layers), norm
         self.least, self.common = min(sizes), math.lcm(*sizes)
 
-    def forward(
-        self,
-        x: Tensor,
-        sequences: SequenceBatch | None = None,
-        *,
-        graph: Pattern | None = None,
-        memory: Memory | None = None,
-    ) -> Tensor:
+    def run(self, x: Tensor, sequences: SequenceBatch, _graph: Pattern | None) -> Tensor:
         """Return states ``[..., 2 * width]`` of x, 0 at padding.
 
         The number of chunks of a padded text follows from its padded length, as in transformers. A
-        text of a packed batch has chunks of its own.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing and positions.
-            graph: must be ``None``, as the graph is computed from x.
-            memory: must be ``None``.
-
-        Raises:
-            ArgumentError: ``graph``, ``memory`` or a cache is given. A new token can move earlier
-                tokens to other chunks, which would invalidate cached states.
+        text of a packed batch has chunks of its own. There is no cache, because a new token can
+        move earlier tokens to other chunks, which would invalidate cached states.
         """
-        refuse_graph("reformer", graph)
-        sequences = sequences or SequenceBatch.of_features(x)
-        refuse_cache("reformer", sequences, memory, why="sorts all tokens anew for each new one")
         if sequences.sizes is None and not sequences.has_padding:
             members = x.shape[:-2].numel()
             lengths = [self._whole(sequences.count)] * members

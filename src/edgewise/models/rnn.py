@@ -13,32 +13,14 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.arguments import checked
-from edgewise.layers import LanguageModelHead, RecurrentBackbone, TextEmbedding, TextModel
+from edgewise.arguments import checked_factory
+from edgewise.layers.recurrent import RecurrentModel
 
 
-@checked()
-def rnn(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 2,
-    bidirectional: bool = False,
-    dropout: float = 0.1,
-) -> TextModel:
-    """Build a plain recurrent language model.
+class RNN(RecurrentModel):
+    """Plain recurrent language model; see ``RecurrentModel`` for the arguments."""
 
-    ``model.logits(states)`` gives the logits of the next token at each position. A bidirectional
-    model is for classification and tagging (Schuster and Paliwal, Bidirectional recurrent neural
-    networks, 1997).
+    cell = nn.RNN
 
-    Args:
-        vocab_size: vocab size: number of token ids.
-        width: hidden size.
-        depth: number of layers.
-        bidirectional: read each text in both directions, with half of the hidden size each.
-        dropout: dropout probability of the embedding and between the layers.
-    """
-    backbone = RecurrentBackbone(nn.RNN, width, depth, bidirectional=bidirectional, dropout=dropout)
-    embedding = TextEmbedding(vocab_size, width, dropout=dropout)
-    return TextModel(embedding, backbone, LanguageModelHead(vocab_size, width))
+
+rnn = checked_factory(RNN)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from edgewise.arguments import checked
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import TextModel
-from edgewise.layers.attention import Projections
+from edgewise.layers.transformer import Projections
 from edgewise.models.bert import bert
 
 

@@ -17,7 +17,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_divides, checked
+from edgewise.arguments import check_divides, checked_factory
 from edgewise.attention import attend
 from edgewise.encodings import laplacian_eigenpairs
 from edgewise.encodings.code import check_code
@@ -43,7 +43,7 @@ from edgewise.layers import (
 )
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gps import NormName
-from edgewise.ragged import run_of_each
+from edgewise.ragged import segment_index
 
 
 class LearnedSpectrum(nn.Module):
@@ -108,7 +108,7 @@ class LearnedSpectrum(nn.Module):
                 RepeatedEigenvalueWarning,
                 stacklevel=2,
             )
-        member = run_of_each(member_sizes(graph), graph.num_targets)
+        member = segment_index(member_sizes(graph), graph.num_targets)
         return torch.stack([values[member], vectors], dim=-1)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
@@ -200,7 +200,33 @@ class SANLayer(GraphLayer):
 
 
 class SAN(GraphLayer):
-    """See :func:`san`."""
+    """SAN for graph-level outputs.
+
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Unless
+    ``gamma`` is 0, attention costs n² for each graph. The defaults are those of the paper for ZINC,
+    except γ, which is 1e-5 there. Outputs depend on the node order; see :class:`LearnedSpectrum`.
+
+    As in the paper's formula, each graph has a softmax of its own; the authors' code has a joint
+    softmax with weighted exponentials. Differences from the paper: keys of edges are multiplied by
+    1 + E e, not E e; a missing self-loop is one of the pairs without an edge; eigenvalue 0 is left
+    out; and pairs without an edge have no common learned vector, as q' can represent it.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        edge_width: number of features per edge (0 = none).
+        gamma: weight γ of the pairs without an edge, relative to 1 for edges (0 = left out).
+        position_size: number of Laplacian eigenvectors in the positional encoding.
+        position_width: hidden size of the Transformer that encodes positions.
+        position_depth: number of its layers.
+        position_heads: number of its attention heads per layer.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        norm: kind of norm: "batch" or "layer".
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+        dropout: dropout probability.
+    """
 
     reads_edge_attr = True
 
@@ -209,18 +235,18 @@ class SAN(GraphLayer):
         in_width: int,
         out_width: int,
         *,
-        edge_width: int,
-        gamma: float,
-        position_size: int,
-        position_width: int,
-        position_depth: int,
-        position_heads: int,
-        width: int,
-        depth: int,
-        heads: int,
-        norm: NormName,
-        pool: Pooling,
-        dropout: float,
+        edge_width: int = 0,
+        gamma: float = 0.1,
+        position_size: int = 10,
+        position_width: int = 8,
+        position_depth: int = 2,
+        position_heads: int = 4,
+        width: int = 56,
+        depth: int = 10,
+        heads: int = 8,
+        norm: NormName = "batch",
+        pool: Pooling = "sum",
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         check_divides(
@@ -288,51 +314,4 @@ class SAN(GraphLayer):
         return graph.cached(("without its edges", pairs), make).bind(graph.num_targets)
 
 
-@checked(depth=0, edge_width=0, position_depth=0, gamma=0)
-def san(
-    in_width: int,
-    out_width: int,
-    *,
-    edge_width: int = 0,
-    gamma: float = 0.1,
-    position_size: int = 10,
-    position_width: int = 8,
-    position_depth: int = 2,
-    position_heads: int = 4,
-    width: int = 56,
-    depth: int = 10,
-    heads: int = 8,
-    norm: NormName = "batch",
-    pool: Pooling = "sum",
-    dropout: float = 0.0,
-) -> SAN:
-    """Build SAN for graph-level outputs.
-
-    Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. ``gamma`` is the
-    weight of the pairs without an edge, relative to 1 for edges; with 0 they are left out,
-    otherwise attention costs n² for each graph. Other defaults are those of the paper for ZINC,
-    where γ is 1e-5. ``position_size`` eigenvectors are encoded by a Transformer of
-    ``position_depth`` layers of size ``position_width``. Outputs depend on the node order; see
-    :class:`LearnedSpectrum`.
-
-    As in the paper's formula, each graph has a softmax of its own; the authors' code has a joint
-    softmax with weighted exponentials. Differences from the paper: keys of edges are multiplied by
-    1 + E e, not E e; a missing self-loop is one of the pairs without an edge; eigenvalue 0 is left
-    out; and pairs without an edge have no common learned vector, as q' can represent it.
-    """
-    return SAN(
-        in_width,
-        out_width,
-        edge_width=edge_width,
-        gamma=gamma,
-        position_size=position_size,
-        position_width=position_width,
-        position_depth=position_depth,
-        position_heads=position_heads,
-        width=width,
-        depth=depth,
-        heads=heads,
-        norm=norm,
-        pool=pool,
-        dropout=dropout,
-    )
+san = checked_factory(SAN, depth=0, edge_width=0, position_depth=0, gamma=0)

@@ -29,8 +29,7 @@ from edgewise.layers import (
     TransformerStack,
     init_xavier,
 )
-from edgewise.layers.attention import Projections
-from edgewise.layers.transformer import Order
+from edgewise.layers.transformer import Order, Projections
 
 
 @checked(depth=0)

@@ -15,8 +15,7 @@ from torch import nn
 from edgewise.arguments import checked
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import TransformerLayer, TransformerStack
-from edgewise.layers.attention import Projections
-from edgewise.layers.transformer import Norm, Order, make_norm
+from edgewise.layers.transformer import Norm, Order, Projections, make_norm
 
 
 @checked(depth=0)

@@ -29,14 +29,13 @@ from edgewise.layers import (
     FeedForward,
     GraphLayer,
     LanguageModelHead,
-    Memory,
     SequenceBatch,
     TextEmbedding,
     TextModel,
     TransformerStack,
     init_normal,
 )
-from edgewise.layers.sequences import padding_bias, refuse_memory
+from edgewise.layers.sequences import SingleTextBackbone, padding_bias
 from edgewise.layers.transformer import Order
 
 
@@ -167,8 +166,8 @@ class RelativeAttention(GraphLayer):
         """
         source = x
         if cache is not None and memory is not None:
-            source = memory.before(self, x, cache)
-            memory.keep(self, source, cache)
+            source = memory.prepend(self, x, cache)
+            memory.update(self, source, cache)
         query = self._heads(self.query(x))
         key, value = self._heads(self.key(source)), self._heads(self.value(source))
         positions = torch.arange(graph.num_sources, device=x.device)
@@ -226,26 +225,26 @@ class Recent:
     def __init__(self, length: int) -> None:
         self.length = length
 
-    def held(self, past: int) -> int:
+    def num_memories(self, past: int) -> int:
         """Return the number of memories after ``past`` inputs."""
         return min(past, self.length)
 
     def mask(self, mask: Tensor, past: int, count: int) -> Tensor:
         """Return the padding mask ``[B, sources]`` from that of the text ``[B, past + count]``."""
-        return mask[:, -(self.held(past) + count) :]
+        return mask[:, -(self.num_memories(past) + count) :]
 
-    def before(self, layer: nn.Module, x: Tensor, cache: Cache) -> Tensor:
+    def prepend(self, layer: nn.Module, x: Tensor, cache: Cache) -> Tensor:
         """Return the memory of the layer, followed by x."""
         state = cache.state(layer)
         return x if state is None else torch.cat([*state, x], -2)
 
-    def keep(self, layer: nn.Module, source: Tensor, cache: Cache) -> None:
+    def update(self, layer: nn.Module, source: Tensor, cache: Cache) -> None:
         """Store the last inputs, without gradients."""
         first = max(source.shape[-2] - self.length, 0)
         cache.keep_state(layer, (source[..., first:, :].detach(),))
 
 
-class SegmentBackbone(nn.Module):
+class SegmentBackbone(SingleTextBackbone):
     """Stack of layers that attend to a segment and to memories of earlier segments.
 
     Args:
@@ -256,8 +255,10 @@ class SegmentBackbone(nn.Module):
         memory: memory policy: which inputs are kept.
     """
 
-    goes_on = True
+    bounded_cache = True
     """The cache has bounded size, so a text of any length can be processed in segments."""
+
+    takes_graph, caches = True, True
 
     def __init__(
         self, name: str, stack: TransformerStack, preferences: GlobalRelativeBias, memory: Recent
@@ -265,30 +266,13 @@ class SegmentBackbone(nn.Module):
         super().__init__()
         self.name, self.stack, self.preferences, self.memory = name, stack, preferences, memory
 
-    def forward(
-        self,
-        x: Tensor,
-        sequences: SequenceBatch | None = None,
-        *,
-        graph: Pattern | None = None,
-        memory: Memory | None = None,
-    ) -> Tensor:
-        """Return the states of x, of the same shape.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing and cache.
-            graph: attention graph, in place of the default.
-            memory: must be None, because there is no cross-attention.
-        """
-        refuse_memory(self.name, memory)
-        sequences = sequences or SequenceBatch.of_features(x)
+    def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
         pattern = self.stack.graph if graph is None else check_graph(graph)
         mask = sequences.padding_mask
         if sequences.cache is None:
             bound = sequences.bind(pattern)
         else:  # the memory can be shorter than the past
-            sources = self.memory.held(sequences.past) + sequences.count
+            sources = self.memory.num_memories(sequences.past) + sequences.count
             bound = bind_graph(pattern, sequences.count, sources, sequences.device)
             if mask is not None:
                 mask = self.memory.mask(mask, sequences.past, sequences.count)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_divides, checked
+from edgewise.arguments import check_divides, checked_factory
 from edgewise.attention import aggregate
 from edgewise.checks import bind_graph
 from edgewise.errors import ArgumentError
@@ -166,17 +166,33 @@ class NAry(nn.Module):
 
 
 class TreeLSTM(GraphLayer):
-    """See :func:`tree_lstm`."""
+    """Tree-LSTM for node-level outputs.
+
+    Called as ``model(x [N, in_width], graph)``, in which nodes read their children. With
+    ``children=0`` the states of any number of unordered children are summed; ``children=2`` is the
+    binary form, in which the child of lower index is the left one. With ``bidirectional``, half of
+    each state is computed from the root down, from the parent and the upward state, so every state
+    covers the whole tree (Teng and Zhang, Head-lexicalized bidirectional tree LSTMs, 2017, without
+    head words).
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        width: hidden size.
+        children: max number of ordered children per node (0 = any number, unordered).
+        bidirectional: also compute states from the root down.
+        dropout: dropout probability of the input and the states.
+    """
 
     def __init__(
         self,
         in_width: int,
         out_width: int,
         *,
-        width: int,
-        children: int,
-        bidirectional: bool,
-        dropout: float,
+        width: int = 64,
+        children: int = 0,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         directions = 2 if bidirectional else 1
@@ -233,30 +249,4 @@ def read(cell: ChildSum | NAry, x: Tensor, order: Sequence[Level]) -> Tensor:
     return h
 
 
-@checked(children=0)
-def tree_lstm(
-    in_width: int,
-    out_width: int,
-    *,
-    width: int = 64,
-    children: int = 0,
-    bidirectional: bool = False,
-    dropout: float = 0.0,
-) -> TreeLSTM:
-    """Build a Tree-LSTM for node-level outputs.
-
-    Called ``model(x [N, in_width], graph)``, in which nodes read their children. With
-    ``children=0`` the states of any number of unordered children are summed; ``children=2`` is the
-    binary form, in which the child of lower index is the left one. With ``bidirectional``, half of
-    each state is computed from the root down, from the parent and the upward state, so every state
-    covers the whole tree (Teng and Zhang, Head-lexicalized bidirectional tree LSTMs, 2017, without
-    head words).
-    """
-    return TreeLSTM(
-        in_width,
-        out_width,
-        width=width,
-        children=children,
-        bidirectional=bidirectional,
-        dropout=dropout,
-    )
+tree_lstm = checked_factory(TreeLSTM, children=0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_least, checked
+from edgewise.arguments import check_least, checked_factory
 from edgewise.biases import EdgeTerm, TableBias
 from edgewise.encodings.code import check_code
 from edgewise.encodings.members import member_sizes, members_by_size, pair_index
@@ -28,7 +28,7 @@ from edgewise.layers import (
     packed_graph,
 )
 from edgewise.models.tree_lstm import check_parents, no_forest
-from edgewise.ragged import run_of_each, starts
+from edgewise.ragged import segment_index, starts
 
 NONE = -1
 
@@ -114,7 +114,22 @@ class TreeRelation(nn.Module):
 
 
 class TreeTransformer(GraphLayer):
-    """See :func:`tree_transformer`."""
+    """Tree Transformer for node-level outputs.
+
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. In the graph,
+    nodes read their children.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        edge_width: number of features per edge, such as dependency labels (0 = none).
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        max_distance: largest number of steps up or down with a bias of its own; larger ones are
+            clipped.
+        dropout: dropout probability.
+    """
 
     reads_edge_attr = True
 
@@ -123,12 +138,12 @@ class TreeTransformer(GraphLayer):
         in_width: int,
         out_width: int,
         *,
-        edge_width: int,
-        width: int,
-        depth: int,
-        heads: int,
-        max_distance: int,
-        dropout: float,
+        edge_width: int = 0,
+        width: int = 64,
+        depth: int = 3,
+        heads: int = 4,
+        max_distance: int = 4,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.edge_width = edge_width
@@ -180,7 +195,7 @@ class TreeTransformer(GraphLayer):
         """Return the bias ``[P, H]`` of edge labels, for the parent and the child of each edge."""
         assert self.labels is not None
         sizes = member_sizes(graph)
-        member = run_of_each(sizes, graph.num_targets)
+        member = segment_index(sizes, graph.num_targets)
         owner = member[graph.target]
         parent, child = graph.target - starts(sizes)[owner], graph.source - starts(sizes)[owner]
         first, side = starts(sizes.square())[owner], sizes[owner]
@@ -190,30 +205,4 @@ class TreeTransformer(GraphLayer):
         return bias.index_add(0, first + child * side + parent, up)
 
 
-@checked(depth=0, edge_width=0)
-def tree_transformer(
-    in_width: int,
-    out_width: int,
-    *,
-    edge_width: int = 0,
-    width: int = 64,
-    depth: int = 3,
-    heads: int = 4,
-    max_distance: int = 4,
-    dropout: float = 0.0,
-) -> TreeTransformer:
-    """Build a tree Transformer for node-level outputs.
-
-    Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. In the graph,
-    nodes read their children. Steps up or down above ``max_distance`` are clipped.
-    """
-    return TreeTransformer(
-        in_width,
-        out_width,
-        edge_width=edge_width,
-        width=width,
-        depth=depth,
-        heads=heads,
-        max_distance=max_distance,
-        dropout=dropout,
-    )
+tree_transformer = checked_factory(TreeTransformer, depth=0, edge_width=0)

@@ -17,9 +17,8 @@ from edgewise.arguments import checked
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete, virtual
 from edgewise.layers import ClassToken, PatchEmbedding, Pool
-from edgewise.layers.attention import Projections
 from edgewise.layers.pooling import Pooling
-from edgewise.layers.transformer import Norm
+from edgewise.layers.transformer import Norm, Projections
 from edgewise.models.transformer_encoder import transformer_encoder
 
 

@@ -150,7 +150,9 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     recipe.optimizer.build(model)  # checks decay_only and layer_decay
     batch = next(iter(splits.loaders(recipe.seed)["val"]))
     with torch.no_grad():
-        recipe.task.loss(batch.counted(model.eval()(*batch.inputs, **batch.keywords)), batch.target)
+        recipe.task.loss(
+            batch.select_outputs(model.eval()(*batch.inputs, **batch.keywords)), batch.target
+        )
     return model, splits
 
 

@@ -130,10 +130,10 @@ class TrainingModule(lightning.LightningModule):
 
     def _outputs(self, batch: Batch, split: str) -> Tensor:
         """Return the model's outputs, with the previous batch's cache if this one continues it."""
-        if batch.follows is None:
+        if batch.continues is None:
             outputs: Tensor = self.model(*batch.inputs, **batch.keywords)
             return outputs
-        cache = self.carried.get(split) if batch.follows else None
+        cache = self.carried.get(split) if batch.continues else None
         cache = self.carried[split] = Cache() if cache is None else cache
         outputs = self.model(*batch.inputs, cache=cache, **batch.keywords)
         cache.detach()
@@ -141,7 +141,7 @@ class TrainingModule(lightning.LightningModule):
 
     def _measured(self, batch: Batch, split: str) -> tuple[Tensor, int]:
         """Return the mean loss of a batch and its number of terms, and update the metrics."""
-        outputs = batch.counted(self._outputs(batch, split))
+        outputs = batch.select_outputs(self._outputs(batch, split))
         if outputs.dtype in (torch.bfloat16, torch.float16):
             outputs = outputs.float()
         if not len(batch.target):  # other processes have all examples of this batch

@@ -88,13 +88,13 @@ def test_an_epoch_serves_every_node_once_with_its_own_target():
     loader = neighbour_batches(NeighbourSampler(graph, [2, 2]), x, target, nodes, size=8, seed=0)
     served = []
     for batch in loader:
-        asked = batch.counted(batch.inputs[0])[:, 0].long()
+        asked = batch.select_outputs(batch.inputs[0])[:, 0].long()
         assert torch.equal(batch.target, asked * 10)
         served += asked.tolist()
     assert len(loader) == 4
     assert sorted(served) == sorted(nodes.tolist())
     loader.set_epoch(1)
-    assert served != [int(n) for b in loader for n in b.counted(b.inputs[0])[:, 0]]
+    assert served != [int(n) for b in loader for n in b.select_outputs(b.inputs[0])[:, 0]]
 
 
 def test_batches_of_pyg_have_the_same_form():
@@ -105,7 +105,7 @@ def test_batches_of_pyg_have_the_same_form():
     part.batch_size = 2
     (batch,) = from_pyg_loader([part])
     assert batch.target.tolist() == [0, 1]
-    assert torch.equal(batch.counted(batch.inputs[0]), part.x[:2])
+    assert torch.equal(batch.select_outputs(batch.inputs[0]), part.x[:2])
     assert torch.equal(batch.inputs[1].edge_index, part.edge_index)
 
 

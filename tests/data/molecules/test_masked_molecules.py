@@ -72,7 +72,7 @@ def test_an_atom_is_scored_by_its_own_output_and_a_bond_by_both_ends() -> None:
     batch = first_batch("val")
     assert batch.select is not None
     out = torch.randn(len(batch.inputs[0]), ATOM_KINDS + 4)
-    scores = batch.counted(out)
+    scores = batch.select_outputs(out)
     n = len(batch.select) - batch.bonds.shape[1]
     assert torch.equal(scores[:n, :ATOM_KINDS], out[batch.select[:n], :ATOM_KINDS])
     source, target = batch.bonds
@@ -80,7 +80,7 @@ def test_an_atom_is_scored_by_its_own_output_and_a_bond_by_both_ends() -> None:
     assert (scores[:n, ATOM_KINDS:] == -torch.inf).all()
     assert (scores[n:, :ATOM_KINDS] == -torch.inf).all()
     nothing = replace(batch, target=batch.target[:0], select=batch.select[:0])
-    assert nothing.counted(out).shape == (0, ATOM_KINDS + 4)  # of a process without examples
+    assert nothing.select_outputs(out).shape == (0, ATOM_KINDS + 4)  # of a process without examples
 
 
 @pytest.mark.usefixtures("raw")

@@ -65,7 +65,7 @@ def test_a_smaller_stride_lets_every_token_read_more():
     split = held_out_windows(torch.arange(-10, 0), stream, context=6, stride=2)
     batch = split.make(torch.arange(split.count))
     assert batch.target.tolist() == stream.tolist()
-    assert batch.counted(batch.inputs[0].ids.flatten()).tolist() == list(range(-1, 19))
+    assert batch.select_outputs(batch.inputs[0].ids.flatten()).tolist() == list(range(-1, 19))
     places = batch.select % 6  # how many tokens come before in the window
     assert places.tolist() == [4, 5] * 10
 
@@ -95,7 +95,7 @@ def test_consecutive_rows_go_on_over_batches_and_epochs(path):
     for epoch in range(3):
         loader.set_epoch(epoch)
         for batch in loader:
-            followed.append(batch.follows)
+            followed.append(batch.continues)
             for row, wanted in enumerate(batch.target.view(3, 8)):
                 rows[row] += decoded(splits, wanted)
     train = files.parts()[0]
@@ -112,11 +112,11 @@ def test_consecutive_text_is_held_out_in_one_row(path):
     one, other = text_files(**options).load(), text_files(**options, consecutive=True).load()
     for name in ("val", "test"):
         apart, batches = one.loaders(0)[name], list(other.loaders(0)[name])
-        assert [batch.follows for batch in batches] == [False] + [True] * (len(batches) - 1)
+        assert [batch.continues for batch in batches] == [False] + [True] * (len(batches) - 1)
         found = torch.cat([batch.target for batch in batches])
         assert torch.equal(found, torch.cat([batch.target for batch in apart]))
         read = torch.cat([batch.inputs[0].ids[0] for batch in batches])
-        counted = torch.cat([batch.counted(batch.inputs[0].ids[0]) for batch in batches])
+        counted = torch.cat([batch.select_outputs(batch.inputs[0].ids[0]) for batch in batches])
         assert torch.equal(read[7:], counted), "what comes before each target, and all of it"
 
 

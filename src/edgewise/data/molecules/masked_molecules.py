@@ -126,12 +126,12 @@ class HiddenParts(Batch):
         assert isinstance(moved, HiddenParts)
         return replace(moved, bonds=self.bonds.to(device))
 
-    def counted(self, outputs: Tensor) -> Tensor:
+    def select_outputs(self, outputs: Tensor) -> Tensor:
         """Return the scores of masked atoms and bonds; bond types are excluded for atoms."""
         is_atom = torch.arange(outputs.shape[-1], device=outputs.device) < ATOM_KINDS
         atoms = outputs.masked_fill(~is_atom, -torch.inf)
         bonds = outputs[self.bonds].sum(0).masked_fill(is_atom, -torch.inf)
-        return super().counted(torch.cat([atoms, bonds]))
+        return super().select_outputs(torch.cat([atoms, bonds]))
 
 
 def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tensor) -> HiddenParts:

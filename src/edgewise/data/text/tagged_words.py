@@ -15,7 +15,7 @@ from edgewise.data.splits import Split, Splits, TextSplits
 from edgewise.data.text.labelled_sentences import PARTS, Labelled, LabelledText, numbered
 from edgewise.data.text.packed_texts import PackedTexts
 from edgewise.data.text.tokenizer import Special, encode_all, special_id
-from edgewise.ragged import run_of_each
+from edgewise.ragged import segment_index
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -78,7 +78,7 @@ class TaggedWords(LabelledText):
         self, name: str, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer
     ) -> tuple[Split, int]:
         """Return a split of sentences, and the number of tokens of the longest."""
-        sentence = run_of_each(target.sizes)
+        sentence = segment_index(target.sizes)
         lengths = torch.zeros_like(target.sizes).index_add_(0, sentence, words.sizes)
 
         def make(index: Tensor) -> Batch:
@@ -96,5 +96,5 @@ def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> PackedTexts:
         return PackedTexts(ids, sizes)
     filled = sizes.clamp(min=1)
     out = ids.new_full((int(filled.sum()),), special_id(tokenizer, "unk"))
-    out[(sizes > 0)[run_of_each(filled, len(out))]] = ids
+    out[(sizes > 0)[segment_index(filled, len(out))]] = ids
     return PackedTexts(out, filled)

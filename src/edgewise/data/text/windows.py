@@ -122,8 +122,8 @@ class StreamLoader(Loader):
     def _window(self, index: Tensor) -> Batch:
         chosen = self.windows[index * self.context]
         inputs = (Tokens(chosen[:, :-1].contiguous()),)
-        follows = int(index[0]) % self._of_row > 0
-        return Batch(inputs, chosen[:, 1:].flatten(), follows=follows)
+        continues = int(index[0]) % self._of_row > 0
+        return Batch(inputs, chosen[:, 1:].flatten(), continues=continues)
 
 
 class HeldOutStreamLoader(Loader):
@@ -150,8 +150,8 @@ class HeldOutStreamLoader(Loader):
         tokens = self.stream[start : start + self.context + 1]
         inputs = (Tokens(tokens[None, :-1]),)
         if start:
-            return Batch(inputs, tokens[1:], follows=True)
-        return Batch(inputs, tokens[-1:], torch.tensor([self.context - 1]), follows=False)
+            return Batch(inputs, tokens[1:], continues=True)
+        return Batch(inputs, tokens[-1:], torch.tensor([self.context - 1]), continues=False)
 
 
 @dataclass(frozen=True, kw_only=True)

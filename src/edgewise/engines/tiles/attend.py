@@ -154,7 +154,7 @@ def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tenso
     """Allocate the gradients of these arguments.
 
     If the arguments are slices of one projection ``[..., N, 3, H, D]``, the gradients are slices of
-    one tensor too, which is the gradient of the projection: see ``edgewise.layers.attention``.
+    one tensor too, which is the gradient of the projection: see ``edgewise.layers.projections``.
     """
     if not needed:
         return {}

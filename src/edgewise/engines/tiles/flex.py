@@ -28,7 +28,7 @@ from edgewise.engines.tiles import varlen
 from edgewise.engines.tiles.layout import TileRuns
 from edgewise.engines.tiles.varlen import Sequences
 from edgewise.engines.triton_rows import MISSING
-from edgewise.ragged import boundaries, run_of_each, runs_and_positions, starts
+from edgewise.ragged import boundaries, runs_and_positions, segment_index, starts
 from edgewise.scores import Dot
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _by_row(runs: TileRuns, rows: int) -> tuple[TileRuns, Tensor]:
     if runs.pointer is None:
         row = torch.arange(rows, device=device)
     else:
-        row = run_of_each(runs.pointer.diff(), runs.start.numel())
+        row = segment_index(runs.pointer.diff(), runs.start.numel())
     kept = runs.start < runs.stop
     row, start, stop = row[kept], runs.start[kept], runs.stop[kept]
     order = (row * (stop.max() + 1 if stop.numel() else 1) + start).argsort()
@@ -159,7 +159,7 @@ def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor
     The blocks of all rows of blocks are numbered on one line, row by row. Each run covers an
     interval of this line; intervals that touch are joined to a stretch.
     """
-    row = run_of_each(count, runs.start.numel())
+    row = segment_index(count, runs.start.numel())
     across = -(-columns // BLOCK)
     ahead = row // BLOCK * across
     first, last = ahead + runs.start // BLOCK, ahead + (runs.stop - 1) // BLOCK

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.engines.tiles.layout import TileRuns, TilesLayout
-from edgewise.ragged import boundaries, run_of_each, runs_and_positions, starts
+from edgewise.ragged import boundaries, runs_and_positions, segment_index, starts
 
 GROUP = 8
 """Targets whose scores are computed together, for the cost model: the most of any kernel."""
@@ -169,7 +169,7 @@ def _units(blocks: Pieces, tiles: Pieces, sources: Tensor) -> Tensor:
 def _cut(sizes: Tensor, most: int) -> Pieces:
     """Cut segments of these sizes into pieces of at most ``most`` nodes."""
     counts = (sizes + most - 1) // most
-    segment = run_of_each(counts)
+    segment = segment_index(counts)
     piece = torch.arange(segment.numel(), device=sizes.device)
     first = most * piece + starts(sizes - most * counts)[segment]
     return Pieces(F.pad(first, (0, 1), value=int(sizes.sum())).int(), counts)

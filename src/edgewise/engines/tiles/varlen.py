@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from edgewise.engines.call import Problem
-from edgewise.ragged import run_of_each
+from edgewise.ragged import segment_index
 
 MOST_WIDTH = 256
 STEP = 8
@@ -45,7 +45,7 @@ def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) 
     """Convert runs, one per target, to sequences of these sizes; ``None`` if not of that form."""
     if not start.numel():
         return None
-    member = run_of_each(targets, start.numel())
+    member = segment_index(targets, start.numel())
     end, target_end = sources.cumsum(0), targets.cumsum(0)
     low, high = (end - sources)[member], end[member]
     longest = int(sources.max())

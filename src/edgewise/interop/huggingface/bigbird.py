@@ -28,7 +28,7 @@ def load_bigbird(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         theirs["vocab_size"],
         block=theirs["block_size"],
         random_blocks=theirs["num_random_blocks"],
-        draws="training",
+        random_attention="training",
         token_scale=theirs["hidden_size"] ** 0.5
         if theirs.config.get("rescale_embeddings")
         else 1.0,

@@ -1,0 +1,94 @@
+"""Linear maps of attention: queries, keys and values of all heads in one matrix, or by head."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.torch_internals import in_functorch_transform, is_tracing
+
+
+class JointLinear(nn.Linear):
+    """Several linear maps of the same features, stored as one matrix, with concatenated outputs.
+
+    One matrix product takes less time than several. Each part is initialised as a map of its own.
+
+    Args:
+        in_width: feature size.
+        widths: output size of each part.
+        bias: whether the maps have biases.
+    """
+
+    def __init__(self, in_width: int, widths: Sequence[int], *, bias: bool = True) -> None:
+        self.widths = tuple(widths)
+        super().__init__(in_width, sum(widths), bias=bias)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Initialise the parts one after the other, as ``torch.nn.Linear`` does."""
+        bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
+        biases = [None] * len(self.widths) if self.bias is None else self.bias.split(self.widths)
+        for weight, bias in zip(self.weights(), biases, strict=True):
+            nn.init.kaiming_uniform_(weight, a=math.sqrt(5))
+            if bias is not None:
+                nn.init.uniform_(bias, -bound, bound)
+
+    def weights(self) -> tuple[Tensor, ...]:
+        """Return the matrix ``[width, in_width]`` of each part, as views."""
+        parts: tuple[Tensor, ...] = self.weight.split(self.widths)
+        return parts
+
+
+def unbind_qkv(joint: Tensor, heads: int) -> tuple[Tensor, ...]:
+    """Split ``[..., N, 3 * H * D]`` into query, key and value ``[..., N, H, D]``.
+
+    The backward pass joins the three gradients without a copy if an engine has written them side by
+    side, as ``tiles`` does.
+    """
+    joint = joint.reshape(*joint.shape[:-1], 3, heads, joint.shape[-1] // (3 * heads))
+    if not torch.is_grad_enabled() or is_tracing((joint,)) or in_functorch_transform():
+        return joint.unbind(-3)
+    parts: tuple[Tensor, ...] = _UnbindQKV.apply(joint)  # type: ignore[no-untyped-call]
+    return parts
+
+
+class _UnbindQKV(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, joint: Tensor) -> tuple[Tensor, ...]:
+        ctx.shape = joint.shape
+        return joint.unbind(-3)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        first = grads[0]
+        heads, width = ctx.shape[-2:]
+        joint = torch.empty(ctx.shape, device="meta", dtype=first.dtype)
+        beside = all(
+            grad.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+            and grad.storage_offset() == first.storage_offset() + part * heads * width
+            and grad.stride() == joint.select(-3, part).stride()
+            for part, grad in enumerate(grads)
+        )
+        if beside and not torch.is_grad_enabled():
+            return first.as_strided(joint.shape, joint.stride())
+        return torch.stack(grads, -3)
+
+
+class LinearByHead(nn.Module):
+    r"""H independent linear maps, :math:`y = [W_1 x_1; \dots; W_H x_H] + b`, of H input parts."""
+
+    def __init__(self, heads: int, in_width: int, out_width: int, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads, out_width // heads, in_width // heads))
+        self.bias = nn.Parameter(torch.zeros(out_width)) if bias else None
+        bound = math.sqrt(heads / in_width)  # as nn.Linear with the input size of one head
+        nn.init.uniform_(self.weight, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = x.unflatten(-1, (self.weight.shape[0], -1))
+        out = torch.einsum("...hi,hoi->...ho", parts, self.weight).flatten(-2)
+        return out if self.bias is None else out + self.bias
