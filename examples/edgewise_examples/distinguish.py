@@ -63,7 +63,6 @@ def distinguish(
 
     Raises:
         ArgumentError: a model or run that does not take graphs.
-
     """
     columns: dict[str, Callable[[Graph, Graph], Verdict]] = {}
     for name in LOOKS:
@@ -90,7 +89,6 @@ def trained(path: Path) -> Model:
 
     Raises:
         ArgumentError: it is not one of graphs.
-
     """
     folder = RunFolder(path)
     recipe = load_recipe(folder)
@@ -108,7 +106,6 @@ def _check_of_graphs(argument: str, name: str, got: str) -> None:
 
     Raises:
         ArgumentError: it does not, such as a model of texts or of trees.
-
     """
     if name in MODELS.keys() - GRAPH_MODELS.keys():
         raise ArgumentError(
@@ -198,7 +195,6 @@ def draw_verdicts(found: Found, path: Path) -> None:
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
-
     """
     require("matplotlib", extra="plot", purpose="drawing graphs")
     from matplotlib.figure import Figure

@@ -32,7 +32,6 @@ class Plugin:
         package: name of the installed distribution.
         tables: recipes, data sets and tasks by name, under ``RECIPES``, ``DATA`` and ``TASKS``.
         predictors: classes of predictors.
-
     """
 
     package: str
@@ -89,7 +88,6 @@ class Registry(Mapping[str, T], Generic[T]):
     Args:
         table: the attribute of a package's module with its entries, such as ``DATA``.
         own: the entries of Edgewise.
-
     """
 
     def __init__(self, table: str, own: Mapping[str, T]) -> None:

@@ -43,7 +43,6 @@ class CaptionDigits(ImageData):
         tested: number of validation images, and of test images.
         split_seed: seed of the validation and test images.
         batch_size: number of images per batch.
-
     """
 
     places: int = 4

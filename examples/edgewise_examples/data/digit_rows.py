@@ -40,7 +40,6 @@ class DigitRows(ImageData):
         test: fraction of the digits used for test rows.
         split_seed: seed of the validation and test rows.
         batch_size: number of rows per batch.
-
     """
 
     places: int = 8

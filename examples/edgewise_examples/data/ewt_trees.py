@@ -46,7 +46,6 @@ class EWTTrees(Data):
             suffixes of one to three letters.
         batch_size: number of sentences per batch.
         train_rows: number of training sentences, the first of the file; 0 for all 12,544.
-
     """
 
     label: Label = "deprel"
@@ -100,7 +99,6 @@ def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> S
 
     Raises:
         ArgumentError: the heads are not a tree.
-
     """
     n = len(labelled)
     try:

@@ -47,7 +47,6 @@ class NeighborsMatch(Data):
         tested: number of validation trees, and of test trees.
         split_seed: seed of the validation and test trees.
         batch_size: number of trees per batch.
-
     """
 
     depth: int = 4
@@ -104,7 +103,6 @@ class NeighborsMatch(Data):
 
         Raises:
             ArgumentError: values are missing, repeated or too large, or no leaf has the key.
-
         """
         *values, key = given
         keys = range(self.leaves)
@@ -125,7 +123,6 @@ class NeighborsMatch(Data):
         Args:
             values: ``[B, leaves]``, values of the leaves.
             asked: ``[B]``, keys of the roots.
-
         """
         trees, leaves = values.shape
         graph, members = packed_trees(self.depth, trees)

@@ -59,7 +59,6 @@ class QuickDraw(Data):
         warp: strength of random affine maps of training sketches; 0.1 is up to a tenth of their
             size.
         batch_size: number of sketches per batch.
-
     """
 
     joined: Joined = "multi"

@@ -32,7 +32,6 @@ def read_strokes(drawing: Any) -> list[Stroke]:
 
     Raises:
         ArgumentError: the value is not a drawing.
-
     """
     try:
         strokes = [(np.array(s[0], np.float64), np.array(s[1], np.float64)) for s in drawing]

@@ -52,7 +52,6 @@ class WikiSummaries(TextData):
         val: fraction of articles for validation, the last ones of the file.
         kind, vocab_size, lowercase, tokenizer: see :class:`TextData`.
         batch_size: number of articles per batch.
-
     """
 
     kind: Kind = "wordpiece"
@@ -113,7 +112,6 @@ class Articles:
         texts: token ids of all sentences.
         sentences: indices of the sentences of each article.
         found: articles.
-
     """
 
     texts: PackedTexts

@@ -84,7 +84,6 @@ class Extraction(Task):
         depth: number of layers over the sentences of an article.
         heads: number of attention heads of these layers.
         dropout: dropout rate of these layers.
-
     """
 
     chosen: int = 3

@@ -50,7 +50,6 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
     Raises:
         ArgumentError: a field without a value, a field for a command without fields, or a command
             or option of an earlier version.
-
     """
     rest, fields = split_fields(argv)
     command = next((word for word in rest if not word.startswith("-")), "")
@@ -97,7 +96,6 @@ def split_fields(argv: list[str]) -> tuple[list[str], Fields]:
 
     Raises:
         ArgumentError: the last field has no value.
-
     """
     return _split(argv, FIELD)
 
@@ -107,7 +105,6 @@ def _split_options(words: list[str]) -> tuple[list[str], Fields]:
 
     Raises:
         ArgumentError: an option without a value, or with the name of an earlier version.
-
     """
     rest, options = _split(words, OPTION)
     for name in options:

@@ -26,7 +26,6 @@ class PackedGraphs:
         shared: whether a graph that a batch lists several times, such as an ionic liquid measured
             at several pressures, is packed once and read by several outputs. If false, each output
             has nodes of its own.
-
     """
 
     x: Tensor
@@ -44,7 +43,6 @@ class PackedGraphs:
 
         Raises:
             ArgumentError: the lists are empty, or a feature is NaN or infinite.
-
         """
         if not nodes:
             raise ArgumentError(
@@ -80,7 +78,6 @@ class PackedGraphs:
             Node features ``[n, F]``; the block-diagonal graph of the edges; the bipartite
             membership graph, in which output b attends to the nodes of graph ``which[b]``; and the
             edge features ``[e, K]``.
-
         """
         distinct, inverse = which, torch.arange(len(which), device=which.device)
         if self.shared:

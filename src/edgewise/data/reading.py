@@ -258,7 +258,6 @@ def read_own_text(path: Path) -> str:
 
     Raises:
         ArgumentError: also, memory cannot hold it.
-
     """
     return _with_line_feeds(_own(path))
 

@@ -34,7 +34,6 @@ def batch(
 
     Raises:
         ArgumentError: sizes are negative or missing, or their numbers differ.
-
     """
     if isinstance(graph, Pattern):
         if sizes is None:

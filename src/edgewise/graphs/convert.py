@@ -21,7 +21,6 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
     Raises:
         ArgumentError: for any other type. For a mask, edge list, ``Data``, sparse matrix, NetworkX
             graph or text, the remedy names the function that converts it.
-
     """
     if isinstance(graph, Pattern):
         return graph
@@ -34,7 +33,6 @@ def check_sized(graph: Any, argument: str = "graph") -> Graph:
 
     Raises:
         ArgumentError: for a pattern, and for types that :func:`check_graph` refuses.
-
     """
     if isinstance(graph, Graph):
         return graph
@@ -51,7 +49,6 @@ def common_device(graphs: Sequence[Graph]) -> torch.device:
 
     Raises:
         ArgumentError: the graphs are on different devices.
-
     """
     devices = list(dict.fromkeys(graph.device for graph in graphs))
     if len(devices) > 1:
@@ -69,7 +66,6 @@ def check_square(graph: Any, remedy: str) -> Graph:
 
     Raises:
         ArgumentError: the numbers differ, and for types that :func:`check_sized` refuses.
-
     """
     sized = check_sized(graph)
     if sized.num_targets != sized.num_sources:

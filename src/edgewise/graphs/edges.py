@@ -116,7 +116,6 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
 
     Raises:
         ArgumentError: not ``[2, E]``, not integers, or an index out of range.
-
     """
     num_sources, num_targets = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, num_nodes)
     for number in (num_sources, num_targets):

@@ -47,7 +47,6 @@ class Pattern(ABC):
 
         Raises:
             ArgumentError: the pattern is not defined for these sizes.
-
         """
         num_sources = num_targets if num_sources is None else num_sources
         if torch.compiler.is_dynamo_compiling():
@@ -159,7 +158,6 @@ class Graph(Pattern):
         device: device of the indices.
         segments: ``(target sizes, source sizes)`` of the blocks if the graph is block-diagonal by
             construction, such as a packed batch; otherwise ``None``.
-
     """
 
     num_targets: int

@@ -27,7 +27,6 @@ class Subgraphs(Pattern):
     Attributes:
         pattern: pattern of the nodes themselves.
         members: nodes of each subgraph, numbered from 0 as in ``pattern``.
-
     """
 
     pattern: Pattern

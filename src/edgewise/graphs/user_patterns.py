@@ -31,7 +31,6 @@ def find(module: str, name: str) -> Pattern | type[Pattern]:
 
     Raises:
         ArgumentError: importing the module is not allowed or fails, or it has no such pattern.
-
     """
     if module not in sys.modules and module not in _allowed():
         raise ArgumentError(

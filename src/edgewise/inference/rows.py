@@ -43,7 +43,6 @@ def check_form(path: Path) -> None:
 
     Raises:
         ArgumentError: its name does not end in one of them.
-
     """
     if path.suffix.lower() not in FORMS:
         raise ArgumentError(
@@ -64,7 +63,6 @@ def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
     Raises:
         ArgumentError: the name ends otherwise.
         WriteError: it cannot be written.
-
     """
     check_form(path)
     folder, form = RunFolder(path.parent), path.suffix.lower()

@@ -27,7 +27,6 @@ class Field:
         value: current value.
         kind: annotated type, which any other value must have.
         meaning: description of the field.
-
     """
 
     value: Any
@@ -78,7 +77,6 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     Raises:
         ArgumentError: unknown field (the error suggests the nearest), a value of the wrong type,
             or a model of another kind.
-
     """
     if "model" in values:
         recipe = _with_model(recipe, values["model"])

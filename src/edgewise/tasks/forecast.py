@@ -25,9 +25,8 @@ class Forecast(Task):
     Koehler, Another look at measures of forecast accuracy, 2006).
 
     Attributes:
-        delta: Threshold of the Huber loss, in the unit of the series: smaller errors are squared.
+        delta: threshold of the Huber loss, in the unit of the series: smaller errors are squared.
             0 gives the absolute error, which suits any unit.
-
     """
 
     delta: float = 1.0

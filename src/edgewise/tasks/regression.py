@@ -26,9 +26,8 @@ class Regression(Task):
     (:class:`edgewise.layers.TargetScaling`), so that the learning rate does not depend on the unit.
 
     Attributes:
-        kind: Loss: ``"mse"``, ``"mae"`` or ``"huber"``.
-        delta: Threshold of the Huber loss, in the unit of the targets.
-
+        kind: loss: ``"mse"``, ``"mae"`` or ``"huber"``.
+        delta: threshold of the Huber loss, in the unit of the targets.
     """
 
     kind: Loss = "mse"

@@ -18,7 +18,6 @@ class HeadFirst(lightning.Callback):
 
     Args:
         epochs: number of epochs with a frozen backbone.
-
     """
 
     def __init__(self, epochs: int) -> None:

@@ -50,7 +50,6 @@ class TrainerSettings:
             ``data.batch_size`` in every step, so the effective batch size is a multiple of it.
         save_every: seconds between two checkpoints, and thus the most that a killed run loses. The
             interval is longer if saving takes more than 1/20 of the time.
-
     """
 
     epochs: int = 100
@@ -103,7 +102,6 @@ class TrainerSettings:
         Raises:
             ArgumentError: ``monitor`` is not a metric, the device does not exist, or
                 ``head_first`` is set and the model has no head.
-
         """
         if self.freeze_backbone_epochs and model is not None:
             names = [name for name, _ in model.named_parameters()]

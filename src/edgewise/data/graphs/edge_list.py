@@ -23,7 +23,6 @@ class EdgeList(Links):
         header: whether its first line names the columns; ``None`` recognises it.
         names: ids are names, even where they look like numbers.
         val, test, split_seed, negatives, batch_size: see :class:`Links`.
-
     """
 
     path: Source = ""

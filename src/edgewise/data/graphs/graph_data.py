@@ -61,10 +61,9 @@ def kept_form(
     """Return the preprocessing that a run saves; see ``Splits.fitted``.
 
     Args:
-        labels: Class names.
-        kinds: Values of each column of the node labels.
+        labels: class names.
+        kinds: values of each column of the node labels.
         attributes: ``mean`` and ``std`` of the node attributes; ``None`` if they are not used.
-
     """
     return {"labels": list(labels), "kinds": [list(kind) for kind in kinds], "scale": attributes}
 
@@ -75,13 +74,12 @@ def node_features(labels: Tensor, attributes: Tensor, kept: Mapping[str, Any]) -
     Without node labels, the last feature is 1.
 
     Args:
-        labels: Integer node labels, ``[N, L]``.
-        attributes: Node attributes, ``[N, A]``.
-        kept: See :func:`kept_form`.
+        labels: integer node labels, ``[N, L]``.
+        attributes: node attributes, ``[N, A]``.
+        kept: see :func:`kept_form`.
 
     Raises:
         ArgumentError: a label did not occur in training, or the number of columns differs.
-
     """
     parts = []
     if kept["scale"] is not None:
@@ -124,15 +122,14 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
     """Convert the fields of a new graph.
 
     Args:
-        given: Fields as lists or JSON: ``edges``, pairs of node indices from 0; ``node_labels``,
+        given: fields as lists or JSON: ``edges``, pairs of node indices from 0; ``node_labels``,
             an integer or a list of integers per node; ``node_attributes``, a list of numbers per
             node. The last two are required if the training data had them; otherwise ``nodes`` may
             give the number of nodes.
-        kept: See :func:`kept_form`.
+        kept: see :func:`kept_form`.
 
     Raises:
         ArgumentError: a field is missing or has a wrong form.
-
     """
     labels, attributes = (
         _rows(name, given[name], whole) if name in needed(kept) else None
@@ -177,15 +174,14 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
     """Convert a ``torch_geometric.data.Data`` object, such as a graph of ``TUDataset``.
 
     Args:
-        given: Graph with ``edge_index`` ``[2, E]`` and ``x`` ``[N, F]``: the unscaled attributes,
+        given: graph with ``edge_index`` ``[2, E]`` and ``x`` ``[N, F]``: the unscaled attributes,
             then the one-hot labels. Graphs without features need ``num_nodes``.
-        kept: See :func:`kept_form`.
-        in_width: Number of input features of the model.
+        kept: see :func:`kept_form`.
+        in_width: number of input features of the model.
 
     Raises:
         ArgumentError: the features differ from those in training, the graph has no nodes, or an
             edge is out of range.
-
     """
     x = getattr(given, "x", None)
     if x is not None and (x.dim() != 2 or not len(x)):
@@ -214,7 +210,6 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
         MissingDataError: the folder has no such file.
         ArgumentError: the folder has several data sets, or the number of node labels or attributes
             differs from training.
-
     """
     names = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
     if not names:

@@ -45,7 +45,6 @@ class InteractionFiles(Interactions):
         header: whether the first line names the columns; ``None`` recognises it.
         names: ids are names, even where they look like numbers.
         val, split_seed, negatives, by_user, batch_size, val_users: see :class:`Interactions`.
-
     """
 
     path: Source = ""
@@ -132,7 +131,6 @@ def last_of_each(
 
     Raises:
         ArgumentError: no user has three interactions.
-
     """
     drawn = torch.randperm(pairs.shape[1], generator=Generator().manual_seed(seed))
     order = drawn if when is None else drawn[when[drawn].argsort(stable=True)]

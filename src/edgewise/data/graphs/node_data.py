@@ -41,13 +41,12 @@ class NodeData(Data):
         """Read another graph from files of the same form as the training data.
 
         Args:
-            path: Folder or file.
-            preprocessing: Saved preprocessing, with the scale of the features.
+            path: folder or file.
+            preprocessing: saved preprocessing, with the scale of the features.
 
         Raises:
             ArgumentError: the files or features differ in form.
             MissingDataError: a file is missing.
-
         """
 
 

@@ -56,7 +56,6 @@ class Nodes:
         parts: the split of each node, "" for none; ``None`` where the file does not say.
         id_column: the name of the column of ids.
         pairs: ``[2, E]``, the edges, where they are in the same file.
-
     """
 
     path: Path | FrameSource
@@ -96,7 +95,6 @@ class NodeFiles(NodeData):
             look like counts of words: whole numbers from 0 on, and most of them 0; else columns.
         val, test: shares of the labelled nodes, where the file has no such split.
         split_seed: which nodes these are.
-
     """
 
     nodes: Source = ""

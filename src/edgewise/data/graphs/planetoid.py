@@ -48,11 +48,10 @@ class Planetoid(NodeData):
 
     Attributes:
         name: ``"Cora"``, ``"CiteSeer"`` or ``"PubMed"``.
-        normalize: Divide the word counts of each paper by their sum.
-        sparse: Store the features as ``torch.sparse_csr``; about 1 % of them are not zero.
-        unlabelled: Return the outputs of all papers in training, with target -100 for papers
+        normalize: divide the word counts of each paper by their sum.
+        sparse: store the features as ``torch.sparse_csr``; about 1 % of them are not zero.
+        unlabelled: return the outputs of all papers in training, with target -100 for papers
             without a training label. For losses that use unlabelled nodes, such as consistency.
-
     """
 
     name: Name = "Cora"
@@ -120,7 +119,6 @@ def read_papers(name: Name) -> Papers:
         MissingDataError: a file is missing.
         ArgumentError: a file differs from the published one.
         MissingExtraError: torch_geometric or SciPy is not installed.
-
     """
     purpose = f"the data set {name}"
     raw = find_files(name, {file: f"{ADDRESS}/{file}" for file in SHA256[name]})

@@ -48,17 +48,16 @@ class ImageFolder(ImageData):
     memory as bytes. Batches are standardised per channel over the training images.
 
     Attributes:
-        path: Folder with one subfolder per class, or with ``train`` and optionally ``val`` and
+        path: folder with one subfolder per class, or with ``train`` and optionally ``val`` and
             ``test``, each with one subfolder per class.
-        image_size: Height and width in pixels to which images are resized.
+        image_size: height and width in pixels to which images are resized.
         colors: ``"rgb"`` or ``"gray"``.
-        flip: Mirror each training image with probability 1/2.
-        warp: Strength of the random affine augmentation of training images: 0.1 rotates, scales,
+        flip: mirror each training image with probability 1/2.
+        warp: strength of the random affine augmentation of training images: 0.1 rotates, scales,
             shears and translates them by up to a tenth of their size.
-        val, test: Fractions of images for the splits without a folder, stratified by class.
-        split_seed: Random seed of the split.
-        batch_size: Images per batch.
-
+        val, test: fractions of images for the splits without a folder, stratified by class.
+        split_seed: random seed of the split.
+        batch_size: images per batch.
     """
 
     path: str = ""

@@ -78,7 +78,6 @@ class MoleculeTable(Data):
 
     A run keeps the scaling of conditions and descriptors, the names that were found, and the lines
     of the file that were validated and tested on.
-
     """
 
     path: Source = ""
@@ -202,7 +201,6 @@ class MoleculeTable(Data):
             number: ``[B]``, the molecule of each.
             measured: ``[B, C]``, its conditions, scaled.
             described: ``[G, D]``, descriptors of the molecules.
-
         """
         x, graph, members, bonds = graphs.take(number)
         keywords: dict[str, Any] = {"batch": members}

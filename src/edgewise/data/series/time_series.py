@@ -62,26 +62,25 @@ class TimeSeries(Data):
     and the seasonal naive forecast, which is the last known value at the same point of the season.
 
     Attributes:
-        name: Series of statsmodels, used without ``path``. Missing values (59 weeks of ``"co2"``)
+        name: series of statsmodels, used without ``path``. Missing values (59 weeks of ``"co2"``)
             are interpolated linearly.
-        path: The user's own table or data frame, with one row per time step.
-        column: Column of the values; ``""`` for the only numeric one.
-        date: Column of the dates; ``""`` for the only one that can be parsed as dates, if any, and
+        path: the user's own table or data frame, with one row per time step.
+        column: column of the values; ``""`` for the only numeric one.
+        date: column of the dates; ``""`` for the only one that can be parsed as dates, if any, and
             ``"none"`` for rows in their order. Rows are sorted by date. Up to a fifth of the dates
             and values may be missing: they are interpolated linearly, with a warning. Without
             dates, a missing value is an error.
-        date_format: Format of the dates, such as ``%d.%m.%Y``; ``""`` infers it.
-        season: Season length in steps; 0 for that of a series of statsmodels, or the usual one for
+        date_format: format of the dates, such as ``%d.%m.%Y``; ``""`` infers it.
+        season: season length in steps; 0 for that of a series of statsmodels, or the usual one for
             the step of the dates: 12 months, 52 weeks, 7 days (5 weekdays), 24 hours, otherwise 1.
-        history: Number of input values, at least 2; 0 for three seasons if the series is long
+        history: number of input values, at least 2; 0 for three seasons if the series is long
             enough.
-        horizon: Number of values to forecast; 0 for one season.
-        val, test: Fractions of the series used for validation and test, at its end.
-        batch_size: Windows per batch.
-        windows: Windows sampled per epoch; 0 for all.
+        horizon: number of values to forecast; 0 for one season.
+        val, test: fractions of the series used for validation and test, at its end.
+        batch_size: windows per batch.
+        windows: windows sampled per epoch; 0 for all.
 
     A run saves the end of the series, to forecast from there.
-
     """
 
     name: Bundled | None = None
@@ -233,15 +232,14 @@ def history_of(table: Table, column: str, date: str, step: Step | None) -> Serie
     """Read another series from a table of the same form as the training data.
 
     Args:
-        table: The new table.
-        column: Column of the values.
-        date: Column of the dates; ``""`` for none.
-        step: Time step of the training data.
+        table: the new table.
+        column: column of the values.
+        date: column of the dates; ``""`` for none.
+        step: time step of the training data.
 
     Raises:
         ArgumentError: a column is missing, or a date has another format or step; the error names
             the row.
-
     """
     if not date or step is None:
         return Series(_undated(table, column))
@@ -264,7 +262,6 @@ def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> S
     Raises:
         ArgumentError: two rows have the same date, a date does not match the step, or more than a
             fifth of the dates have no value.
-
     """
     check_distinct(table, dates)
     order = sorted(range(len(dates)), key=dates.__getitem__)

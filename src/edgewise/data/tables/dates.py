@@ -40,7 +40,6 @@ class Step(NamedTuple):
         last: the day is the last one of each month.
         seconds: length in seconds of a step of constant length.
         weekdays: a step of one day that skips Saturday and Sunday.
-
     """
 
     format: str
@@ -132,7 +131,6 @@ def read_dates(table: Table, column: str, named: str) -> Dates:
     Raises:
         ArgumentError: no format reads all cells, two rows have the same date, the dates are not
             regular, or two formats fit equally well. Names the row.
-
     """
     texts = table.texts("data.date", column)
     read = {one: parse_dates(texts, one) for one in ([named] if named else FORMATS)}
@@ -170,7 +168,6 @@ def check_distinct(table: Table, dates: Sequence[Any]) -> None:
 
     Raises:
         ArgumentError: there are two; names both.
-
     """
     first: dict[Any, int] = {}
     for row, date in enumerate(dates):

@@ -54,7 +54,6 @@ class Column(NamedTuple):
         argument: the field that names it, such as ``data.user``.
         name: its name, or its number from 1 where there is no header; "" looks for a usual name.
         usual: unambiguous names, in lower case without spaces and underscores.
-
     """
 
     argument: str
@@ -168,7 +167,6 @@ def read_edges(
         ArgumentError: a line is not two ids (gives its number and text), there is no edge, or the
             columns cannot be determined.
         MissingDataError: there is no such file.
-
     """
     columns = source_column(source), destination_column(destination)
     file = _lines(open_source(path), header, columns)
@@ -205,7 +203,6 @@ def read_interactions(
         ArgumentError: an id is missing or a file has no items (names the line), or the columns
             cannot be determined.
         MissingDataError: there is no such file.
-
     """
     columns = user_column(user), item_column(item)
     files, numbers = [], []
@@ -239,7 +236,6 @@ def read_memberships(path: str | Path) -> EdgeTable:
     Raises:
         ArgumentError: an id is missing, or there is no member; names the line.
         MissingDataError: there is no such file.
-
     """
     lines = _lines(open_source(path), header=False).lines
     if not lines:
@@ -371,7 +367,6 @@ def find_column(file: File, column: Column) -> int | None:
 
     Raises:
         ArgumentError: the column is named, and the table has no column of that name.
-
     """
     if not file.names:
         return _numbered_column(file, column) if column.name else None

@@ -30,7 +30,6 @@ class FrameSource(str):
 
     Attributes:
         frame: the cells as text, "" for a missing value.
-
     """
 
     frame: DataFrame
@@ -72,7 +71,6 @@ def open_source(text: str | Path, argument: str = "data.path") -> Path | FrameSo
 
     Raises:
         ArgumentError: ``text`` is the record of a frame from ``recipe.json``, without the frame.
-
     """
     if isinstance(text, (Path, FrameSource)):
         return text

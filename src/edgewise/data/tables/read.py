@@ -72,7 +72,6 @@ def read_table(source: str | Path | FrameSource, *, argument: str = "data.path")
         MissingDataError: there is no such file.
         ArgumentError: the file is damaged, empty or too large for the memory; it has no rows, an
             empty row before its end, a row of another length, or two columns of one name.
-
     """
     source = open_source(source, argument)
     if isinstance(source, FrameSource):
@@ -100,7 +99,6 @@ def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int
 
     Raises:
         MissingDataError, ArgumentError: see :func:`read_table`.
-
     """
     if form_of(path) in OBJECTS:
         yield from _objects(path)
@@ -124,7 +122,6 @@ def read_json(text: str) -> Any:
 
     Raises:
         ValueError: it is none, has a number of thousands of digits, or is nested too deeply.
-
     """
     try:
         return json.loads(text)
@@ -225,7 +222,6 @@ def _fitted(part: DataFrame, names: Sequence[str]) -> DataFrame:
 
     Raises:
         _WrongWidthError: a row has more or fewer cells.
-
     """
     width = len(names)
     if (part.iloc[:, width:].fillna("") != "").to_numpy().any():

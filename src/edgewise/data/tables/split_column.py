@@ -29,7 +29,6 @@ def find_split_column(table: Table, named: str) -> str:
 
     Raises:
         ArgumentError: there is no column of the given name.
-
     """
     if named == "none":
         return ""
@@ -53,7 +52,6 @@ def parts_of(table: Table, column: str) -> dict[str, Tensor]:
 
     Raises:
         ArgumentError: a cell has another word; names the row.
-
     """
     texts = table.texts("data.split_column", column)
     index: dict[str, list[int]] = {name: [] for name in PARTS}

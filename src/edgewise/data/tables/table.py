@@ -35,7 +35,6 @@ class Table:
             or a Parquet file the position of the row, from 0.
         delimiter: of the columns of a text.
         named: the format stores names of columns, so that the first row is never values.
-
     """
 
     path: Path | FrameSource
@@ -74,7 +73,6 @@ class Table:
 
         Raises:
             ArgumentError: the number of columns is not that of ``names``.
-
         """
         if self.frame.shape[1] != len(names):
             raise unreadable(
@@ -94,7 +92,6 @@ class Table:
 
         Raises:
             ArgumentError: there is no such column; suggests the nearest name.
-
         """
         if column not in self.frame.columns:
             unknown = unknown_name(argument, column, self.frame.columns)
@@ -122,7 +119,6 @@ class Table:
         Raises:
             ArgumentError: there is no such column, or a cell is not a finite number within the
                 range of float32; names its row.
-
         """
         found = torch.empty(len(columns), len(self))
         for place, column in enumerate(columns):
@@ -169,7 +165,6 @@ class Table:
         Raises:
             ArgumentError: the named column does not exist or is taken, or there is not exactly
                 one candidate; lists them.
-
         """
         free = [name for name in self.frame.columns if name not in taken]
         if named:
@@ -214,7 +209,6 @@ def as_numbers(cells: Series[Any], delimiter: str = ",") -> Series[Any]:
     Args:
         cells: of a column.
         delimiter: of the file; next to semicolons, ``1,5`` has a decimal comma.
-
     """
     if delimiter == ";":
         decimal = cells.str.fullmatch(DECIMAL_COMMA)
@@ -236,7 +230,6 @@ def check_varies(numbers: Tensor, argument: str, column: str, path: Path | Frame
 
     Raises:
         ArgumentError: they are.
-
     """
     if (numbers == numbers[0]).all():
         raise ArgumentError(

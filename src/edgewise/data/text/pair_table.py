@@ -27,7 +27,6 @@ class PairTable(TextPairs, OwnFiles):
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Files to
             validate and to test on are tables; for parallel files there is :class:`Parallel`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
-
     """
 
     source: str = ""

@@ -39,7 +39,6 @@ class TagFile(TaggedWords, OwnFiles):
             are dealt at random.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
-
     """
 
     tag: str = ""
@@ -99,7 +98,6 @@ def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
 
     Raises:
         ArgumentError: a line without a tag, or only one sentence; names the line.
-
     """
     sentences: list[Labelled] = []
     words: Labelled = []

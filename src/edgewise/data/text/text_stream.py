@@ -37,16 +37,15 @@ class TextStream(TextData):
     previous one ended; validation and test have one row.
 
     Attributes:
-        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`. The
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`. The
             vocabulary of characters is that of all three parts, otherwise of the training text.
-        context: Maximum number of tokens that a prediction depends on.
-        windows: Windows per epoch; 0 for as many as fit without overlap.
-        stride: Number of tokens at the end of a window that are predicted in validation and test;
+        context: maximum number of tokens that a prediction depends on.
+        windows: windows per epoch; 0 for as many as fit without overlap.
+        stride: number of tokens at the end of a window that are predicted in validation and test;
             0 for all.
-        consecutive: Each batch continues the previous one.
-        val, test: Fractions of the text used for validation (from its beginning) and test (from
+        consecutive: each batch continues the previous one.
+        val, test: fractions of the text used for validation (from its beginning) and test (from
             its end).
-
     """
 
     context: int = 64

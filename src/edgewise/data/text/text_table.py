@@ -44,7 +44,6 @@ class TextTable(LabelledSentences, OwnFiles):
             has its share of every label.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
-
     """
 
     max_length: int = 256
@@ -73,7 +72,6 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
 
     Raises:
         ArgumentError: there is no such column, or several can be meant, which are listed.
-
     """
     names = list(table.columns)
     if len(names) == 1:
@@ -122,7 +120,6 @@ def labelled_rows(table: Table, columns: Columns) -> Labelled:
 
     Raises:
         ArgumentError: a column is missing, or a value; names the row.
-
     """
     if columns.given:
         table = table.without_header(columns.given)

@@ -57,16 +57,16 @@ def train_tokenizer(
     """Train a tokenizer.
 
     Args:
-        texts: Training texts; no token spans two of them.
+        texts: training texts; no token spans two of them.
         kind: ``"characters"``; ``"words"``, split at white space; ``"bpe"``, byte-pair encoding of
             characters that keeps spaces (Sennrich et al., 2016); ``"bytes"``, byte-pair encoding
             of UTF-8 bytes (GPT-2); ``"wordpiece"`` (BERT).
-        vocab_size: Maximum vocabulary size, with special tokens; the most frequent tokens are
+        vocab_size: maximum vocabulary size, with special tokens; the most frequent tokens are
             kept. ``None`` for all, which only ``"characters"`` and ``"words"`` support.
-        special: Names of special tokens, such as ``"pad"`` for ``<pad>``. They get the first ids,
+        special: names of special tokens, such as ``"pad"`` for ``<pad>``. They get the first ids,
             in this order. ``"unk"`` is added for the kinds other than ``"characters"`` and
             ``"bytes"``.
-        lowercase: Convert texts to lower case.
+        lowercase: convert texts to lower case.
 
     Raises:
         ArgumentError: the kind or a special token is unknown, the texts are empty, or the
@@ -97,10 +97,10 @@ def encode_all(
     """Encode texts, and return their packed token ids ``[N]`` and lengths ``[S]``.
 
     Args:
-        tokenizer: Tokenizer from :func:`train_tokenizer` or :func:`load_tokenizer`.
+        tokenizer: tokenizer from :func:`train_tokenizer` or :func:`load_tokenizer`.
         texts: S texts; an empty one has only the tokens ``first`` and ``last``.
-        first: Special token added before each text.
-        last: Special token added after each text.
+        first: special token added before each text.
+        last: special token added after each text.
 
     Raises:
         ArgumentError: a character is not in the vocabulary, which has no ``<unk>``; a special

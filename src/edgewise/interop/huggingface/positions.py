@@ -23,7 +23,6 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
 
     Raises:
         ArgumentError: the family has no learned positions, or ``positions`` is too small.
-
     """
     check_count("positions", positions, 1, "choose for example 4096")
     kind = theirs["model_type"]

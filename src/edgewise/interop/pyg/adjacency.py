@@ -49,7 +49,6 @@ def graph_of(
 
     Raises:
         ArgumentError: sizes disagree, an index is out of range, or the matrix type is unknown.
-
     """
     given = _given_size(adjacency, size, forwards)
     num_sources = _agreed(given[0], senders.shape[-2])
@@ -94,7 +93,6 @@ def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
 
     Returns:
         The new graph, the indices of the kept edges, and the indices of the removed self-loops.
-
     """
 
     def make() -> tuple[Graph, Tensor, Tensor]:

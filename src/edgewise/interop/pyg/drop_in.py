@@ -28,7 +28,6 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 
     Attributes:
         reductions: supported values of ``aggr``.
-
     """
 
     reductions: ClassVar[tuple[str, ...]] = tuple(REDUCTIONS)
@@ -73,7 +72,6 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 
         Raises:
             ArgumentError: an option needs every message separately.
-
         """
         self._refuse_what_needs_messages(pair[0])
         return graph_of(adjacency, *pair, size, self._forwards)
