@@ -88,7 +88,7 @@ def trained(path: Path) -> Model:
     """Load the model of a finished run.
 
     Raises:
-        ArgumentError: it is not one of graphs.
+        ArgumentError: the run has no graph model.
     """
     folder = RunFolder(path)
     recipe = load_recipe(folder)
@@ -110,9 +110,9 @@ def _check_of_graphs(argument: str, name: str, got: str) -> None:
     if name in MODELS.keys() - GRAPH_MODELS.keys():
         raise ArgumentError(
             argument,
-            expected=f"a model of graphs: {', '.join(GRAPH_MODELS)}",
+            expected=f"a graph model: {', '.join(GRAPH_MODELS)}",
             got=got,
-            remedy="choose one of them; the graphs here have cycles and no words",
+            remedy="choose one of them, as the graphs here have cycles and no words",
         )
     check_choice(argument, name, GRAPH_MODELS)
 

@@ -54,7 +54,7 @@ _loaded: list[Plugin] | None = None
 def plugins() -> list[Plugin]:
     """Return the contributions of all installed packages, imported at the first call.
 
-    A package that cannot be imported is left out with a :class:`PluginWarning` that names it.
+    A package that cannot be imported is ignored with a :class:`PluginWarning` that names it.
     """
     global _loaded  # noqa: PLW0603 - a cache; a package that lists a table sees those before it
     if _loaded is None:

@@ -66,7 +66,7 @@ class CaptionDigits(ImageData):
         if not 1 <= self.least <= self.places:
             raise ArgumentError(
                 "data.least, data.places",
-                expected="at least 1 digit, and a place for each",
+                expected="at least 1 digit, and a square for each",
                 got=f"{self.least} and {self.places}",
                 remedy="choose for example 2 and 4",
             )

@@ -79,7 +79,7 @@ class WikiSummaries(TextData):
         if border < 1 or not parts["test"]:
             raise ArgumentError(
                 "data",
-                expected="articles to train, to validate and to test on",
+                expected="articles for training, validation and test",
                 got=f"{len(known)} in valid.txt and {len(parts['test'])} in test.txt",
                 remedy="check the files of wikitext-2",
             )

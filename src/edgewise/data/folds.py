@@ -109,7 +109,7 @@ def deal(
             of,
             expected=f"at least {parts} "
             f"{'groups, such as molecules' if how == 'group' else 'rows'}, one for each part"
-            f"{'' if folds else ', beside those to test'}",
+            f"{'' if folds else ', in addition to the test set'}",
             got=str(available),
             remedy=f"add more, or choose {'fewer folds' if folds else 'a larger fraction'}",
         )

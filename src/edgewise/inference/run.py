@@ -144,7 +144,7 @@ class Run:
         return f"<Run of {name} in {path!r}, answers on {self.predictor.input}>"
 
     def _repr_html_(self) -> str:
-        """Summary for notebooks: recipe, model, inputs, metrics and learning curves."""
+        """Return HTML for notebooks: recipe, model, inputs, metrics and learning curves."""
         count = sum(weight.numel() for weight in self.model.parameters())
         rows = [
             ("recipe", f"{self.recipe.name}: {self.recipe.summary}"),

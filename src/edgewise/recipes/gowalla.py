@@ -11,7 +11,7 @@ from edgewise.recipes.recipe import Protocol, Recipe
 RANKED = Protocol(
     ("test/recall@20", "test/ndcg@20"),
     "0.1830, 0.1554 (LightGCN; He et al., 2020)",
-    "LightGCN's split, all users and items; epoch by recall on 0.3 % of the training part",
+    "LightGCN's split, all users and items; best epoch by recall on 0.3 % of training",
 )
 
 lightgcn_gowalla = Recipe(
@@ -41,6 +41,6 @@ pinsage_gowalla = Recipe(
     trainer=replace(lightgcn_gowalla.trainer, epochs=10),
     protocol=replace(
         RANKED,
-        says="LightGCN's split, all users and items; epoch by recall on 5 % of the training part",
+        says="LightGCN's split, all users and items; best epoch by recall on 5 % of training",
     ),
 )

@@ -36,7 +36,7 @@ class Field:
 
 def fields_of(recipe: Recipe) -> dict[str, Field]:
     """Return all fields that can be changed, by dotted name, in the order of the recipe."""
-    found = {"model": Field(recipe.model.func.__name__, str, "Name of the model")}
+    found = {"model": Field(recipe.model.func.__name__, str, "name of the model")}
     own = model_fields(recipe.model, recipe.data.provides)
     found |= {f"model.{name}": field for name, field in own.items()}
     for part in PARTS:

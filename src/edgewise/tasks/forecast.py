@@ -32,7 +32,7 @@ class Forecast(Task):
     delta: float = 1.0
 
     def __post_init__(self) -> None:
-        check_from_zero("task.delta", self.delta, "choose about the error that is acceptable")
+        check_from_zero("task.delta", self.delta, "choose about the acceptable error")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if not self.delta:

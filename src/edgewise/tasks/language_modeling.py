@@ -57,7 +57,7 @@ class LanguageModeling(Task):
             first = "state of the first token depends" if border == 1 else several
             raise ArgumentError(
                 "model",
-                expected="a causal model, as it has to predict the later tokens",
+                expected="a causal model, whose states do not depend on later tokens",
                 got=f"one whose {first} on token {late + 1}",
                 remedy="choose a causal model such as gpt, a graph such as "
                 '"causal()", or causal=True if the model has it; for bidirectional models, mask '

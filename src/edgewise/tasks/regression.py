@@ -35,7 +35,7 @@ class Regression(Task):
 
     def __post_init__(self) -> None:
         check_choice("task.kind", self.kind, get_args(Loss))
-        check_positive("task.delta", self.delta, "choose about the error that is acceptable")
+        check_positive("task.delta", self.delta, "choose about the acceptable error")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if self.kind == "huber":

@@ -47,9 +47,9 @@ class Translation(Classification):
         if not isinstance(model, EncoderDecoderModel):
             raise ArgumentError(
                 "model",
-                expected="a model of pairs of texts, such as transformer or t5",
+                expected="a sequence-to-sequence model, such as transformer or t5",
                 got=type(model).__name__,
-                remedy="combine models, data and tasks of one kind",
+                remedy="combine such a model with data of text pairs",
             )
         return Seq2SeqLanguageModel(model)
 

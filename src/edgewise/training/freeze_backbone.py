@@ -47,5 +47,5 @@ class HeadFirst(lightning.Callback):
 
 
 def freeze_backbone(settings: TrainerSettings) -> list[lightning.Callback]:
-    """Return the callback, or nothing if ``head_first`` is 0."""
+    """Return the callback, or nothing if ``freeze_backbone_epochs`` is 0."""
     return [HeadFirst(settings.freeze_backbone_epochs)] if settings.freeze_backbone_epochs else []

@@ -144,5 +144,5 @@ def draw_non_edges(
         "negatives",
         expected=f"{count} pairs without an edge",
         got=f"{count - missing} after {TRIES} rounds: nearly every pair is an edge",
-        remedy="ask for fewer",
+        remedy="choose fewer negatives",
     )

@@ -58,7 +58,7 @@ def kept_form(
     kinds: Sequence[Sequence[int]] = (),
     attributes: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[str, Any]:
-    """Return the preprocessing that a run saves; see ``Splits.fitted``.
+    """Return the preprocessing that a run saves; see ``Splits.preprocessing``.
 
     Args:
         labels: class names.
@@ -92,9 +92,9 @@ def node_features(labels: Tensor, attributes: Tensor, kept: Mapping[str, Any]) -
         if not same.any(1).all():
             raise ArgumentError(
                 "node_labels",
-                expected=f"labels that were trained on: {', '.join(map(str, kinds))}",
+                expected=f"labels of the training data: {', '.join(map(str, kinds))}",
                 got=str(int(column[~same.any(1)][0])),
-                remedy="leave the graph out, or train on graphs with such nodes",
+                remedy="omit this graph, or train on graphs with such nodes",
             )
         parts.append(F.one_hot(same.long().argmax(1), len(kinds)).float())
     if not kept["kinds"]:
@@ -108,7 +108,7 @@ def _check_columns(name: str, values: Tensor, count: int) -> None:
             name,
             expected=f"{count} for each node, as in training",
             got=str(values.shape[1]),
-            remedy="bring graphs of the same form",
+            remedy="give graphs with the same columns",
         )
 
 
@@ -145,7 +145,7 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
     check_memory("edges", STATES * count, f"{count:,} nodes", "number them from 0 without gaps")
     if any(len(rows) != count for rows in of_nodes):
         got = " and ".join(str(len(rows)) for rows in of_nodes)
-        raise _strange("node_attributes", "as many as node_labels, one for each node", got)
+        raise _strange("node_attributes", "one row per node, as in node_labels", got)
     if not count:
         raise _strange(needed(kept)[1], "one for each node", "none")
     if len(pairs) and (int(pairs.min()) < 0 or least > count):
@@ -166,7 +166,7 @@ def _count_of(nodes: Any, least: int) -> int:
         return least
     given = _rows("nodes", nodes, whole=True)
     if given.numel() != 1 or int(given) < least:
-        raise _strange("nodes", f"one number, at least {least}, as the edges say", str(nodes)[:60])
+        raise _strange("nodes", f"an integer of at least {least}, for these edges", str(nodes)[:60])
     return int(given)
 
 
@@ -221,7 +221,7 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
             folder,
             expected="the files of one set of graphs",
             got=f"those of {', '.join(names)}",
-            remedy="put each into a folder of its own",
+            remedy="put each set into its own folder",
         )
     found = read_graph_files(folder, names[0], labelled=False)
     empty = torch.empty(len(found.labels), 0)
@@ -259,7 +259,7 @@ def _rows(name: str, value: Any, whole: bool) -> Tensor:
     except (ValueError, TypeError, RuntimeError) as error:
         raise _strange(name, "a list of numbers", str(value)[:60]) from error
     if whole and bool((rows != rows.round()).any()):
-        raise _strange(name, "whole numbers", str(float(rows[rows != rows.round()][0])))
+        raise _strange(name, "integers", str(float(rows[rows != rows.round()][0])))
     if not bool(rows.isfinite().all()):
         raise _strange(name, "finite numbers", "NaN or infinity")
     rows = rows.reshape(len(rows) if rows.ndim else 1, -1 if rows.numel() else 0)

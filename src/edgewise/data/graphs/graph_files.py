@@ -1,4 +1,4 @@
-"""Backbone of graphs in the text format of TU Dortmund, for its data sets and the user's own.
+"""Reader of graphs in the text format of TU Dortmund, for its data sets and the user's own.
 
 PyTorch Geometric's ``read_tu_data`` returns the same tensors (a test compares them), but discards
 the original values of node and class labels, which predictions need, and names neither file nor
@@ -86,8 +86,8 @@ def _members(path: Path) -> Tensor:
         row = int(wrong[0])
         raise unreadable(
             path,
-            expected="the graph of each node, from 1 and without gaps, one after the other",
-            got=f"graph {int(member[row]) + 1} after {int(member[row] - step[row]) + 1}",
+            expected="graph numbers from 1 without gaps, in ascending order",
+            got=f"graph {int(member[row]) + 1} after graph {int(member[row] - step[row]) + 1}",
             line=row + 1,
         )
     return member
@@ -104,7 +104,7 @@ def _edges(path: Path, member: Tensor) -> Tensor:
         row = int(outside.nonzero()[0])
         raise unreadable(
             path,
-            expected=f"two of the {nodes} nodes in each line, both in one graph",
+            expected=f"two of the {nodes} nodes in each line, both of one graph",
             got=", ".join(str(end + 1) for end in pairs[row].tolist()),
             line=row + 1,
         )

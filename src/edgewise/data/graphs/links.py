@@ -76,7 +76,7 @@ class Links(Data):
 
     Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, positive pairs first.
 
-    A run saves the whole graph and the ids in ``fitted``, to predict new links.
+    A run saves the whole graph and the ids, to predict new links.
 
     Attributes:
         val, test: fractions of the edges used for validation and test.

@@ -60,7 +60,7 @@ class NeighbourSampler:
                 got=repr(list(fanouts)),
                 remedy="choose for example [10, 10]",
             )
-        check_square(graph, "number both kinds of node in one row")
+        check_square(graph, "number the nodes of both types together, from 0")
         self.fanouts = list(fanouts)
         self.num_nodes = graph.num_targets
         target, self._edge = graph.target.cpu().sort(stable=True)

@@ -51,7 +51,7 @@ class NodeData(Data):
 
 
 def kept_graph(found: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:
-    """Return the graph and class names in the form that a run saves; see ``Splits.fitted``."""
+    """Return the graph and class names that a run saves; see ``Splits.preprocessing``."""
     kept: dict[str, Any] = {"ids": found.ids, "labels": list(labels), "edges": found.edge_index}
     if found.x.layout is torch.strided:
         return kept | {"x": found.x}

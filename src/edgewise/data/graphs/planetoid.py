@@ -95,9 +95,9 @@ class Planetoid(NodeData):
     def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:  # noqa: ARG002
         raise ArgumentError(
             "input",
-            expected=f"numbers of papers of {self.name}",
+            expected=f"indices of papers of {self.name}",
             got=str(path),
-            remedy="train `edgewise train nodes` on your own files to predict for new ones",
+            remedy="use `edgewise train nodes` on your own files to predict on new graphs",
         )
 
 

@@ -177,9 +177,9 @@ def _known(what: str, kind: str, known: Sequence[str]) -> int:
     if kind not in known:
         raise ArgumentError(
             "input",
-            expected=f"a molecule of the kinds of {what}s in ZINC: {', '.join(known)}",
+            expected=f"a molecule with the {what} types of ZINC: {', '.join(known)}",
             got=kind,
-            remedy="leave it out; the training data have none",
+            remedy="remove this molecule, as the training data have no such part",
         )
     return known.index(kind)
 

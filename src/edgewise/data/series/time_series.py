@@ -36,7 +36,7 @@ from edgewise.errors import ArgumentError, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
 SEASONS: dict[Bundled, int] = {"co2": 52, "elnino": 12, "sunspots": 11}
-SHORT = 4  # seasons below this many steps say nothing about how far to look
+SHORT = 4  # shorter seasons do not determine the default history and horizon
 
 
 class Series(NamedTuple):
@@ -112,7 +112,7 @@ class TimeSeries(Data):
         if self.history and self.season > self.history:
             raise ArgumentError(
                 "data.season",
-                expected="the steps of a season, at most data.history",
+                expected="a season in steps, at most data.history",
                 got=f"{self.season} with a history of {self.history}",
                 remedy="choose for example 12 for months, and a longer history",
             )
@@ -128,9 +128,9 @@ class TimeSeries(Data):
         if season > history:
             raise ArgumentError(
                 "data.history",
-                expected=f"at least a season, {season} steps",
+                expected=f"at least one season, {season} steps",
                 got=repr(history),
-                remedy="read a longer history",
+                remedy="choose a longer history",
             )
         bounds = [round(len(values) * share) for share in (1 - self.val - self.test, 1 - self.test)]
         parts: list[Split] = []
@@ -165,7 +165,7 @@ class TimeSeries(Data):
         if self.name is None:
             raise ArgumentError(
                 "data.path",
-                expected="a table of a series",
+                expected="a table with a series",
                 got="none",
                 remedy="name it with --data.path, or a bundled one with --data.name, "
                 + ", ".join(SEASONS),
@@ -195,9 +195,9 @@ class TimeSeries(Data):
         words = [name for name in table.columns if name not in {column, *table.numeric()}]
         if words and not self.date and date == "none":
             warnings.warn(
-                f"no column of {table.path.name} can be read as dates "
-                f"({', '.join(map(repr, words))}), so that its rows are steps in their order; "
-                "name one with --data.date, and say with --data.date_format how it is written",
+                f"no column of {table.path.name} can be parsed as dates "
+                f"({', '.join(map(repr, words))}), so its rows are taken as consecutive steps; "
+                "to use dates, set --data.date and --data.date_format",
                 stacklevel=2,
             )
         if date == "none":
@@ -269,16 +269,16 @@ def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> S
     values = torch.full((int(step.steps(first, last)) + 1,), math.nan)
     texts = table.texts("data.column", column)
     given = [row for row in order if not is_missing(texts[row])]
-    remedy = "correct it, or leave it empty to have it filled on a straight line"
+    remedy = "correct it, or leave it blank to interpolate it linearly"
     numbers = table.only(given).numbers("data.column", [column], remedy)[:, 0]
     for row, number in zip(given, numbers, strict=True):
         place = step.steps(first, dates[row])
         if not float(place).is_integer():
             raise ArgumentError(
                 "data.date",
-                expected=f"dates at the step of the series, from {step.text(first)} on",
+                expected=f"dates at the step of the series from {step.text(first)}",
                 got=f"{step.text(dates[row])} in row {table.line(row)} of {table.path.name}",
-                remedy="bring the table to the step that was trained on",
+                remedy="resample the table to the step of the training data",
             )
         values[int(place)] = number
     missing = values.isnan()
@@ -296,11 +296,11 @@ def _report_missing(table: Table, missing: Sequence[str], length: int) -> None:
     if len(missing) > MANY * length:
         raise ArgumentError(
             "data.date",
-            expected=f"a value for at least four dates in five in {table.path.name}",
+            expected=f"values for at least 4/5 of the dates in {table.path.name}",
             got=got,
-            remedy="bring the table to a longer step, or give a part of it",
+            remedy="resample the table to a longer step, or use a part of it",
         )
-    warnings.warn(f"{table.path.name}: {got}, filled on a straight line", stacklevel=4)
+    warnings.warn(f"{table.path.name}: {got}, interpolated linearly", stacklevel=4)
 
 
 def _filled(values: Tensor) -> Tensor:

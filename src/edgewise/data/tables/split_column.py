@@ -9,14 +9,14 @@ from edgewise.data.tables.table import Table
 from edgewise.errors import ArgumentError
 
 NAMES = ("split", "set", "subset", "partition", "part")
-"""Usual names of a column of splits, in every kind of table."""
+"""Usual names of a column of splits."""
 PARTS = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation", "dev"),
     "test": ("test", "testing"),
 }
 PART_OF = {word: part for part, words in PARTS.items() for word in words}
-"""Split that a word in a table, or the name of a folder, stands for."""
+"""Split by its name in a table or as a folder."""
 
 
 def find_split_column(table: Table, named: str) -> str:

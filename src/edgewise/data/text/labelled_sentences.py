@@ -142,7 +142,7 @@ class LabelledSentences(LabelledText):
         if self.labelled > len(found):
             raise ArgumentError(
                 "data.labelled",
-                expected=f"at most {len(found)}, the sentences of the training split",
+                expected=f"at most {len(found)}, the number of training sentences",
                 got=str(self.labelled),
                 remedy="choose fewer, or 0 for all",
             )

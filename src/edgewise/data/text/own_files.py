@@ -48,7 +48,7 @@ class OwnFiles(TextData, ABC):
                 "data.fold",
                 expected="0 with data.test_path, which replaces the test fold",
                 got=str(self.fold),
-                remedy="leave one of them out",
+                remedy="omit one of them",
             )
 
     def _folds(self) -> Folds:

@@ -111,7 +111,7 @@ class Parallel(TextPairs):
                 "data.source, data.target",
                 expected="two languages",
                 got=f"{self.source} twice",
-                remedy="name the ends of two files, such as en and de",
+                remedy="give two file extensions, such as en and de",
             )
 
     def find_folder(self) -> Path:
@@ -207,7 +207,7 @@ def read_parallel(
     if len(lines[0]) != len(lines[1]):
         raise ArgumentError(
             f"{source.name}, {target.name}",
-            expected="as many lines in one as in the other: line i translates line i",
+            expected="the same number of lines, where line i translates line i",
             got=f"{len(lines[0])} and {len(lines[1])} lines",
             remedy="find the first line that does not match, or take both files from one release",
         )
@@ -220,9 +220,9 @@ def _texts(path: Path, read: Callable[[Path], list[str]]) -> list[str]:
     if empty:
         raise unreadable(
             path,
-            expected="a text in every line",
+            expected="a text in each line",
             got=f"{len(empty)} empty lines of {len(lines)}, first line {empty[0]}",
-            remedy="drop these lines from both files",
+            remedy="remove these lines from both files",
         )
     return lines
 

@@ -65,14 +65,14 @@ class TextStream(TextData):
         if self.stride > self.context:
             raise ArgumentError(
                 "data.stride",
-                expected=f"at most the context, {self.context}",
+                expected=f"at most the context of {self.context}",
                 got=str(self.stride),
                 remedy="choose 0 for the whole context",
             )
         if self.consecutive and self.stride not in (0, self.context):
             raise ArgumentError(
                 "data.stride",
-                expected="0 with consecutive windows, as each token is read once",
+                expected="0 with data.consecutive, where windows do not overlap",
                 got=str(self.stride),
                 remedy="choose 0, or data.consecutive false",
             )
@@ -147,7 +147,7 @@ def check_some(name: str, stream: Tensor) -> None:
     if not len(stream):
         raise ArgumentError(
             f"data.{name}",
-            expected="a fraction with some text; for validation, with more than one context",
+            expected="a fraction that contains text; for validation, more than one context",
             got="none",
-            remedy="raise it, or give more text",
+            remedy="choose a larger fraction, or give more text",
         )

@@ -40,7 +40,7 @@ OTHERS: dict[Special, tuple[str, ...]] = {
 """Names of the special tokens in the tokenizers of BERT, RoBERTa and GPT-2."""
 TOKENIZER = "tokenizer.json"
 WHITE = " \t\r\n"
-PORTION = 1_000_000  # characters
+PORTION = 1_000_000  # characters encoded at once
 WHILE_CODED = 260  # bytes of memory per character while encoding, measured with kind characters
 WHOLE: tuple[Kind, ...] = ("characters", "bytes")
 """Kinds that need no token for unknown text."""
@@ -111,7 +111,7 @@ def encode_all(
     texts = list(texts)
     length = max(map(len, texts), default=0)
     what = f"a text of {length:,} characters"
-    check_memory("texts", WHILE_CODED * length, what, "give less of it, or cut it into several")
+    check_memory("texts", WHILE_CODED * length, what, "shorten it, or split it into several texts")
     ids, sizes = [], []
     for part in _portions(texts):
         try:
@@ -197,14 +197,14 @@ def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
     library = _library()
     try:
         tokenizer: Tokenizer = library.Tokenizer.from_str(text)
-    except Exception as error:  # the Rust library raises no narrower one
+    except Exception as error:  # the Rust library raises only this class
         raise ArgumentError(
             origin,
-            expected=f"a {TOKENIZER} as Hugging Face tokenizers write it",
+            expected=f"a {TOKENIZER} written by Hugging Face tokenizers",
             got=str(error),
-            remedy="copy it again from the run that made it",
+            remedy="copy it again from the run",
         ) from error
-    tokenizer.no_truncation()  # which some are saved with
+    tokenizer.no_truncation()  # as some files have truncation
     tokenizer.no_padding()
     return tokenizer
 
@@ -280,7 +280,7 @@ def _counted(
 def _merged(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
-    expected = f"a number for the kind {kind}, whose tokens are merged one by one"
+    expected = f"a number, as the kind {kind} has no natural vocabulary size"
     max_tokens = check_given("vocab_size", max_tokens, expected, "choose for example 8000")
     hf = _library()
     if not any(texts):
@@ -298,7 +298,7 @@ def _merged(
     make = hf.trainers.BpeTrainer
     if kind == "wordpiece":
         make = hf.trainers.WordPieceTrainer
-        # Without this their order is that of a hash table and differs between processes.
+        # Sorted, as the order of a hash table differs between processes.
         options["special_tokens"] = tokens + [f"##{character}" for character in alphabet]
     least = len(options["special_tokens"]) + len(alphabet)
     if max_tokens < least:
@@ -324,9 +324,9 @@ def _no_text() -> ArgumentError:
 def _too_small(max_tokens: int, least: int) -> ArgumentError:
     return ArgumentError(
         "vocab_size",
-        expected=f"at least {least}, for every single character of the texts and special tokens",
+        expected=f"at least {least}, the number of characters and special tokens",
         got=str(max_tokens),
-        remedy="choose more, or let special hold unk where the kind is characters",
+        remedy="choose more; with kind characters, unk in special allows fewer",
     )
 
 
@@ -337,9 +337,9 @@ def _unknown_character(tokenizer: Tokenizer, texts: list[str], error: Exception)
             if character not in known:
                 return ArgumentError(
                     "texts",
-                    expected="characters of the vocabulary, which has no <unk>",
+                    expected="only characters of the vocabulary, which has no <unk>",
                     got=f"{character!r} at character {place} of text {number}",
-                    remedy="take it out, or train the tokenizer with special=('unk',)",
+                    remedy="remove it, or train the tokenizer with special=('unk',)",
                 )
     return ArgumentError(
         "texts", expected="texts in Unicode", got=str(error), remedy="check how they were read"
