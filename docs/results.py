@@ -30,8 +30,8 @@ DOCS = Path(__file__).resolve().parent
 MEASURED, PAGE = DOCS / "results.json", DOCS / "results.md"
 HEAD = """# Measured results
 
-Written by `make results`. The commands below each table reproduce it. The column *ours* has the mean
-and the standard deviation over seeds or folds. *Minutes* is the processor time on one core for
+Written by `make results`. The commands below each table reproduce it. The column *ours* has the
+mean and the standard deviation over seeds or folds. *Minutes* is the processor time on one core for
 training, validation and test of all seeds or folds; for a row with several commands, that of the
 last one.
 """
@@ -112,7 +112,7 @@ BESIDE = {
     "grand-cora": {
         "grand-citeseer": (
             "CiteSeer's public split, with the paper's settings for it; 75.4 ± 0.4 % is published."
-            " Over three seeds the settings of Cora give 74.1 %, and 73.7 % in validation, where these"
+            " The settings of Cora give 74.1 % (73.7 % in validation) over three seeds, and these"
             " have 74.1 %; seeds 0 to 9",
             "edgewise train grand-cora --data.name CiteSeer --model.hops 2 --model.views 2"
             " --model.dropout 0.0 --task.temperature 0.3 --task.weight 0.7 --optimizer.lr 0.01"
@@ -278,7 +278,7 @@ BESIDE = {
         for name, chain, options, kind, words, seeds in (
             (
                 "tree-lstm-ewt",
-                ", one seed: an LSTM whose backward direction reads the states of the forward direction",
+                ", one seed: an LSTM whose backward direction reads the forward states",
                 "",
                 "lstm",
                 "a bidirectional LSTM (256,163 weights, against 264,995), the same number of seeds",
@@ -286,7 +286,7 @@ BESIDE = {
             ),
             (
                 "tree-transformer-ewt",
-                ", learning rate 2e-3: a Transformer with relative positions; at this rate the tree has"
+                ", learning rate 2e-3: a Transformer with relative positions; the tree has then"
                 " 67.79 %",
                 "--optimizer.lr 2e-3 ",
                 "bert",
