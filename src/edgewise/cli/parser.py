@@ -212,7 +212,7 @@ def _add_looking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     command.add_argument("name", metavar="NAME", help=help_)
     command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of a graph")
     command.add_argument(
-        "--nodes", type=int, default=16, help="number of nodes to show of a graph (16)"
+        "--nodes", type=int, default=16, help="number of nodes to show of a graph (default: 16)"
     )
 
 
@@ -289,7 +289,7 @@ def _add_predicting(
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
-    command.add_argument("--out", type=Path, metavar="DIR", help=f"run folder ({out})")
+    command.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {out})")
     command.add_argument("--resume", action="store_true", help="continue the run in the folder")
     help_ = "use another model of the same kind; fields that both models have keep their values"
     command.add_argument("--model", metavar="NAME", help=help_)

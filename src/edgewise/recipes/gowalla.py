@@ -25,7 +25,7 @@ lightgcn_gowalla = Recipe(
     trainer=training.TrainerSettings(epochs=10, monitor="val/recall@20"),
     protocol=replace(
         RANKED,
-        reference=f"{RANKED.reference}: 1000 epochs, batches of 2048, 3 hops: estimated 40 hours on "
+        reference=f"{RANKED.reference}: 1000 epochs, batches of 2048, 3 hops: about 40 hours on "
         "one core, at 0.34 to 0.53 s per step",
     ),
 )

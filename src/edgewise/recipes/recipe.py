@@ -51,7 +51,7 @@ class Recipe:
         trainer: settings of the training loop.
         seed: random seed for initialisation, dropout and shuffling.
         start: run folder or Hugging Face folder whose weights initialise the backbone; empty for
-            random weights. The option is ``--from`` and the field ``from``.
+            random weights. In the command and in ``recipe.json`` it is called ``from``.
         protocol: measurement protocol; it does not affect the run and is not recorded.
     """
 

@@ -87,7 +87,8 @@ class NodeFiles(NodeData):
         split: column with ``train``, ``val`` or ``test``; "" finds it by its usual names. Without
             such a column, the labelled nodes are split at random, stratified by class.
         features: feature columns; by default all other numeric columns.
-        source, destination: columns of ``edges``; see :class:`EdgeList`.
+        source, destination: columns of ``edges``: names, or numbers from 1 without a header; ""
+            finds them by their usual names, or takes the only two columns.
         header: whether the first line of ``edges`` names its columns; ``None`` detects it.
         directed: whether only the destination of an edge attends to its source.
         scale: ``columns`` standardises each feature; ``rows`` divides the features of each node by

@@ -50,8 +50,7 @@ class MoleculeTable(Data):
     molecule), bond features, conditions ``[B, C]`` and descriptors. Absent features are omitted.
 
     Attributes:
-        path: table whose first row names the columns, or a data frame; see
-            :func:`edgewise.data.tables.read.read_table`.
+        path: table with a header, such as a CSV or Parquet file, or a data frame.
         smiles: SMILES column; an ionic liquid, ``cation.anion``, is one graph. "" finds it by its
             name, or takes the only column that RDKit can parse.
         target: column to predict; "" takes the only other numeric column.
