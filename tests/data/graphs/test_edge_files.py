@@ -187,7 +187,7 @@ def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
     )
     assert pairs.tolist() == [[1, 1, 0, 0, 0], [2, 3, 4, 0, 1]]
     assert numbers["data.time"].tolist() == [88, 89, 87, 8, 9]
-    with refused("data.item", expected="from 1 to 4", got="'5'", remedy="count"):
+    with refused("data.item", expected="from 1 to 4", got="'5'", remedy="number"):
         read_interactions(path, user="1", item="5")
     path = written(tmp_path, "1::1193::5::978300760\n2::661::3::978302109\n", "ratings.dat")
     assert read_interactions(path, user="1", item="2").pairs[0].tolist() == [[0, 1], [1, 0]]
