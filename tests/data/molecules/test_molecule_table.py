@@ -318,5 +318,7 @@ def test_a_target_that_does_not_vary_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "flat.csv"
     path.write_text("\n".join(["smiles,y", *(f"{smiles},1.5" for smiles in ROWS)]) + "\n")
     got = "1.5 in all 6 training rows"
-    with refused("data.target", expected="different numbers in column 'y'", got=got, remedy="--data.target"):
+    with refused(
+        "data.target", expected="different numbers in column 'y'", got=got, remedy="--data.target"
+    ):
         molecule_table(path=str(path), val=0.25).load()
