@@ -1,13 +1,13 @@
-"""Write docs/results.md: what every recipe reaches, beside its reference.
+"""Write docs/results.md: the measured metrics of every recipe, with references.
 
-python docs/results.py                        # from docs/results.json, which has what was measured
-python docs/results.py --runs DIR             # take in the finished runs DIR/RECIPE first
-python docs/results.py --runs DIR --train     # train there first what is not measured yet
-python docs/results.py --check                # say whether the page is stale (exit code 1)
+python docs/results.py                        # from docs/results.json
+python docs/results.py --runs DIR             # first add the finished runs DIR/RECIPE
+python docs/results.py --runs DIR --train     # first train what is not measured
+python docs/results.py --check                # check whether the page is stale (exit code 1)
 
-A recipe has its protocol and its reference beside it (edgewise.recipes.Protocol) and needs no line
-here. What was measured with other numbers than the recipe has now is not shown; what has fewer
-seeds or folds than the protocol now asks for is called stale, and --train measures the others.
+A recipe has its own protocol and reference (edgewise.recipes.Protocol), so nothing is added here
+for a new recipe. Results of a recipe whose fields have changed are not shown. Results with fewer
+seeds or folds than the protocol are marked stale, and --train measures the missing ones.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ DOCS = Path(__file__).resolve().parent
 MEASURED, PAGE = DOCS / "results.json", DOCS / "results.md"
 HEAD = """# Measured results
 
-Written by `make results`; the commands below each table make its numbers again. Ours is the mean
-and the standard deviation over the seeds or folds. Minutes are of the processor, on one core, to
-train, validate and test all of them; of a row with several commands, of the one that makes its
-number.
+Written by `make results`. The commands below each table reproduce it. The column *ours* has the
+mean and the standard deviation over seeds or folds. *Minutes* is the processor time on one core for
+training, validation and test of all seeds or folds; for a row with several commands, that of the
+last one.
 """
 SECTIONS = {
     "Citation networks": """\
 The public split of Cora: 140 labelled papers, 500 to validate, 1000 to test; no other labels.
-CiteSeer (`--data.name`) stands beside GCN, GAT and GRAND; PubMed was not measured.""",
+GCN, GAT and GRAND were also measured on CiteSeer (`--data.name`); PubMed was not measured.""",
     "Whole graphs and molecules": """\
 Cross-validation tests on each fold in turn. The epoch is chosen without the test fold, which is
-looked at once, after that. Results in the literature that choose the epoch on the test folds are
+evaluated once at the end. Results in the literature that choose the epoch on the test folds are
 several points higher and not comparable.""",
-    "Graphs that are drawn": """\
-What a network can and cannot do; [a page of its own](expressiveness.md) says why. Graphs to train
-on are drawn anew in every epoch, so that to fit them is to have learned the rule.""",
+    "Synthetic graphs": """\
+Expressiveness of networks on synthetic graphs; see [expressiveness](expressiveness.md). Training
+graphs are sampled anew in every epoch, so a network can fit them only by learning the rule.""",
     "Links and recommendation": "",
     "Sequences": "",
     "Images": "",
     "Others": "",
 }
-"""Titles in order, and what holds for all of a section; a recipe's data say which is its own."""
+"""Titles in order, with an introduction; the data of a recipe determine its section."""
 SEQUENCES = (
     "Shakespeare",
     "SST2",
@@ -72,7 +72,7 @@ PLACES = {
         ("CSL", "TU", "ESOL", "IonicLiquids", "MaskedMolecules", "MoleculeTable", "ZINC"),
         "Whole graphs and molecules",
     ),
-    **dict.fromkeys(("NeighborsMatch", "DictionaryLookup"), "Graphs that are drawn"),
+    **dict.fromkeys(("NeighborsMatch", "DictionaryLookup"), "Synthetic graphs"),
     **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
     **dict.fromkeys(("Cifar10", "Digits", "DigitRows", "Mnist"), "Images"),
     **dict.fromkeys(SEQUENCES, "Sequences"),
@@ -82,12 +82,12 @@ PLACES = {
 def begun_on_shallow_trees(
     recipe: str, name: str, options: str = "", what: str = "", *, depth: int = 5, epochs: int = 4
 ) -> tuple[str, tuple[str, str]]:
-    """NeighborsMatch of this depth from the weights of trees of depth 3: a row of BESIDE."""
+    """Return an entry of BESIDE: NeighborsMatch initialised with weights from depth 3."""
     start, here = f"{name}-3-of-{depth}", f"{name}-{depth}"
     command, rate = f"edgewise train {recipe} {options}", "--optimizer.lr 0.005"
     return here, (
-        f"{what}trees of depth {depth} ({100 / 2**depth:.1f} % by chance), from the weights of"
-        f" trees of depth 3 that have 8 of their {2**depth} values; one seed",
+        f"{what}trees of depth {depth} (chance {100 / 2**depth:.1f} %), initialised with a run on"
+        f" trees of depth 3 with 8 of the {2**depth} values; one seed",
         f"{command}--data.depth 3 --data.symbols {2**depth} --trainer.epochs {epochs} {rate}"
         f" --out {start}\n"
         f"{command}--data.depth {depth} --from {start} {rate} --out {here}",
@@ -97,13 +97,13 @@ def begun_on_shallow_trees(
 BESIDE = {
     "gcn-cora": {
         "gcn-citeseer": (
-            "CiteSeer's public split with the same numbers; 70.3 % is published; seeds 0 to 9",
+            "CiteSeer's public split, same settings; 70.3 % is published; seeds 0 to 9",
             "edgewise train gcn-cora --data.name CiteSeer --seeds 10 --out gcn-citeseer",
         ),
     },
     "gat-cora": {
         "gat-citeseer": (
-            "CiteSeer's public split with the same numbers; 72.5 ± 0.7 % is published. Without"
+            "CiteSeer's public split, same settings; 72.5 ± 0.7 % is published. Without"
             " dropout of the values, which the authors' code has and the paper does not name, it"
             " was 70.6 ± 0.6 % (600 epochs, five seeds); seeds 0 to 9",
             "edgewise train gat-cora --data.name CiteSeer --seeds 10 --out gat-citeseer",
@@ -111,8 +111,8 @@ BESIDE = {
     },
     "grand-cora": {
         "grand-citeseer": (
-            "CiteSeer's public split with the paper's numbers for it; 75.4 ± 0.4 % is published."
-            " Of three seeds those of Cora give 74.1 %, and 73.7 % in validation, where these"
+            "CiteSeer's public split, with the paper's settings for it; 75.4 ± 0.4 % is published."
+            " The settings of Cora give 74.1 % (73.7 % in validation) over three seeds, and these"
             " have 74.1 %; seeds 0 to 9",
             "edgewise train grand-cora --data.name CiteSeer --model.hops 2 --model.views 2"
             " --model.dropout 0.0 --task.temperature 0.3 --task.weight 0.7 --optimizer.lr 0.01"
@@ -136,20 +136,20 @@ BESIDE = {
     },
     "attentive-esol": {
         "graph-network-esol": (
-            "`graph_network` in the place of `molecule_transformer`, all else the same",
+            "`graph_network` instead of `molecule_transformer`, otherwise the same",
             "edgewise train attentive-esol --model graph_network --folds --out graph-network-esol",
         ),
     },
     "gps-esol": {
         "gps-esol-pretrained": (
-            "the same folds and numbers, from the weights of `masked-molecules`",
+            "the same folds and settings, initialised with `masked-molecules`",
             "edgewise train gps-esol --from runs/masked-molecules --folds"
             " --out gps-esol-pretrained",
         ),
     },
     "lightgcn-gowalla": {
         "gowalla-by-user": (
-            "2,048 users in a batch and 2,048 items that are drawn, 120 epochs of 15 steps",
+            "2,048 users and 2,048 sampled items per batch, 120 epochs of 15 steps",
             "edgewise train lightgcn-gowalla --data.by_user true --data.negatives 2048"
             " --data.batch_size 2048 --data.val_users 300 --trainer.epochs 120"
             " --out gowalla-by-user",
@@ -166,7 +166,7 @@ BESIDE = {
                     "gat-match",
                     f"{layer}-match",
                     f"--model.layer {layer} --model.last complete --model.depth 2 ",
-                    f"a layer of {layer} on the tree and one on all nodes; ",
+                    f"one layer of {layer} on the tree and one on all nodes; ",
                 )
                 for layer in ("gatv2", "transformer")
             ),
@@ -179,20 +179,23 @@ BESIDE = {
     **{
         f"vit-{name}": {
             f"convolutions-vit-{name}": (
-                f"six convolutions ({weights} weights), all else the same",
+                f"six convolutions ({weights} weights), otherwise the same",
                 "python examples/scripts/convolutions_beside.py "
                 f"vit-{name} convolutions-vit-{name}",
             ),
             **{
                 f"mae-{name}-{start}": (
-                    f"{labels} labels, {how}, and 1,000 more to choose the rate; "
+                    f"{labels} labels, {how}, and 1,000 more to choose the learning rate; "
                     f"seeds 0 to {seeds - 1}",
                     f"python examples/scripts/mae_few_labels.py {name} --epochs {epochs}"
                     f" --tuning-epochs 40 --seeds {seeds} --json mae-{name}",
                 )
                 for start, how in (
                     ("scratch", "from scratch"),
-                    ("pretrained", "from a masked autoencoder of all images, tuned alike"),
+                    (
+                        "pretrained",
+                        "initialised with a masked autoencoder of all images, same tuning",
+                    ),
                 )
             },
         }
@@ -203,7 +206,7 @@ BESIDE = {
     },
     "gpt-shakespeare": {
         "shakespeare-bp": (
-            "BP-Transformer in the place of GPT, 3 epochs of its 10, one seed",
+            "BP-Transformer instead of GPT, 3 of 10 epochs, one seed",
             "edgewise train gpt-shakespeare --model bp_transformer --model.causal true"
             " --trainer.epochs 3 --out shakespeare-bp",
         ),
@@ -213,7 +216,7 @@ BESIDE = {
                 f"edgewise train gpt-shakespeare --trainer.epochs {epochs}"
                 f" --out shakespeare-{epochs}",
             )
-            for epochs, beside in ((3, "as many steps"), (6, "about as much time"))
+            for epochs, beside in ((3, "the same number of steps"), (6, "about the same time"))
         },
     },
     "gin-zinc": {
@@ -238,26 +241,26 @@ BESIDE = {
                 (
                     "complete",
                     "the same model on all pairs",
-                    "as many seeds",
+                    "the same number of seeds",
                     "--data.joined complete --seeds 3",
                 ),
                 (
                     "order",
-                    "the three graphs, each point with waves of its number",
+                    "the three graphs, with sinusoidal encodings of the point index",
                     "one seed",
                     "--data.order true",
                 ),
                 (
                     "order-complete",
-                    "all pairs, each point with waves of its number",
+                    "all pairs, with sinusoidal encodings of the point index",
                     "one seed",
                     "--data.order true --data.joined complete",
                 ),
             )
         },
         "sketch-trees": (
-            "no graph: randomised trees on how much ink is where, and in which direction; the same"
-            " drawings, mirrored and warped alike",
+            "no graph: randomised trees on histograms of ink by place and direction; the same"
+            " drawings and augmentation",
             "python benchmarks/sketch_trees.py --json sketch-trees.json",
         ),
     },
@@ -268,26 +271,26 @@ BESIDE = {
                 f"edgewise train {name} --data.links chain {options}--out {name}-chain",
             ),
             f"{kind}-words": (
-                f"no tree: {words}, the same pieces of words, tuned alike",
+                f"no tree: {words}, same word features, same tuning",
                 f"python examples/scripts/words_beside_trees.py {kind} {name} {kind}-words{seeds}",
             ),
         }
         for name, chain, options, kind, words, seeds in (
             (
                 "tree-lstm-ewt",
-                ", one seed: an LSTM of which what is read backwards has read the words forwards",
+                ", one seed: an LSTM whose backward direction reads the forward states",
                 "",
                 "lstm",
-                "an LSTM that reads both ways (256,163 weights beside 264,995), as many seeds",
+                "a bidirectional LSTM (256,163 weights, against 264,995), the same number of seeds",
                 " --seeds 3",
             ),
             (
                 "tree-transformer-ewt",
-                ", at a rate of 2e-3: a Transformer with relative positions; at it the tree has"
+                ", learning rate 2e-3: a Transformer with relative positions; the tree has then"
                 " 67.79 %",
                 "--optimizer.lr 2e-3 ",
                 "bert",
-                "BERT, small, with learned positions (399,011 weights beside 349,963)",
+                "small BERT with learned positions (399,011 weights, against 349,963)",
                 "",
             ),
         )
@@ -295,21 +298,21 @@ BESIDE = {
     "transformer-multi30k": {
         **{
             f"multi30k-{epochs}-epochs": (
-                f"the same with {epochs} epochs in place of 12",
+                f"the same with {epochs} epochs instead of 12",
                 f"edgewise train transformer-multi30k --trainer.epochs {epochs}"
                 f" --out multi30k-{epochs}-epochs",
             )
             for epochs in (3, 6)
         },
         "multi30k-20-epochs": (
-            "20 epochs, dropout 0.3 in place of 0.2, the mean of the last five epochs' weights,"
+            "20 epochs, dropout 0.3 instead of 0.2, weights averaged over the last five epochs,"
             " in bf16: no better",
             "edgewise train transformer-multi30k --model.dropout 0.3 --trainer.epochs 20"
             " --trainer.average_last_epochs 5 --trainer.precision bf16 --out multi30k-20-epochs",
         ),
         "multi30k-small-batches": (
-            "batches of 1,024 tokens in place of 4,096, and dropout 0.3: no better after 12"
-            " epochs, and as low in validation loss after 5 as the 20 above after 9",
+            "batches of 1,024 tokens instead of 4,096, and dropout 0.3: no better after 12"
+            " epochs; validation loss after 5 epochs is that of the run above after 9",
             "edgewise train transformer-multi30k --data.batch_size 1024 --model.dropout 0.3"
             " --out multi30k-small-batches",
         ),
@@ -317,22 +320,22 @@ BESIDE = {
     "xl-war-and-peace": {
         **{
             f"war-and-peace-8-{steps}": (
-                f"the same without memory, {steps:,} steps in place of 1,000, {time} as long but"
-                " for the test, which is 1.3 of the minutes above: segments that begin anywhere,"
-                " in tests one every 4 characters, so that each is predicted after 4 or more",
+                f"the same without memory, {steps:,} steps instead of 1,000, {time} as long except"
+                " for the test, which is 1.3 of the minutes above: segments begin anywhere,"
+                " in the test every 4 characters, so each character has a context of 4 or more",
                 "edgewise train xl-war-and-peace --model.memory 0 --data.consecutive false"
                 f" --data.stride 4 --data.windows {96 * steps} --out war-and-peace-8-{steps}",
             )
             for steps, time in ((1400, "1.06 times"), (1850, "1.27 times"))
         },
         "xl-war-and-peace-64": (
-            "segments of 64, 12 at once, 128 remembered, as many steps",
+            "segments of 64, batch size 12, memory of 128, the same number of steps",
             "edgewise train xl-war-and-peace --model.memory 128 --data.context 64"
             " --data.batch_size 12 --data.windows 3000 --trainer.epochs 4"
             " --out xl-war-and-peace-64",
         ),
         "war-and-peace-64": (
-            "those without memory, for a fifth more steps, in tests one every 32 characters",
+            "segments of 64 without memory, 1.2 times the steps, in the test every 32 characters",
             "edgewise train xl-war-and-peace --model.memory 0 --data.consecutive false"
             " --data.context 64 --data.stride 32 --data.batch_size 12 --data.windows 3600"
             " --trainer.epochs 4 --out war-and-peace-64",
@@ -340,7 +343,7 @@ BESIDE = {
     },
     "long-war-and-peace": {
         "war-and-peace-full": (
-            "the same on all pairs, for seven steps where these are ten",
+            "the same with full attention, 0.7 times the steps",
             'edgewise train long-war-and-peace --model.graph "causal()" --data.windows 70'
             " --out war-and-peace-full",
         ),
@@ -353,21 +356,21 @@ BESIDE = {
     },
     "recall": {
         "recall-window": (
-            "the same on the window alone",
+            "the same with the window alone",
             'edgewise train recall --model.graph "window(8)" --out recall-window',
         ),
         "recall-narrow": (
-            "the same with weights that begin as narrow as BERT's",
+            "the same with BERT's initialisation, standard deviation 0.02",
             "edgewise train recall --model.init_std 0.02 --out recall-narrow",
         ),
         "recall-bp": (
-            "BP-Transformer on an easier task: 128 tokens or more of 256",
+            "BP-Transformer on an easier task: at least 128 of 256 tokens",
             "edgewise train recall --model bp_transformer --data.length 256 --data.distance 128"
             " --out recall-bp",
         ),
         "recall-bp-far": (
-            "BP-Transformer on the same task, from the weights of shorter ones: 32, 128 and"
-            " then 384 tokens; seed 0, and seed 1 has as much",
+            "BP-Transformer on the same task, after training on shorter texts: 32, 128 and"
+            " then 384 tokens; seed 0 (the same for seed 1)",
             "edgewise train recall --model bp_transformer --data.length 32 --data.distance 16"
             " --trainer.epochs 8 --out recall-bp-32\n"
             "edgewise train recall --model bp_transformer --from recall-bp-32 --data.length 128"
@@ -380,12 +383,12 @@ BESIDE = {
     },
     "sst2": {
         "sst2-bp": (
-            "BP-Transformer in the place of BERT, all else the same, one seed",
+            "BP-Transformer instead of BERT, otherwise the same, one seed",
             "edgewise train sst2 --model bp_transformer --out sst2-bp",
         ),
         "sst2-tuned": (
-            "pre-trained on hidden words of all texts (25.7 minutes), then of these sentences"
-            " (9.9 minutes); fine-tuned otherwise than `sst2`: from scratch with these settings"
+            "pre-trained on masked words of all texts (25.7 minutes), then of these sentences"
+            " (9.9 minutes); other settings than `sst2`: from scratch with these settings"
             " (*sst2-tuned-scratch*) 80.18 ± 0.72 %, so that no gain is shown",
             "edgewise train bert-wikitext --data.vocab_size 16000 --trainer.epochs 20"
             " --trainer.precision bf16 --out runs/texts\n"
@@ -404,14 +407,14 @@ BESIDE = {
             " --data.labelled 692 --trainer.epochs 10 --seeds 5 --out sst2-few",
         ),
         "sst2-few-pretrained": (
-            "the same but for its start: the weights of `roberta-wikitext`; seeds 0 to 4",
+            "the same, initialised with `roberta-wikitext`; seeds 0 to 4",
             'edgewise train sst2 --from runs/roberta-wikitext --model.graph "window(4)"'
             " --data.labelled 692 --trainer.epochs 10 --seeds 5 --out sst2-few-pretrained",
         ),
     },
 }
-"""What else is measured for a recipe to be compared with: how, and by which command; what it leaves
-is DIR/NAME.json, or a run in DIR/NAME."""
+"""Baselines and variants of a recipe by name: description and command. The result is
+DIR/NAME.json, or the run folder DIR/NAME."""
 NAMES = {
     **{"mae": "MAE", "rmse": "RMSE", "r2": "R²", "auc": "AUC", "mrr": "MRR", "ndcg@20": "nDCG@20"},
     **{"rouge1": "ROUGE-1", "rouge2": "2", "rougeL": "L", "bleu": "BLEU", "exact": "exactly right"},
@@ -422,7 +425,7 @@ Measured = dict[str, dict[str, Any]]
 
 
 def measured_again(recipe: Recipe, folder: RunFolder, train: bool) -> Any:
-    """The numbers of a finished run of the recipe as it is now, or None."""
+    """Return the metrics of a finished run of the current recipe, or None."""
     if train:
         runs.measure(recipe, folder.path, resume=folder.has(RECIPE))
     if not folder.has(METRICS):
@@ -432,23 +435,23 @@ def measured_again(recipe: Recipe, folder: RunFolder, train: bool) -> Any:
 
 
 def has_numbers(found: dict[str, Any], names: tuple[str, ...]) -> bool:
-    """Whether all of these were measured, and each came out as a number."""
+    """Return whether all of these metrics were measured and are numbers."""
     several = (finite(found["metrics"]).get(name) for name in names)
     return None not in [one["mean"] if isinstance(one, dict) else one for one in several]
 
 
 def is_current(recipe: Recipe, found: dict[str, Any]) -> bool:
-    """Whether this has what the protocol reports, of the recipe with the numbers it has now."""
+    """Return whether these are the metrics of the protocol, for the fields of the recipe."""
     if recipe.protocol is None or not has_numbers(found, recipe.protocol.metrics):
         return False
     try:
         return not differences(runs.from_record(found["recipe"]), recipe)
-    except EdgewiseError:  # a field that there is no longer
+    except EdgewiseError:  # a field that no longer exists
         return False
 
 
 def runs_of(recipe: Recipe, metrics: dict[str, Any]) -> tuple[int, int]:
-    """How many seeds or folds these metrics are of, and how many the protocol wants."""
+    """Return the number of seeds or folds of these metrics, and that of the protocol."""
     protocol = recipe.protocol
     assert protocol is not None
     first = metrics[protocol.metrics[0]]
@@ -458,13 +461,13 @@ def runs_of(recipe: Recipe, metrics: dict[str, Any]) -> tuple[int, int]:
 
 
 def is_whole(recipe: Recipe, found: dict[str, Any]) -> bool:
-    """Whether this is all that the protocol asks for, of the recipe as it is now."""
+    """Return whether the measurement is current and has all seeds or folds of the protocol."""
     count, wanted = runs_of(recipe, found["metrics"])
     return count == wanted and is_current(recipe, found)
 
 
 def collect(measured: Measured, runs: Path, names: list[str], train: bool) -> None:
-    """Take in what the folders have."""
+    """Add the metrics of the run folders."""
     for name in names:
         recipe, folder = RECIPES[name], RunFolder(runs / name)
         if recipe.protocol is None:
@@ -481,13 +484,13 @@ def collect(measured: Measured, runs: Path, names: list[str], train: bool) -> No
 
 
 def page(measured: Measured) -> str:
-    """The whole page."""
+    """Return the text of the page."""
     shown: dict[str, list[Recipe]] = {title: [] for title in SECTIONS}
     owed = []
     for name, recipe in RECIPES.items():
         if recipe.protocol and name in measured and is_current(recipe, measured[name]):
             shown[PLACES.get(type(recipe.data).__name__, "Others")].append(recipe)
-        elif recipe.protocol:  # one for data of your own has nothing to measure
+        elif recipe.protocol:  # recipes on the user's data have no protocol
             owed.append(name)
     parts = [HEAD, *(section(title, shown[title], measured) for title in SECTIONS if shown[title])]
     if owed:
@@ -497,7 +500,7 @@ def page(measured: Measured) -> str:
 
 
 def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
-    """A table, and the commands that make its numbers."""
+    """Return a section: a table, and the commands that reproduce it."""
     rows, commands = [], []
     for recipe in chosen:
         protocol = recipe.protocol
@@ -516,23 +519,23 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
     head = ["recipe", "ours", "reference", "protocol", "minutes"]
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
     about = [SECTIONS[title], ""] if SECTIONS[title] else []
-    commands = list(dict.fromkeys(commands))  # one may make two rows
+    commands = list(dict.fromkeys(commands))  # one command may measure two rows
     return "\n".join([f"## {title}", "", *about, *table, "", "```", *commands, "```", ""])
 
 
 def numbers(metrics: dict[str, Any], names: tuple[str, ...]) -> str:
-    """Such as ``MAE 0.0275 ± 0.0040, R² 0.9490 ± 0.0100``."""
+    """Format metrics, such as ``MAE 0.0275 ± 0.0040, R² 0.9490 ± 0.0100``."""
     return ", ".join(f"{label(name)} {number(name, metrics[name])}" for name in names)
 
 
 def label(name: str) -> str:
-    """Such as ``MAE`` from ``test/mae``."""
+    """Return the label of a metric, such as ``MAE`` for ``test/mae``."""
     short = name.rpartition("/")[2]
     return NAMES.get(short, short)
 
 
 def number(name: str, value: Any) -> str:
-    """One number, or mean ± standard deviation."""
+    """Format one number, or mean ± standard deviation."""
     several = value if isinstance(value, dict) else {"mean": value}
     parts = [several[part] for part in ("mean", "std") if part in several]
     if name.endswith(("accuracy", "exact")):
@@ -541,7 +544,7 @@ def number(name: str, value: Any) -> str:
 
 
 def repeats(recipe: Recipe, metrics: dict[str, Any]) -> str:
-    """Over what the mean was taken; stale where that is not what the protocol asks for."""
+    """Return the seeds or folds of the mean, marked stale if the protocol has others."""
     count, wanted = runs_of(recipe, metrics)
     assert recipe.protocol is not None
     folds = recipe.protocol.folds
@@ -554,21 +557,29 @@ def repeats(recipe: Recipe, metrics: dict[str, Any]) -> str:
 
 
 def minutes(metrics: dict[str, Any]) -> str:
-    """The processor's, for all runs together."""
+    """Return the processor time of all runs in minutes."""
     spent = metrics.get("cpu_seconds")
-    if spent is None:  # of a run before these were recorded
+    if spent is None:  # older runs did not record it
         return "not recorded"
     total = sum(spent["values"]) if isinstance(spent, dict) else spent
     return f"{total / 60:.1f}"
 
 
 def main() -> int:
-    """Collect, train, write or check."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("recipes", nargs="*", help="only these (all that have a protocol)")
-    parser.add_argument("--runs", type=Path, metavar="DIR", help="finished runs, DIR/RECIPE")
-    parser.add_argument("--train", action="store_true", help="first train what is not measured")
-    parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument(
+        "recipes", nargs="*", help="names of recipes (default: all with a protocol)"
+    )
+    parser.add_argument(
+        "--runs", type=Path, metavar="DIR", help="folder of finished runs, DIR/RECIPE"
+    )
+    parser.add_argument(
+        "--train", action="store_true", help="first train recipes that are not measured"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="only check whether the page is current"
+    )
     arguments = parser.parse_args()
     measured: Measured = json.loads(MEASURED.read_text()) if MEASURED.is_file() else {}
     if arguments.check:

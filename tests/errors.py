@@ -11,6 +11,16 @@ from edgewise import ArgumentError
 
 
 @contextmanager
+def case(name: object) -> Iterator[None]:
+    """Name the case of a loop in the error of a test."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"case: {name}")
+        raise
+
+
+@contextmanager
 def refused(argument: str, *, expected: str, got: str, remedy: str) -> Iterator[None]:
     """An ``ArgumentError`` with these words in its four places, all of them in its message."""
     with pytest.raises(ArgumentError) as caught:

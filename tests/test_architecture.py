@@ -114,10 +114,13 @@ def test_every_part_of_the_house_has_a_place() -> None:
     assert {part(path) for path in FILES} <= PARTS | {"__main__"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_imports_go_down_the_ladder(path: Path) -> None:
-    for line, imported in imports(path):
-        assert allowed(part(path), imported), f"{name_of(path)}:{line} imports {imported}"
+def test_imports_go_down_the_ladder() -> None:
+    assert not [
+        f"{name_of(path)}:{line} imports {imported}"
+        for path in FILES
+        for line, imported in imports(path)
+        if not allowed(part(path), imported)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +194,6 @@ def test_no_modules_import_each_other_in_a_cycle() -> None:
         parts = ("edgewise", *path.relative_to(ROOT).with_suffix("").parts)
         modules[".".join(parts).removesuffix(".__init__")] = path
     graph = {name: runtime_imports(path, modules) - {name} for name, path in modules.items()}
-    graph["edgewise.encodings.drawing"].discard("edgewise.encodings")  # reads its tables
     assert not cycle(graph)
 
 

@@ -66,7 +66,7 @@ def test_shares_leave_something(shares: tuple[float, float]) -> None:
     check_shares({"val": 0.3, "test": 0.6}, "choose 0.1")
     with refused(
         "val, test",
-        expected="fractions above 0 that leave something to train on",
+        expected="fractions above 0 that leave training data",
         got=f"{shares[0]} and {shares[1]}",
         remedy="choose 0.1",
     ):
@@ -146,7 +146,7 @@ def test_many_columns_are_counted() -> None:
 def test_labels(wrong: int, place: int) -> None:
     labels = torch.tensor([0, 1, 2])
     labels[place] = wrong
-    got = f"1 others, first {wrong} at example {place}"
+    got = f"1 other labels, first {wrong} at example {place}"
     with refused("labels", expected="from 0 to 2", got=got, remedy="without gaps"):
         check_labels(labels, 3)
 

@@ -22,7 +22,6 @@ class SummaryBatch(Batch):
 
     Attributes:
         articles: articles of the batch.
-
     """
 
     articles: tuple[Article, ...] = ()

@@ -63,7 +63,6 @@ def distinguish(
 
     Raises:
         ArgumentError: a model or run that does not take graphs.
-
     """
     columns: dict[str, Callable[[Graph, Graph], Verdict]] = {}
     for name in LOOKS:
@@ -89,8 +88,7 @@ def trained(path: Path) -> Model:
     """Load the model of a finished run.
 
     Raises:
-        ArgumentError: it is not one of graphs.
-
+        ArgumentError: the run has no graph model.
     """
     folder = RunFolder(path)
     recipe = load_recipe(folder)
@@ -108,14 +106,13 @@ def _check_of_graphs(argument: str, name: str, got: str) -> None:
 
     Raises:
         ArgumentError: it does not, such as a model of texts or of trees.
-
     """
     if name in MODELS.keys() - GRAPH_MODELS.keys():
         raise ArgumentError(
             argument,
-            expected=f"a model of graphs: {', '.join(GRAPH_MODELS)}",
+            expected=f"a graph model: {', '.join(GRAPH_MODELS)}",
             got=got,
-            remedy="choose one of them; the graphs here have cycles and no words",
+            remedy="choose one of them, as the graphs here have cycles and no words",
         )
     check_choice(argument, name, GRAPH_MODELS)
 
@@ -198,7 +195,6 @@ def draw_verdicts(found: Found, path: Path) -> None:
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
-
     """
     require("matplotlib", extra="plot", purpose="drawing graphs")
     from matplotlib.figure import Figure

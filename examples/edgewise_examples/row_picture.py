@@ -54,7 +54,6 @@ class Reading:
         weights: attention weights ``[N, N]`` of each layer, averaged over heads.
         answer: predicted class.
         target: true class.
-
     """
 
     label: str
@@ -72,7 +71,6 @@ def readings(path: Path) -> list[Reading]:
     Raises:
         ArgumentError: the models do not pool the last token of a row of patches.
         MissingDataError: the folder has no comparison.
-
     """
     about = RunFolder(path).read_json("comparison.json")
     runs: dict[str, list[RunFolder]] = {str(value): [] for value in about["values"]}
@@ -110,7 +108,6 @@ def row_picture(found: Sequence[Reading], title: str) -> Figure:
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
-
     """
     require("matplotlib", extra="plot", purpose="drawing attention")
     from matplotlib.figure import Figure

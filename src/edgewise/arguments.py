@@ -24,7 +24,7 @@ T = TypeVar("T")
 PROBABILITIES = {"dropout", "drop_node", "alpha"}
 """Names of model arguments that are probabilities, from 0 to 1."""
 SHOWN = 5
-"""Max number of columns that an error lists."""
+"""Maximum number of columns that an error lists."""
 
 
 def check_choice(argument: str, name: str, known: Iterable[str]) -> None:
@@ -94,7 +94,7 @@ def check_shares(held_out: Mapping[str, float], remedy: str) -> None:
     if not (all(value > 0 for value in values) and sum(values) < 1):
         raise ArgumentError(
             ", ".join(held_out),
-            expected="fractions above 0 that leave something to train on",
+            expected="fractions above 0 that leave training data",
             got=" and ".join(map(str, values)),
             remedy=remedy,
         )
@@ -149,7 +149,7 @@ def check_labels(labels: Tensor, classes: int, argument: str = "labels") -> None
         raise ArgumentError(
             argument,
             expected=f"integers from 0 to {classes - 1}",
-            got=f"{int(invalid.sum())} others, first {int(labels[first])} at example {first}",
+            got=f"{int(invalid.sum())} other labels, first {int(labels[first])} at example {first}",
             remedy="number the classes from 0 without gaps",
         )
 

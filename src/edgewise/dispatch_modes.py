@@ -37,7 +37,6 @@ def persist_on(device: torch.device) -> AbstractContextManager[object]:
 
     Raises:
         RuntimeError: a CUDA graph is being captured, which cannot wait.
-
     """
     if device.type == "cuda":
         return _seen_by_all_streams(device)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 SHOWN = 12
-"""Max number of names that an error lists beside the most similar one."""
+"""Maximum number of names that an error lists in addition to the most similar one."""
 
 
 class EdgewiseError(Exception):
@@ -165,6 +165,6 @@ def in_one_line(error: Exception) -> str:
         )
     message = " ".join(f"{type(error).__name__}: {error}".split())
     return (
-        f"unexpected error ({message}). Remedy: report it, please, with the output under the "
+        f"unexpected error ({message}). Remedy: please report it, with the output under the "
         "environment variable EDGEWISE_TRACEBACK=1."
     )

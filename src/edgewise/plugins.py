@@ -32,7 +32,6 @@ class Plugin:
         package: name of the installed distribution.
         tables: recipes, data sets and tasks by name, under ``RECIPES``, ``DATA`` and ``TASKS``.
         predictors: classes of predictors.
-
     """
 
     package: str
@@ -55,7 +54,7 @@ _loaded: list[Plugin] | None = None
 def plugins() -> list[Plugin]:
     """Return the contributions of all installed packages, imported at the first call.
 
-    A package that cannot be imported is left out with a :class:`PluginWarning` that names it.
+    A package that cannot be imported is ignored with a :class:`PluginWarning` that names it.
     """
     global _loaded  # noqa: PLW0603 - a cache; a package that lists a table sees those before it
     if _loaded is None:
@@ -89,7 +88,6 @@ class Registry(Mapping[str, T], Generic[T]):
     Args:
         table: the attribute of a package's module with its entries, such as ``DATA``.
         own: the entries of Edgewise.
-
     """
 
     def __init__(self, table: str, own: Mapping[str, T]) -> None:

@@ -74,7 +74,6 @@ def real_tensors() -> Iterator[None]:
 
     Raises:
         RuntimeError: this version of PyTorch lacks the private functions, and a mode is active.
-
     """
     try:
         from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack

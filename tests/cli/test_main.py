@@ -351,7 +351,9 @@ def test_what_should_not_happen_asks_for_a_report(capsys, monkeypatch):
     monkeypatch.setattr("edgewise.cli.commands.listing", broken)
     code, out, err = run(capsys, "list")
     assert (code, out) == (70, "")
-    assert re.fullmatch(r"edgewise: .*ZeroDivisionError: one two.*Remedy: report it.*\n", err)
+    assert re.fullmatch(
+        r"edgewise: .*ZeroDivisionError: one two.*Remedy: please report it.*\n", err
+    )
     monkeypatch.setenv("EDGEWISE_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         main(["list"])

@@ -69,7 +69,9 @@ def test_an_empty_fold_is_refused() -> None:
     with refused("data.folds", expected="at least 3 rows", got="2", remedy="fewer folds"):
         deal("random", ["a", "b"], 3, 0)
     # Of ten rows nine are left to train and to validate on, a tenth of them to validate.
-    with refused("data.val", expected="beside those to test", got="9", remedy="larger fraction"):
+    with refused(
+        "data.val", expected="in addition to the test set", got="9", remedy="larger fraction"
+    ):
         Folds(10, 0, 0.1, 0).split("random", list(range(10)))
 
 

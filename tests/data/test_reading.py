@@ -79,7 +79,7 @@ def test_a_text_that_memory_cannot_hold_is_refused(
     path = tmp_path / "a.txt"
     path.write_text("a line\n" * 100)
     monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 1000)
-    with refused(str(path), expected="the memory", got="a.txt", remedy="a part of it"):
+    with refused(str(path), expected="free memory", got="a.txt", remedy="a part of it"):
         read_own_text(path)
 
 
@@ -103,11 +103,11 @@ def test_numbers(tmp_path: Path) -> None:
     [
         ("1,2\n3,x\n", False, "finite numbers", "'x' in column 2 in line 2"),
         ("1,2\n3,nan\n", False, "finite numbers", "'nan' in column 2 in line 2"),
-        ("1,2\n1e39,4\n", False, "at most 3.4e38", "'1e39' in column 1 in line 2"),
+        ("1,2\n1e39,4\n", False, "up to 3.4e38", "'1e39' in column 1 in line 2"),
         ("1\n\n2\n", False, "finite numbers", "'' in column 1 in line 2"),
         ("1,2\n3\n", False, "2 numbers in each line", "1 in line 2"),
-        ("1\n2.5\n", True, "whole numbers", "'2.5' in column 1 in line 2"),
-        ("1\n9007199254740993\n", True, "whole numbers", "'9007199254740993' in column 1 in line"),
+        ("1\n2.5\n", True, "integers", "'2.5' in column 1 in line 2"),
+        ("1\n9007199254740993\n", True, "integers", "'9007199254740993' in column 1 in line"),
     ],
 )
 def test_a_value_that_is_no_number_is_named(
@@ -121,12 +121,14 @@ def test_a_value_that_is_no_number_is_named(
 
 def test_a_line_for_each(tmp_path: Path) -> None:
     check_line_count(tmp_path / "n.txt", [1, 2], 2, "graphs")
-    with refused(str(tmp_path / "n.txt"), expected="3 graphs", got="2 lines", remedy="same"):
+    with refused(
+        str(tmp_path / "n.txt"), expected="3 graphs", got="2 lines", remedy="one data set"
+    ):
         check_line_count(tmp_path / "n.txt", [1, 2], 3, "graphs")
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"a folder, and no file\. Remedy"):
+    with pytest.raises(MissingDataError, match=r"a folder, not a file\. Remedy"):
         read_text(tmp_path)
     with pytest.raises(MissingDataError, match=r"none\.txt: no such file\. Remedy"):
         read_text(tmp_path / "none.txt")

@@ -62,13 +62,13 @@ def test_a_value_that_is_no_number_is_named_with_its_row(tmp_path: Path, value: 
         ("a\n1\n\n3\n", "an empty line, row 3"),
         ("\na\n1\n", "1 values under 0 names in row 2"),
         ("a\n1,2\n", "row 2"),
-        ("a,b,a\n1,2,3\n", "two columns of the name 'a'"),
+        ("a,b,a\n1,2,3\n", "two columns named 'a'"),
         ('a,b\n1,"2\n', "unexpected end of data"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, text: str, got: str) -> None:
     path = written(tmp_path, text)
-    with refused("data.path", expected="under a row of names", got=got, remedy="CSV"):
+    with refused("data.path", expected="a header and values", got=got, remedy="CSV"):
         read_table(path)
 
 
@@ -78,7 +78,7 @@ def test_empty_lines_at_the_end_do_not_count(tmp_path: Path) -> None:
 
 def test_a_file_without_text_and_a_broken_archive_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "")
-    with refused(str(path), expected="a text", got="none", remedy="again"):
+    with refused(str(path), expected="not blank", got="white space", remedy="again"):
         read_table(path)
     path = written(tmp_path, "a,b\n1,2\n" * 999, "t.csv.gz")
     path.write_bytes(path.read_bytes()[:-12])
@@ -129,14 +129,14 @@ def test_a_text_that_is_utf_8_up_to_its_middle_is_damaged(tmp_path: Path) -> Non
 def test_what_is_no_text_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(content)
-    with refused(str(path), expected="a text", got="other bytes", remedy="CSV"):
+    with refused(str(path), expected="a text", got="binary data", remedy="CSV"):
         read_table(path)
 
 
 @pytest.mark.parametrize("name", ["t.xls", "t.ods", "t.json"])
 def test_a_table_of_another_form_is_refused(name: str, tmp_path: Path) -> None:
     path = written(tmp_path, "PK", name)
-    with refused("data.path", expected="text", got=name, remedy="save it as CSV"):
+    with refused("data.path", expected="text", got=name, remedy="as CSV"):
         read_table(path)
 
 
@@ -170,7 +170,7 @@ def test_a_column_is_chosen_where_there_is_no_doubt(tmp_path: Path) -> None:
     assert table.choose("data.target", "", ["b"], "the target") == "b"
     assert table.choose("data.target", "a", ["b"], "the target") == "a"
     assert table.numeric() == ["a", "two words"]
-    with refused("data.target", expected="the target", got="2 that it can be: 'a'", remedy=" a"):
+    with refused("data.target", expected="the target", got="2 possible columns: 'a'", remedy=" a"):
         table.choose("data.target", "", table.numeric(), "the target")
     with refused(
         "data.target", expected="the target", got="'b', 'two words'", remedy="data.target"
@@ -228,7 +228,7 @@ def test_a_damaged_binary_file_is_named(name: str, tmp_path: Path) -> None:
     pytest.importorskip("openpyxl" if "xlsx" in name else "pyarrow")
     path = tmp_path / name
     path.write_bytes(b"PK\x03\x04 no table")
-    with refused(str(path), expected="a whole", got="", remedy="again"):
+    with refused(str(path), expected="a complete", got="", remedy="again"):
         read_table(path)
 
 

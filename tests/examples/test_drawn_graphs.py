@@ -55,7 +55,7 @@ def test_values_that_no_shallow_tree_has_are_refused(given: list[int]) -> None:
 
 
 def test_fewer_symbols_than_leaves_are_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"data\.symbols.*8 or more"):
+    with pytest.raises(ArgumentError, match=r"data\.symbols.*at least 8"):
         data.neighbors_match(depth=3, symbols=7)
 
 

@@ -89,7 +89,7 @@ def test_what_is_no_dictionary_is_named_and_the_others_are_answered(
 @pytest.mark.parametrize("wrong", ["3 2 1 0", "3 2 1 0 4", "3 2 1 1 0", "0"])
 def test_what_is_no_tree_is_named_and_the_others_are_answered(leaves: Path, wrong: str) -> None:
     bad, good = edgewise.load(leaves).predict([wrong, [3, 2, 1, 0, 2]])
-    assert "each once, in any order, and the key" in bad["error"]
+    assert "each once, in any order, and then the key" in bad["error"]
     assert good["answer"] in range(4)
 
 

@@ -160,7 +160,7 @@ def test_a_damaged_line_is_named(
     monkeypatch.setenv("EDGEWISE_DATA", str(folder(tmp_path, [line("cat", 1), wrong])))
     monkeypatch.delitem(SHA256, NAME)
     path = str(tmp_path / NAME / "raw" / FILES[0])
-    with refused(path, expected="a drawing a line", got="in line 2", remedy="this line"):
+    with refused(path, expected="one drawing per line", got="in line 2", remedy="this line"):
         data.quickdraw(categories=2).load()
 
 

@@ -90,19 +90,21 @@ CANNOT_BIND = {
 def test_a_pattern_that_cannot_bind_names_itself_and_the_sizes(name: str) -> None:
     pattern, targets, sources = CANNOT_BIND[name]
     got = f"{targets} targets and {sources} sources"
-    with refused("graph", expected=f"as {name} needs", got=got, remedy="other sizes"):
+    with refused("graph", expected=f"for {name}", got=got, remedy="other sizes"):
         pattern.bind(targets, sources)
 
 
 @pytest.mark.parametrize("members", [3, [0, 1], [[0], [-1]], [[0.7]], [[None]], ["01"]], ids=str)
 def test_members_of_subgraphs_that_are_none(members: Any) -> None:
-    with refused("members", expected="nodes of each subgraph", got="", remedy="[[0, 1], [1, 2]]"):
+    with refused("members", expected="nodes for each subgraph", got="", remedy="[[0, 1], [1, 2]]"):
         graphs.subgraphs(graphs.complete(), members)
 
 
 def test_a_graph_of_another_size() -> None:
     graph = graphs.edges(torch.tensor([[0], [1]]), 2)
-    with refused("graph", expected="3 targets", got="2 nodes, 1 edges", remedy="features have"):
+    with refused(
+        "graph", expected="3 targets", got="2 nodes, 1 edges", remedy="nodes of the features"
+    ):
         graph.bind(3)
     with pytest.raises(ArgumentError, match="5 nodes"):
         graph | graphs.complete().bind(5)
@@ -124,18 +126,18 @@ def test_parents_that_make_no_tree(parents: list[int]) -> None:
 
 
 def test_choices_that_are_none() -> None:
-    with refused("neighbours", expected="4 (edges) or 8", got="6", remedy="power"):
+    with refused("neighbours", expected="4, or 8", got="6", remedy="power"):
         graphs.grid(2, 2, 6)
     with refused("reads", expected="both, children, parent", got="'up'", remedy="choose one"):
         graphs.tree([-1], reads="up")
 
 
 def test_sizes_of_a_batch() -> None:
-    with refused("sizes", expected="every member", got="None", remedy="list of graphs"):
+    with refused("sizes", expected="each member", got="None", remedy="list of graphs"):
         graphs.batch(graphs.complete())
     for make in (graphs.membership, lambda sizes: graphs.batch(graphs.complete(), sizes)):
         for wrong, got in (([2, -1], "-1"), ([1.5], "1.5"), (torch.tensor([2.0]), "2.0")):
-            with refused("sizes", expected="at least 0", got=got, remedy="count"):
+            with refused("sizes", expected="at least 0", got=got, remedy="number of nodes"):
                 make(wrong)
     with refused("source_sizes", expected="2 members", got="1 sizes", remedy="each member"):
         graphs.batch(graphs.complete(), [1, 2], [3])

@@ -90,7 +90,7 @@ def test_what_cannot_be_converted() -> None:
     got = "torch.float32 of shape [2, 2]"
     with refused("matrix", expected="boolean", got=got, remedy="matrix != 0"):
         graphs.from_dense(torch.ones(2, 2))
-    with refused("matrix", expected="boolean", got="list", remedy="rows are the nodes that read"):
+    with refused("matrix", expected="boolean", got="list", remedy="rows are targets"):
         graphs.from_dense([[True]])  # type: ignore[arg-type]
     with refused("matrix", expected="SciPy sparse", got="list", remedy="coo_array"):
         graphs.from_scipy([[1]])

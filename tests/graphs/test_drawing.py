@@ -86,6 +86,6 @@ def test_a_large_graph_is_counted_in_a_notebook() -> None:
     text = " ".join(ElementTree.fromstring(graph._repr_html_()).itertext())
     assert "0 to 3, mean 0.0" in text
     assert "99 nodes" in text
-    assert "0.03% are edges" in text
+    assert "0.03% of all pairs" in text
     assert "svg" not in graph._repr_html_()
     assert "3 edges" in graph.to("meta")._repr_html_()

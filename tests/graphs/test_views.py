@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgewise import graphs
-from tests.errors import refused
+from tests.errors import case, refused
 from tests.graphs import algebra
 from tests.graphs.specification import (
     BIPARTITE,
@@ -65,11 +65,12 @@ def test_operation_on_the_graph_is_that_on_the_pattern(spec: Spec) -> None:
                 check(changed, *sizes)
 
 
-@pytest.mark.parametrize("sizes", [[], [0], [3], [2, 0, 3], [1, 1, 1], [4, 4]], ids=str)
 @pytest.mark.parametrize("spec", PATTERNS, ids=str)
-def test_batch(spec: Spec, sizes: list[int]) -> None:
-    packed = algebra.batch_of(spec, sizes)
-    check(packed, sum(sizes), sum(sizes))
+def test_batch(spec: Spec) -> None:
+    sizes: list[int]
+    for sizes in ([], [0], [3], [2, 0, 3], [1, 1, 1], [4, 4]):
+        with case(sizes):
+            check(algebra.batch_of(spec, sizes), sum(sizes), sum(sizes))
 
 
 @pytest.mark.parametrize("left", PATTERNS[:14], ids=str)
@@ -133,7 +134,7 @@ def test_a_node_for_each_place(name: str) -> None:
     good = {"target_perm": torch.arange(5), "source_perm": torch.arange(7)}
     for wrong in (good[name][1:], good[name].double(), good[name].int(), good[name][None]):
         length, got = f"[{len(good[name])}]", f"{wrong.dtype} of shape {list(wrong.shape)}"
-        with refused(name, expected=length, got=got, remedy="number of a node"):
+        with refused(name, expected=length, got=got, remedy="node of each slot"):
             graphs.Permuted(graphs.window(2).bind(5, 7), **{**good, name: wrong})
     with refused("graph", expected="sizes", got="window(2)", remedy=".bind"):
         graphs.Permuted(graphs.window(2), **good)

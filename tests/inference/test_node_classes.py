@@ -120,7 +120,7 @@ def test_a_graph_without_features_knows_no_other(tmp_path):
     train(recipe, tmp_path / "run")
     run = edgewise.load(tmp_path / "run")
     assert run.predict(["n4"])[0]["label"] in ("0", "1")
-    with pytest.raises(ArgumentError, match="no features to know others by"):
+    with pytest.raises(ArgumentError, match="trained without features"):
         run.predict(tmp_path)
 
 

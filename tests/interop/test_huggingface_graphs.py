@@ -424,7 +424,7 @@ def test_models_that_compute_with_the_mask_are_refused_when_they_do(name: str) -
     model = type(model)._from_config(model.config, attn_implementation="edgewise").eval()
     kind = {"BigBird": "big_bird"}.get(name, name.lower())
     ids, mask = sentences()
-    with refused("attn_implementation", expected="leaves", got=kind, remedy="eager"):
+    with refused("attn_implementation", expected="uses", got=kind, remedy="eager"):
         model(ids, attention_mask=mask)
 
 
@@ -444,7 +444,7 @@ def test_models_with_a_table_of_attention_classes_are_refused(name: str) -> None
     config = getattr(transformers, f"{name}Config")(**WITH_TABLES[name])
     model = getattr(transformers, f"{name}Model")
     assert isinstance(model._from_config(config, attn_implementation="eager"), nn.Module)
-    with refused("attn_implementation", expected="leaves", got=f"{name}Model", remedy="eager"):
+    with refused("attn_implementation", expected="uses", got=f"{name}Model", remedy="eager"):
         model._from_config(config, attn_implementation="edgewise")
 
 
@@ -518,7 +518,7 @@ def test_what_attention_here_does_not_do_is_refused() -> None:
     gemma2 = transformers.Gemma2Config(**ONE_KEY)
     capped = transformers.Gemma2Model._from_config(gemma2, attn_implementation="edgewise")
     ids, mask = sentences()
-    with refused("attn_implementation", expected="dot", got="caps its scores", remedy="eager"):
+    with refused("attn_implementation", expected="dot", got="caps the scores", remedy="eager"):
         capped(ids, mask)
     bert = KINDS["bert"].made()
     with refused("graph", expected="2, one for each", got="3 graphs", remedy="None"):

@@ -137,7 +137,7 @@ def test_what_has_no_counterpart_is_refused() -> None:
     with refused("graph", expected="makes its own", got="Window", remedy="gpt"):
         load(theirs, graphs.window(1))
     with refused(
-        "config", expected="as many chunks", got="'before': (2, 1)", remedy="transformers"
+        "config", expected="equal numbers of chunks", got="'before': (2, 1)", remedy="transformers"
     ):
         load(made(reformer(local_num_chunks_before=2)))
     heads = made(reformer("ForSequenceClassification"))

@@ -20,7 +20,7 @@ X = torch.randn(3, 4)
 
 @pytest.mark.parametrize("aggr", ["lstm", "median", ["mean", "max"], None], ids=str)
 def test_other_aggregations_name_pygs_layer(aggr: object) -> None:
-    with pytest.raises(ArgumentError, match=r"aggr.*keep torch_geometric\.nn\.SAGEConv"):
+    with pytest.raises(ArgumentError, match=r"aggr.*use torch_geometric\.nn\.SAGEConv"):
         ours.SAGEConv(4, 2, aggr=aggr)
 
 

@@ -13,7 +13,7 @@ import torch
 
 from edgewise import graphs
 from edgewise.models import MODELS
-from tests.errors import refused
+from tests.errors import case, refused
 
 GIVEN = {
     "in_width": 5,
@@ -41,27 +41,27 @@ def needed(name: str) -> dict[str, int]:
     return {p.name: GIVEN[p.name] for p in parameters if p.default is p.empty}
 
 
-def of_kind(*kinds: str) -> list[tuple[str, str]]:
-    return [
-        (name, parameter.name)
-        for name, model in MODELS.items()
-        for parameter in inspect.signature(model).parameters.values()
-        if parameter.annotation in kinds
-    ]
+def arguments(name: str, *kinds: str) -> list[str]:
+    parameters = inspect.signature(MODELS[name]).parameters.values()
+    return [p.name for p in parameters if p.annotation in kinds]
 
 
-@pytest.mark.parametrize(("name", "argument"), of_kind("int", "int | None"))
-def test_sizes(name: str, argument: str) -> None:
-    for bad in (-1, 8.5, "8"):
-        with refused(argument, expected="an integer of at least", got=repr(bad), remedy="choose"):
-            MODELS[name](**{**needed(name), argument: bad})
-
-
-@pytest.mark.parametrize(("name", "argument"), of_kind("float"))
-def test_shares_and_other_numbers(name: str, argument: str) -> None:
-    for bad in (-0.5, math.nan, *([1.5] if argument.startswith("drop") else [])):
-        with refused(argument, expected="", got=repr(bad), remedy="choose"):
-            MODELS[name](**{**needed(name), argument: bad})
+@pytest.mark.parametrize("name", MODELS)
+def test_integers_and_numbers_out_of_range(name: str) -> None:
+    wrong = dict.fromkeys(arguments(name, "int", "int | None"), (-1, 8.5, "8"))
+    wrong |= {
+        one: (-0.5, math.nan, *([1.5] if one.startswith("drop") else []))
+        for one in arguments(name, "float")
+    }
+    assert wrong
+    for argument, values in wrong.items():
+        expected = "an integer of at least" if values[0] == -1 else ""
+        for bad in values:
+            with (
+                case(f"{argument}={bad!r}"),
+                refused(argument, expected=expected, got=repr(bad), remedy="choose"),
+            ):
+                MODELS[name](**{**needed(name), argument: bad})
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -80,12 +80,10 @@ def test_what_a_task_puts_on_a_model():
 
 def test_texts_longer_than_learned_positions_reach():
     short = models.gpt(11, width=8, depth=1, heads=2, max_length=6)
-    with refused(
-        "model.max_length", expected="at least 7", got="6", remedy="truncate longer texts"
-    ):
+    with refused("model.max_length", expected="at least 7", got="6", remedy="truncate texts"):
         LanguageModeling().complete(short, {"longest_text": 7})
     padding_takes_two = models.roberta(11, width=8, depth=1, heads=2, max_length=6)
-    with refused("model.max_length", expected="at least 7", got="6", remedy="raise it"):
+    with refused("model.max_length", expected="at least 7", got="6", remedy="increase it"):
         Tagging().complete(padding_takes_two, {"longest_text": 5, "out_width": 2})
     endless = models.llama(11, width=8, depth=1, heads=2)
     assert LanguageModeling().complete(endless, {"longest_text": 7})
@@ -93,7 +91,7 @@ def test_texts_longer_than_learned_positions_reach():
 
 def test_a_model_of_another_kind():
     net = nn.Linear(2, 2)
-    with refused("model", expected="bert or gpt", got="Linear", remedy="of one kind"):
+    with refused("model", expected="bert or gpt", got="Linear", remedy="for texts"):
         LanguageModeling().complete(net, {"longest_text": 7})
 
 

@@ -43,7 +43,6 @@ class CaptionDigits(ImageData):
         tested: number of validation images, and of test images.
         split_seed: seed of the validation and test images.
         batch_size: number of images per batch.
-
     """
 
     places: int = 4
@@ -67,7 +66,7 @@ class CaptionDigits(ImageData):
         if not 1 <= self.least <= self.places:
             raise ArgumentError(
                 "data.least, data.places",
-                expected="at least 1 digit, and a place for each",
+                expected="at least 1 digit, and a square for each",
                 got=f"{self.least} and {self.places}",
                 remedy="choose for example 2 and 4",
             )

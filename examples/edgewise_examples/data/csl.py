@@ -38,7 +38,6 @@ class CSL(GraphData):
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`; folds are
             stratified by class.
         batch_size: number of graphs per batch.
-
     """
 
     copies: int = 15
@@ -77,7 +76,6 @@ def circulant(skip: int, order: Tensor) -> Tensor:
     Args:
         skip: length of the skip links, from 2 to less than half of n.
         order: ``[n]``, node indices along the ring.
-
     """
     ends = [torch.stack([order, order.roll(-step)]) for step in (1, skip)]
     causal = torch.cat(ends, dim=1)

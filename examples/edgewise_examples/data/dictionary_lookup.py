@@ -41,7 +41,6 @@ class DictionaryLookup(Data):
         tested: number of validation dictionaries, and of test dictionaries.
         split_seed: seed of the validation and test dictionaries.
         batch_size: number of dictionaries per batch.
-
     """
 
     size: int = 10
@@ -76,7 +75,6 @@ class DictionaryLookup(Data):
 
         Raises:
             ArgumentError: they are not a permutation of all values.
-
         """
         if sorted(values) != list(range(self.size)):
             raise ArgumentError(

@@ -40,7 +40,6 @@ class DigitRows(ImageData):
         test: fraction of the digits used for test rows.
         split_seed: seed of the validation and test rows.
         batch_size: number of rows per batch.
-
     """
 
     places: int = 8
@@ -60,9 +59,9 @@ class DigitRows(ImageData):
         if not 0 <= self.asked < self.places:
             raise ArgumentError(
                 "data.asked",
-                expected=f"a place of the row, 0 to {self.places - 1}",
+                expected=f"a position in the row, 0 to {self.places - 1}",
                 got=repr(self.asked),
-                remedy="choose one of them",
+                remedy="choose one of these positions",
             )
 
     def load(self) -> Splits:

@@ -29,7 +29,6 @@ class DrawnTexts(Data):
         tested: number of validation texts, and of test texts.
         split_seed: seed of the validation and test texts.
         batch_size: number of texts per batch.
-
     """
 
     length: int
@@ -63,7 +62,6 @@ class DrawnTexts(Data):
 
         Raises:
             ArgumentError: unknown tokens, or a wrong number of tokens.
-
         """
 
     def load(self) -> Splits:

@@ -19,7 +19,6 @@ class Duplication(DrawnTexts):
 
     Attributes:
         length, symbols, count, tested, split_seed, batch_size: see :class:`DrawnTexts`.
-
     """
 
     length: int = 128

@@ -46,7 +46,6 @@ class EWTTrees(Data):
             suffixes of one to three letters.
         batch_size: number of sentences per batch.
         train_rows: number of training sentences, the first of the file; 0 for all 12,544.
-
     """
 
     label: Label = "deprel"
@@ -100,7 +99,6 @@ def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> S
 
     Raises:
         ArgumentError: the heads are not a tree.
-
     """
     n = len(labelled)
     try:
@@ -111,7 +109,7 @@ def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> S
         heads = " ".join(head for _, head in headed)
         raise ArgumentError(
             file,
-            expected="a number of another word, or 0, as the head of each, without cycles",
+            expected="for each word the number of its head, or 0, without cycles",
             got=f"{heads[:60]} in the sentence that begins {labelled[0][0]!r}",
             remedy="correct it",
         ) from error

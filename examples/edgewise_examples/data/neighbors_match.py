@@ -40,14 +40,13 @@ class NeighborsMatch(Data):
 
     Attributes:
         depth: depth of the tree, which has 2 ** depth leaves.
-        symbols: number of values to choose those of the leaves from; 0 for the number of leaves. A
-            run on shallow trees with the symbols of deep trees can initialise (``--from``) a run on
-            deep trees.
+        symbols: number of values from which those of the leaves are sampled; 0 for the number of
+            leaves. A run on shallow trees with the symbols of deep trees can initialise
+            (``--from``) a run on deep trees.
         count: number of training trees per epoch.
         tested: number of validation trees, and of test trees.
         split_seed: seed of the validation and test trees.
         batch_size: number of trees per batch.
-
     """
 
     depth: int = 4
@@ -65,7 +64,7 @@ class NeighborsMatch(Data):
         if self.symbols and self.symbols < self.leaves:
             raise ArgumentError(
                 "data.symbols",
-                expected=f"{self.leaves} or more, one for each leaf, or 0 for as many",
+                expected=f"at least {self.leaves}, the number of leaves, or 0 for this number",
                 got=repr(self.symbols),
                 remedy="choose more symbols, or shallower trees",
             )
@@ -104,7 +103,6 @@ class NeighborsMatch(Data):
 
         Raises:
             ArgumentError: values are missing, repeated or too large, or no leaf has the key.
-
         """
         *values, key = given
         keys = range(self.leaves)
@@ -113,7 +111,7 @@ class NeighborsMatch(Data):
             raise ArgumentError(
                 "input",
                 expected=f"the values of {self.leaves} leaves, numbers from 0 to "
-                f"{self.classes - 1}, each once, in any order, and the key that is asked for",
+                f"{self.classes - 1}, each once, in any order, and then the key of the root",
                 got=" ".join(map(str, given))[:60],
                 remedy=f"write for example {' '.join(map(str, [*reversed(keys), 0]))}",
             )
@@ -125,7 +123,6 @@ class NeighborsMatch(Data):
         Args:
             values: ``[B, leaves]``, values of the leaves.
             asked: ``[B]``, keys of the roots.
-
         """
         trees, leaves = values.shape
         graph, members = packed_trees(self.depth, trees)

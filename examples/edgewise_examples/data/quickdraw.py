@@ -59,7 +59,6 @@ class QuickDraw(Data):
         warp: strength of random affine maps of training sketches; 0.1 is up to a tenth of their
             size.
         batch_size: number of sketches per batch.
-
     """
 
     joined: Joined = "multi"
@@ -191,7 +190,7 @@ def _drawings(path: Path) -> Iterator[tuple[str, list[Stroke]]]:
         except (ValueError, KeyError, TypeError, ArgumentError) as error:
             raise unreadable(
                 path,
-                expected="a drawing a line: its word, and strokes of as many x as y",
+                expected="one drawing per line: its word, and strokes with as many x as y",
                 got=error.got if isinstance(error, ArgumentError) else str(error),
                 line=number,
             ) from error

@@ -21,7 +21,6 @@ class Recall(DrawnTexts):
         distance: minimum distance from the key to the query, in tokens.
         length, symbols, count, tested, split_seed, batch_size: see :class:`DrawnTexts`; the noise
             consists of ``symbols``.
-
     """
 
     length: int = 512

@@ -32,7 +32,6 @@ def read_strokes(drawing: Any) -> list[Stroke]:
 
     Raises:
         ArgumentError: the value is not a drawing.
-
     """
     try:
         strokes = [(np.array(s[0], np.float64), np.array(s[1], np.float64)) for s in drawing]
@@ -58,7 +57,7 @@ def read_strokes(drawing: Any) -> list[Stroke]:
 def _no_drawing(got: str) -> ArgumentError:
     return ArgumentError(
         "drawing",
-        expected="strokes, each a list of x and one of as many y",
+        expected="strokes, each a list of x and a list of y of equal length",
         got=got,
         remedy="give for example [[[0, 90, 90], [0, 0, 60]], [[20, 40], [30, 30]]]",
     )

@@ -52,7 +52,6 @@ class WikiSummaries(TextData):
         val: fraction of articles for validation, the last ones of the file.
         kind, vocab_size, lowercase, tokenizer: see :class:`TextData`.
         batch_size: number of articles per batch.
-
     """
 
     kind: Kind = "wordpiece"
@@ -80,7 +79,7 @@ class WikiSummaries(TextData):
         if border < 1 or not parts["test"]:
             raise ArgumentError(
                 "data",
-                expected="articles to train, to validate and to test on",
+                expected="articles for training, validation and test",
                 got=f"{len(known)} in valid.txt and {len(parts['test'])} in test.txt",
                 remedy="check the files of wikitext-2",
             )
@@ -113,7 +112,6 @@ class Articles:
         texts: token ids of all sentences.
         sentences: indices of the sentences of each article.
         found: articles.
-
     """
 
     texts: PackedTexts

@@ -21,7 +21,7 @@ class DictionaryAnswers(Predictor):
     """
 
     data, task = DictionaryLookup, Classification
-    input = "the value of each key, from key 0 on"
+    input = "the value of each key, starting at key 0"
 
     def columns(self) -> tuple[str, ...]:
         return ("values",)
@@ -52,7 +52,7 @@ class LeafAnswers(Predictor):
     """Predicted value of the leaf that has the key of the root."""
 
     data, task = NeighborsMatch, Classification
-    input = "the value of each leaf, from key 0 on, and the key that the root asks for"
+    input = "the value of each leaf, starting at key 0, and the key of the root"
 
     def columns(self) -> tuple[str, ...]:
         return ("values", "key")

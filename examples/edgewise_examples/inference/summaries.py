@@ -57,7 +57,7 @@ class Summaries(Predictor):
                 "input",
                 expected=f"{self.input}, and sentences after it",
                 got=f"one line, {title[:60]!r}",
-                remedy="write the title on a line of its own",
+                remedy="write the title on its own line",
             )
         return Article(title.strip(), sentences, "")
 

@@ -56,10 +56,10 @@ class TreeLabels(Predictor):
         row = self._of_row(_object(value, self.input))
         words, heads = (_listed(row[name]) if name in row else [] for name in ("words", "heads"))
         if not words or not all(isinstance(word, str) and word.strip() for word in words):
-            raise _strange("words, none of them blank", row["words"])
+            raise _strange("words that are not blank", row["words"])
         heads = heads if "heads" in self.columns() else ["0"] * len(words)
         if len(heads) != len(words):
-            raise _strange(f"a head for each of {len(words)} words", heads)
+            raise _strange(f"one head for each of {len(words)} words", heads)
         given = list(zip(words, map(str, heads), strict=True))
         return sentence(given, given, data.links, INPUT)
 

@@ -39,7 +39,7 @@ gps_match = Recipe(
 
 def _funnel(layer: Layer, fitted: int) -> Recipe:
     """Return the recipe of a message-passing network; ``fitted`` is its accuracy in the paper."""
-    reference = f"{fitted} % to train on, of many more steps (Alon and Yahav, 2021)"
+    reference = f"{fitted} % on the training set, after many more steps (Alon and Yahav, 2021)"
     return replace(
         gps_match,
         name=f"{layer}-match",

@@ -24,7 +24,7 @@ sketches = Recipe(
     trainer=training.TrainerSettings(epochs=30, monitor="val/accuracy", clip_norm=1.0),
     protocol=Protocol(
         ("test/accuracy",),
-        "72.8 % of 345 things with 1,000 of each (Xu et al., 2019)",
+        "72.8 % on 345 categories with 1,000 sketches each (Xu et al., 2019)",
         "first 150 categories, 15 / 5 / 5 of each in the file's order; best of 30 epochs by val",
         seeds=3,
     ),

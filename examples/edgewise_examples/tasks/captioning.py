@@ -20,8 +20,7 @@ class Captioning(Classification):
     On the test set captions are generated; ``exact`` is the fraction of captions without a mistake.
 
     Attributes:
-        label_smoothing: See :class:`Classification`.
-
+        label_smoothing: see :class:`Classification`.
     """
 
     def generation_metrics(self) -> dict[str, Metric]:

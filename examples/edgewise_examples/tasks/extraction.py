@@ -74,7 +74,7 @@ class Extraction(Task):
 
     ``auc`` is the ROC AUC of sentences with targets above 0.5. On the test set the summary is the
     ``chosen`` sentences with the highest scores, in the order of the text. The prefix ``lead_``
-    marks ROUGE of the first sentences, ``longest_`` of the max_length ones, and ``oracle_`` of the
+    marks ROUGE of the first sentences, ``longest_`` of the longest ones, and ``oracle_`` of the
     sentences that a greedy search with the reference finds, which is an upper bound.
 
     Paper: Liu and Lapata, Text summarization with pretrained encoders, 2019
@@ -84,7 +84,6 @@ class Extraction(Task):
         depth: number of layers over the sentences of an article.
         heads: number of attention heads of these layers.
         dropout: dropout rate of these layers.
-
     """
 
     chosen: int = 3

@@ -67,7 +67,6 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
 
     Raises:
         ArgumentError: unknown name, or ``draw`` is given for something that is not a graph.
-
     """
     graph = _graph(name)
     check_least("--nodes", nodes, 1, "choose for example 16")

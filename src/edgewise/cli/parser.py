@@ -50,7 +50,6 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
     Raises:
         ArgumentError: a field without a value, a field for a command without fields, or a command
             or option of an earlier version.
-
     """
     rest, fields = split_fields(argv)
     command = next((word for word in rest if not word.startswith("-")), "")
@@ -97,7 +96,6 @@ def split_fields(argv: list[str]) -> tuple[list[str], Fields]:
 
     Raises:
         ArgumentError: the last field has no value.
-
     """
     return _split(argv, FIELD)
 
@@ -107,7 +105,6 @@ def _split_options(words: list[str]) -> tuple[list[str], Fields]:
 
     Raises:
         ArgumentError: an option without a value, or with the name of an earlier version.
-
     """
     rest, options = _split(words, OPTION)
     for name in options:
@@ -215,7 +212,7 @@ def _add_looking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     command.add_argument("name", metavar="NAME", help=help_)
     command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of a graph")
     command.add_argument(
-        "--nodes", type=int, default=16, help="number of nodes to show of a graph (16)"
+        "--nodes", type=int, default=16, help="number of nodes to show of a graph (default: 16)"
     )
 
 
@@ -292,7 +289,7 @@ def _add_predicting(
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
-    command.add_argument("--out", type=Path, metavar="DIR", help=f"run folder ({out})")
+    command.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {out})")
     command.add_argument("--resume", action="store_true", help="continue the run in the folder")
     help_ = "use another model of the same kind; fields that both models have keep their values"
     command.add_argument("--model", metavar="NAME", help=help_)

@@ -23,7 +23,6 @@ def picture(found: Comparison, split: Measured = "val") -> Figure:
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
-
     """
     require("matplotlib", extra="plot", purpose="drawing a report")
     from matplotlib.figure import Figure

@@ -93,7 +93,6 @@ def _check_other(out: Path, given: Path | None) -> None:
 
     Raises:
         ArgumentError: they would, or their file is in the folder of inputs.
-
     """
     if given is None or not (out.exists() and given.exists()):
         return

@@ -42,7 +42,6 @@ def write_report(found: Comparison, path: Path, split: Measured = "val") -> list
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
-
     """
     folder = RunFolder(path)
     folder.write_figure("report.png", picture(found, split))

@@ -46,7 +46,6 @@ def find_raw(data: str, files: Sequence[str], download: Callable[[Path], None]) 
     Raises:
         ArgumentError: a name contains a folder, or a file differs from its checksum.
         MissingDataError: a file is missing; the error gives its name, the folder and the remedy.
-
     """
     for name in (data, *files):
         check_name(name)
@@ -72,13 +71,12 @@ def verify(data: str, path: Path, remedy: str = "") -> None:
     its loader must not unpickle it.
 
     Args:
-        data: Name of the data set.
-        path: The file or folder.
-        remedy: See :func:`unreadable`.
+        data: name of the data set.
+        path: the file or folder.
+        remedy: see :func:`unreadable`.
 
     Raises:
         ArgumentError: the content differs, or a ``.gz`` file cannot be unpacked.
-
     """
     expected = SHA256.get(data, {}).get(path.name)
     if expected is None:
@@ -137,10 +135,9 @@ def find_files(data: str, sources: Mapping[str, str]) -> Path:
     """Call :func:`find_raw` for files that have web addresses.
 
     Args:
-        data: Name of the data set and of its folder.
-        sources: Web address of each file by its name. If only the name ends in ``.gz``, the file
+        data: name of the data set and of its folder.
+        sources: web address of each file by its name. If only the name ends in ``.gz``, the file
             is compressed after the download.
-
     """
     return find_raw(data, list(sources), partial(fetch, sources))
 
@@ -150,7 +147,6 @@ def check_name(name: str) -> None:
 
     Raises:
         ArgumentError: it has characters that a path may have.
-
     """
     if not NAME.fullmatch(name):
         raise ArgumentError(
@@ -179,13 +175,12 @@ def unreadable(
     """Return the error for a file with wrong content.
 
     Args:
-        path: The file; the error names it as the argument.
-        expected: See :class:`ArgumentError`.
-        got: See :class:`ArgumentError`.
-        remedy: See :class:`ArgumentError`. Defaults to correcting the line, or to copying the file
+        path: the file; the error names it as the argument.
+        expected: see :class:`ArgumentError`.
+        got: see :class:`ArgumentError`.
+        remedy: see :class:`ArgumentError`. Defaults to correcting the line, or to copying the file
             again if no line is given.
-        line: Line number, counted from 1; 0 for the whole file.
-
+        line: line number, counted from 1; 0 for the whole file.
     """
     where = f" in line {line}" if line else ""
     return ArgumentError(

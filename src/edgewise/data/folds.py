@@ -21,11 +21,10 @@ class Folds:
     """Options of a cross-validation split.
 
     Attributes:
-        folds: Number of folds.
-        fold: Index of the test fold, from 0.
-        val: Fraction of the other examples used for validation, split in the same way.
-        seed: Random seed of the split; independent of a recipe's seed.
-
+        folds: number of folds.
+        fold: index of the test fold, from 0.
+        val: fraction of the other examples used for validation, split in the same way.
+        seed: random seed of the split; independent of a recipe's seed.
     """
 
     folds: int
@@ -55,13 +54,12 @@ class Folds:
         """Return the indices of the training, validation and test examples.
 
         Args:
-            how: See :func:`deal`.
-            keys: Class or group of each example.
-            given: Splits (``"val"``, ``"test"``) that exist already and are not split off.
+            how: see :func:`deal`.
+            keys: class or group of each example.
+            given: splits (``"val"``, ``"test"``) that exist already and are not split off.
 
         Raises:
             ArgumentError: a fold would be empty.
-
         """
         split, rest = {}, torch.arange(len(keys))
         if "test" not in given:
@@ -91,14 +89,13 @@ def deal(
         how: ``"random"``; ``"stratified"``: each part has the same proportion of every key
             (class); ``"group"``: examples with the same key (ionic liquid, scaffold) stay
             together. Groups are assigned in order of size, each to the smallest part.
-        keys: Key of each example; ``"random"`` uses only their number.
-        parts: Number of parts.
-        seed: Random seed for the order of examples, and of groups of equal size.
-        of: Argument that sets the number of parts, for the error.
+        keys: key of each example; ``"random"`` uses only their number.
+        parts: number of parts.
+        seed: random seed for the order of examples, and of groups of equal size.
+        of: argument that sets the number of parts, for the error.
 
     Raises:
         ArgumentError: there are fewer examples or groups than parts.
-
     """
     check_choice("data.split", how, get_args(How))
     order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(seed)).tolist()
@@ -112,7 +109,7 @@ def deal(
             of,
             expected=f"at least {parts} "
             f"{'groups, such as molecules' if how == 'group' else 'rows'}, one for each part"
-            f"{'' if folds else ', beside those to test'}",
+            f"{'' if folds else ', in addition to the test set'}",
             got=str(available),
             remedy=f"add more, or choose {'fewer folds' if folds else 'a larger fraction'}",
         )
@@ -130,14 +127,13 @@ def hold_out(keys: Sequence[str | int], *, val: float, test: float, seed: int) -
     """Return a random stratified split.
 
     Args:
-        keys: Class of each example.
-        val: Fraction of validation examples; 0 if they are given.
-        test: Fraction of test examples; 0 if they are given.
-        seed: Random seed.
+        keys: class of each example.
+        val: fraction of validation examples; 0 if they are given.
+        test: fraction of test examples; 0 if they are given.
+        seed: random seed.
 
     Returns:
         Sorted indices of the examples of ``"train"``, ``"val"`` and ``"test"``.
-
     """
     order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(seed)).tolist()
     order.sort(key=lambda i: str(keys[i]))  # random order within each class

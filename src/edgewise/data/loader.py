@@ -18,18 +18,17 @@ class Loader:
     """Data loader of one split, for data that fit in memory.
 
     Args:
-        make: Function that returns the batch of an index ``[B]`` of examples.
-        count: Number of examples.
-        size: Batch size; the last batch may be smaller.
-        seed: Random seed for shuffling, which differs between epochs; ``None`` does not shuffle.
-        draw: Number of examples sampled per epoch. Defaults to all; ignored without a seed.
-        lengths: Length of each example, ``[count]``. If given, batches hold examples of similar
+        make: function that returns the batch of an index ``[B]`` of examples.
+        count: number of examples.
+        size: batch size; the last batch may be smaller.
+        seed: random seed for shuffling, which differs between epochs; ``None`` does not shuffle.
+        draw: number of examples sampled per epoch. Defaults to all; ignored without a seed.
+        lengths: length of each example, ``[count]``. If given, batches hold examples of similar
             length, which reduces padding: :data:`POOL` batches are sampled, sorted by length, cut,
             and shuffled.
 
     Lightning calls ``set_epoch`` of a loader's ``sampler``, and saves and restores its
     ``state_dict()``, which holds the number of batches served in the epoch.
-
     """
 
     def __init__(

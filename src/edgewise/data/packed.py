@@ -22,11 +22,10 @@ class PackedGraphs:
         x: node features ``[N, F]``.
         edge_index: ``[2, E]``; in each graph its nodes are counted from 0.
         edges: edge features ``[E, K]``.
-        node_start, edge_start: ``[G + 1]``, where the nodes and edges of each graph begin.
+        node_start, edge_start: offsets ``[G + 1]`` of the nodes and edges of each graph.
         shared: whether a graph that a batch lists several times, such as an ionic liquid measured
-            at several pressures, is packed once and read by several outputs. If false, each output
-            has nodes of its own.
-
+            at several pressures, is packed once for several outputs. If false, it is packed once
+            for each output.
     """
 
     x: Tensor
@@ -44,7 +43,6 @@ class PackedGraphs:
 
         Raises:
             ArgumentError: the lists are empty, or a feature is NaN or infinite.
-
         """
         if not nodes:
             raise ArgumentError(
@@ -80,7 +78,6 @@ class PackedGraphs:
             Node features ``[n, F]``; the block-diagonal graph of the edges; the bipartite
             membership graph, in which output b attends to the nodes of graph ``which[b]``; and the
             edge features ``[e, K]``.
-
         """
         distinct, inverse = which, torch.arange(len(which), device=which.device)
         if self.shared:

@@ -51,10 +51,9 @@ class CachedRows:
     """Cached rows of one encoding, for all graphs.
 
     Attributes:
-        rows: Encodings of nodes, ``[N, ...]``, or pairs, ``[P, ...]``.
-        start: Offsets of the rows of each graph, ``[G + 1]``.
-        of_edges: The rows are edge indices, counted from 0 in each graph, with -1 for no edge.
-
+        rows: encodings of nodes, ``[N, ...]``, or pairs, ``[P, ...]``.
+        start: offsets of the rows of each graph, ``[G + 1]``.
+        of_edges: the rows are edge indices, counted from 0 in each graph, with -1 for no edge.
     """
 
     rows: Tensor
@@ -66,8 +65,7 @@ class PrecomputedEncodings:
     """Precomputed encodings of the graphs of a data set, by keyword argument of the model.
 
     Args:
-        graphs: Graphs of the data set; node features are ignored.
-
+        graphs: graphs of the data set; node features are ignored.
     """
 
     def __init__(self, graphs: PackedGraphs) -> None:
@@ -80,7 +78,6 @@ class PrecomputedEncodings:
         Raises:
             ArgumentError: an encoding is not defined for a graph, such as Laplacian eigenvectors
                 for a directed graph.
-
         """
         self.graphs = replace(self.graphs, shared=shared)
         sizes = self.graphs.sizes
@@ -95,7 +92,6 @@ class PrecomputedEncodings:
 
         Args:
             which: ``[B]``, indices of graphs, each as often as :meth:`PackedGraphs.take` packs it.
-
         """
         distinct = which.unique() if self.graphs.shared else which
         return {keyword: self._cut(kept, distinct) for keyword, kept in self.kept.items()}

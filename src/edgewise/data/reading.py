@@ -1,4 +1,4 @@
-"""How every loader reads a file: unpacked, decoded, in lines and numbers, with damage named."""
+"""Reading of files: decompression, decoding, lines and numbers. Errors name the damaged line."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ from edgewise.data.files import find_files, unreadable
 from edgewise.errors import ArgumentError, MissingDataError
 
 LARGEST = torch.finfo(torch.float32).max
-LARGEST_WHOLE = 2**53  # above it a float skips some whole numbers
-BLOCK = 2**20  # bytes that are decoded at once
+LARGEST_WHOLE = 2**53  # a float represents all integers up to this one
+BLOCK = 2**20  # bytes decoded at once
 
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is a prefix of this one
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-LEGACY = "cp1252"  # Latin-1 as Windows writes it, and everybody reads it
+LEGACY = "cp1252"  # the superset of Latin-1 that Windows writes
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[IO[bytes]]:
-    """A file, opened and unpacked: gzip, bzip2, xz, or a zip with one file, by its name.
+    """Open a file, and decompress it if its suffix is ``.gz``, ``.bz2``, ``.xz`` or ``.zip``.
 
     Raises:
         MissingDataError: there is no such file.
-        ArgumentError: it cannot be read, is no whole archive, or a zip of another number of files.
+        ArgumentError: the file cannot be read, an archive is damaged, or a zip has not exactly one
+            file.
     """
     if not path.is_file():
-        what = "a folder, and no file" if path.is_dir() else "no such file"
+        what = "a folder, not a file" if path.is_dir() else "no such file"
         raise MissingDataError(
             f"{path}: {what}. Remedy: name a file, plain or .gz, .bz2, .xz or .zip."
         )
-    kind, opened = OPENED.get(path.suffix.lower(), ("file that can be read", _plain))
+    kind, opened = OPENED.get(path.suffix.lower(), ("readable file", _plain))
     try:
         if opened is not _plain and not path.stat().st_size:
             raise EOFError("an empty file")
@@ -59,7 +60,7 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
             yield file
     except DAMAGED as error:
         got = str(error) or type(error).__name__
-        raise unreadable(path, expected=f"a whole {kind}", got=got) from error
+        raise unreadable(path, expected=f"a complete {kind}", got=got) from error
 
 
 def _plain(path: Path) -> IO[bytes]:
@@ -75,9 +76,9 @@ def _only_member(path: Path) -> Iterator[IO[bytes]]:
             listed = f": {', '.join(names[:5])}" if names else ""
             raise unreadable(
                 path,
-                expected="a zip of one file",
+                expected="a zip archive with one file",
                 got=f"{len(names)}{listed}",
-                remedy="unpack it, and name the file that is meant",
+                remedy="unpack it, and name one of its files",
             )
         if archive.getinfo(names[0]).flag_bits & 1:
             raise zipfile.BadZipFile(f"{names[0]} needs a password")
@@ -91,18 +92,18 @@ OPENED: dict[str, tuple[str, Callable[[Path], Any]]] = {
     ".xz": ("xz file", lzma.open),
     ".zip": ("zip file", _only_member),
 }
-"""What a packed file is called, and how it is opened, by the end of its name."""
+"""Name of each kind of compressed file, and the function that opens it, by suffix."""
 
 
 @contextmanager
 def opened_text(path: Path, encoding: str) -> Iterator[IO[str]]:
-    """The same as a text, with its line ends as they are."""
+    """Open a file as :func:`unpacked` does, as text with unchanged line ends."""
     with unpacked(path) as file, io.TextIOWrapper(file, encoding=encoding, newline="") as text:
         yield text
 
 
 def read_bytes(path: Path) -> bytes:
-    """All of a file, unpacked as :func:`unpacked` does.
+    """Return the content of a file, decompressed as by :func:`unpacked`.
 
     Raises:
         MissingDataError, ArgumentError: see :func:`unpacked`.
@@ -112,7 +113,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 class TextForm(NamedTuple):
-    """How a text is written, and its size: what is known of it without keeping it."""
+    """Encoding and size of a text file."""
 
     encoding: str
     characters: int
@@ -120,14 +121,16 @@ class TextForm(NamedTuple):
 
 
 def text_form(path: Path) -> TextForm:
-    """Look a text through: UTF-8 or, by its first bytes, UTF-16 or UTF-32; else Windows-1252.
+    """Detect the encoding of a text file, and count its characters and lines.
 
-    The last is what "Latin-1" files are. It is recognised by its first letter that is not ASCII,
-    and warned of; a text that is UTF-8 up to its middle is damaged, and refused.
+    The first bytes show UTF-16 and UTF-32; other files are UTF-8. If the first non-ASCII character
+    is not valid UTF-8, the file is read as Windows-1252 ("Latin-1"), with a warning. If only a
+    later character is invalid, the file is damaged and an error is raised.
 
     Raises:
-        MissingDataError, ArgumentError: see :func:`unpacked`. Or it is no text, and holds nothing
-            but white space; an error names the line.
+        MissingDataError: see :func:`unpacked`.
+        ArgumentError: see :func:`unpacked`; or the file is not text, or has only white space. The
+            error names the line.
     """
     with unpacked(path) as file:
         encoding = _by_first_bytes(path, file.read(64))
@@ -137,7 +140,7 @@ def text_form(path: Path) -> TextForm:
         if encoding != "utf-8" or wrong.foreign:
             raise unreadable(
                 path,
-                expected=f"text in {encoding.removesuffix('-sig').upper()}, as it begins",
+                expected=f"text in {encoding.removesuffix('-sig').upper()}, like its beginning",
                 got=f"{wrong.reason} ({wrong.byte:#04x})",
                 remedy="save it again as UTF-8",
                 line=wrong.line,
@@ -149,21 +152,21 @@ def text_form(path: Path) -> TextForm:
         raise unreadable(
             path,
             expected="text in UTF-8, UTF-16 or Windows-1252",
-            got=f"a byte that is in none of them ({wrong.byte:#04x})",
+            got=f"a byte that is invalid in all of them ({wrong.byte:#04x})",
             remedy="save it again as UTF-8",
             line=wrong.line,
         ) from wrong
     letter = bytes([byte]).decode(LEGACY)
     warnings.warn(
         f"{path.name} is not UTF-8: it is read as Windows-1252 (Latin-1), with {letter!r} in line "
-        f"{line}; save it as UTF-8 if that is wrong",
+        f"{line}; if this is wrong, save the file as UTF-8",
         stacklevel=3,
     )
     return form
 
 
 class _NotDecodedError(Exception):
-    """Where a text cannot be decoded, and whether there was a letter before that is not ASCII."""
+    """Byte that cannot be decoded, its line, and whether a non-ASCII character precedes it."""
 
     def __init__(self, error: UnicodeDecodeError, line: int, foreign: bool) -> None:
         super().__init__(error.reason)
@@ -177,13 +180,13 @@ def _by_first_bytes(path: Path, head: bytes) -> str:
             return encoding
     if b"\0" not in head:
         return "utf-8"
-    # Every second byte of Latin letters in UTF-16 is 0. Nothing else that is a text has such bytes.
+    # Every second byte of Latin letters in UTF-16 is 0. Other encodings of text have no zero bytes.
     halves = head[0::2], head[1::2]
     for encoding, (letters, zeros) in (("utf-16-le", halves), ("utf-16-be", halves[::-1])):
         if not letters.count(0) and zeros.count(0) > len(zeros) / 2:
             return encoding
     raise unreadable(
-        path, expected="a text", got="other bytes", remedy="save it as CSV or text in UTF-8"
+        path, expected="a text file", got="binary data", remedy="save it as CSV or text in UTF-8"
     )
 
 
@@ -205,34 +208,34 @@ def _looked_through(path: Path, encoding: str) -> TextForm:
             if not block:
                 break
     if blank:
-        raise unreadable(path, expected="a text", got="none")
+        raise unreadable(path, expected="a text file that is not blank", got="only white space")
     return TextForm(encoding, characters, lines)
 
 
 def check_memory(argument: str, needed: float, what: str, remedy: str) -> None:
-    """Refuse what does not fit into the memory that is free, before it is read.
+    """Check, before data are read, that they fit into free memory.
 
     Args:
-        argument: what names the data.
-        needed: bytes, estimated.
-        what: is too large.
-        remedy: what to do instead.
+        argument: argument that names the data, for the error.
+        needed: estimated number of bytes.
+        what: description of the data, for the error.
+        remedy: remedy of the error.
 
     Raises:
-        ArgumentError: it does not fit.
+        ArgumentError: the data do not fit.
     """
     available = _available_memory()
     if needed > available:
         raise ArgumentError(
             argument,
-            expected=f"at most {available / 2**30:.1f} GiB, the memory that is free",
-            got=f"{what}, which would need about {needed / 2**30:.1f} GiB",
+            expected=f"at most {available / 2**30:.1f} GiB, the free memory",
+            got=f"{what}, which needs about {needed / 2**30:.1f} GiB",
             remedy=remedy,
         )
 
 
 def _available_memory() -> float:
-    """Bytes that are free, or can be made so; infinity where the system does not say."""
+    """Return the available memory in bytes; infinity if it is unknown."""
     try:
         fields = Path("/proc/meminfo").read_text().split()
         return float(fields[fields.index("MemAvailable:") + 1]) * 1024
@@ -244,29 +247,28 @@ def _available_memory() -> float:
 
 
 def read_text(path: Path) -> str:
-    """All of a text, its lines ended by a newline alone.
+    r"""Return the content of a UTF-8 text file, with ``\n`` as line ends.
 
     Raises:
         MissingDataError: there is no such file.
-        ArgumentError: it is damaged, not UTF-8 (names the line), or holds nothing.
+        ArgumentError: the file is damaged, empty, or not UTF-8 (the error names the line).
     """
     return _with_line_feeds(_decoded(path))
 
 
 def read_own_text(path: Path) -> str:
-    """The same of a person's own file, which may also be in Windows-1252; see :func:`text_form`.
+    """Return the content of a user's file, in any encoding that :func:`text_form` detects.
 
     Raises:
-        ArgumentError: also, memory cannot hold it.
-
+        MissingDataError, ArgumentError: see :func:`text_form`; or memory cannot hold the file.
     """
     return _with_line_feeds(_own(path))
 
 
 def _own(path: Path) -> str:
     form = text_form(path)
-    needed = 2 * form.characters  # with its line ends and with ours
-    check_memory(str(path), needed, path.name, "give a part of it, or more memory")
+    needed = 2 * form.characters  # two copies while line ends are replaced
+    check_memory(str(path), needed, path.name, "use a part of it, or more memory")
     with opened_text(path, form.encoding) as text:
         return text.read()
 
@@ -276,7 +278,7 @@ def _with_line_feeds(text: str) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text, of which line feeds alone are the ends, without empty ones at its end.
+    """Return the lines of a UTF-8 text file, split at line feeds, without blank lines at the end.
 
     Raises:
         MissingDataError, ArgumentError: see :func:`read_text`.
@@ -285,12 +287,12 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_own_lines(path: Path) -> list[str]:
-    """The same of a person's own file, which may also be in Windows-1252; see :func:`text_form`."""
+    """Return the lines of a user's file, in any encoding that :func:`text_form` detects."""
     return _lines_of(_own(path))
 
 
 def _lines_of(text: str) -> list[str]:
-    # Neither splitlines() nor universal newlines, for which more than a line feed ends a line.
+    # splitlines() and universal newlines also split at other characters than line feeds.
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while not lines[-1].strip():
         lines.pop()
@@ -298,15 +300,16 @@ def _lines_of(text: str) -> list[str]:
 
 
 def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
-    """A row of numbers from each line, between commas, ``[lines, columns]``.
+    """Read lines of numbers separated by commas, ``[lines, columns]``.
 
     Args:
         path: the file.
-        integers: whether they have to be integers; they are then given as int64.
+        integers: whether the numbers must be integers, returned as int64.
 
     Raises:
-        MissingDataError, ArgumentError: see :func:`read_text`. Or a value is no number, not whole,
-            or not one that float32 can hold, or a line has more or fewer of them than the first;
+        MissingDataError: see :func:`read_text`.
+        ArgumentError: see :func:`read_text`; or a value is not a number, not an integer, or out of
+            the range of float32, or a line has another number of values than the first. The error
             names line and column.
     """
     rows = []
@@ -315,9 +318,9 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
         row = [number(field) for field in fields]
         for column, value in enumerate(row, 1):
             if not math.isfinite(value) or (integers and not is_whole(value)):
-                expected = "whole numbers" if integers else "finite numbers, at most 3.4e38,"
+                expected = "integers" if integers else "finite numbers up to 3.4e38"
                 got = f"{fields[column - 1].strip()[:60]!r} in column {column}"
-                expected = f"{expected} between commas"
+                expected = f"{expected} separated by commas"
                 raise unreadable(path, expected=expected, got=got, line=line_number)
         rows.append(row)
         if len(row) != len(rows[0]):
@@ -327,37 +330,37 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
 
 
 def number(text: str) -> float:
-    """The number that a text is; NaN where it is none, or one that float32 cannot hold."""
+    """Convert text to a number; return NaN if it is not one, or is out of the range of float32."""
     try:
-        value = math.nan if "_" in text else float(text)  # 1_000 is Python's alone
+        value = math.nan if "_" in text else float(text)  # only Python accepts 1_000
     except ValueError:
         return math.nan
     return value if abs(value) <= LARGEST else math.nan
 
 
 def is_whole(value: float) -> bool:
-    """Whether a number is whole, and none other was rounded to it."""
+    """Return whether a number is an integer, and small enough to be exact."""
     return value.is_integer() and abs(value) < LARGEST_WHOLE
 
 
 def raw_texts(data: str, sources: dict[str, str]) -> dict[str, str]:
-    """Files of a known data set by their names; see :func:`edgewise.data.files.find_files`."""
+    """Return each file of a public data set as text; see :func:`edgewise.data.files.find_files`."""
     folder = find_files(data, sources)
     return {name: read_text(folder / name) for name in sources}
 
 
 def check_line_count(path: Path, got: Sequence[object] | Tensor, wanted: int, what: str) -> None:
-    """A file has as many lines as there are things to describe.
+    """Check the number of lines of a file.
 
     Raises:
-        ArgumentError: it has more or fewer.
+        ArgumentError: the file has more or fewer lines.
     """
     if len(got) != wanted:
         raise unreadable(
             path,
-            expected=f"a line for each of the {wanted} {what}",
+            expected=f"one line for each of the {wanted} {what}",
             got=f"{len(got)} lines",
-            remedy="bring the files of one and the same data set together",
+            remedy="use the files of one data set together",
         )
 
 
@@ -374,5 +377,5 @@ def _decoded(path: Path) -> str:
             path, expected=f"text in {named}", got=got, remedy="save it again as UTF-8", line=line
         ) from error
     if not text.strip():
-        raise unreadable(path, expected="a text", got="none")
+        raise unreadable(path, expected="a text file that is not blank", got="only white space")
     return text

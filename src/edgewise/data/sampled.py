@@ -22,11 +22,10 @@ class SampledLoader(Loader):
     """:class:`Loader` whose samples depend only on (seed, epoch, batch) and the process.
 
     Args:
-        draw: Function that samples the batch of an index of examples.
-        count: Number of examples.
-        size: Batch size.
-        seed: Random seed for shuffling and sampling.
-
+        draw: function that samples the batch of an index of examples.
+        count: number of examples.
+        size: batch size.
+        seed: random seed for shuffling and sampling.
     """
 
     def __init__(self, draw: Draw, count: int, size: int, seed: int) -> None:
@@ -44,9 +43,8 @@ class SampledSplit(Split):
     """Training split whose batches are sampled anew in every epoch.
 
     Attributes:
-        sample: Function that samples a batch.
-        size: Batch size; the data set's ``batch_size`` applies to validation and test.
-
+        sample: function that samples a batch.
+        size: batch size; the data set's ``batch_size`` applies to validation and test.
     """
 
     sample: Draw
@@ -77,14 +75,13 @@ def drawn_splits(
     """Return splits of randomly generated examples; training examples differ in every epoch.
 
     Args:
-        sizes: Arguments of the model that the data determine.
-        draw: Function that generates a number of examples, as tensors with one row each.
-        made: Function that returns the batch of such rows.
-        count: Training examples per epoch.
-        tested: Number of validation examples, and of test examples.
-        split_seed: Random seed of the validation and test examples.
-        batch_size: Batch size.
-
+        sizes: arguments of the model that the data determine.
+        draw: function that generates a number of examples, as tensors with one row each.
+        made: function that returns the batch of such rows.
+        count: training examples per epoch.
+        tested: number of validation examples, and of test examples.
+        split_seed: random seed of the validation and test examples.
+        batch_size: batch size.
     """
 
     def fixed(seed: int) -> Split:

@@ -21,9 +21,8 @@ class TargetScale(NamedTuple):
     """Scale of regression targets: the model predicts standardised values and rescales them.
 
     Attributes:
-        mean, std: Mean and standard deviation of the targets, or of their logits if ``fraction``.
-        fraction: Targets and predictions lie between 0 and 1.
-
+        mean, std: mean and standard deviation of the targets, or of their logits if ``fraction``.
+        fraction: targets and predictions lie between 0 and 1.
     """
 
     mean: float
@@ -36,13 +35,12 @@ class Split:
     """Training, validation or test split of a data set.
 
     Attributes:
-        count: Number of examples.
-        make: Function that returns the batch of an index ``[B]`` of examples.
-        target_scale: Scale of the targets, for regression. The model uses that of the training
+        count: number of examples.
+        make: function that returns the batch of an index ``[B]`` of examples.
+        target_scale: scale of the targets, for regression. The model uses that of the training
             split.
-        draw: Number of examples sampled per epoch; ``None`` for all.
-        lengths: Length of each example, ``[count]``, to batch examples of similar length.
-
+        draw: number of examples sampled per epoch; ``None`` for all.
+        lengths: length of each example, ``[count]``, to batch examples of similar length.
     """
 
     count: int
@@ -61,15 +59,14 @@ class Splits:
     """Loaded and checked data set.
 
     Attributes:
-        model_arguments: Arguments of the model or task that the data determine, such as
+        model_arguments: arguments of the model or task that the data determine, such as
             ``in_width``.
-        train, val, test: The three splits.
-        batch_size: Batch size.
-        preprocessing: Values that predictions need, such as label names, item ids, scales or the
+        train, val, test: the three splits.
+        batch_size: batch size.
+        preprocessing: values that predictions need, such as label names, item ids, scales or the
             graph: JSON values or tensors by name. A run saves them for :mod:`edgewise.inference`.
-        codes: Precomputed positional encodings of the graphs. Those that the model uses are
+        codes: precomputed positional encodings of the graphs. Those that the model uses are
             prepared before training and added to every batch.
-
     """
 
     model_arguments: dict[str, Any]
@@ -94,9 +91,8 @@ class TextSplits(Splits):
     """Loaded data set of texts.
 
     Attributes:
-        tokenizer: The tokenizer; it is saved in the run folder.
-        model_arguments, train, val, test, batch_size, preprocessing: See :class:`Splits`.
-
+        tokenizer: the tokenizer; it is saved in the run folder.
+        model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
     """
 
     tokenizer: Tokenizer
@@ -117,5 +113,4 @@ class Data(ABC):
             MissingDataError: a file is missing.
             MissingExtraError: the package that reads it is not installed.
             ArgumentError: a value is NaN or infinite, a label is out of range, or splits overlap.
-
         """

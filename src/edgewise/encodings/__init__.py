@@ -7,8 +7,6 @@ Encodings of graphs (:data:`OF_NODES`, :data:`OF_PAIRS`) compute a ``code`` once
 
 from __future__ import annotations
 
-from torch import nn
-
 from edgewise.encodings.centrality import Centrality, degrees
 from edgewise.encodings.distances import (
     PathEdges,
@@ -36,49 +34,15 @@ from edgewise.encodings.random_walk import RandomWalk, random_walk_probabilities
 from edgewise.encodings.relative import ALiBi, Buckets, RelativeTable, Shaw, TransformerXLRelative
 from edgewise.encodings.rotary import Rotary, rotary_rates
 from edgewise.encodings.sinusoidal import Sinusoidal, sinusoidal_positions
+from edgewise.encodings.tables import (
+    ADDED,
+    ENCODINGS,
+    OF_NODES,
+    OF_PAIRS,
+    RELATIVE,
+    TURNED,
+)
 from edgewise.encodings.weisfeiler_lehman import WeisfeilerLehman, wl_colors
-
-ADDED: dict[str, type[nn.Module]] = {
-    "scaled": ScaledIndex,
-    "binary": Binary,
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "learned_2d": Learned2d,
-}
-"""``encoding(x [..., T, width], positions=None) -> [..., T, width]``."""
-
-TURNED: dict[str, type[nn.Module]] = {"rotary": Rotary}
-"""``encoding(x [..., T, H, D], positions=None) -> [..., T, H, D]``, applied to queries and keys."""
-
-RELATIVE: dict[str, type[nn.Module]] = {
-    "relative": RelativeTable,
-    "buckets": Buckets,
-    "alibi": ALiBi,
-    "shaw": Shaw,
-    "transformer_xl": TransformerXLRelative,
-}
-"""``encoding(graph)``: edge terms, passed as ``layer(x, graph, **encoding(graph))``."""
-
-OF_NODES: dict[str, type[nn.Module]] = {
-    "laplacian": Laplacian,
-    "sign_invariant": SignInvariant,
-    "random_walk": RandomWalk,
-    "weisfeiler_lehman": WeisfeilerLehman,
-    "centrality": Centrality,
-}
-"""``encoding(x [N, width], encoding.code(graph)) -> [N, width]``."""
-
-OF_PAIRS: dict[str, type[nn.Module]] = {"shortest_path": ShortestPath}
-"""``encoding(encoding.code(graph))``: edge terms of ``graphs.batch(graphs.complete(), sizes)``."""
-
-ENCODINGS: dict[str, type[nn.Module]] = {
-    **ADDED,
-    **TURNED,
-    **RELATIVE,
-    **OF_NODES,
-    **OF_PAIRS,
-}
-"""All encodings by name."""
 
 __all__ = [
     "ADDED",

@@ -306,7 +306,6 @@ def path_classes(distances: Tensor, paths: Tensor, edge_attr: Tensor) -> tuple[T
 
     Returns:
         The group of each pair, ``[P]``, and one pair of each group, ``[groups]``.
-
     """
     if edge_attr.requires_grad:
         kind = torch.arange(len(edge_attr), device=edge_attr.device)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import describe
 from edgewise.biases import EdgeTerms, Projected, TableBias
+from edgewise.encodings.tables import OF_NODES, OF_PAIRS, RELATIVE, TURNED
 from edgewise.errors import ArgumentError, require
 from edgewise.graphs import Graph, complete, window
 
@@ -72,8 +73,6 @@ def _codes(
     encoding: nn.Module, length: int, width: int, graph: Graph | None
 ) -> tuple[Tensor, Tensor]:
     """Return the code of each position (or of each offset), and the pairwise similarities."""
-    from edgewise.encodings import OF_NODES, OF_PAIRS, RELATIVE, TURNED
-
     if graph is None:
         graph = window(1).bind(length).without_self_loops()
     of_graph: Any = encoding

@@ -34,13 +34,12 @@ def batch(
 
     Raises:
         ArgumentError: sizes are negative or missing, or their numbers differ.
-
     """
     if isinstance(graph, Pattern):
         if sizes is None:
             raise ArgumentError(
                 "sizes",
-                expected="the number of nodes of every member",
+                expected="the number of nodes of each member",
                 got="None",
                 remedy="pass sizes=[n0, n1, ...], or a list of graphs",
             )
@@ -51,7 +50,7 @@ def batch(
                 "source_sizes",
                 expected=f"one size for each of the {len(targets)} members",
                 got=f"{len(sources)} sizes",
-                remedy="give each member a number of targets and of sources",
+                remedy="give one number of targets and one of sources for each member",
             )
         if isinstance(graph, Composition):  # keeps the structure of both operands
             left = batch(graph.left, targets, sources)
@@ -115,5 +114,5 @@ def _packed(members: Sequence[Graph]) -> Graph:
 def _listed(name: str, sizes: Sizes) -> list[int]:
     numbers = sizes.tolist() if isinstance(sizes, Tensor) else list(sizes)
     for number in numbers:
-        check_count(name, number, 0, "count the nodes of every member")
+        check_count(name, number, 0, "pass the number of nodes of each member")
     return [int(number) for number in numbers]

@@ -47,7 +47,6 @@ class Composition(Pattern):
 
         Raises:
             ArgumentError: the operands are graphs on different devices.
-
         """
         left = self.left.bind(num_targets, num_sources)
         right = self.right.bind(num_targets, num_sources)

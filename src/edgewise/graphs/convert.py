@@ -21,7 +21,6 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
     Raises:
         ArgumentError: for any other type. For a mask, edge list, ``Data``, sparse matrix, NetworkX
             graph or text, the remedy names the function that converts it.
-
     """
     if isinstance(graph, Pattern):
         return graph
@@ -34,7 +33,6 @@ def check_sized(graph: Any, argument: str = "graph") -> Graph:
 
     Raises:
         ArgumentError: for a pattern, and for types that :func:`check_graph` refuses.
-
     """
     if isinstance(graph, Graph):
         return graph
@@ -51,7 +49,6 @@ def common_device(graphs: Sequence[Graph]) -> torch.device:
 
     Raises:
         ArgumentError: the graphs are on different devices.
-
     """
     devices = list(dict.fromkeys(graph.device for graph in graphs))
     if len(devices) > 1:
@@ -69,7 +66,6 @@ def check_square(graph: Any, remedy: str) -> Graph:
 
     Raises:
         ArgumentError: the numbers differ, and for types that :func:`check_sized` refuses.
-
     """
     sized = check_sized(graph)
     if sized.num_targets != sized.num_sources:
@@ -89,7 +85,10 @@ def _described(thing: Any) -> tuple[str, str]:
     if hasattr(thing, "sparse_size") or hasattr(thing, "edge_index"):
         return f"a {name} of PyTorch Geometric", "use graphs.from_pyg(data)"
     if hasattr(thing, "tocoo"):
-        return f"a sparse {name}", "use graphs.from_scipy(matrix), row i holding what i reads"
+        return (
+            f"a sparse {name}",
+            "use graphs.from_scipy(matrix); row i has the sources of target i",
+        )
     if hasattr(thing, "is_directed"):
         return f"a {name}", "use graphs.from_networkx(graph)"
     if not isinstance(thing, Tensor):
@@ -99,10 +98,13 @@ def _described(thing: Any) -> tuple[str, str]:
     if two_rows and (thing.shape[1] != 2 or not thing.dtype.is_floating_point):
         return got, "wrap explicit edges with graphs.edges(edge_index, num_nodes)"
     if thing.dtype == torch.bool:
-        return got, "use graphs.from_dense(mask) of a mask [num_targets, num_sources]; True reads"
+        return (
+            got,
+            "use graphs.from_dense(mask) for a mask [num_targets, num_sources]; True is an edge",
+        )
     return got, (
-        "use graphs.from_dense(mask == 0) of a mask [num_targets, num_sources] that is added, or"
-        " graphs.from_dense(matrix != 0) of an adjacency; other numbers are a bias"
+        "use graphs.from_dense(mask == 0) for an additive mask [num_targets, num_sources], or"
+        " graphs.from_dense(matrix != 0) for an adjacency; pass other numbers as bias="
     )
 
 
@@ -118,7 +120,7 @@ def from_dense(matrix: Tensor) -> Edges:
             "matrix",
             expected="a boolean tensor [num_targets, num_sources]",
             got=describe(matrix),
-            remedy="pass matrix != 0; rows are the nodes that read",
+            remedy="pass matrix != 0; rows are targets",
         )
     with disable_modes():
         pairs = matrix.nonzero().T.flip(0).contiguous()
@@ -132,7 +134,7 @@ def from_pyg(data: Any) -> Edges:
         if None in size:
             raise ArgumentError(
                 "data",
-                expected="an EdgeIndex that knows its sparse_size",
+                expected="an EdgeIndex with a sparse_size",
                 got=f"sparse_size {tuple(size)}",
                 remedy="use graphs.edges(edge_index, num_nodes)",
             )

@@ -44,7 +44,7 @@ def _check_format(figure: Figure, path: Path) -> None:
     if path.suffix and path.suffix[1:].lower() not in known:
         raise ArgumentError(
             "path",
-            expected=f"the name of a picture: {', '.join(f'.{kind}' for kind in known)}",
+            expected=f"an image file: {', '.join(f'.{kind}' for kind in known)}",
             got=str(path),
             remedy=f"write {path.with_suffix('.png')}",
         )
@@ -79,8 +79,8 @@ def draw_matrix(graph: Graph, axes: Axes) -> None:
     """Draw the adjacency matrix ``graph.dense()``, with one row per target."""
     shown = graph.dense().cpu().numpy() if graph.num_targets and graph.num_sources else [[0]]
     axes.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, interpolation="nearest")
-    axes.set_xlabel("source (is read)", fontsize=8)
-    axes.set_ylabel("target (reads)", fontsize=8)
+    axes.set_xlabel("source", fontsize=8)
+    axes.set_ylabel("target (attends)", fontsize=8)
     axes.tick_params(labelsize=7)
 
 
@@ -166,8 +166,8 @@ def _svg(graph: Graph) -> str:
 def _summary(graph: Graph) -> str:
     degree = graph.in_degree().double()
     pairs = max(graph.num_targets * graph.num_sources, 1)
-    rows = [("reads nothing", f"{int((degree == 0).sum()):,} nodes")]
-    rows += [("of all pairs", f"{graph.num_edges / pairs:.2%} are edges")]
+    rows = [("without sources", f"{int((degree == 0).sum()):,} nodes")]
+    rows += [("density", f"{graph.num_edges / pairs:.2%} of all pairs")]
     if len(degree):
         spread = f"{int(degree.min()):,} to {int(degree.max()):,}, mean {degree.mean():.1f}"
         rows.insert(0, ("a node reads", spread))

@@ -36,7 +36,7 @@ class Edges(Graph):
     @property
     def has_duplicates(self) -> bool:
         if not self.is_numbered:
-            return True  # there may be some
+            return True  # not checked
         return self._keys().numel() < self.num_edges
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
@@ -83,9 +83,9 @@ class Edges(Graph):
             raise ArgumentError(
                 "graph",
                 expected=f"edges that can be copied to {device}",
-                got='a graph on torch.device("meta"), which has no numbers',
-                remedy="make the graph outside of `with torch.device('meta')`, or from a tensor"
-                " that is not on it",
+                got='a graph on torch.device("meta"), which has no data',
+                remedy="create the graph outside of `with torch.device('meta')`, or from a tensor"
+                " on another device",
             )
         segments = self.segments
         moved = (segments[0].to(device), segments[1].to(device)) if segments else None
@@ -116,7 +116,6 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
 
     Raises:
         ArgumentError: not ``[2, E]``, not integers, or an index out of range.
-
     """
     num_sources, num_targets = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, num_nodes)
     for number in (num_sources, num_targets):
@@ -133,7 +132,7 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
             "edge_index",
             expected="integers",
             got=str(edge_index.dtype),
-            remedy="cast it with .long(); a matrix of booleans goes to graphs.from_dense",
+            remedy="cast it with .long(), or use graphs.from_dense for a boolean matrix",
         )
     if hasattr(edge_index, "as_tensor"):  # an EdgeIndex of PyTorch Geometric
         edge_index = edge_index.as_tensor()

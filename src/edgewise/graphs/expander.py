@@ -26,12 +26,12 @@ class Expander(Pattern):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_count("degree", self.degree, 0, "pass how many sources each target reads")
-        check_count("seed", self.seed, 0, "pass any number; another seed is another graph")
+        check_count("degree", self.degree, 0, "pass the number of sources of each target")
+        check_count("seed", self.seed, 0, "pass any non-negative integer")
         if self.degree % 2:
             raise ArgumentError(
                 "degree",
-                expected="an even number, two neighbours on each ring",
+                expected="an even number, as each cycle adds two neighbours",
                 got=str(self.degree),
                 remedy=f"pass {self.degree + 1}",
             )
@@ -45,7 +45,7 @@ class Expander(Pattern):
             order = torch.randperm(num_targets, generator=generator)
             rings.append(torch.stack([order, order.roll(1)]))
         causal = torch.cat(rings, dim=1) if rings else torch.empty(2, 0, dtype=torch.long)
-        causal = causal[:, causal[0] != causal[1]]  # a ring of one node
+        causal = causal[:, causal[0] != causal[1]]  # a cycle of one node is a self-loop
         target, source = torch.cat([causal, causal.flip(0)], dim=1)
         number = (target * num_targets + source).unique()  # by target, each edge once
         n = max(num_targets, 1)

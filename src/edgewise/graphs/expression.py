@@ -24,7 +24,6 @@ def parse_expression(text: str, patterns: dict[str, Any]) -> Pattern:
 
     Raises:
         ArgumentError: the text has another form, or the name of a pattern is unknown.
-
     """
     own: dict[str, Any] = {}
 

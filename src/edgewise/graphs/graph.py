@@ -47,7 +47,6 @@ class Pattern(ABC):
 
         Raises:
             ArgumentError: the pattern is not defined for these sizes.
-
         """
         num_sources = num_targets if num_sources is None else num_sources
         if torch.compiler.is_dynamo_compiling():
@@ -63,7 +62,7 @@ class Pattern(ABC):
     def _refuse(self, expected: str, num_targets: int, num_sources: int) -> NoReturn:
         raise ArgumentError(
             "graph",
-            expected=f"{expected}, as {self!r} needs",
+            expected=f"{expected}, for {self!r}",
             got=f"{num_targets} targets and {num_sources} sources",
             remedy="bind it to other sizes or choose another pattern",
         )
@@ -138,10 +137,11 @@ WHILE_TRACING = "_derived_"
 
 @while_tracing
 def _derive_while_tracing(graph: Graph, function: Callable[[Graph], Any]) -> str | None:
-    """:meth:`Graph.derived` while ``torch.compile`` traces: the name of an attribute.
+    """Compute :meth:`Graph.derived` while ``torch.compile`` traces; return an attribute name.
 
-    Compiled code cannot compute what depends on numbers, such as how many edges there are. None
-    for a graph that the code itself makes, which has no numbers yet.
+    Compiled code reads the value from this attribute, as it cannot compute values that depend on
+    data, such as the number of edges. The result is None for a graph that the compiled code itself
+    creates, which has no data yet.
     """
     if "_cache" not in vars(graph):
         return None
@@ -159,7 +159,6 @@ class Graph(Pattern):
         device: device of the indices.
         segments: ``(target sizes, source sizes)`` of the blocks if the graph is block-diagonal by
             construction, such as a packed batch; otherwise ``None``.
-
     """
 
     num_targets: int
@@ -272,7 +271,7 @@ class Graph(Pattern):
                 "graph",
                 expected=f"a graph with {num_targets} targets and {num_sources} sources",
                 got=repr(self),
-                remedy="make the graph for the number of nodes that the features have",
+                remedy="create the graph with the number of nodes of the features",
             )
         return self
 

@@ -26,14 +26,14 @@ class Grid(Pattern):
     neighbours: int = 4
 
     def __post_init__(self) -> None:
-        check_count("height", self.height, 0, "count the rows of pixels")
-        check_count("width", self.width, 0, "count the pixels of a row")
+        check_count("height", self.height, 0, "pass the number of rows")
+        check_count("width", self.width, 0, "pass the number of columns")
         if self.neighbours not in (4, 8):
             raise ArgumentError(
                 "neighbours",
-                expected="4 (edges) or 8 (edges and corners)",
+                expected="4, or 8 with diagonal neighbours",
                 got=repr(self.neighbours),
-                remedy="use power(k) for a wider reach",
+                remedy="use power(k) for larger neighbourhoods",
             )
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:

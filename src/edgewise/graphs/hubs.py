@@ -41,7 +41,7 @@ class Hubs(Pattern):
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         ahead = self._sources_ahead(num_targets, num_sources)
         if any(not -num_sources <= node < num_sources for node in self.nodes):
-            self._refuse("sources that include every hub", num_targets, num_sources)
+            self._refuse("sources that include all hubs", num_targets, num_sources)
         hubs = sorted({node % num_sources for node in self.nodes})
         position = torch.arange(num_targets) + ahead
         is_hub = torch.isin(position, torch.tensor(hubs, dtype=torch.long))

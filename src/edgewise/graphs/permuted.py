@@ -69,7 +69,7 @@ def _check_nodes(argument: str, node: Tensor, count: int) -> None:
             argument,
             expected=f"torch.int64 of shape [{count}]",
             got=describe(node),
-            remedy="give each place the number of a node, such as x.argsort() gives",
+            remedy="pass the node of each slot, such as x.argsort()",
         )
 
 

@@ -25,7 +25,7 @@ class Power(Pattern):
     k: int
 
     def __post_init__(self) -> None:
-        check_count("k", self.k, 1, "graphs.window(0) is the graph of zero steps")
+        check_count("k", self.k, 1, "use graphs.window(0) for zero steps")
 
     @staticmethod
     def of(pattern: Pattern, k: int) -> Pattern:

@@ -24,8 +24,8 @@ class Random(Pattern):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_count("degree", self.degree, 0, "pass how many sources each target reads")
-        check_count("seed", self.seed, 0, "pass any number; another seed is another graph")
+        check_count("degree", self.degree, 0, "pass the number of sources of each target")
+        check_count("seed", self.seed, 0, "pass any non-negative integer")
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         degree = min(self.degree, num_sources)

@@ -27,7 +27,6 @@ class Subgraphs(Pattern):
     Attributes:
         pattern: pattern of the nodes themselves.
         members: nodes of each subgraph, numbered from 0 as in ``pattern``.
-
     """
 
     pattern: Pattern
@@ -49,7 +48,11 @@ class Subgraphs(Pattern):
         count = len(self.members)
         least = count + 1 + max((nodes[-1] for nodes in self.members if nodes), default=-1)
         if num_targets != num_sources or num_targets < least:
-            self._refuse(f"at least {least} nodes, each of them both", num_targets, num_sources)
+            self._refuse(
+                f"the same number of targets and sources, at least {least}",
+                num_targets,
+                num_sources,
+            )
         inner = self.pattern.bind(num_targets - count)
         token = [number for number, nodes in enumerate(self.members) for _ in nodes]
         node = [count + each for nodes in self.members for each in nodes]
@@ -62,7 +65,7 @@ class Subgraphs(Pattern):
 def _no_members(got: str) -> ArgumentError:
     return ArgumentError(
         "members",
-        expected="a list of the nodes of each subgraph, which are counted from 0",
+        expected="a list of nodes for each subgraph, numbered from 0",
         got=got,
         remedy="write subgraphs(pattern, [[0, 1], [1, 2]])",
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Traced:
-    """Holder of bound graphs, as attributes that compiled code can read."""
+    """Object whose attributes are bound graphs, for compiled code to read."""
 
 
 TRACED = Traced()
@@ -43,7 +43,7 @@ def _bind_eagerly(pattern: Pattern, num_targets: int, num_sources: int) -> Graph
 
 
 _bind_after_a_break = torch.compiler.disable(
-    _bind_eagerly, reason="make patterns outside of compiled code, which then binds them"
+    _bind_eagerly, reason="create patterns outside of compiled code"
 )
 
 

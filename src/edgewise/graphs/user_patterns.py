@@ -31,12 +31,11 @@ def find(module: str, name: str) -> Pattern | type[Pattern]:
 
     Raises:
         ArgumentError: importing the module is not allowed or fails, or it has no such pattern.
-
     """
     if module not in sys.modules and module not in _allowed():
         raise ArgumentError(
             "graph",
-            expected="a module that has been imported, or that you have named",
+            expected="a module that has been imported or allowed",
             got=f"{module}:{name}",
             remedy=f"if you trust it, import {module} first, or set {IMPORT}={module}",
         )
@@ -47,7 +46,7 @@ def find(module: str, name: str) -> Pattern | type[Pattern]:
         "graph",
         expected=f"a pattern {name} in {module}, or a class of patterns",
         got="nothing of this name" if thing is None else f"{name}, {type(thing).__name__}",
-        remedy="derive the class from edgewise.graphs.Pattern, or name one made of patterns",
+        remedy="derive the class from edgewise.graphs.Pattern, or name a pattern",
     )
 
 

@@ -32,7 +32,9 @@ class Virtual(Pattern):
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         if num_targets != num_sources or num_targets < self.count:
             self._refuse(
-                f"at least {self.count} nodes, each of them both", num_targets, num_sources
+                f"the same number of targets and sources, at least {self.count}",
+                num_targets,
+                num_sources,
             )
         inner = self.pattern.bind(num_targets - self.count)
         start = torch.zeros(num_targets, dtype=torch.long, device=inner.device)

@@ -23,8 +23,8 @@ class Window(Pattern):
     dilation: int = 1
 
     def __post_init__(self) -> None:
-        check_count("radius", self.radius, 0, "a radius of 0 reads the node alone")
-        check_count("dilation", self.dilation, 1, "a dilation of 1 skips nothing")
+        check_count("radius", self.radius, 0, "choose 0 for the node alone")
+        check_count("dilation", self.dilation, 1, "choose 1 for consecutive positions")
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         position = torch.arange(num_targets) + self._sources_ahead(num_targets, num_sources)

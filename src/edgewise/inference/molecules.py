@@ -38,7 +38,6 @@ def read_smiles(value: Any) -> Any:
 
     Raises:
         ArgumentError: RDKit cannot parse it.
-
     """
     check_unicode(value)  # RDKit does not check
     molecule = parse(value) if isinstance(value, str) else None

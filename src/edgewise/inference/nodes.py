@@ -36,7 +36,6 @@ class KnownIds:
         ids: the ids, ordered by index.
         what: name of such a thing in errors, such as "user".
         remedy: remedy in the error for an unknown id that resembles no other.
-
     """
 
     def __init__(
@@ -53,7 +52,6 @@ class KnownIds:
 
         Raises:
             ArgumentError: the id is unknown; the error suggests the most similar one.
-
         """
         text = str(value).strip()
         if text in self._number:
@@ -78,7 +76,6 @@ class Neighbours:
     Args:
         pairs: ``[2, E]``, a node and its neighbour.
         count: number of nodes in the first row.
-
     """
 
     def __init__(self, pairs: Tensor, count: int) -> None:

@@ -49,7 +49,6 @@ class Predictor(ABC):
         preprocessing: preprocessing values that the run saved, such as label names.
         tokenizer: tokenizer of the run, or ``None`` if its data are not texts.
         folder: run folder, for error messages.
-
     """
 
     data: ClassVar[type[Data]]
@@ -96,7 +95,6 @@ class Predictor(ABC):
 
         Raises:
             ArgumentError: this kind of run needs inputs; only a series can continue itself.
-
         """
         raise ArgumentError(
             "INPUT",
@@ -143,7 +141,6 @@ class Predictor(ABC):
 
         Raises:
             ArgumentError: the input is invalid. Other inputs are still answered.
-
         """
 
     @abstractmethod
@@ -163,7 +160,6 @@ class Predictor(ABC):
 
         Raises:
             ArgumentError: answers of this kind have no figure.
-
         """
         raise ArgumentError(
             "--draw",
@@ -188,7 +184,6 @@ class Predictor(ABC):
 
         Raises:
             ArgumentError: unknown option, or a value of the wrong type.
-
         """
         known, hints = self.options(), get_type_hints(type(self).answer)
         for name in options:
@@ -251,7 +246,6 @@ def check_renamed(name: str, argument: str, dashes: str) -> None:
 
     Raises:
         ArgumentError: the option has been renamed; the remedy has the new name.
-
     """
     if name in RENAMED:
         new = RENAMED[name] if not dashes else dashes + RENAMED[name].replace("_", "-")
@@ -283,7 +277,6 @@ def check_unicode(value: Any) -> None:
 
     Raises:
         ArgumentError: the text has surrogates, such as those of undecodable bytes.
-
     """
     try:
         if isinstance(value, str):
@@ -302,7 +295,6 @@ def check_text(value: Any, what: str) -> str:
 
     Raises:
         ArgumentError: the value is not a text, or is blank.
-
     """
     if not isinstance(value, str) or not value.strip():
         raise ArgumentError("input", expected=what, got=repr(value)[:60], remedy=f"give {what}")
@@ -314,7 +306,6 @@ def whole_numbers(value: Any, what: str) -> list[int]:
 
     Raises:
         ArgumentError: the value has no integers, or something else.
-
     """
     given = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) else value
     try:

@@ -53,7 +53,6 @@ def predictor_of(recipe: Recipe) -> type[Predictor]:
 
     Raises:
         ArgumentError: no predictor serves its data and task.
-
     """
     for kind in all_predictors():
         if kind.serves(recipe):

@@ -1,4 +1,4 @@
-"""Answers as tables, written whole or not at all."""
+"""Writing of answers to a table or to JSON lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMS = (".csv", ".tsv", ".jsonl")
 
 
 def flat(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """An answer as rows of a table: one, or one for each dict of a list in it, with its rank."""
+    """Convert an answer to rows of a table: one, or one with its rank for each dict of a list."""
     lists = [name for name, value in answer.items() if is_of_dicts(value)]
     plain = {n: _cell(v) for n, v in answer.items() if n not in lists}
     if not lists:
@@ -30,7 +30,7 @@ def flat(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def is_of_dicts(value: Any) -> bool:
-    """Whether a value of an answer becomes rows of a table."""
+    """Return whether a value of an answer is a list of dicts, which become rows of a table."""
     return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
 
 
@@ -39,11 +39,10 @@ def _cell(value: Any) -> Any:
 
 
 def check_form(path: Path) -> None:
-    """Refuse a file of answers that has neither form.
+    """Check the suffix of a file for answers.
 
     Raises:
-        ArgumentError: its name does not end in one of them.
-
+        ArgumentError: the suffix is not one of ``FORMS``.
     """
     if path.suffix.lower() not in FORMS:
         raise ArgumentError(
@@ -55,16 +54,15 @@ def check_form(path: Path) -> None:
 
 
 def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
-    """Write answers as they come; the file takes its name when it is complete.
+    """Write answers one by one to a temporary file, which is renamed when it is complete.
 
     Args:
-        path: a table (``.csv``, ``.tsv``), of the columns that any answer has, or ``.jsonl``.
+        path: ``.csv`` or ``.tsv`` for a table with the columns of all answers, or ``.jsonl``.
         answers: see :meth:`edgewise.inference.Predictor.answer`.
 
     Raises:
-        ArgumentError: the name ends otherwise.
-        WriteError: it cannot be written.
-
+        ArgumentError: the file has another suffix.
+        WriteError: the file cannot be written.
     """
     check_form(path)
     folder, form = RunFolder(path.parent), path.suffix.lower()
@@ -72,7 +70,7 @@ def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
 
     def objects(part: Path) -> list[str]:
         names: dict[str, None] = {}
-        # What Unicode does not have, such as half a letter, is written as JSON does: by number.
+        # Lone surrogates cannot be encoded; they are written as \udxxx escapes, as in JSON.
         with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for answer in answers:
                 for row in [answer] if form == ".jsonl" else flat(answer):
@@ -81,7 +79,7 @@ def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
         return list(names)
 
     def table(part: Path) -> None:
-        # Only at the end are all columns known: the rows wait in a file, not in memory.
+        # All columns are known only at the end, so rows are kept in a temporary file until then.
         rows = part.with_name(part.name + ".rows")
         try:
             names = objects(rows)

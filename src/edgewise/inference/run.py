@@ -48,7 +48,6 @@ class Run:
         >>> run = edgewise.load("runs/mine")  # doctest: +SKIP
         >>> run.predict(["CCO", "c1ccccc1O"])  # doctest: +SKIP
         [{'input': 'CCO', 'solubility': 0.87, 'unit': 'log10 mol/L'}, ...]
-
     """
 
     path: Path
@@ -80,7 +79,6 @@ class Run:
         Raises:
             ArgumentError: unknown option, or a file in another format.
             MissingDataError: the file does not exist.
-
         """
         answers = list(self.stream(inputs, batch_size=batch_size, **options))
         return self._joined_frame(inputs, answers) if is_frame(inputs) else answers
@@ -146,7 +144,7 @@ class Run:
         return f"<Run of {name} in {path!r}, answers on {self.predictor.input}>"
 
     def _repr_html_(self) -> str:
-        """Summary for notebooks: recipe, model, inputs, metrics and learning curves."""
+        """Return HTML for notebooks: recipe, model, inputs, metrics and learning curves."""
         count = sum(weight.numel() for weight in self.model.parameters())
         rows = [
             ("recipe", f"{self.recipe.name}: {self.recipe.summary}"),
@@ -202,7 +200,6 @@ def load(path: Path | str) -> Run:
         MissingDataError: the run does not exist or has not finished.
         ArgumentError: a file of the run is damaged, the folder has several runs, no predictor
             serves its kind of data, or the package that provides its recipe is not installed.
-
     """
     folder = RunFolder(Path(path))
     recipe = load_recipe(folder)

@@ -98,7 +98,7 @@ class WordTags(OnTexts):
         ):
             raise ArgumentError(
                 "input",
-                expected=f"{self.input}, none of them blank",
+                expected=f"{self.input}, not blank",
                 got=repr(value)[:60],
                 remedy="write a sentence",
             )
@@ -160,7 +160,7 @@ class HiddenWords(OnTexts):
                 "input",
                 expected=self.input,
                 got=repr(text)[:60],
-                remedy="write <mask> or [MASK] where a word is to be found",
+                remedy="write <mask> or [MASK] in place of a word",
             )
         own = self.tokenizer.id_to_token(special_id(self.tokenizer, "mask")) or ""
         ids, _ = encode_all(self.tokenizer, [MASK.sub(own, text)], first="cls", last="sep")
@@ -310,7 +310,7 @@ class Translations(OnTexts):
                 expected=f"a text of at most {MAX_LENGTH_FACTOR * trained} tokens, "
                 f"{MAX_LENGTH_FACTOR} times the longest training text",
                 got=f"{len(read)} tokens",
-                remedy="give it sentence by sentence",
+                remedy="translate it sentence by sentence",
             )
         return read
 

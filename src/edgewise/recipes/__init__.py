@@ -125,7 +125,6 @@ def find(name: str) -> Recipe:
 
     Raises:
         ArgumentError: unknown name; the error suggests the nearest one.
-
     """
     if name not in RECIPES.own:
         check_choice("recipe", name, RECIPES)

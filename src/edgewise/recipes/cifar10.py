@@ -8,7 +8,7 @@ from functools import partial
 from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
-SPLIT = "9,000 images to train, 1,000 to validate, 2,000 to test; epoch by validation loss"
+SPLIT = "9,000 training, 1,000 validation, 2,000 test images; best epoch by validation loss"
 
 vit_cifar10 = Recipe(
     name="vit-cifar10",
@@ -33,7 +33,7 @@ swin_cifar10 = replace(
     model=partial(models.swin, patch=4, width=48, depths=(2, 2), heads=2, window=4, dropout=0.1),
     protocol=Protocol(
         ("test/accuracy",),
-        "50.8 % by `vit-cifar10`, as many epochs; 72.1 % by six convolutions in 15",
+        "50.8 % by `vit-cifar10` in as many epochs; 72.1 % by six convolutions in 15 epochs",
         SPLIT,
     ),
 )

@@ -19,7 +19,7 @@ digits = Recipe(
     trainer=training.TrainerSettings(epochs=50, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
-        "none by this split",
-        "a fifth of 1797 images to test, a tenth to validate; epoch by validation loss",
+        "none on this split",
+        "1797 images, 1/5 for test, 1/10 for validation; best epoch by validation loss",
     ),
 )

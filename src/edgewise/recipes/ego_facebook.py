@@ -19,7 +19,7 @@ sage_facebook = Recipe(
     protocol=Protocol(
         ("test/auc", "test/hits@50", "test/mrr"),
         "none for this split",
-        "5 % of the friendships to validate and 10 % to test, one drawn non-friendship for each; "
-        "epoch by validation AUC",
+        "5 % of the edges for validation, 10 % for test, one sampled non-edge for each; "
+        "best epoch by validation AUC",
     ),
 )

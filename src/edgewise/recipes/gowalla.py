@@ -11,7 +11,7 @@ from edgewise.recipes.recipe import Protocol, Recipe
 RANKED = Protocol(
     ("test/recall@20", "test/ndcg@20"),
     "0.1830, 0.1554 (LightGCN; He et al., 2020)",
-    "LightGCN's split, all users and items; epoch by recall on 0.3 % of the training part",
+    "LightGCN's split, all users and items; best epoch by recall on 0.3 % of training",
 )
 
 lightgcn_gowalla = Recipe(
@@ -25,8 +25,8 @@ lightgcn_gowalla = Recipe(
     trainer=training.TrainerSettings(epochs=10, monitor="val/recall@20"),
     protocol=replace(
         RANKED,
-        reference=f"{RANKED.reference}: 1000 epochs of batches of 2048 in 3 hops, some 40 hours of "
-        "one core here by 4 steps of 0.34 to 0.53 seconds",
+        reference=f"{RANKED.reference}: 1000 epochs, batches of 2048, 3 hops: about 40 hours on "
+        "one core, at 0.34 to 0.53 s per step",
     ),
 )
 
@@ -41,6 +41,6 @@ pinsage_gowalla = Recipe(
     trainer=replace(lightgcn_gowalla.trainer, epochs=10),
     protocol=replace(
         RANKED,
-        says="LightGCN's split, all users and items; epoch by recall on 5 % of the training part",
+        says="LightGCN's split, all users and items; best epoch by recall on 5 % of training",
     ),
 )

@@ -20,9 +20,9 @@ ionic_liquids_co2 = Recipe(
     ),
     protocol=Protocol(
         ("test/mae", "test/r2"),
-        "0.0137, 0.988 in the literature, whose split is not stated; trees on fingerprints, below, "
-        "are level with it",
-        "all measurements of a liquid in one fold; epoch by 15 % of the other liquids",
+        "0.0137, 0.988 in the literature, on an unknown split; trees on fingerprints, below, "
+        "are as good",
+        "all measurements of a liquid in one fold; best epoch on 15 % of the other liquids",
         folds=True,
     ),
 )

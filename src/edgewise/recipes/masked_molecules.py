@@ -24,6 +24,6 @@ masked_molecules = Recipe(
     protocol=Protocol(
         ("test/accuracy",),
         "none",
-        "hidden atoms and bonds found, of 15 % of each of 1,000 molecules; epoch by val",
+        "accuracy on 15 % of the atoms and bonds of 1,000 molecules; best epoch by validation",
     ),
 )

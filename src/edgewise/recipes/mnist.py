@@ -8,7 +8,7 @@ from functools import partial
 from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
-SPLIT = "55,000 images to train, 5,000 to validate, 10,000 to test; epoch by validation loss"
+SPLIT = "55,000 training, 5,000 validation, 10,000 test images; best epoch by validation loss"
 
 vit_mnist = Recipe(
     name="vit-mnist",
@@ -21,7 +21,7 @@ vit_mnist = Recipe(
     trainer=training.TrainerSettings(epochs=2, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
-        "`convolutions-vit-mnist`: six convolutions, as many epochs",
+        "`convolutions-vit-mnist`: six convolutions, the same number of epochs",
         SPLIT,
     ),
 )
@@ -33,7 +33,7 @@ swin_mnist = replace(
     model=partial(models.swin, patch=2, width=32, depths=(2, 2), heads=2, window=7),
     protocol=Protocol(
         ("test/accuracy",),
-        "96.6 % by `vit-mnist`, as many epochs, whose patches have 4 times the pixels",
+        "96.6 % by `vit-mnist` in as many epochs, with patches of 4 times the pixels",
         SPLIT,
     ),
 )

@@ -26,14 +26,14 @@ transformer_multi30k = Recipe(
     protocol=Protocol(
         ("test/bleu",),
         "41.0 (Transformer-Tiny, text alone, a long run)",
-        "test 2016, beam 5, sacrebleu; epoch by validation loss",
+        "test 2016, beam 5, sacrebleu; best epoch by validation loss",
     ),
 )
 
 SHORT = Protocol(
     ("test/bleu",),
-    "22.6 (the Transformer after as many epochs); 31.1 after 6, in more time",
-    "test 2016, beam 5, sacrebleu; epoch by validation loss",
+    "22.6 (the Transformer after as many epochs); 31.1 after 6 epochs, in more time",
+    "test 2016, beam 5, sacrebleu; best epoch by validation loss",
 )
 
 light_conv_multi30k = replace(

@@ -22,7 +22,6 @@ class Protocol:
         says: the data split and the choice of the epoch, in words.
         seeds: number of random seeds; 0 trains once, with the seed of the recipe.
         folds: whether to cross-validate.
-
     """
 
     metrics: tuple[str, ...]
@@ -52,9 +51,8 @@ class Recipe:
         trainer: settings of the training loop.
         seed: random seed for initialisation, dropout and shuffling.
         start: run folder or Hugging Face folder whose weights initialise the backbone; empty for
-            random weights. The option is ``--from`` and the field ``from``.
+            random weights. In the command and in ``recipe.json`` it is called ``from``.
         protocol: measurement protocol; it does not affect the run and is not recorded.
-
     """
 
     name: str

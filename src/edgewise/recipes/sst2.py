@@ -13,7 +13,7 @@ from edgewise.recipes.recipe import Protocol, Recipe
 SENTENCES = Protocol(
     ("test/accuracy",),
     "80 to 83 % is usual from scratch; 93.5 % (BERT-base, pre-trained on far more)",
-    "the published test sentences; from scratch",
+    "published test sentences; trained from scratch",
     seeds=3,
 )
 

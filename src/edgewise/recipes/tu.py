@@ -25,7 +25,7 @@ gin_mutag = Recipe(
     protocol=Protocol(
         ("test/accuracy",),
         "89.4 ± 5.6 % (Xu et al., 2019; epoch chosen on the test folds)",
-        "stratified folds, epoch by training loss",
+        "stratified folds, best epoch by training loss",
         folds=True,
     ),
 )
@@ -42,7 +42,7 @@ gat_enzymes = Recipe(
     protocol=Protocol(
         ("test/accuracy",),
         "59.6 ± 4.5 % (GIN; Errica et al., 2020, fair protocol)",
-        "stratified folds, epoch by a tenth of the other nine",
+        "stratified folds, best epoch on 1/10 of the other nine",
         folds=True,
     ),
 )

@@ -26,8 +26,8 @@ xl_war_and_peace = replace(
     trainer=replace(gpt_shakespeare_best.trainer, epochs=1),
     protocol=Protocol(
         ("test/loss",),
-        "the rows below, without memory: behind in the same time, ahead in 1.27 times that",
-        "nats a character on the whole last twentieth, each once, segment after segment",
+        "the rows below, without memory: worse in the same time, better in 1.27 times the time",
+        "nats per character on the last twentieth, each predicted once, in consecutive segments",
     ),
 )
 
@@ -46,6 +46,6 @@ long_war_and_peace = replace(
     protocol=Protocol(
         ("test/loss",),
         "the row below: full attention",
-        "nats a character on the whole last twentieth, each once, after half a context or more",
+        "nats per character on the last twentieth, each scored once with half a context or more",
     ),
 )

@@ -36,7 +36,6 @@ class Outcome:
         metrics: final metrics of each run.
         logs: metrics of each epoch, for each run.
         graph: the value as a graph over image patches, if it is a pattern of an image model.
-
     """
 
     value: Any
@@ -115,7 +114,6 @@ def compare(
         ArgumentError: the field does not exist, a value is invalid, or two values are equal. All
             are checked before the first training.
         RunExistsError: the folder is not empty, and ``resume`` is false.
-
     """
     for option, number in (("--seeds", seeds), ("--workers", workers)):
         if number is not None:

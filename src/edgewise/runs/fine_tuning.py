@@ -28,7 +28,6 @@ def check_start(recipe: Recipe) -> None:
     Raises:
         MissingDataError: the run does not exist or has not finished.
         ArgumentError: its model is of another kind, such as a text model instead of a graph model.
-
     """
     run = RunFolder(Path(recipe.start))
     if not run.weights.is_file():
@@ -57,7 +56,6 @@ def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
 
     Raises:
         ArgumentError: the run has another model, other sizes or another number of heads.
-
     """
     state = model.state_dict()
     found, wanted = _trunk(run.read_weights(state)), _trunk(state)

@@ -56,7 +56,6 @@ def with_their_model(recipe: Recipe) -> Recipe:
     Raises:
         ArgumentError: the folder's model is not of a supported family, or the recipe has no text
             model.
-
     """
     if not is_hugging_face(recipe.start):
         return recipe
@@ -93,7 +92,6 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
     Raises:
         ArgumentError: weights are missing or have another shape.
         MissingDataError: the folder contains no safetensors file.
-
     """
     from edgewise.interop import huggingface
 
@@ -170,7 +168,6 @@ def their_tokenizer(start: str) -> str:
 
     Raises:
         MissingDataError: the file does not exist.
-
     """
     path = Path(start) / TOKENIZER
     if not path.is_file():

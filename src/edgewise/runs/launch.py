@@ -40,7 +40,6 @@ def launch(path: Path, devices: int, title: str) -> None:
     Raises:
         Interrupted: Ctrl-C or SIGTERM, after a checkpoint was saved.
         EdgewiseError: a process failed, with its error message.
-
     """
     with ExitStack() as files, interruptible() as request:
         outputs, errors = (

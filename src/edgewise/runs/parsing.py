@@ -32,7 +32,6 @@ def read_value(name: str, value: Any, kind: Any, remedy: str = OF_FIELDS) -> Any
 
     Raises:
         ArgumentError: the value cannot be converted.
-
     """
     if get_origin(kind) in (UnionType, Union):
         return _read_optional(name, value, kind, remedy)

@@ -27,7 +27,6 @@ class Preprocessing:
         model_arguments: arguments of the model that the data determine.
         target_scale: mean and scale of the training targets, for regression in physical units.
         values: preprocessing learned from the data, by name.
-
     """
 
     model_arguments: dict[str, Any]
@@ -61,7 +60,6 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
     Raises:
         MissingDataError: the file was lost, or the run is older than this file.
         ArgumentError: a file is damaged, or the tensors belong to another run.
-
     """
     if not folder.has(PREPROCESSING):
         raise MissingDataError(

@@ -27,7 +27,6 @@ class Field:
         value: current value.
         kind: annotated type, which any other value must have.
         meaning: description of the field.
-
     """
 
     value: Any
@@ -37,7 +36,7 @@ class Field:
 
 def fields_of(recipe: Recipe) -> dict[str, Field]:
     """Return all fields that can be changed, by dotted name, in the order of the recipe."""
-    found = {"model": Field(recipe.model.func.__name__, str, "Name of the model")}
+    found = {"model": Field(recipe.model.func.__name__, str, "name of the model")}
     own = model_fields(recipe.model, recipe.data.provides)
     found |= {f"model.{name}": field for name, field in own.items()}
     for part in PARTS:
@@ -78,7 +77,6 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     Raises:
         ArgumentError: unknown field (the error suggests the nearest), a value of the wrong type,
             or a model of another kind.
-
     """
     if "model" in values:
         recipe = _with_model(recipe, values["model"])

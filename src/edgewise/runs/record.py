@@ -37,7 +37,6 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
 
     Raises:
         ArgumentError: a class that no table lists, or a value that JSON cannot represent.
-
     """
     _check_model(recipe)
     record: dict[str, Any] = {"edgewise": __version__, "recipe": recipe.name}
@@ -64,7 +63,6 @@ def _check_model(recipe: Recipe) -> None:
 
     Raises:
         ArgumentError: an argument that the model collects in ``**kwargs``.
-
     """
     known = model_fields(recipe.model, recipe.data.provides)
     for name in recipe.model.keywords:
@@ -112,7 +110,6 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
     Raises:
         ArgumentError: a field or class that this version and the installed packages do not have,
             or a value of the wrong type.
-
     """
     try:
         parts = {part: _default(part, record) for part in PARTS}
@@ -137,7 +134,6 @@ def _default(part: str, record: Mapping[str, Any]) -> Any:
 
     Raises:
         ArgumentError: no table has its class, as the package of the class is not installed.
-
     """
     use = record[part].get("use", part)
     if part in TABLES and use not in KINDS[part]:
@@ -165,7 +161,6 @@ def check_finished(folder: RunFolder, recipe: Recipe) -> None:
     Raises:
         MissingDataError: the run has not saved its best weights.
         ArgumentError: the folder has several runs.
-
     """
     if not folder.weights.is_file():
         folder.refuse_several()

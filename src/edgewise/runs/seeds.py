@@ -33,7 +33,6 @@ def train_seeds(
 
     Raises:
         See :func:`edgewise.runs.train`.
-
     """
     check_least("--seeds", seeds, 1, "choose for example 10")
     numbers = range(recipe.seed, recipe.seed + seeds)
@@ -48,7 +47,6 @@ def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
 
     Raises:
         ArgumentError: the recipe's data have no folds.
-
     """
     folds = fields_of(recipe).get("data.folds")
     if folds is None:
@@ -67,7 +65,6 @@ def measure(recipe: Recipe, path: Path, *, resume: bool = False) -> dict[str, fl
 
     Raises:
         See :func:`edgewise.runs.train`.
-
     """
     protocol = recipe.protocol
     if protocol is not None and protocol.folds:
@@ -129,7 +126,6 @@ def evaluate_run(path: Path) -> dict[str, float] | Summary:
 
     Raises:
         MissingDataError: the run does not exist, or has not finished.
-
     """
     for kind in ("seed", "fold"):
         found = sorted(path.glob(f"{kind}-*/{RECIPE}"), key=_number)

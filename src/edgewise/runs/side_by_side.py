@@ -35,7 +35,6 @@ def side_by_side(jobs: Sequence[Job], workers: int) -> None:
     Raises:
         Interrupted: Ctrl-C or SIGTERM, after the running jobs were asked to stop.
         EdgewiseError: a job failed, with its error message, after the others were asked to stop.
-
     """
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")

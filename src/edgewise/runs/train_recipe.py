@@ -58,7 +58,6 @@ def train(
         MissingDataError: there is no run to resume, or a data file is missing.
         ArgumentError: the run in the folder has another recipe, or a value is invalid.
         Interrupted: Ctrl-C or SIGTERM, after a checkpoint was saved for ``resume``.
-
     """
     folder = RunFolder(path)
     recipe = with_their_model(recipe)
@@ -134,7 +133,6 @@ def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:
     Raises:
         EdgewiseError: a value of the recipe is invalid, such as a graph that cannot be bound to the
             sizes of the data.
-
     """
     return _started(with_their_model(recipe), None)
 
@@ -178,7 +176,6 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
 
     Raises:
         ArgumentError: the model does not fit the data.
-
     """
     wanted = model_fields(recipe.model, ())
     arguments = dict(preprocessing.model_arguments)

@@ -23,8 +23,7 @@ class Classification(Task):
     The loss raises an ``ArgumentError`` if a target has several rows of logits.
 
     Attributes:
-        label_smoothing: Fraction of the target probability that is spread over all classes.
-
+        label_smoothing: fraction of the target probability that is spread over all classes.
     """
 
     label_smoothing: float = 0.0

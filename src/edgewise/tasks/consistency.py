@@ -33,9 +33,8 @@ class Consistency(Task):
     Paper: Feng et al., Graph random neural network for semi-supervised learning, 2020
 
     Attributes:
-        weight: Weight λ of the consistency loss.
-        temperature: Sharpening temperature T. Lower values give sharper targets.
-
+        weight: weight λ of the consistency loss.
+        temperature: sharpening temperature T. Lower values give sharper targets.
     """
 
     weight: float = 1.0

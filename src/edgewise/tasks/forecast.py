@@ -25,15 +25,14 @@ class Forecast(Task):
     Koehler, Another look at measures of forecast accuracy, 2006).
 
     Attributes:
-        delta: Threshold of the Huber loss, in the unit of the series: smaller errors are squared.
+        delta: threshold of the Huber loss, in the unit of the series: smaller errors are squared.
             0 gives the absolute error, which suits any unit.
-
     """
 
     delta: float = 1.0
 
     def __post_init__(self) -> None:
-        check_from_zero("task.delta", self.delta, "choose about the error that is acceptable")
+        check_from_zero("task.delta", self.delta, "choose about the acceptable error")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if not self.delta:

@@ -43,7 +43,6 @@ class LanguageModeling(Task):
 
         Raises:
             ArgumentError: a state depends on a later token.
-
         """
         tokens = batch.inputs[0]
         if not (isinstance(model, LanguageModel) and isinstance(tokens, Tokens)):
@@ -58,7 +57,7 @@ class LanguageModeling(Task):
             first = "state of the first token depends" if border == 1 else several
             raise ArgumentError(
                 "model",
-                expected="a causal model, as it has to predict the later tokens",
+                expected="a causal model, whose states do not depend on later tokens",
                 got=f"one whose {first} on token {late + 1}",
                 remedy="choose a causal model such as gpt, a graph such as "
                 '"causal()", or causal=True if the model has it; for bidirectional models, mask '
@@ -84,12 +83,11 @@ def read_ahead(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
     them.
 
     Args:
-        model: The model; its training mode is restored.
-        ids: Token ids of one text, ``[T]``.
+        model: the model; its training mode is restored.
+        ids: token ids of one text, ``[T]``.
 
     Returns:
         The number of tokens before the border, and the position of the later token, from 0.
-
     """
     count, training = len(ids), model.training
     draw = torch.Generator().manual_seed(0)

@@ -22,7 +22,6 @@ class LinkPrediction(Task):
 
     Attributes:
         hits: k of hits@k, the fraction of edges that score above the k-th best non-edge.
-
     """
 
     hits: int = 50

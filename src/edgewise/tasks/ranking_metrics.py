@@ -58,8 +58,7 @@ class RankingMetric(Metric):
 
         Args:
             found: 1 if the item at a rank is the user's, ``[B, k]``.
-            items: Number of items of each user, ``[B]``.
-
+            items: number of items of each user, ``[B]``.
         """
 
     def compute(self) -> Tensor:

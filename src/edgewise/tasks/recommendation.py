@@ -32,9 +32,8 @@ class Recommendation(Task):
     Paper: Wu et al., On the effectiveness of sampled softmax loss for item recommendation, 2022
 
     Attributes:
-        temperature: Temperature τ. Lower values give more weight to hard negatives.
-        k: Number of recommended items, for the metrics.
-
+        temperature: temperature τ. Lower values give more weight to hard negatives.
+        k: number of recommended items, for the metrics.
     """
 
     temperature: float = 0.1

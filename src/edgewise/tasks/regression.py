@@ -26,9 +26,8 @@ class Regression(Task):
     (:class:`edgewise.layers.TargetScaling`), so that the learning rate does not depend on the unit.
 
     Attributes:
-        kind: Loss: ``"mse"``, ``"mae"`` or ``"huber"``.
-        delta: Threshold of the Huber loss, in the unit of the targets.
-
+        kind: loss: ``"mse"``, ``"mae"`` or ``"huber"``.
+        delta: threshold of the Huber loss, in the unit of the targets.
     """
 
     kind: Loss = "mse"
@@ -36,7 +35,7 @@ class Regression(Task):
 
     def __post_init__(self) -> None:
         check_choice("task.kind", self.kind, get_args(Loss))
-        check_positive("task.delta", self.delta, "choose about the error that is acceptable")
+        check_positive("task.delta", self.delta, "choose about the acceptable error")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if self.kind == "huber":

@@ -15,8 +15,8 @@ def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
     """Return the model after checking that it is a text model with enough positions.
 
     Args:
-        model: Model of the recipe.
-        data_sizes: Sizes of the data, with ``longest``, the maximum number of tokens of a text.
+        model: model of the recipe.
+        data_sizes: sizes of the data, with ``longest``, the maximum number of tokens of a text.
 
     Raises:
         ArgumentError: the model is not a text model, or has too few learned positions.
@@ -24,9 +24,9 @@ def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
     if not isinstance(model, TextModel) or "longest_text" not in data_sizes:
         raise ArgumentError(
             "model",
-            expected="a model of texts, such as bert or gpt, and texts",
+            expected="a text model, such as bert or gpt, and text data",
             got=f"{type(model).__name__}, and data with {', '.join(data_sizes) or 'no sizes'}",
-            remedy="combine models, data and tasks of one kind",
+            remedy="combine a model, data and a task for texts",
         )
     longest = data_sizes["longest_text"]
     positions, padding = model.embedding.positions, model.embedding.padding
@@ -37,6 +37,6 @@ def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
                 "model.max_length",
                 expected=f"at least {longest + taken}, as the longest text has {longest} tokens",
                 got=str(positions.table.shape[0]),
-                remedy="raise it, or let the data truncate longer texts",
+                remedy="increase it, or truncate texts with data.max_length",
             )
     return model

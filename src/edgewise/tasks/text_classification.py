@@ -25,11 +25,10 @@ class TextClassification(Classification):
     """Text classification with :class:`edgewise.layers.TextClassifier`: logits ``[B, classes]``.
 
     Attributes:
-        label_smoothing: See :class:`Classification`.
-        pool: Pooling of the states of a text: ``"class"`` (the first state), ``"mean"`` or
+        label_smoothing: see :class:`Classification`.
+        pool: pooling of the states of a text: ``"class"`` (the first state), ``"mean"`` or
             ``"max"``.
-        dropout: Dropout of the head.
-
+        dropout: dropout of the head.
     """
 
     pool: Pooling = "mean"
@@ -53,9 +52,8 @@ class Tagging(Classification):
     """Tagging of words: logits ``[W, classes]`` and accuracy over all words of a batch.
 
     Attributes:
-        label_smoothing: See :class:`Classification`.
-        dropout: Dropout of the head.
-
+        label_smoothing: see :class:`Classification`.
+        dropout: dropout of the head.
     """
 
     dropout: float = 0.1

@@ -26,12 +26,11 @@ class Translation(Classification):
     The test split is translated with beam search and evaluated with BLEU by sacrebleu.
 
     Attributes:
-        label_smoothing: See :class:`Classification`.
-        num_beams: Beam size.
-        length_penalty: See :func:`edgewise.decoding.beam_search`.
-        max_length_ratio: Maximum length of a translation, as a multiple of the longest source in
+        label_smoothing: see :class:`Classification`.
+        num_beams: beam size.
+        length_penalty: see :func:`edgewise.decoding.beam_search`.
+        max_length_ratio: maximum length of a translation, as a multiple of the longest source in
             the batch.
-
     """
 
     label_smoothing: float = 0.1
@@ -48,9 +47,9 @@ class Translation(Classification):
         if not isinstance(model, EncoderDecoderModel):
             raise ArgumentError(
                 "model",
-                expected="a model of pairs of texts, such as transformer or t5",
+                expected="a sequence-to-sequence model, such as transformer or t5",
                 got=type(model).__name__,
-                remedy="combine models, data and tasks of one kind",
+                remedy="combine such a model with data of text pairs",
             )
         return Seq2SeqLanguageModel(model)
 
@@ -64,9 +63,9 @@ class Translation(Classification):
         """Translate the sources of a batch.
 
         Args:
-            model: Model returned by :meth:`complete`.
-            batch: The batch.
-            tokens: Maximum number of generated tokens. Defaults to ``max_length_ratio`` times the
+            model: model returned by :meth:`complete`.
+            batch: the batch.
+            tokens: maximum number of generated tokens. Defaults to ``max_length_ratio`` times the
                 length of the longest source.
         """
         source, _ = batch.inputs

@@ -38,7 +38,6 @@ class Listed:
 
         Raises:
             ArgumentError: always.
-
         """
         raise ArgumentError(
             "loaders",
@@ -58,7 +57,6 @@ def as_loaders(given: Mapping[str, Any], *splits: str) -> dict[str, Any]:
     Raises:
         ArgumentError: a split is missing, or its loader is a data set without batches, has no
             length, or has no batches.
-
     """
     return {split: _as_loader(split, given) for split in splits}
 
@@ -128,7 +126,6 @@ def explain_loader_errors() -> Iterator[None]:
     Raises:
         ArgumentError: the examples cannot be stacked into a batch, because their sizes differ or
             they are not tensors.
-
     """
     try:
         yield
@@ -153,7 +150,6 @@ def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator
 
     Raises:
         ArgumentError: the shapes or types in the batch do not fit.
-
     """
     try:
         yield
@@ -205,7 +201,6 @@ def as_batch(value: Any) -> Batch:
 
     Raises:
         ArgumentError: the batch has another form.
-
     """
     if isinstance(value, Batch):
         return value

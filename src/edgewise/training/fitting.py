@@ -93,7 +93,6 @@ def fit(
             form, the model cannot process them, or the loss became NaN or infinite.
         Interrupted: Ctrl-C or SIGTERM, after a checkpoint was saved.
         MissingExtraError: Lightning is not installed.
-
     """
     _require_lightning()
     import lightning.pytorch as lightning
@@ -174,7 +173,6 @@ def evaluate(
     Raises:
         ArgumentError: a loader is missing, or its batches have a wrong form.
         MissingExtraError: Lightning is not installed.
-
     """
     _require_lightning()
     import lightning.pytorch as lightning

@@ -73,7 +73,6 @@ class RunFolder:
 
         Raises:
             WriteError: the folder cannot be created.
-
         """
         with _as_write_error(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -117,7 +116,6 @@ class RunFolder:
         Raises:
             RunExistsError: another process created the file first.
             WriteError: the folder cannot be written.
-
         """
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         claimed = False
@@ -170,7 +168,6 @@ class RunFolder:
 
         Raises:
             WriteError: the file cannot be written.
-
         """
         final = self.path / name
         with self._part(final) as part:
@@ -206,7 +203,6 @@ class RunFolder:
         Raises:
             MissingDataError: the file does not exist.
             ArgumentError: the file does not contain a JSON object.
-
         """
         with self._reading(name, "a JSON file with an object"):
             value = json.loads(self._existing(name).read_text(encoding="utf-8"))
@@ -219,7 +215,6 @@ class RunFolder:
 
         Raises:
             See :meth:`read_json`.
-
         """
         metrics: dict[str, Any] = _numbers(self.read_json(METRICS))
         return metrics
@@ -298,7 +293,6 @@ class RunFolder:
         Args:
             known: names of the model's parameters. A parameter that was renamed since the run was
                 saved gets its name of these.
-
         """
         weights = self.read_tensors(self.weights.name)
         new = {name: new_parameter_name(name) for name in weights if name not in known}
@@ -336,7 +330,6 @@ class RunFolder:
             MissingDataError: the file does not exist.
             ArgumentError: the file is damaged, or its digest differs from ``digest``.
             MissingExtraError: safetensors is not installed.
-
         """
         require("safetensors", extra="predict", purpose="reading weights")
         from safetensors import safe_open
@@ -359,7 +352,6 @@ class RunFolder:
         Raises:
             MissingDataError: the file does not exist.
             ArgumentError: the file is damaged, or belongs to another model.
-
         """
         weights = self.read_weights(model.state_dict())
         try:
@@ -377,7 +369,6 @@ class RunFolder:
 
         Raises:
             ArgumentError: the format is unknown.
-
         """
         form = Path(name).suffix.removeprefix(".").lower()
         forms = figure.canvas.get_supported_filetypes()

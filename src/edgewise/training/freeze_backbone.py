@@ -18,7 +18,6 @@ class HeadFirst(lightning.Callback):
 
     Args:
         epochs: number of epochs with a frozen backbone.
-
     """
 
     def __init__(self, epochs: int) -> None:
@@ -48,5 +47,5 @@ class HeadFirst(lightning.Callback):
 
 
 def freeze_backbone(settings: TrainerSettings) -> list[lightning.Callback]:
-    """Return the callback, or nothing if ``head_first`` is 0."""
+    """Return the callback, or nothing if ``freeze_backbone_epochs`` is 0."""
     return [HeadFirst(settings.freeze_backbone_epochs)] if settings.freeze_backbone_epochs else []

@@ -18,7 +18,6 @@ class Interrupted(Exception):  # noqa: N818 - an interruption is not an error
 
     Attributes:
         signal: number of the signal.
-
     """
 
     def __init__(self, number: int) -> None:

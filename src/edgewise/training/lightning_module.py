@@ -64,7 +64,6 @@ class TrainingModule(lightning.LightningModule):
     Attributes:
         measured: metrics of the last report.
         carried: recurrent state of the model after the last batch, by split.
-
     """
 
     def __init__(

@@ -36,7 +36,6 @@ class OptimizerSettings:
             ``^layers\.1\.`` for GCN's first layer. Empty applies it to all parameters.
         layer_decay: ratio of the learning rates of a layer and the layer above it in a text model,
             down to the embedding (Howard and Ruder, 2018). 1 disables layer-wise rates.
-
     """
 
     name: Name = "adamw"
@@ -82,7 +81,6 @@ class OptimizerSettings:
         Raises:
             ArgumentError: ``decay_only`` matches no parameter, or ``layer_decay`` is set for a
                 model without numbered layers.
-
         """
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         if named and not any(re.search(self.decay_only, name) for name, _ in named):

@@ -32,7 +32,6 @@ class WarmupSchedule(Schedule):
 
     Attributes:
         warmup: fraction of the steps in which the learning rate rises.
-
     """
 
     warmup: float = 0.1
@@ -58,7 +57,6 @@ class DecaySchedule(WarmupSchedule):
     Attributes:
         warmup: fraction of the steps in which the learning rate rises.
         floor: factor of the learning rate at the last step.
-
     """
 
     floor: float = 0.0

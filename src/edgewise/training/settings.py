@@ -50,7 +50,6 @@ class TrainerSettings:
             ``data.batch_size`` in every step, so the effective batch size is a multiple of it.
         save_every: seconds between two checkpoints, and thus the most that a killed run loses. The
             interval is longer if saving takes more than 1/20 of the time.
-
     """
 
     epochs: int = 100
@@ -75,7 +74,7 @@ class TrainerSettings:
             check_least(f"trainer.{name}", getattr(self, name), 1, f"choose for example {usual}")
         self._check_averages()
         for name in ("patience", "freeze_backbone_epochs", "clip_norm", "save_every"):
-            check_from_zero(f"trainer.{name}", getattr(self, name), "choose 0 to do without")
+            check_from_zero(f"trainer.{name}", getattr(self, name), "choose 0 to disable it")
 
     def _check_averages(self) -> None:
         if not 0 <= self.ema_decay < 1:
@@ -83,14 +82,14 @@ class TrainerSettings:
                 "trainer.ema_decay",
                 expected="a decay from 0 to below 1",
                 got=repr(self.ema_decay),
-                remedy="choose for example 0.99, or 0 to do without",
+                remedy="choose for example 0.99, or 0 to disable it",
             )
         if self.average_last_epochs < 0 or (self.average_last_epochs and self.ema_decay):
             raise ArgumentError(
                 "trainer.average_last_epochs",
-                expected="a number from 0, without trainer.ema_decay beside it",
+                expected="a number from 0, and trainer.ema_decay 0 if it is above 0",
                 got=f"{self.average_last_epochs!r} with trainer.ema_decay {self.ema_decay!r}",
-                remedy="choose for example 10, or 0 to do without",
+                remedy="choose for example 10, or 0 to disable it",
             )
 
     def check(self, metrics: Iterable[str], model: nn.Module | None = None) -> None:
@@ -102,8 +101,7 @@ class TrainerSettings:
 
         Raises:
             ArgumentError: ``monitor`` is not a metric, the device does not exist, or
-                ``head_first`` is set and the model has no head.
-
+                ``freeze_backbone_epochs`` is set and the model has no head.
         """
         if self.freeze_backbone_epochs and model is not None:
             names = [name for name, _ in model.named_parameters()]

@@ -20,7 +20,6 @@ def trunk_names(names: Iterable[str]) -> dict[str, str]:
 
     Args:
         names: names of all parameters, or of all saved weights.
-
     """
     names = list(names)
     below = {name: name.removeprefix(TRUNK) for name in names if name.startswith(TRUNK)}

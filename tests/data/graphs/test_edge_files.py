@@ -58,7 +58,7 @@ def test_names_are_numbered_by_the_alphabet(tmp_path):
 def test_names_among_numbers_only_where_that_is_said(tmp_path):
     path = written(tmp_path, "17 8\n9 8\n9 bradshaw97\n")
     with refused(
-        str(path), expected="whole numbers", got="'9 bradshaw97' in line 3", remedy="names=True"
+        str(path), expected="integers", got="'9 bradshaw97' in line 3", remedy="names=True"
     ):
         read_edges(path)
     assert list(read_edges(path, names=True).ids) == ["17", "8", "9", "bradshaw97"]
@@ -118,14 +118,14 @@ def test_what_is_no_header(tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected", "got"),
     [
-        ("0 1\n# fine\n2 Anna\n", "whole numbers", "'2 Anna' in line 3"),
+        ("0 1\n# fine\n2 Anna\n", "integers", "'2 Anna' in line 3"),
         ("0 1\n2\n", "two ids", "'2' in line 2"),
         ("0 1 0.5\n", "two ids", "'0 1 0.5' in line 1"),
-        ("2 3\n0 -1\n", "numbers from 0", "'0 -1' in line 2"),
-        ("2 3\n0 1.5\n", "whole numbers", "'0 1.5' in line 2"),
-        ("0 1\n4 07\n", "whole numbers", "'4 07' in line 2"),
-        ("0 1\n0 \u0661\n", "whole numbers", "line 2"),
-        ("0 1\n0 123456789012345678901\n", "whole numbers", "line 2"),
+        ("2 3\n0 -1\n", "integers from 0", "'0 -1' in line 2"),
+        ("2 3\n0 1.5\n", "integers", "'0 1.5' in line 2"),
+        ("0 1\n4 07\n", "integers", "'4 07' in line 2"),
+        ("0 1\n0 \u0661\n", "integers", "line 2"),
+        ("0 1\n0 123456789012345678901\n", "integers", "line 2"),
         ("0,1\n0,\n", "an id in each field", "'0,' in line 2"),
         ('a,b\n"c,d\n', "an id in each field", "'\"c,d' in line 2"),
         ("source,target,weight\n0,1,0.5\n1,2\n", "3 columns, as in the header", "line 3"),
@@ -176,7 +176,10 @@ def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
         tmp_path, "196\t242\t3\t88\n196\t302\t3\t89\n22\t377\t1\t87\n22\t1\t1\t8\n22\t2\t5\t9\n"
     )
     with refused(
-        "data.user, data.item", expected="4 columns", got="repeat", remedy="--data.user 1"
+        "data.user, data.item",
+        expected="columns of users",
+        got="repeated users",
+        remedy="--data.user 1",
     ):
         read_interactions(path)
     (pairs,), _, _, (numbers,), _ = read_interactions(
@@ -184,7 +187,7 @@ def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
     )
     assert pairs.tolist() == [[1, 1, 0, 0, 0], [2, 3, 4, 0, 1]]
     assert numbers["data.time"].tolist() == [88, 89, 87, 8, 9]
-    with refused("data.item", expected="from 1 to 4", got="'5'", remedy="count"):
+    with refused("data.item", expected="from 1 to 4", got="'5'", remedy="number"):
         read_interactions(path, user="1", item="5")
     path = written(tmp_path, "1::1193::5::978300760\n2::661::3::978302109\n", "ratings.dat")
     assert read_interactions(path, user="1", item="2").pairs[0].tolist() == [[0, 1], [1, 0]]

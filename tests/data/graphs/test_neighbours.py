@@ -115,7 +115,7 @@ def test_bad_input():
         with refused("fanouts", expected="above 0, or -1", got=str(fanouts), remedy="[10, 10]"):
             NeighbourSampler(graph, fanouts)
     bipartite = graphs.edges(torch.tensor([[0], [1]]), (2, 3))
-    with refused("graph", expected="as many targets", got="3 targets, 2", remedy="one row"):
+    with refused("graph", expected="as many targets", got="3 targets, 2", remedy="both types"):
         NeighbourSampler(bipartite, [2])
     sampler = NeighbourSampler(graph, [2])
     with refused("seeds", expected="from 0 to 39", got="40", remedy="indices of nodes"):

@@ -149,12 +149,12 @@ def test_arrays(tmp_path):
 @pytest.mark.parametrize(
     ("change", "fields", "error"),
     [
-        (("ann;x", ";x"), {}, ("data.id", "an id of its own", "'' in row 2")),
-        (("bob;y", "ann;y"), {}, ("data.id", "an id of its own", "'ann' in row 3 and 2")),
+        (("ann;x", ";x"), {}, ("data.id", "a different id", "'' in row 2")),
+        (("bob;y", "ann;y"), {}, ("data.id", "a different id", "'ann' in row 3 and 2")),
         (("30;0,5", "old;0,5"), {}, ("data.features", "in column 'age'", "'old' in row 5")),
-        (("30;0,5", ";0,5"), {}, ("data.features", "no feature at all", "'' in row 5")),
+        (("30;0,5", ";0,5"), {}, ("data.features", "all features blank", "'' in row 5")),
         (("", ""), {"label": "grup"}, ("data.label", "group", "'grup'")),
-        (("", ""), {"label": "who", "id": "age"}, ("data.id", "an id of its own", "row")),
+        (("", ""), {"label": "who", "id": "age"}, ("data.id", "a different id", "row")),
         (("", ""), {"features": ("agee",)}, ("data.features", "age", "'agee'")),
         (("", ""), {"source": "x"}, ("data.source", "from", "'x'")),
         (("", ""), {"edges": ""}, ("data.edges", "a table of edges", "none")),
@@ -180,20 +180,20 @@ def test_the_only_words_that_come_again_are_the_classes(files, tmp_path):
     with refused("data.label", expected="classes", got="among 'age'", remedy="--data.label age"):
         own(files, label="").load()
     (tmp_path / "nodes.csv").write_text("who\nann\nbob\ncy\n")
-    with refused("data.label", expected="classes", got="no column but 'who'", remedy="add such"):
+    with refused("data.label", expected="classes", got="only the columns 'who'", remedy="add such"):
         own(files, label="").load()
 
 
 def test_what_is_no_archive_is_not_to_be_trusted(tmp_path):
-    (tmp_path / "graph.npz").write_bytes(b"other bytes")
+    (tmp_path / "graph.npz").write_bytes(b"binary data")
     with refused(
-        str(tmp_path / "graph.npz"), expected="plain arrays", got="no archive", remedy="copy"
+        str(tmp_path / "graph.npz"), expected="plain arrays", got="damaged file", remedy="copy"
     ):
         node_files(nodes=str(tmp_path / "graph.npz")).load()
     with (tmp_path / "graph.npz").open("wb") as file:
         np.save(file, np.zeros(3))
     with refused(
-        str(tmp_path / "graph.npz"), expected="plain arrays", got="no archive", remedy="copy"
+        str(tmp_path / "graph.npz"), expected="plain arrays", got="damaged file", remedy="copy"
     ):
         node_files(nodes=str(tmp_path / "graph.npz")).load()
 
@@ -203,7 +203,7 @@ def test_arrays_that_memory_cannot_hold_are_refused(tmp_path, monkeypatch):
     np.savez_compressed(path, edge_index=np.zeros((2, 9), int), x=np.zeros((500, 9)))
     assert path.stat().st_size < 2000, "unpacked it is 36,000 bytes and more"
     monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 70_000)
-    with refused(str(path), expected="the memory", got="graph.npz", remedy="a part of its nodes"):
+    with refused(str(path), expected="free memory", got="graph.npz", remedy="fewer nodes"):
         node_files(nodes=str(path)).load()
 
 

@@ -81,7 +81,7 @@ def test_splits_that_are_given(tmp_path):
 
 def test_bad_folders(folder, tmp_path):
     (tmp_path / "photos.zip").touch()
-    with pytest.raises(MissingDataError, match=r"photos\.zip: a file, and no folder"):
+    with pytest.raises(MissingDataError, match=r"photos\.zip: a file, not a folder"):
         image_folder(path=str(tmp_path / "photos.zip")).load()
     with pytest.raises(MissingDataError, match="nowhere: no such folder"):
         image_folder(path=str(tmp_path / "nowhere")).load()
@@ -91,7 +91,7 @@ def test_bad_folders(folder, tmp_path):
         image_folder().load()
     bad = folder / "red" / "bad.png"
     bad.write_bytes(b"no image")
-    with refused(str(bad), expected="an image", got="cannot identify", remedy="take it out"):
+    with refused(str(bad), expected="an image", got="cannot identify", remedy="remove it"):
         image_folder(path=str(folder)).load()
     whole = (folder / "red" / "0.jpg").read_bytes()
     bad.write_bytes(whole[: len(whole) // 2])
@@ -108,7 +108,7 @@ def test_bad_folders(folder, tmp_path):
 
 def test_what_does_not_fit_is_refused_before_it_is_read(folder, monkeypatch):
     monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 1e4)
-    with refused("data.image_size", expected="the memory", got="30 images", remedy="smaller"):
+    with refused("data.image_size", expected="free memory", got="30 images", remedy="smaller"):
         image_folder(path=str(folder), image_size=64).load()
 
 

@@ -153,7 +153,9 @@ def test_or_its_row_is_skipped_as_asked(tmp_path: Path) -> None:
 
 
 def test_a_file_of_nothing_but_errors_is_refused_all_the_same(tmp_path: Path) -> None:
-    with refused("data.smiles", expected="molecules", got="2 that cannot", remedy="correct"):
+    with refused(
+        "data.smiles", expected="molecules", got="2 that RDKit cannot parse", remedy="correct"
+    ):
         data(tmp_path, ["C(", "X"], invalid="skip").load()
 
 
@@ -257,7 +259,7 @@ def test_columns_in_doubt_are_listed(tmp_path: Path) -> None:
     spec = molecule_table(path=str(path), smiles="one", conditions=("logP",), val=0.25)
     assert spec.load().preprocessing["target"] == "logS"
     path.write_text("name,y\nbenzene,1\nwater,2\n")
-    with refused("data.smiles", expected="SMILES", got="none that looks", remedy="data.smiles y"):
+    with refused("data.smiles", expected="SMILES", got="no such column", remedy="data.smiles y"):
         molecule_table(path=str(path)).load()
 
 
@@ -317,6 +319,8 @@ def test_a_target_that_does_not_vary_is_refused(tmp_path: Path) -> None:
     """Its scale would be 0, and whatever the network says the right answer."""
     path = tmp_path / "flat.csv"
     path.write_text("\n".join(["smiles,y", *(f"{smiles},1.5" for smiles in ROWS)]) + "\n")
-    got = "1.5 in each of the 6 rows"
-    with refused("data.target", expected="differ in column 'y'", got=got, remedy="--data.target"):
+    got = "1.5 in all 6 training rows"
+    with refused(
+        "data.target", expected="different numbers in column 'y'", got=got, remedy="--data.target"
+    ):
         molecule_table(path=str(path), val=0.25).load()

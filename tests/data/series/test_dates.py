@@ -56,7 +56,9 @@ def test_steps_of_equal_length(tmp_path: Path, format_: str, days: float, season
 def test_steps_of_months(tmp_path: Path, dates: list[str], months: int, after: str) -> None:
     path = written(tmp_path, dates)
     if dates[0] == "01/01/2020":  # days of January, or months: nobody knows
-        with refused("data.date_format", expected="one way", got="%m/%d/%Y", remedy="name it"):
+        with refused(
+            "data.date_format", expected="unambiguous", got="%m/%d/%Y", remedy="name the format"
+        ):
             series_of(path)
         series = series_of(path, date_format="%d/%m/%Y")
     else:
@@ -111,14 +113,14 @@ def test_dates_that_cannot_be_used(tmp_path: Path) -> None:
     days = [f"2020-03-{day:02d}" for day in range(1, 21)]
     with refused("data.date", expected="each date", got="rows 5 and 22", remedy="keep one"):
         series_of(written(tmp_path, [*days, days[3]]))
-    with refused("data.date", expected="four dates in five", got="7 of 20", remedy="longer step"):
+    with refused("data.date", expected="4/5 of the dates", got="7 of 20", remedy="longer step"):
         series_of(written(tmp_path, days, [str(i) if i % 3 else "" for i in range(19)] + ["1"]))
     odd = [*days, "2020-03-21 07:30"]
-    with refused("data.date", expected="written alike", got="row 22", remedy="date_format"):
+    with refused("data.date", expected="dates of one format", got="row 22", remedy="date_format"):
         series_of(written(tmp_path, odd), date="day")
     hours = [f"{day} 00:00" for day in days]
     hours[10] = "2020-03-11 07:30"
-    with refused("data.date", expected="regular steps", got="row 12", remedy="one row a day"):
+    with refused("data.date", expected="regular steps", got="row 12", remedy="one row per day"):
         series_of(written(tmp_path, hours))
 
 

@@ -89,7 +89,7 @@ def test_dates_that_cannot_be_read_are_said(tmp_path: Path) -> None:
     path = tmp_path / "odd.csv"
     path.write_text("when,value\n" + "".join(f"day {i} or so,{i % 7}\n" for i in range(100)))
     odd = data.time_series(path=str(path), season=4, history=8, horizon=6)
-    with pytest.warns(UserWarning, match=r"read as dates \('when'\).*--data.date_format"):
+    with pytest.warns(UserWarning, match=r"parsed as dates \('when'\).*--data.date_format"):
         assert odd.load().preprocessing["date"] == ""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -114,7 +114,7 @@ def test_a_series_that_is_too_short_or_has_holes(table: str, tmp_path: Path) -> 
 def test_a_series_that_never_varies_is_named(tmp_path: Path) -> None:
     path = tmp_path / "flat.csv"
     path.write_text("sales\n" + "3\n" * 80 + "4\n" * 20)
-    expected, got = "differ in column 'sales' of flat.csv", "3 in each of the 70 rows"
+    expected, got = "different numbers in column 'sales' of flat.csv", "3 in all 70 training rows"
     with refused("data.column", expected=expected, got=got, remedy="another column"):
         data.time_series(path=str(path), history=4, horizon=2).load()
 

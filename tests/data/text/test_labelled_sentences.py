@@ -105,8 +105,8 @@ def test_conllu_gives_words_and_tags():
 
 def test_conllu_that_cannot_be_read():
     for text, got in (
-        ("# text = \n\n" + CONLLU, "a sentence without words that ends in line 2"),
-        (CONLLU + "\n\n\n" + CONLLU, "a sentence without words that ends in line 10"),
+        ("# text = \n\n" + CONLLU, "the end of a sentence without words in line 2"),
+        (CONLLU + "\n\n\n" + CONLLU, "the end of a sentence without words in line 10"),
         ("1\tYes\tyes\n", "3 columns in line 1"),
         (CONLLU.replace("\n3\t", "\n\n3\t"), "word '3' after 0 words in line 7"),
         (CONLLU.replace("2\tn't", "4\tn't"), "word '4' after 1 words in line 4"),

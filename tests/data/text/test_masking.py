@@ -126,7 +126,7 @@ def test_bad_input(tmp_path):
     empty.write_text("\n \n")
     (tmp_path / "text.txt").write_text("one two\n" * 9)
     own = {"sources": (), "paths": (str(tmp_path / "text.txt"),), "kind": "words"}
-    with refused(str(empty), expected="a text", got="none", remedy="again"):
+    with refused(str(empty), expected="not blank", got="white space", remedy="again"):
         masked_text(**own, test_paths=(str(empty),)).load()
     with refused("data.sources", expected="sst2", got="'sst'", remedy="sst2"):
         masked_text(sources=("sst",))

@@ -85,7 +85,7 @@ def test_a_line_feed_alone_ends_a_line(tmp_path: Path, end: str) -> None:
 def test_an_empty_line_is_refused_and_named(tmp_path: Path) -> None:
     write(tmp_path, a_en=EN, a_de=[*DE[:2], "  ", DE[3]])
     with refused(
-        str(tmp_path / "a.de"), expected="text in every line", got="line 3", remedy="drop"
+        str(tmp_path / "a.de"), expected="text in each line", got="line 3", remedy="remove"
     ):
         read_parallel(tmp_path / "a.en", tmp_path / "a.de")
 

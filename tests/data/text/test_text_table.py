@@ -56,7 +56,7 @@ def test_of_more_columns_the_only_ones_that_it_can_be(tmp_path):
     assert found(path, text="title") == ("title", "label", None)
     with refused("data.text", expected="title", got="'titel'", remedy="did you mean 'title'"):
         found(path, text="titel")
-    taken = "'title', which is one of them"
+    taken = "'title', which another field uses"
     with refused("data.label", expected="c.csv", got=taken, remedy="--data.label label"):
         found(path, text="title", label="title")
     path = written(tmp_path / "d.csv", "body,stars", REVIEWS, STARS)
@@ -92,7 +92,9 @@ def test_files_that_cannot_be_used(tmp_path):
     with refused(path, expected="column 'text'", got="none in line 2", remedy="drop this row"):
         text_table(path=path).load()
     path = written(tmp_path / "b.csv", "text", REVIEWS)
-    with refused(path, expected="one of labels", got="one column, 'text'", remedy="comma or a tab"):
+    with refused(
+        path, expected="a label column", got="one column, 'text'", remedy="comma or a tab"
+    ):
         text_table(path=path).load()
     path = written(tmp_path / "c.csv", "text,label", REVIEWS, [str(i) for i in range(60)])
     with refused("data.label", expected="labels", got="60 different", remedy="--data.label"):
@@ -100,7 +102,7 @@ def test_files_that_cannot_be_used(tmp_path):
     path = written(tmp_path / "d.csv", "text,label", REVIEWS, ["1"] * 60)
     with refused("data.label", expected="two labels", got="'1' in each of 60", remedy="another"):
         text_table(path=path).load()
-    with refused("data.fold", expected="0 with", got="3", remedy="leave one"):
+    with refused("data.fold", expected="0 with", got="3", remedy="omit one"):
         text_table(path=path, test_path=path, fold=3)
     one, two = (written(tmp_path / f"{n}.csv", "", REVIEWS, STARS) for n in "ef")
     (tmp_path / "f.csv").write_text("a,b,c\nd,e,f\n")

@@ -150,6 +150,6 @@ def test_many_texts_are_coded_in_portions_and_what_is_too_long_is_said_before(mo
     for one, other in zip(whole, encode_all(tokenizer, texts), strict=True):
         assert torch.equal(one, other)
     monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 2000)
-    with refused("texts", expected="memory that is free", got="a text of 10 char", remedy="less"):
+    with refused("texts", expected="the free memory", got="a text of 10 char", remedy="shorten"):
         encode_all(tokenizer, ["a dog", "a dog sat."])
     assert len(encode_all(tokenizer, ["a dog"] * 99)[1]) == 99

@@ -1,4 +1,4 @@
-"""Link prediction on the graph of any edge list."""
+"""Link prediction on the user's own edge list."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from edgewise.data.tables.frames import Source, open_source, take_frames
 
 @dataclass(frozen=True)
 class EdgeList(Links):
-    """The undirected graph of any edge list, or of two columns of a table.
+    """Undirected graph of an edge list, or of two columns of a table.
 
     See :func:`edgewise.data.tables.edges.read_edges`.
 
     Attributes:
         path: the file, or a data frame.
-        source, destination: columns by name, or by number where there is no header; "" knows the
-            usual names, and takes both of two.
-        header: whether its first line names the columns; ``None`` recognises it.
-        names: ids are names, even where they look like numbers.
+        source, destination: column names, or column numbers from 1 without a header; "" finds them
+            by their usual names, or takes the only two columns.
+        header: whether the first line names the columns; ``None`` detects it.
+        names: whether ids are names, even if they look like numbers.
         val, test, split_seed, negatives, batch_size: see :class:`Links`.
-
     """
 
     path: Source = ""

@@ -59,14 +59,13 @@ def split_edges(pairs: Tensor, *, val: float, test: float, seed: int) -> EdgeSpl
     """Split distinct pairs at random.
 
     Args:
-        pairs: Distinct pairs ``[2, E]``, as returned by :func:`undirected`.
-        val: Fraction of validation pairs.
-        test: Fraction of test pairs.
-        seed: Random seed.
+        pairs: distinct pairs ``[2, E]``, as returned by :func:`undirected`.
+        val: fraction of validation pairs.
+        test: fraction of test pairs.
+        seed: random seed.
 
     Raises:
         ArgumentError: a fraction is not positive, or no training pairs are left.
-
     """
     check_shares({"data.val": val, "data.test": test}, "choose for example 0.05 and 0.1")
     count = pairs.shape[1]
@@ -83,7 +82,6 @@ def check_edge_split(split: EdgeSplit) -> None:
 
     Raises:
         ArgumentError: a split is empty, or two have an edge in common.
-
     """
     parts = {"train": split.train, "val": split.val, "test": split.test}
     for name, pairs in parts.items():
@@ -118,15 +116,14 @@ def draw_non_edges(
     """Sample pairs ``[2, count]`` without an edge, uniformly and with replacement.
 
     Args:
-        count: Number of pairs.
-        keys: Sorted ``a * right.stop + b`` of the edges, with a < b if ``left == right``.
-        left: Nodes that may come first.
-        right: Nodes that may come second; equal to ``left`` with one node type.
-        generator: Random generator.
+        count: number of pairs.
+        keys: sorted ``a * right.stop + b`` of the edges, with a < b if ``left == right``.
+        left: nodes that may come first.
+        right: nodes that may come second; equal to ``left`` with one node type.
+        generator: random generator.
 
     Raises:
         ArgumentError: nearly every pair is an edge.
-
     """
     found: list[Tensor] = []
     missing = count
@@ -147,5 +144,5 @@ def draw_non_edges(
         "negatives",
         expected=f"{count} pairs without an edge",
         got=f"{count - missing} after {TRIES} rounds: nearly every pair is an edge",
-        remedy="ask for fewer",
+        remedy="choose fewer negatives",
     )

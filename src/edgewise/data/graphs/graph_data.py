@@ -61,10 +61,9 @@ def kept_form(
     """Return the preprocessing that a run saves; see ``Splits.preprocessing``.
 
     Args:
-        labels: Class names.
-        kinds: Values of each column of the node labels.
+        labels: class names.
+        kinds: values of each column of the node labels.
         attributes: ``mean`` and ``std`` of the node attributes; ``None`` if they are not used.
-
     """
     return {"labels": list(labels), "kinds": [list(kind) for kind in kinds], "scale": attributes}
 
@@ -75,13 +74,12 @@ def node_features(labels: Tensor, attributes: Tensor, kept: Mapping[str, Any]) -
     Without node labels, the last feature is 1.
 
     Args:
-        labels: Integer node labels, ``[N, L]``.
-        attributes: Node attributes, ``[N, A]``.
-        kept: See :func:`kept_form`.
+        labels: integer node labels, ``[N, L]``.
+        attributes: node attributes, ``[N, A]``.
+        kept: see :func:`kept_form`.
 
     Raises:
         ArgumentError: a label did not occur in training, or the number of columns differs.
-
     """
     parts = []
     if kept["scale"] is not None:
@@ -94,9 +92,9 @@ def node_features(labels: Tensor, attributes: Tensor, kept: Mapping[str, Any]) -
         if not same.any(1).all():
             raise ArgumentError(
                 "node_labels",
-                expected=f"labels that were trained on: {', '.join(map(str, kinds))}",
+                expected=f"labels of the training data: {', '.join(map(str, kinds))}",
                 got=str(int(column[~same.any(1)][0])),
-                remedy="leave the graph out, or train on graphs with such nodes",
+                remedy="omit this graph, or train on graphs with such nodes",
             )
         parts.append(F.one_hot(same.long().argmax(1), len(kinds)).float())
     if not kept["kinds"]:
@@ -110,7 +108,7 @@ def _check_columns(name: str, values: Tensor, count: int) -> None:
             name,
             expected=f"{count} for each node, as in training",
             got=str(values.shape[1]),
-            remedy="bring graphs of the same form",
+            remedy="give graphs with the same columns",
         )
 
 
@@ -124,15 +122,14 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
     """Convert the fields of a new graph.
 
     Args:
-        given: Fields as lists or JSON: ``edges``, pairs of node indices from 0; ``node_labels``,
+        given: fields as lists or JSON: ``edges``, pairs of node indices from 0; ``node_labels``,
             an integer or a list of integers per node; ``node_attributes``, a list of numbers per
             node. The last two are required if the training data had them; otherwise ``nodes`` may
             give the number of nodes.
-        kept: See :func:`kept_form`.
+        kept: see :func:`kept_form`.
 
     Raises:
         ArgumentError: a field is missing or has a wrong form.
-
     """
     labels, attributes = (
         _rows(name, given[name], whole) if name in needed(kept) else None
@@ -148,7 +145,7 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
     check_memory("edges", STATES * count, f"{count:,} nodes", "number them from 0 without gaps")
     if any(len(rows) != count for rows in of_nodes):
         got = " and ".join(str(len(rows)) for rows in of_nodes)
-        raise _strange("node_attributes", "as many as node_labels, one for each node", got)
+        raise _strange("node_attributes", "one row per node, as in node_labels", got)
     if not count:
         raise _strange(needed(kept)[1], "one for each node", "none")
     if len(pairs) and (int(pairs.min()) < 0 or least > count):
@@ -169,7 +166,7 @@ def _count_of(nodes: Any, least: int) -> int:
         return least
     given = _rows("nodes", nodes, whole=True)
     if given.numel() != 1 or int(given) < least:
-        raise _strange("nodes", f"one number, at least {least}, as the edges say", str(nodes)[:60])
+        raise _strange("nodes", f"an integer of at least {least}, for these edges", str(nodes)[:60])
     return int(given)
 
 
@@ -177,15 +174,14 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
     """Convert a ``torch_geometric.data.Data`` object, such as a graph of ``TUDataset``.
 
     Args:
-        given: Graph with ``edge_index`` ``[2, E]`` and ``x`` ``[N, F]``: the unscaled attributes,
+        given: graph with ``edge_index`` ``[2, E]`` and ``x`` ``[N, F]``: the unscaled attributes,
             then the one-hot labels. Graphs without features need ``num_nodes``.
-        kept: See :func:`kept_form`.
-        in_width: Number of input features of the model.
+        kept: see :func:`kept_form`.
+        in_width: number of input features of the model.
 
     Raises:
         ArgumentError: the features differ from those in training, the graph has no nodes, or an
             edge is out of range.
-
     """
     x = getattr(given, "x", None)
     if x is not None and (x.dim() != 2 or not len(x)):
@@ -214,7 +210,6 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
         MissingDataError: the folder has no such file.
         ArgumentError: the folder has several data sets, or the number of node labels or attributes
             differs from training.
-
     """
     names = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
     if not names:
@@ -226,7 +221,7 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
             folder,
             expected="the files of one set of graphs",
             got=f"those of {', '.join(names)}",
-            remedy="put each into a folder of its own",
+            remedy="put each set into its own folder",
         )
     found = read_graph_files(folder, names[0], labelled=False)
     empty = torch.empty(len(found.labels), 0)
@@ -264,7 +259,7 @@ def _rows(name: str, value: Any, whole: bool) -> Tensor:
     except (ValueError, TypeError, RuntimeError) as error:
         raise _strange(name, "a list of numbers", str(value)[:60]) from error
     if whole and bool((rows != rows.round()).any()):
-        raise _strange(name, "whole numbers", str(float(rows[rows != rows.round()][0])))
+        raise _strange(name, "integers", str(float(rows[rows != rows.round()][0])))
     if not bool(rows.isfinite().all()):
         raise _strange(name, "finite numbers", "NaN or infinity")
     rows = rows.reshape(len(rows) if rows.ndim else 1, -1 if rows.numel() else 0)

@@ -1,4 +1,4 @@
-"""Backbone of graphs in the text format of TU Dortmund, for its data sets and the user's own.
+"""Reader of graphs in the text format of TU Dortmund, for its data sets and the user's own.
 
 PyTorch Geometric's ``read_tu_data`` returns the same tensors (a test compares them), but discards
 the original values of node and class labels, which predictions need, and names neither file nor
@@ -25,12 +25,11 @@ class GraphFiles(NamedTuple):
     """G graphs with N nodes and E edges in total.
 
     Attributes:
-        edge_index: Edges ``[2, E]``; nodes are counted from 0 in each graph.
-        node_start, edge_start: Offsets ``[G + 1]`` of the nodes and edges of each graph.
-        labels: Integer node labels ``[N, L]``; L is 0 without such a file.
-        attributes: Numeric node attributes ``[N, A]``; A is 0 without such a file.
-        classes: Integer class of each graph, ``[G]``; empty if classes were not read.
-
+        edge_index: edges ``[2, E]``; nodes are counted from 0 in each graph.
+        node_start, edge_start: offsets ``[G + 1]`` of the nodes and edges of each graph.
+        labels: integer node labels ``[N, L]``; L is 0 without such a file.
+        attributes: numeric node attributes ``[N, A]``; A is 0 without such a file.
+        classes: integer class of each graph, ``[G]``; empty if classes were not read.
     """
 
     edge_index: Tensor
@@ -45,15 +44,14 @@ def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFil
     """Read ``NAME_A.txt``, ``NAME_graph_indicator.txt`` and the optional files of the format.
 
     Args:
-        raw: Folder of the files.
-        name: Name of the data set, with which its files begin.
-        labelled: Read the classes in ``NAME_graph_labels.txt``.
+        raw: folder of the files.
+        name: name of the data set, with which its files begin.
+        labelled: read the classes in ``NAME_graph_labels.txt``.
 
     Raises:
         MissingDataError: a file is missing.
         ArgumentError: a file is damaged or inconsistent with the others; the error names the file
             and line.
-
     """
     a, indicator, graph_labels, node_labels, node_attributes = (
         raw / f"{name}_{part}.txt" for part in (*REQUIRED, "node_labels", "node_attributes")
@@ -88,8 +86,8 @@ def _members(path: Path) -> Tensor:
         row = int(wrong[0])
         raise unreadable(
             path,
-            expected="the graph of each node, from 1 and without gaps, one after the other",
-            got=f"graph {int(member[row]) + 1} after {int(member[row] - step[row]) + 1}",
+            expected="graph numbers from 1 without gaps, in ascending order",
+            got=f"graph {int(member[row]) + 1} after graph {int(member[row] - step[row]) + 1}",
             line=row + 1,
         )
     return member
@@ -106,7 +104,7 @@ def _edges(path: Path, member: Tensor) -> Tensor:
         row = int(outside.nonzero()[0])
         raise unreadable(
             path,
-            expected=f"two of the {nodes} nodes in each line, both in one graph",
+            expected=f"two of the {nodes} nodes in each line, both of one graph",
             got=", ".join(str(end + 1) for end in pairs[row].tolist()),
             line=row + 1,
         )

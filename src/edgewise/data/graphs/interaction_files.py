@@ -1,4 +1,4 @@
-"""Recommendation from your own files: who chose what, and when."""
+"""Recommendation on the user's own files of users and items."""
 
 from __future__ import annotations
 
@@ -22,30 +22,29 @@ from edgewise.errors import ArgumentError
 from edgewise.ragged import runs_and_positions
 
 FEWEST = 3
-"""Interactions that a user needs to have one to train on, one to validate and one to test."""
+"""Interactions that a user needs for one in each of the training, validation and test sets."""
 
 
 @dataclass(frozen=True)
 class InteractionFiles(Interactions):
-    """Who chose what, from a table with a column of users and one of items, or lines of items.
+    """Interactions from a table with a column of users and one of items, or from lines of items.
 
-    Where there is one file alone, a share of each user's interactions is held out: the last ones,
-    where a column says when they were, else some at random. Lines may also be ``user item item
-    ...``; see :func:`edgewise.data.tables.edges.read_interactions`.
+    Without a test file, a fraction of each user's interactions is held out: the latest ones if a
+    column has their times, otherwise a random sample. Lines may also have the form ``user item
+    item ...``; see :func:`edgewise.data.tables.edges.read_interactions`.
 
     Attributes:
         path: the file, or a data frame.
-        test_path: a second one to test on, with nothing that is in the first; what is validated on
-            is then drawn from the first.
-        user, item, time, rating: columns by name, or by number where there is no header; "" knows
-            the usual names, and of two columns takes the first for users and the second for items.
-        min_rating: the lowest rating that counts as a choice; ``None`` counts all.
-        test: the share of each user's interactions to test on, at least one of a user who has
-            three; ``val`` likewise.
-        header: whether the first line names the columns; ``None`` recognises it.
-        names: ids are names, even where they look like numbers.
+        test_path: optional file of test interactions, which the first file must not contain.
+            Validation interactions are then sampled from the first file.
+        user, item, time, rating: column names, or column numbers from 1 without a header; "" finds
+            them by their usual names. Of two columns, the first is users and the second items.
+        min_rating: lowest rating that counts as an interaction; ``None`` counts all rows.
+        test: fraction of each user's interactions in the test set, at least one if the user has
+            three; ``val`` works in the same way.
+        header: whether the first line names the columns; ``None`` detects it.
+        names: whether ids are names, even if they look like numbers.
         val, split_seed, negatives, by_user, batch_size, val_users: see :class:`Interactions`.
-
     """
 
     path: Source = ""
@@ -94,7 +93,7 @@ class InteractionFiles(Interactions):
     def _liked(
         self, pairs: Tensor, numbers: dict[str, Tensor], path: Path | FrameSource
     ) -> tuple[Tensor, Tensor | None]:
-        """The interactions that count, and when they were."""
+        """Return the interactions with a sufficient rating, and their times."""
         when = numbers.get("data.time")
         if self.min_rating is None:
             return pairs, when
@@ -102,8 +101,8 @@ class InteractionFiles(Interactions):
             raise ArgumentError(
                 "data.rating",
                 expected=f"a column of ratings in {path.name}, as data.min_rating is given",
-                got="none of a usual name",
-                remedy="name it with --data.rating, or leave --data.min_rating out",
+                got="no column with a usual name",
+                remedy="name it with --data.rating, or omit --data.min_rating",
             )
         liked = numbers["data.rating"] >= self.min_rating
         if not liked.any():
@@ -112,7 +111,7 @@ class InteractionFiles(Interactions):
                 expected=f"at most the highest rating of {path.name}, "
                 f"{float(numbers['data.rating'].max()):g}",
                 got=f"{self.min_rating:g}",
-                remedy="choose a lower one",
+                remedy="choose a lower rating",
             )
         return pairs[:, liked], None if when is None else when[liked]
 
@@ -120,19 +119,18 @@ class InteractionFiles(Interactions):
 def last_of_each(
     pairs: Tensor, when: Tensor | None, *, val: float, test: float, seed: int
 ) -> EdgeSplit:
-    """Hold out the last interactions of each user, or some at random where no time is known.
+    """Hold out the latest interactions of each user, or a random sample if times are unknown.
 
     Args:
-        pairs: users and items ``[2, E]``; of what a user chose twice the first time counts.
-        when: ``[E]``, any numbers that grow; ``None`` draws an order.
-        val: the share of a user's interactions to validate on, rounded, at least one; those of
-            users with fewer than three are all trained on.
-        test: the share to test on, which come last.
-        seed: of the order that is drawn, also of interactions at the same time.
+        pairs: users and items ``[2, E]``; of repeated interactions only the first is kept.
+        when: times ``[E]`` in any unit; ``None`` shuffles the interactions.
+        val: fraction of each user's interactions used for validation, rounded, at least one. All
+            interactions of users with fewer than three are used for training.
+        test: fraction used for test; these are the latest.
+        seed: random seed of the order, also for interactions at the same time.
 
     Raises:
         ArgumentError: no user has three interactions.
-
     """
     drawn = torch.randperm(pairs.shape[1], generator=Generator().manual_seed(seed))
     order = drawn if when is None else drawn[when[drawn].argsort(stable=True)]
@@ -143,13 +141,13 @@ def last_of_each(
     if not enough.any():
         raise ArgumentError(
             "data.path",
-            expected=f"users with {FEWEST} interactions: one to train, validate and test on each",
-            got=f"{int(count.max())} at most",
-            remedy="bring more, or name another file with --data.test_path",
+            expected=f"users with {FEWEST} interactions, one for each split",
+            got=f"at most {int(count.max())} per user",
+            remedy="add interactions, or name a test file with --data.test_path",
         )
     tested = (count * test).round().long().clamp(min=1) * enough
     held_out = tested + (count * val).round().long().clamp(min=1) * enough
-    held_out = torch.minimum(held_out, count - 1)  # something is left to train on
+    held_out = torch.minimum(held_out, count - 1)  # at least one is left for training
     user, position = runs_and_positions(count)
     left = count[user] - position  # 1 for the last
     in_test, in_train = left <= tested[user], left > held_out[user]

@@ -30,12 +30,11 @@ class Chosen(NamedTuple):
     """Interactions read from files.
 
     Attributes:
-        train, test: User and item indices ``[2, E]``, from 0.
-        user_ids, item_ids: Index of each user and item by id.
-        files: The files.
-        val: Validation interactions; ``None`` to split them off the training interactions.
-        columns: Names of the columns of users and items.
-
+        train, test: user and item indices ``[2, E]``, from 0.
+        user_ids, item_ids: index of each user and item by id.
+        files: the files.
+        val: validation interactions; ``None`` to split them off the training interactions.
+        columns: names of the columns of users and items.
     """
 
     train: Tensor
@@ -69,9 +68,8 @@ class InteractionSplits(Splits):
     """Loaded recommendation data.
 
     Attributes:
-        user_ids, item_ids: Index of each user and item by id, in the order of the indices.
-        model_arguments, train, val, test, batch_size, preprocessing: See :class:`Splits`.
-
+        user_ids, item_ids: index of each user and item by id, in the order of the indices.
+        model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
     """
 
     user_ids: Ids
@@ -92,16 +90,15 @@ class Interactions(Data):
     With ``negatives=0``, training batches have this form too, with all training items as positive.
 
     Attributes:
-        val: Fraction of the training interactions used for validation; they are not in the graph.
-        split_seed: Random seed of the validation interactions and users.
-        negatives: Items sampled per training batch, uniformly with replacement and shared by its
+        val: fraction of the training interactions used for validation; they are not in the graph.
+        split_seed: random seed of the validation interactions and users.
+        negatives: items sampled per training batch, uniformly with replacement and shared by its
             users; some may be positive items of a user. 0 ranks all items.
-        by_user: Sample users with all of their items, instead of single interactions. This gives
+        by_user: sample users with all of their items, instead of single interactions. This gives
             several times as many positives for the same negatives.
-        batch_size: Interactions per training batch; users with ``by_user`` or ``negatives=0``.
-        val_users: Number of users sampled for validation; 0 for all, which takes longer than many
+        batch_size: interactions per training batch; users with ``by_user`` or ``negatives=0``.
+        val_users: number of users sampled for validation; 0 for all, which takes longer than many
             training steps.
-
     """
 
     val: float = 0.05

@@ -32,12 +32,11 @@ class Pairs(NamedTuple):
     """Distinct undirected edges of a file.
 
     Attributes:
-        pairs: Edges ``[2, E]``; with one node type, the smaller node comes first.
-        left, right: Nodes that may come first and second; equal with one node type.
-        node_ids: Index of each node by its id in the file.
-        file: The file.
-        column: Name of the column of the first nodes.
-
+        pairs: edges ``[2, E]``; with one node type, the smaller node comes first.
+        left, right: nodes that may come first and second; equal with one node type.
+        node_ids: index of each node by its id in the file.
+        file: the file.
+        column: name of the column of the first nodes.
     """
 
     pairs: Tensor
@@ -59,9 +58,8 @@ class LinkSplits(Splits):
     """Loaded link prediction data.
 
     Attributes:
-        node_ids: Index of each node by its id in the file, in the order of the indices.
-        model_arguments, train, val, test, batch_size, preprocessing: See :class:`Splits`.
-
+        node_ids: index of each node by its id in the file, in the order of the indices.
+        model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
     """
 
     node_ids: Ids
@@ -78,14 +76,13 @@ class Links(Data):
 
     Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, positive pairs first.
 
-    A run saves the whole graph and the ids in ``fitted``, to predict new links.
+    A run saves the whole graph and the ids, to predict new links.
 
     Attributes:
-        val, test: Fractions of the edges used for validation and test.
-        split_seed: Random seed of the split and of the validation and test negatives.
-        negatives: Negative pairs per edge.
-        batch_size: Supervised edges per training batch, at most half of all.
-
+        val, test: fractions of the edges used for validation and test.
+        split_seed: random seed of the split and of the validation and test negatives.
+        negatives: negative pairs per edge.
+        batch_size: supervised edges per training batch, at most half of all.
     """
 
     val: float = 0.05

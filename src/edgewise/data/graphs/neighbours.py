@@ -22,11 +22,10 @@ class Neighbourhood:
     """Sampled subgraph around seed nodes.
 
     Attributes:
-        nodes: Indices of the n nodes in the whole graph; the seed nodes come first, in order.
-        graph: Sampled edges over the n nodes.
-        edge: Indices ``[e]`` of these edges in the whole graph, for edge features.
-        count: Number of seed nodes.
-
+        nodes: indices of the n nodes in the whole graph; the seed nodes come first, in order.
+        graph: sampled edges over the n nodes.
+        edge: indices ``[e]`` of these edges in the whole graph, for edge features.
+        count: number of seed nodes.
     """
 
     nodes: Tensor
@@ -43,15 +42,14 @@ class NeighbourSampler:
     maximum in-degree, L layers give the seed nodes the same outputs as on the whole graph.
 
     Args:
-        graph: The whole graph, with as many targets as sources.
-        fanouts: Edges per node in each hop, starting at the seed nodes; -1 takes all.
+        graph: the whole graph, with as many targets as sources.
+        fanouts: edges per node in each hop, starting at the seed nodes; -1 takes all.
 
     Raises:
         ArgumentError: ``fanouts`` is empty or has a value that is neither -1 nor positive, or the
             graph is bipartite.
 
     Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
-
     """
 
     def __init__(self, graph: Graph, fanouts: Sequence[int]) -> None:
@@ -62,7 +60,7 @@ class NeighbourSampler:
                 got=repr(list(fanouts)),
                 remedy="choose for example [10, 10]",
             )
-        check_square(graph, "number both kinds of node in one row")
+        check_square(graph, "number the nodes of both types together, from 0")
         self.fanouts = list(fanouts)
         self.num_nodes = graph.num_targets
         target, self._edge = graph.target.cpu().sort(stable=True)
@@ -77,7 +75,6 @@ class NeighbourSampler:
 
         Raises:
             ArgumentError: a seed node is repeated or not in the graph.
-
         """
         self._check(seeds)
         local, nodes, frontier = self._local, [seeds], seeds
@@ -136,16 +133,15 @@ def neighbour_batches(
     """Return a loader of neighbourhoods, shuffled and sampled anew in every epoch.
 
     Args:
-        sampler: Sampler of the whole graph.
-        x: Features of all nodes, ``[N, F]``.
-        target: Targets of all nodes, ``[N, ...]``.
-        nodes: Training nodes, ``[M]``.
-        size: Seed nodes per batch.
-        seed: Random seed for shuffling and sampling.
+        sampler: sampler of the whole graph.
+        x: features of all nodes, ``[N, F]``.
+        target: targets of all nodes, ``[N, ...]``.
+        nodes: training nodes, ``[M]``.
+        size: seed nodes per batch.
+        seed: random seed for shuffling and sampling.
 
     Returns:
         A loader of batches with inputs ``(x [n, F], graph)`` and the targets of the seed nodes.
-
     """
 
     def draw(index: Tensor, generator: Generator) -> Batch:

@@ -41,18 +41,17 @@ class NodeData(Data):
         """Read another graph from files of the same form as the training data.
 
         Args:
-            path: Folder or file.
-            preprocessing: Saved preprocessing, with the scale of the features.
+            path: folder or file.
+            preprocessing: saved preprocessing, with the scale of the features.
 
         Raises:
             ArgumentError: the files or features differ in form.
             MissingDataError: a file is missing.
-
         """
 
 
 def kept_graph(found: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:
-    """Return the graph and class names as a run saves them; see ``Splits.preprocessing``."""
+    """Return the graph and class names that a run saves; see ``Splits.preprocessing``."""
     kept: dict[str, Any] = {"ids": found.ids, "labels": list(labels), "edges": found.edge_index}
     if found.x.layout is torch.strided:
         return kept | {"x": found.x}

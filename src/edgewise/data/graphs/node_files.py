@@ -37,26 +37,25 @@ FeatureScaling = Literal["auto", "columns", "rows", "none"]
 ID = ("id", "node", "node_id", "nodeid", "name", "key")
 LABEL = ("label", "class", "y", "target", "topic", "category")
 PARTS = {**PART_OF, "": ""}
-"""What a column of splits may say, and which split it means: of some nodes nothing is said."""
-SPARSE = 0.9  # the share of zeros above which a sparse product is the faster one
-MOST = 0.5  # the share of zeros above which whole numbers are taken for counts of words
+"""Split by the word in a column of splits; a blank cell puts the node in no split."""
+SPARSE = 0.9  # fraction of zeros above which a sparse matrix product is faster
+MOST = 0.5  # fraction of zeros above which integers are assumed to be word counts
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a file, as they stand there.
+    """Nodes of a file, before scaling and splitting.
 
     Attributes:
         path: the file or data frame.
-        ids: one a node.
-        x: features ``[N, F]``; NaN for a node without any.
-        names: of the features.
-        labels: one a node, "" where it is not known; ``None`` where the file has none.
-        parts: the split of each node, "" for none; ``None`` where the file does not say.
-        id_column: the name of the column of ids.
-        pairs: ``[2, E]``, the edges, where they are in the same file.
-
+        ids: id of each node.
+        x: features ``[N, F]``; NaN for a node without features.
+        names: names of the features.
+        labels: label of each node, "" if unknown; ``None`` if the file has no labels.
+        parts: split of each node, "" for none; ``None`` if the file has no splits.
+        id_column: name of the id column.
+        pairs: edges ``[2, E]``, if they are in the same file.
     """
 
     path: Path | FrameSource
@@ -71,32 +70,33 @@ class Nodes:
 
 @dataclass(frozen=True)
 class NodeFiles(NodeData):
-    """Your own graph: a table of edges, and one of nodes with numbers and a label each.
+    """Node classification on the user's own graph: a table of nodes and a table of edges.
 
-    A node may be without a label, without edges, or without features (an empty row, or only in the
-    edge list): it then has the mean of every feature. Where there are no features at all, the model
-    learns a vector for each node. An ``.npz`` file has ``edge_index`` ``[2, E]``, ``x`` ``[N, F]``,
-    ``y`` ``[N]`` (-1: not known) and possibly ``train_mask``, ``val_mask``, ``test_mask``, ``ids``
-    and ``classes``.
+    Labels, edges and features of a node may be missing. A node without features (an empty row, or
+    an id that only the edge list has) gets the mean of every feature. If there are no features at
+    all, the model learns an embedding of each node. An ``.npz`` file has ``edge_index`` ``[2, E]``,
+    ``x`` ``[N, F]``, ``y`` ``[N]`` (-1 for an unknown label) and optionally ``train_mask``,
+    ``val_mask``, ``test_mask``, ``ids`` and ``classes``.
 
     Attributes:
-        nodes: a table or data frame with a row for each node, or an ``.npz`` file with everything.
-        edges: a table or data frame with two columns of ids, or an edge list.
-        id: the column of ids in ``nodes``; "" knows the usual names, else takes the first.
-        label: the column of the classes, which need not all be there; "" knows the usual names, and
-            else takes the only column of words that come again.
-        split: a column that says ``train``, ``val`` or ``test``; "" knows the usual names. Without
-            one the labelled nodes are split at random, each class with its share.
-        features: columns of numbers; all others where there are none.
-        source, destination: columns of ``edges``; see :class:`EdgeList`.
-        header: whether the first line of ``edges`` names its columns; ``None`` recognises it.
-        directed: an edge is read by its destination alone, and not both ways.
-        scale: features have mean 0 and variance 1 in all ``columns``; or each node's add up to 1 in
-            its ``rows``, for counts of words; or ``none``. ``auto`` takes rows where the features
-            look like counts of words: whole numbers from 0 on, and most of them 0; else columns.
-        val, test: shares of the labelled nodes, where the file has no such split.
-        split_seed: which nodes these are.
-
+        nodes: table or data frame with one row per node, or an ``.npz`` file with nodes and edges.
+        edges: table or data frame with two columns of ids, or an edge list.
+        id: id column of ``nodes``; "" finds it by its usual names, or takes the first column.
+        label: column of the classes, which may have blank cells; "" finds it by its usual names,
+            or takes the only text column with repeated values.
+        split: column with ``train``, ``val`` or ``test``; "" finds it by its usual names. Without
+            such a column, the labelled nodes are split at random, stratified by class.
+        features: feature columns; by default all other numeric columns.
+        source, destination: columns of ``edges``: names, or numbers from 1 without a header; ""
+            finds them by their usual names, or takes the only two columns.
+        header: whether the first line of ``edges`` names its columns; ``None`` detects it.
+        directed: whether only the destination of an edge attends to its source.
+        scale: ``columns`` standardises each feature; ``rows`` divides the features of each node by
+            their sum, for word counts; ``none`` keeps them. ``auto`` chooses ``rows`` if the
+            features look like word counts (non-negative integers, most of them 0), else
+            ``columns``.
+        val, test: fractions of the labelled nodes, if the file has no such split.
+        split_seed: random seed of the split.
     """
 
     nodes: Source = ""
@@ -131,10 +131,10 @@ class NodeFiles(NodeData):
         if not preprocessing["features"]:
             raise ArgumentError(
                 "input",
-                expected="nodes of the graph that was trained on, which have no features to know "
-                "others by",
+                expected="ids of training nodes, as a model trained without features cannot "
+                "classify other nodes",
                 got=str(path),
-                remedy="ask for their ids, or train with features",
+                remedy="give ids of the training graph, or train with features",
             )
         other = replace(self, features=tuple(preprocessing["features"]), label="", split="")
         if path.suffix == ".npz":
@@ -151,9 +151,9 @@ class NodeFiles(NodeData):
         if found.x.shape[1] != len(preprocessing["features"]):
             raise unreadable(
                 path,
-                expected=f"{len(preprocessing['features'])} features, as were trained on",
+                expected=f"{len(preprocessing['features'])} features, as in training",
                 got=str(found.x.shape[1]),
-                remedy="bring the same features",
+                remedy="give the features that the model was trained on",
             )
         x = scaled(found.x, preprocessing["scale"], preprocessing["mean"], preprocessing["std"])
         return NodeGraph(found.ids, x, self._edge_index(found))
@@ -163,7 +163,7 @@ class NodeFiles(NodeData):
     ) -> Nodes:
         if isinstance(nodes, Path) and nodes.suffix == ".npz":
             return _read_npz(nodes)
-        what = "a table of edges beside that of nodes"
+        what = "a table of edges in addition to the table of nodes"
         if edges is None:
             check_named("data.edges", "", what)
         assert edges is not None
@@ -181,7 +181,7 @@ class NodeFiles(NodeData):
                 "data.id",
                 expected=f"ids of {edges.name}, such as {next(iter(read.ids))!r}, in {nodes.name}",
                 got=f"other ids, such as {found.ids[0]!r}",
-                remedy="name the column of the same ids with --data.id",
+                remedy="name the column of nodes that has these ids with --data.id",
             )
         return _with_edges(found, list(read.ids), read.pairs)
 
@@ -225,7 +225,7 @@ class NodeFiles(NodeData):
         if scale == "columns" and given.any():
             mean = found.x[given].mean(0)
             std = found.x[given].std(0, correction=0)
-            std[std < 1e-6 * mean.abs().clamp(min=1e-6)] = 1  # one and the same number everywhere
+            std[std < 1e-6 * mean.abs().clamp(min=1e-6)] = 1  # a constant feature
         x = scaled(found.x, scale, mean, std) if found.names else identity(len(found.ids))
         kept = NodeGraph(found.ids, x, self._edge_index(found))
         graph = kept.graph
@@ -243,7 +243,7 @@ class NodeFiles(NodeData):
         return Splits(sizes, train, val, test, batch_size=1, preprocessing=preprocessing)
 
     def _parts(self, found: Nodes, known: Tensor) -> dict[str, Tensor]:
-        """The labelled nodes of each split."""
+        """Return the labelled nodes of each split."""
         assert found.labels is not None
         parts = ["train"] * len(found.ids) if found.parts is None else found.parts
         index = {
@@ -256,21 +256,21 @@ class NodeFiles(NodeData):
         return {n: own[held[n]] if n == "train" or not len(p) else p for n, p in index.items()}
 
     def _edge_index(self, found: Nodes) -> Tensor:
-        """Distinct edges between different nodes, sorted by target."""
+        """Return the distinct edges without self-loops, sorted by target."""
         pairs = found.pairs[:, found.pairs[0] != found.pairs[1]]
         pairs = pairs if self.directed else both_ways(pairs)
         return distinct(pairs.flip(0)).flip(0)
 
 
 def are_counts(x: Tensor) -> bool:
-    """Whether features ``[N, F]`` look like counts of words."""
+    """Return whether features ``[N, F]`` look like word counts."""
     return bool((x >= 0).all() and (x == x.round()).all() and (x == 0).float().mean() > MOST)
 
 
 def scaled(x: Tensor, scale: FeatureScaling, mean: Tensor, std: Tensor) -> Tensor:
-    """Features as a model reads them; NaN, which no node has that has features, becomes 0.
+    """Return scaled features for the model, with 0 for the NaN of nodes without features.
 
-    Where most are 0 they are ``torch.sparse_csr``, of which a model multiplies the others alone.
+    If most features are 0, the result is a ``torch.sparse_csr`` tensor, which multiplies faster.
     """
     if scale == "rows":
         x = (x / x.abs().sum(1, keepdim=True).clamp(min=1e-12)).nan_to_num(0.0)
@@ -285,7 +285,7 @@ def _usual(columns: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _come_again(table: Table, taken: Collection[str]) -> list[str]:
-    """The columns that are no numbers, and of whose values most come again: they may be classes."""
+    """Return the text columns that may be classes, as most of their values are repeated."""
     free = [name for name in table.columns if name not in {*taken, *table.numeric()}]
     return [name for name in free if len(set(table.columns[name])) <= len(table) / 2]
 
@@ -297,9 +297,9 @@ def _check_ids(table: Table, ids: list[str], column: str) -> None:
             before = f" and {table.line(seen[name])}" if name else ""
             raise ArgumentError(
                 "data.id",
-                expected=f"an id of its own for each node, in column {column!r}",
+                expected=f"a different id for each node in column {column!r}",
                 got=f"{name!r} in row {table.line(row)}{before} of {table.path.name}",
-                remedy="correct this row, or name the column of ids with --data.id",
+                remedy="correct this row, or name the id column with --data.id",
             )
         seen[name] = row
 
@@ -310,22 +310,22 @@ def _parts(table: Table, column: str) -> list[str]:
         if text not in PARTS:
             raise ArgumentError(
                 "data.split",
-                expected=f"train, val, test or nothing in column {column!r}",
+                expected=f"train, val, test or a blank cell in column {column!r}",
                 got=f"{text!r} in row {table.line(row)} of {table.path.name}",
-                remedy="correct it, or name another column with --data.split",
+                remedy="correct this row, or name another column with --data.split",
             )
     return [PARTS[text] for text in texts]
 
 
 def _check_same_features(table: Table, names: Sequence[str]) -> None:
-    """Refuse a new graph without a feature that was trained on."""
+    """Raise ArgumentError if a new graph lacks a feature of the training graph."""
     missing = [name for name in names if name not in table.columns]
     if missing:
         raise unreadable(
             table.path,
-            expected=f"a column {missing[0]!r}, a feature that was trained on",
+            expected=f"a column {missing[0]!r}, a feature of the training graph",
             got=f"the columns {', '.join(table.columns)}",
-            remedy="bring the same features, named as in the table that was trained on",
+            remedy="name the feature columns as in the training table",
         )
 
 
@@ -343,16 +343,16 @@ def _features(table: Table, names: list[str]) -> Tensor:
         for row in wrong[name].to_numpy().nonzero()[0][:1].tolist():
             raise ArgumentError(
                 "data.features",
-                expected=f"numbers in column {name!r}, or no feature at all of a node",
+                expected=f"numbers in column {name!r}, or a node with all features blank",
                 got=f"{cells[name].iloc[row][:60]!r} in row {table.line(row)} of {table.path.name}",
-                remedy="correct this row, or name the columns that count, as "
+                remedy="correct this row, or name the feature columns, such as "
                 "--data.features age,income",
             )
     return torch.tensor(values.to_numpy(), dtype=torch.float32)
 
 
 def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
-    """The same with edges by their ids; nodes that only these name come last, and have nothing."""
+    """Add edges given by ids; ids that only the edges have become new nodes without features."""
     number = {name: i for i, name in enumerate(found.ids)}
     new = [name for name in ids if name not in number]
     number |= {name: len(found.ids) + i for i, name in enumerate(new)}
@@ -369,31 +369,31 @@ def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
 
 
 def _classes(found: Nodes) -> list[str]:
-    """The names of the classes, in the order of numbers or of the alphabet."""
+    """Return the sorted class names; numeric names are sorted as numbers."""
     names = {label for label in found.labels or () if label}
     if len(names) < 2:
         raise ArgumentError(
             "data.label",
             expected="labels of at least two classes",
             got=", ".join(names) or "none",
-            remedy="name the column of the classes with --data.label",
+            remedy="name the label column with --data.label",
         )
     numbers = all(name.lstrip("-").isdecimal() for name in names)
     return sorted(names, key=int if numbers else None)
 
 
 def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
-    """A graph from the arrays of an ``.npz`` file; nothing in it is executed."""
+    """Read a graph from the arrays of an ``.npz`` file; nothing is unpickled."""
     if not path.is_file():
         raise MissingDataError(f"{path}: no such file. Remedy: name a file of arrays.")
     expected = "an .npz file of plain arrays"
-    try:  # NumPy takes what is no archive for a pickle, and proposes to trust it
+    try:  # NumPy assumes that any other file is a pickle, and suggests to allow it
         with zipfile.ZipFile(path) as archive:
             size = sum(array.file_size for array in archive.infolist())
     except (OSError, zipfile.BadZipFile) as error:
-        raise unreadable(path, expected=expected, got="no archive, or a damaged one") from error
-    copies = 2  # NumPy's and PyTorch's
-    check_memory(str(path), copies * size, path.name, "give a part of its nodes, or more memory")
+        raise unreadable(path, expected=expected, got="another or a damaged file") from error
+    copies = 2  # one in NumPy, one in PyTorch
+    check_memory(str(path), copies * size, path.name, "use fewer nodes, or more memory")
     try:
         with np.load(path, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
@@ -420,7 +420,7 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
 
 
 def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
-    """The names of the classes of ``y``; "" where it is negative or NaN."""
+    """Return the class name of each node; "" if ``y`` is negative or NaN."""
     y = found["y"]
     if y.dtype.kind not in "iuf":
         return [str(label) for label in y.tolist()]
@@ -428,14 +428,14 @@ def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
     names = [str(name) for name in found["classes"].tolist()] if "classes" in found else None
     if names is not None and max(numbers) >= len(names):
         got = f"{len(names)} names, and a class {max(numbers)}"
-        raise unreadable(path, expected="a name in classes for each class in y", got=got)
+        raise unreadable(path, expected="a name in classes for each class of y", got=got)
     return ["" if n < 0 else names[n] if names else str(n) for n in numbers]
 
 
 def _check_shapes(path: Path, found: dict[str, Any]) -> None:
     if found["x"].dtype.kind not in "iufb":
         got = str(found["x"].dtype)
-        raise unreadable(path, expected="x of numbers", got=got, remedy="leave other columns out")
+        raise unreadable(path, expected="a numeric array x", got=got, remedy="remove other columns")
     count = found["x"].shape[0] if found["x"].ndim else 0
     shapes = {name: found[name].shape for name in ("edge_index", "x")}
     nodes = {name: (count,) for name in ("y", "ids", *MASKS) if name in found}
@@ -447,8 +447,10 @@ def _check_shapes(path: Path, found: dict[str, Any]) -> None:
         raise unreadable(path, expected=expected, got=got, remedy="correct the shapes")
     ends = found["edge_index"]
     if ends.dtype.kind not in "iu" or (ends.size and not 0 <= ends.min() <= ends.max() < count):
-        expected = f"edge_index of numbers of nodes, from 0 to {count - 1}"
+        expected = f"an edge_index of integers from 0 to {count - 1}"
         got = f"{ends.dtype} from {ends.min()} to {ends.max()}"
         raise unreadable(path, expected=expected, got=got, remedy="number the nodes from 0")
     if not np.isfinite(found["x"]).all():
-        raise unreadable(path, expected="finite x", got="NaN or infinity", remedy="fill them in")
+        raise unreadable(
+            path, expected="a finite array x", got="NaN or infinity", remedy="replace them"
+        )

@@ -48,11 +48,10 @@ class Planetoid(NodeData):
 
     Attributes:
         name: ``"Cora"``, ``"CiteSeer"`` or ``"PubMed"``.
-        normalize: Divide the word counts of each paper by their sum.
-        sparse: Store the features as ``torch.sparse_csr``; about 1 % of them are not zero.
-        unlabelled: Return the outputs of all papers in training, with target -100 for papers
+        normalize: divide the word counts of each paper by their sum.
+        sparse: store the features as ``torch.sparse_csr``; about 1 % of them are not zero.
+        unlabelled: return the outputs of all papers in training, with target -100 for papers
             without a training label. For losses that use unlabelled nodes, such as consistency.
-
     """
 
     name: Name = "Cora"
@@ -96,9 +95,9 @@ class Planetoid(NodeData):
     def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:  # noqa: ARG002
         raise ArgumentError(
             "input",
-            expected=f"numbers of papers of {self.name}",
+            expected=f"indices of papers of {self.name}",
             got=str(path),
-            remedy="train `edgewise train nodes` on your own files to predict for new ones",
+            remedy="use `edgewise train nodes` on your own files to predict on new graphs",
         )
 
 
@@ -120,7 +119,6 @@ def read_papers(name: Name) -> Papers:
         MissingDataError: a file is missing.
         ArgumentError: a file differs from the published one.
         MissingExtraError: torch_geometric or SciPy is not installed.
-
     """
     purpose = f"the data set {name}"
     raw = find_files(name, {file: f"{ADDRESS}/{file}" for file in SHA256[name]})

@@ -32,13 +32,12 @@ class TU(GraphData):
     the membership graph, in which output b attends to the nodes of graph b.
 
     Attributes:
-        name: Name of the data set, with which its files begin.
-        attributes: Include the numeric node attributes, if there are any, standardised over the
+        name: name of the data set, with which its files begin.
+        attributes: include the numeric node attributes, if there are any, standardised over the
             training set. Node labels are always included, one-hot. Nodes without either have the
             single feature 1.
-        folds, fold, val, split_seed: See :class:`~edgewise.data.folds.Folds`.
-        batch_size: Graphs per batch.
-
+        folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`.
+        batch_size: graphs per batch.
     """
 
     name: str = "MUTAG"

@@ -29,13 +29,12 @@ class Cifar10(ImageData):
     """Images ``[B, 3, 32, 32]`` of ten classes, read by :class:`ImageFolder`.
 
     Attributes:
-        flip: Mirror each training image with probability 1/2.
-        warp: Strength of the random affine augmentation of training images: 0.1 rotates, scales,
+        flip: mirror each training image with probability 1/2.
+        warp: strength of the random affine augmentation of training images: 0.1 rotates, scales,
             shears and translates them by up to a tenth of their size.
-        val: Fraction of the 10,000 training images used for validation, stratified by class.
-        split_seed: Random seed of the validation split.
-        batch_size: Images per batch.
-
+        val: fraction of the 10,000 training images used for validation, stratified by class.
+        split_seed: random seed of the validation split.
+        batch_size: images per batch.
     """
 
     flip: bool = False

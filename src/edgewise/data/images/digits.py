@@ -36,13 +36,12 @@ class Digits(ImageData):
     """Images ``[B, 1, 8, 8]`` from 0 to 1, with the digit as the class.
 
     Attributes:
-        val, test: Fractions of the images used for validation and test, stratified by digit.
-        split_seed: Random seed of the split; independent of a recipe's seed, so that all runs are
+        val, test: fractions of the images used for validation and test, stratified by digit.
+        split_seed: random seed of the split; independent of a recipe's seed, so that all runs are
             tested on the same images.
-        batch_size: Images per batch.
-        warp: Strength of the random affine augmentation of training images: 0.1 rotates, scales,
+        batch_size: images per batch.
+        warp: strength of the random affine augmentation of training images: 0.1 rotates, scales,
             shears and translates them by up to a tenth of their size.
-
     """
 
     val: float = 0.1
@@ -83,13 +82,12 @@ def read_digits(val: float, test: float, split_seed: int) -> tuple[Part, Part, P
     """Return the training, validation and test images, stratified by digit.
 
     Args:
-        val: Fraction of validation images.
-        test: Fraction of test images.
-        split_seed: Random seed of the split.
+        val: fraction of validation images.
+        test: fraction of test images.
+        split_seed: random seed of the split.
 
     Raises:
         MissingExtraError: scikit-learn is not installed.
-
     """
     require("sklearn", extra="train", purpose="the handwritten digits")
     from sklearn.datasets import load_digits

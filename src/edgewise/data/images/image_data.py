@@ -34,9 +34,8 @@ class ImageData(Data):
         """Convert an image to the model input ``[C, H, W]``.
 
         Args:
-            image: Image of any size and mode.
-            preprocessing: Saved preprocessing.
-
+            image: image of any size and mode.
+            preprocessing: saved preprocessing.
         """
 
 
@@ -55,15 +54,14 @@ def open_image(path: Path, size: int = 0) -> Image:
     """Decode an image, apply its EXIF orientation, and place transparent images on white.
 
     Args:
-        path: The file.
-        size: Size to which the image will be reduced, for faster decoding of large photos; 0 for
+        path: the file.
+        size: size to which the image will be reduced, for faster decoding of large photos; 0 for
             full resolution.
 
     Raises:
         MissingDataError: the file is missing.
         ArgumentError: the file is damaged or not an image.
         MissingExtraError: Pillow is not installed.
-
     """
     require("PIL", extra="images", purpose="reading images")
     from PIL import Image, ImageOps
@@ -87,7 +85,7 @@ def open_image(path: Path, size: int = 0) -> Image:
             path,
             expected="an image, such as PNG or JPEG",
             got=" ".join(str(error).split()) or type(error).__name__,
-            remedy="save it again, or take it out",
+            remedy="save it again, or remove it",
         ) from error
 
 

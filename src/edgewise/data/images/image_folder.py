@@ -48,17 +48,16 @@ class ImageFolder(ImageData):
     memory as bytes. Batches are standardised per channel over the training images.
 
     Attributes:
-        path: Folder with one subfolder per class, or with ``train`` and optionally ``val`` and
+        path: folder with one subfolder per class, or with ``train`` and optionally ``val`` and
             ``test``, each with one subfolder per class.
-        image_size: Height and width in pixels to which images are resized.
+        image_size: height and width in pixels to which images are resized.
         colors: ``"rgb"`` or ``"gray"``.
-        flip: Mirror each training image with probability 1/2.
-        warp: Strength of the random affine augmentation of training images: 0.1 rotates, scales,
+        flip: mirror each training image with probability 1/2.
+        warp: strength of the random affine augmentation of training images: 0.1 rotates, scales,
             shears and translates them by up to a tenth of their size.
-        val, test: Fractions of images for the splits without a folder, stratified by class.
-        split_seed: Random seed of the split.
-        batch_size: Images per batch.
-
+        val, test: fractions of images for the splits without a folder, stratified by class.
+        split_seed: random seed of the split.
+        batch_size: images per batch.
     """
 
     path: str = ""
@@ -81,7 +80,7 @@ class ImageFolder(ImageData):
 
     def load(self) -> Splits:
         require("PIL", extra="images", purpose="reading images")
-        check_named("data.path", self.path, "a folder with one for each class")
+        check_named("data.path", self.path, "a folder with one subfolder for each class")
         files, keys, given = _listed(Path(self.path))
         labels = sorted(set(keys))
         if len(labels) < 2:
@@ -160,7 +159,7 @@ class ImageFolder(ImageData):
 def _listed(folder: Path) -> tuple[list[Path], list[str], list[str]]:
     """List the image files, with the class and split of each; the default split is ``train``."""
     if not folder.is_dir():
-        what = "a file, and no folder" if folder.is_file() else "no such folder"
+        what = "a file, not a folder" if folder.is_file() else "no such folder"
         raise MissingDataError(f"{folder}: {what}. Remedy: name a folder with --data.path.")
     inner = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     parts = [PART_OF.get(path.name.lower()) for path in inner]
@@ -185,7 +184,7 @@ def _check_classes(folder: Path, keys: Sequence[Any], given: Sequence[Any]) -> N
         if key not in trained:
             raise ArgumentError(
                 "data.path",
-                expected=f"in {folder / part} the classes of its training images, "
+                expected=f"in {folder / part} only classes of the training images, "
                 f"{', '.join(sorted(trained))}",
                 got=f"a folder {key}",
                 remedy="rename it, or add training images of this class",

@@ -36,10 +36,9 @@ class Mnist(ImageData):
     The last 5,000 of the 60,000 training images are the validation set.
 
     Attributes:
-        warp: Strength of the random affine augmentation of training images: 0.1 rotates, scales,
+        warp: strength of the random affine augmentation of training images: 0.1 rotates, scales,
             shears and translates them by up to a tenth of their size.
-        batch_size: Images per batch.
-
+        batch_size: images per batch.
     """
 
     warp: float = 0.0
@@ -74,7 +73,6 @@ def read_mnist(part: str) -> tuple[Tensor, Tensor]:
     Raises:
         MissingDataError: a file is missing.
         ArgumentError: a file differs from the published one.
-
     """
     raw = find_files("MNIST", {name: f"{ADDRESS}/{name}" for name in FILES})
     images, labels = (

@@ -40,7 +40,6 @@ def rdkit() -> ModuleType:
 
     Raises:
         MissingExtraError: RDKit is not installed.
-
     """
     require("rdkit", extra="chem", purpose="reading molecules")
     from rdkit import Chem

@@ -44,10 +44,9 @@ class MaskedMolecules(Data):
     Masks are sampled anew in every epoch of training, and once for validation and test.
 
     Attributes:
-        mask_fraction: Fraction of the atoms and of the bonds of each molecule to mask, rounded up.
-        split_seed: Random seed of the masks of validation and test.
-        batch_size: Molecules per batch.
-
+        mask_fraction: fraction of the atoms and of the bonds of each molecule to mask, rounded up.
+        split_seed: random seed of the masks of validation and test.
+        batch_size: molecules per batch.
     """
 
     mask_fraction: float = 0.15
@@ -114,8 +113,7 @@ class HiddenParts(Batch):
     """:class:`Batch` with bonds to predict; in ``select``, they are numbered after the atoms.
 
     Attributes:
-        bonds: Both atoms of each masked bond, ``[2, M]``.
-
+        bonds: both atoms of each masked bond, ``[2, M]``.
     """
 
     bonds: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))
@@ -138,11 +136,10 @@ def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tenso
     """Return a batch of molecules with masked atoms and bonds.
 
     Args:
-        codes: Graphs of all molecules, with their precomputed encodings.
-        which: Indices of the molecules of the batch, ``[B]``, in ascending order.
-        atoms: Mask of their atoms, ``[N]``.
-        bonds: Mask of their bonds, ``[E / 2]``.
-
+        codes: graphs of all molecules, with their precomputed encodings.
+        which: indices of the molecules of the batch, ``[B]``, in ascending order.
+        atoms: mask of their atoms, ``[N]``.
+        bonds: mask of their bonds, ``[E / 2]``.
     """
     x, graph, members, edges = codes.graphs.take(which)
     both = bonds.repeat_interleave(2)  # a bond is two edges, one after the other
@@ -167,10 +164,9 @@ def chosen(counts: Tensor, share: float, generator: Generator) -> Tensor:
     """Sample a fraction of the members of each group, and return the mask ``[counts.sum()]``.
 
     Args:
-        counts: Number of members of each group, ``[G]``.
-        share: Fraction to sample, rounded up in each group.
-        generator: Random generator.
-
+        counts: number of members of each group, ``[G]``.
+        share: fraction to sample, rounded up in each group.
+        generator: random generator.
     """
     group = torch.arange(len(counts)).repeat_interleave(counts)
     # Sorted by group, in random order within each group.

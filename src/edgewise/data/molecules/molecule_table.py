@@ -33,52 +33,49 @@ from edgewise.errors import ArgumentError
 
 By = Literal["random", "molecule", "scaffold"]
 Invalid = Literal["refuse", "skip"]
-LEAST = 1e-3  # fractions nearer to 0 or 1 count as this in the mean and spread of the logits
-FURTHEST = 4.0  # descriptors are clipped to so many standard deviations
-CONSTANT = 1e-6  # the deviation below which a descriptor says nothing
-SHOWN = 5  # rows that an error names before it only counts
-SEEN = 200  # different texts by which a column of SMILES is recognised,
-READ = 0.8  # of which so many have to be some: what cannot be read shall be named, not overlooked
+LEAST = 1e-3  # fractions are clipped to [LEAST, 1 - LEAST] for mean and std of their logits
+FURTHEST = 4.0  # descriptors are clipped to this number of standard deviations
+CONSTANT = 1e-6  # standard deviation below which a descriptor is dropped
+SHOWN = 5  # maximum number of rows that an error lists
+SEEN = 200  # number of distinct texts that are parsed to recognise a column of SMILES
+READ = 0.8  # fraction of them that has to be valid; the others are reported as errors
 
 
 @dataclass(frozen=True)
 class MoleculeTable(Data):
-    """A molecule a row, a number to predict, and what the measurement was made at.
+    """Table of molecules with a numeric target and optional measurement conditions.
 
-    A model is called ``model(x, graph, batch=, edge_attr=, global_attr=, descriptors=)``: atom
-    features, the graph of the bonds, the graph of membership (output b reads the atoms of its
-    molecule), bond features, conditions ``[B, C]`` and descriptors, those that there are.
+    A model is called as ``model(x, graph, batch=, edge_attr=, global_attr=, descriptors=)``: atom
+    features, the graph of the bonds, the membership graph (output b attends to the atoms of its
+    molecule), bond features, conditions ``[B, C]`` and descriptors. Absent features are omitted.
 
     Attributes:
-        path: a table whose first row names the columns, or a data frame; see
-            :func:`edgewise.data.tables.read.read_table`.
-        smiles: the column of the molecules; an ionic liquid, ``cation.anion``, is one graph. "" is
-            the only one that RDKit can read, or that is called so.
-        target: the column to predict, in its own unit; "" is the only other column of numbers.
-        unit: of the target, which answers give with each number.
-        fraction: whether the target is one, from 0 to 1, such as a mole fraction: the network then
-            predicts its logit, which for a gas that dissolves is about linear in log pressure.
-        conditions: columns such as temperature and pressure, joined to the molecule's vector. They
-            are scaled to mean 0 and variance 1 over the training split.
-        log_conditions: columns whose logarithm is given too.
-        split: how folds are dealt: rows at ``random``; each ``molecule`` or each Murcko
-            ``scaffold`` wholly in one fold.
-        split_column: a column with the words train, val and test, in the place of folds; "" takes
-            one called split, set, subset or partition that has no other words, and "none" takes
-            none. Without val, ``data.val`` of the training rows are dealt to it.
+        path: table with a header, such as a CSV or Parquet file, or a data frame.
+        smiles: SMILES column; an ionic liquid, ``cation.anion``, is one graph. "" finds it by its
+            name, or takes the only column that RDKit can parse.
+        target: column to predict; "" takes the only other numeric column.
+        unit: unit of the target, which predictions include.
+        fraction: whether the target is a fraction from 0 to 1, such as a mole fraction. The network
+            then predicts its logit, which for a dissolved gas is about linear in log pressure.
+        conditions: columns such as temperature and pressure, concatenated to the vector of the
+            molecule. They are standardised over the training set.
+        log_conditions: columns whose logarithm is an additional condition.
+        split: unit of the folds: ``random`` rows, or all rows of a ``molecule`` or of a Murcko
+            ``scaffold`` in one fold.
+        split_column: column with the words train, val and test, used instead of folds; "" finds a
+            column named split, set, subset or partition with only these words, and "none" uses
+            folds. If no row has val, the fraction ``data.val`` of the training rows is used.
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`.
-        invalid: a SMILES that RDKit cannot read, or a row without a target: ``refuse`` the file,
-            or ``skip`` the row with a warning; both name it.
-        bonds: whether the model is given bond features and conditions.
-        descriptors: whether it is given, after these, RDKit's descriptors of each molecule, of its
-            cations and of the rest of it, scaled to mean 0 and variance 1 over the training
-            molecules and cut off at ±4.
-        batch_size: rows in a batch.
-        epoch_rows: the most rows that an epoch draws; 0 takes all.
+        invalid: ``refuse`` raises an error for SMILES that RDKit cannot parse and for rows without
+            a target; ``skip`` drops these rows with a warning. Both name the rows.
+        bonds: whether the model gets bond features and conditions.
+        descriptors: whether the model also gets RDKit descriptors of each molecule, of its cations
+            and of the rest, standardised over the training molecules and clipped to ±4.
+        batch_size: rows per batch.
+        epoch_rows: maximum number of rows sampled per epoch; 0 for all.
 
-    A run keeps the scaling of conditions and descriptors, the names that were found, and the lines
-    of the file that were validated and tested on.
-
+    A run saves the scaling of conditions and descriptors, the column names, and the row numbers of
+    the validation and test sets.
     """
 
     path: Source = ""
@@ -116,7 +113,7 @@ class MoleculeTable(Data):
         if self.descriptors and not self.bonds:
             raise ArgumentError(
                 "data.descriptors",
-                expected="data.bonds beside it",
+                expected="data.bonds true as well",
                 got="data.bonds=False",
                 remedy="set both, or neither",
             )
@@ -195,14 +192,13 @@ class MoleculeTable(Data):
         measured: Tensor,
         described: Tensor | None,
     ) -> Batch:
-        """What a model is given of measurements, but for their targets.
+        """Return the model inputs of some rows, as a batch without targets.
 
         Args:
-            graphs: of the molecules.
-            number: ``[B]``, the molecule of each.
-            measured: ``[B, C]``, its conditions, scaled.
-            described: ``[G, D]``, descriptors of the molecules.
-
+            graphs: graphs of all molecules.
+            number: molecule of each row, ``[B]``.
+            measured: scaled conditions of each row, ``[B, C]``.
+            described: descriptors of all molecules, ``[G, D]``.
         """
         x, graph, members, bonds = graphs.take(number)
         keywords: dict[str, Any] = {"batch": members}
@@ -247,7 +243,7 @@ class MoleculeTable(Data):
         return table.choose("data.target", self.target, candidates, what, taken)
 
     def _readable(self, table: Table, smiles: str, target: str) -> tuple[Table, dict[str, Any]]:
-        """The rows that are kept, and their molecules by SMILES."""
+        """Return the valid rows, and their molecules by SMILES."""
         texts = table.columns[smiles]
         parsed = {text: parse(text) for text in dict.fromkeys(texts)}
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
@@ -256,13 +252,13 @@ class MoleculeTable(Data):
         if wrong:
             shown = "; ".join(f"row {table.line(row)}: {texts[row]!r}" for row in wrong[:SHOWN])
             more = "; ..." if len(wrong) > SHOWN else ""
-            got = f"{len(wrong)} that cannot be read ({shown}{more})"
+            got = f"{len(wrong)} that RDKit cannot parse ({shown}{more})"
             if self.invalid == "refuse" or not kept:
                 raise ArgumentError(
                     "data.smiles",
                     expected=f"molecules as SMILES in column {smiles!r} of {table.path.name}",
                     got=got,
-                    remedy="correct these rows, or leave them out with --data.invalid skip",
+                    remedy="correct these rows, or drop them with --data.invalid skip",
                 )
             warnings.warn(f"{table.path.name}: SMILES skipped: {got}", stacklevel=3)
         if without:
@@ -273,7 +269,7 @@ class MoleculeTable(Data):
                     "data.target",
                     expected=f"a number in each row of column {target!r} of {table.path.name}",
                     got=got,
-                    remedy="fill them in, or leave these rows out with --data.invalid skip",
+                    remedy="fill in the numbers, or drop these rows with --data.invalid skip",
                 )
             warnings.warn(f"{table.path.name}: rows skipped: {got}", stacklevel=3)
         molecules = {text: one for text, one in parsed.items() if one is not None}
@@ -288,7 +284,7 @@ class MoleculeTable(Data):
                 "data.log_conditions",
                 expected="numbers above 0",
                 got=f"{float(positive.min())} in {table.path.name}",
-                remedy="give these columns as data.conditions only",
+                remedy="list these columns in data.conditions only",
             )
         return torch.cat([plain, positive.log()], dim=1)
 
@@ -299,7 +295,7 @@ class MoleculeTable(Data):
         molecules: Mapping[str, Any],
         number: Tensor,
     ) -> dict[str, Tensor]:
-        """The examples of each part."""
+        """Return the indices of the rows of each split."""
         names = list(molecules)
         group = list(map(scaffold, molecules.values())) if self.split == "scaffold" else names
         keys = [group[i] for i in number.tolist()]
@@ -309,9 +305,9 @@ class MoleculeTable(Data):
         if self.fold:
             raise ArgumentError(
                 "data.fold",
-                expected=f"0, as column {by_column!r} says what is tested",
+                expected=f"0, as column {by_column!r} sets the test split",
                 got=str(self.fold),
-                remedy="leave it out, or set data.split_column to none",
+                remedy="omit it, or set data.split_column to none",
             )
         parts = parts_of(table, by_column)
         if not len(parts["val"]):
@@ -322,7 +318,7 @@ class MoleculeTable(Data):
 
 
 def _named(table: Table) -> Table:
-    """The table, also of a column of molecules and one of numbers without a row of names."""
+    """Return the table; name its two columns if the first row is a molecule and a number."""
     names = list(table.columns)
     for smiles, target in (names, names[::-1]) if len(names) == 2 else ():
         if not math.isnan(as_number(target, table.delimiter)) and parse(smiles) is not None:
@@ -332,12 +328,12 @@ def _named(table: Table) -> Table:
 
 
 def packed(molecules: Iterable[Any]) -> PackedGraphs:
-    """The graphs of molecules."""
+    """Return the packed graphs of molecules."""
     return PackedGraphs.of(*map(list, zip(*map(molecule_graph, molecules), strict=True)))
 
 
 def described_all(molecules: Iterable[Any]) -> Tensor:
-    """``[G, D]``, in float64: the descriptors of each molecule, of its cations, and of its rest."""
+    """Return the descriptors ``[G, D]`` of each molecule, of its cations and of its rest."""
     rows = [
         [value for part in (one, *ions(one)) for value in descriptors(part)] for one in molecules
     ]
@@ -345,7 +341,7 @@ def described_all(molecules: Iterable[Any]) -> Tensor:
 
 
 def described_by(values: Tensor, scale: Standardisation) -> Tensor:
-    """``[G, D]``, those descriptors that differ among the training molecules, scaled by these."""
+    """Return the scaled descriptors ``[G, D]``, without those constant in training."""
     return scale.scaled(values)[:, scale.std > CONSTANT].clamp(-FURTHEST, FURTHEST)
 
 

@@ -62,10 +62,9 @@ class ZINC(Data):
     bonds, and no other features.
 
     Attributes:
-        bonds: Include bond types as edge features.
-        batch_size: Molecules per batch.
-        train_rows: Number of training molecules, from the first; 0 for all 10,000.
-
+        bonds: include bond types as edge features.
+        batch_size: molecules per batch.
+        train_rows: number of training molecules, from the first; 0 for all 10,000.
     """
 
     bonds: bool = True
@@ -128,7 +127,6 @@ def penalised_logp(molecule: Any) -> float:
 
     Raises:
         MissingExtraError: RDKit or networkx is not installed.
-
     """
     chem = rdkit()
     require("networkx", extra="graphs", purpose="the longest ring of a molecule")
@@ -152,7 +150,6 @@ def zinc_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
 
     Raises:
         ArgumentError: an atom or bond type does not occur in the data set.
-
     """
     chem = rdkit()
     # The round trip through SMILES removes explicit hydrogens that are not needed.
@@ -180,9 +177,9 @@ def _known(what: str, kind: str, known: Sequence[str]) -> int:
     if kind not in known:
         raise ArgumentError(
             "input",
-            expected=f"a molecule of the kinds of {what}s in ZINC: {', '.join(known)}",
+            expected=f"a molecule with the {what} types of ZINC: {', '.join(known)}",
             got=kind,
-            remedy="leave it out; the training data have none",
+            remedy="remove this molecule, as the training data have no such part",
         )
     return known.index(kind)
 

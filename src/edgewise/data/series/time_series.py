@@ -36,7 +36,7 @@ from edgewise.errors import ArgumentError, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
 SEASONS: dict[Bundled, int] = {"co2": 52, "elnino": 12, "sunspots": 11}
-SHORT = 4  # seasons below this many steps say nothing about how far to look
+SHORT = 4  # shorter seasons do not determine the default history and horizon
 
 
 class Series(NamedTuple):
@@ -62,26 +62,25 @@ class TimeSeries(Data):
     and the seasonal naive forecast, which is the last known value at the same point of the season.
 
     Attributes:
-        name: Series of statsmodels, used without ``path``. Missing values (59 weeks of ``"co2"``)
+        name: series of statsmodels, used without ``path``. Missing values (59 weeks of ``"co2"``)
             are interpolated linearly.
-        path: The user's own table or data frame, with one row per time step.
-        column: Column of the values; ``""`` for the only numeric one.
-        date: Column of the dates; ``""`` for the only one that can be parsed as dates, if any, and
+        path: the user's own table or data frame, with one row per time step.
+        column: column of the values; ``""`` for the only numeric one.
+        date: column of the dates; ``""`` for the only one that can be parsed as dates, if any, and
             ``"none"`` for rows in their order. Rows are sorted by date. Up to a fifth of the dates
             and values may be missing: they are interpolated linearly, with a warning. Without
             dates, a missing value is an error.
-        date_format: Format of the dates, such as ``%d.%m.%Y``; ``""`` infers it.
-        season: Season length in steps; 0 for that of a series of statsmodels, or the usual one for
+        date_format: format of the dates, such as ``%d.%m.%Y``; ``""`` infers it.
+        season: season length in steps; 0 for that of a series of statsmodels, or the usual one for
             the step of the dates: 12 months, 52 weeks, 7 days (5 weekdays), 24 hours, otherwise 1.
-        history: Number of input values, at least 2; 0 for three seasons if the series is long
+        history: number of input values, at least 2; 0 for three seasons if the series is long
             enough.
-        horizon: Number of values to forecast; 0 for one season.
-        val, test: Fractions of the series used for validation and test, at its end.
-        batch_size: Windows per batch.
-        windows: Windows sampled per epoch; 0 for all.
+        horizon: number of values to forecast; 0 for one season.
+        val, test: fractions of the series used for validation and test, at its end.
+        batch_size: windows per batch.
+        windows: windows sampled per epoch; 0 for all.
 
     A run saves the end of the series, to forecast from there.
-
     """
 
     name: Bundled | None = None
@@ -113,7 +112,7 @@ class TimeSeries(Data):
         if self.history and self.season > self.history:
             raise ArgumentError(
                 "data.season",
-                expected="the steps of a season, at most data.history",
+                expected="a season in steps, at most data.history",
                 got=f"{self.season} with a history of {self.history}",
                 remedy="choose for example 12 for months, and a longer history",
             )
@@ -129,9 +128,9 @@ class TimeSeries(Data):
         if season > history:
             raise ArgumentError(
                 "data.history",
-                expected=f"at least a season, {season} steps",
+                expected=f"at least one season, {season} steps",
                 got=repr(history),
-                remedy="read a longer history",
+                remedy="choose a longer history",
             )
         bounds = [round(len(values) * share) for share in (1 - self.val - self.test, 1 - self.test)]
         parts: list[Split] = []
@@ -166,7 +165,7 @@ class TimeSeries(Data):
         if self.name is None:
             raise ArgumentError(
                 "data.path",
-                expected="a table of a series",
+                expected="a table with a series",
                 got="none",
                 remedy="name it with --data.path, or a bundled one with --data.name, "
                 + ", ".join(SEASONS),
@@ -196,9 +195,9 @@ class TimeSeries(Data):
         words = [name for name in table.columns if name not in {column, *table.numeric()}]
         if words and not self.date and date == "none":
             warnings.warn(
-                f"no column of {table.path.name} can be read as dates "
-                f"({', '.join(map(repr, words))}), so that its rows are steps in their order; "
-                "name one with --data.date, and say with --data.date_format how it is written",
+                f"no column of {table.path.name} can be parsed as dates "
+                f"({', '.join(map(repr, words))}), so its rows are taken as consecutive steps; "
+                "to use dates, set --data.date and --data.date_format",
                 stacklevel=2,
             )
         if date == "none":
@@ -233,15 +232,14 @@ def history_of(table: Table, column: str, date: str, step: Step | None) -> Serie
     """Read another series from a table of the same form as the training data.
 
     Args:
-        table: The new table.
-        column: Column of the values.
-        date: Column of the dates; ``""`` for none.
-        step: Time step of the training data.
+        table: the new table.
+        column: column of the values.
+        date: column of the dates; ``""`` for none.
+        step: time step of the training data.
 
     Raises:
         ArgumentError: a column is missing, or a date has another format or step; the error names
             the row.
-
     """
     if not date or step is None:
         return Series(_undated(table, column))
@@ -264,7 +262,6 @@ def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> S
     Raises:
         ArgumentError: two rows have the same date, a date does not match the step, or more than a
             fifth of the dates have no value.
-
     """
     check_distinct(table, dates)
     order = sorted(range(len(dates)), key=dates.__getitem__)
@@ -272,16 +269,16 @@ def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> S
     values = torch.full((int(step.steps(first, last)) + 1,), math.nan)
     texts = table.texts("data.column", column)
     given = [row for row in order if not is_missing(texts[row])]
-    remedy = "correct it, or leave it empty to have it filled on a straight line"
+    remedy = "correct it, or leave it blank to interpolate it linearly"
     numbers = table.only(given).numbers("data.column", [column], remedy)[:, 0]
     for row, number in zip(given, numbers, strict=True):
         place = step.steps(first, dates[row])
         if not float(place).is_integer():
             raise ArgumentError(
                 "data.date",
-                expected=f"dates at the step of the series, from {step.text(first)} on",
+                expected=f"dates at the step of the series from {step.text(first)}",
                 got=f"{step.text(dates[row])} in row {table.line(row)} of {table.path.name}",
-                remedy="bring the table to the step that was trained on",
+                remedy="resample the table to the step of the training data",
             )
         values[int(place)] = number
     missing = values.isnan()
@@ -299,11 +296,11 @@ def _report_missing(table: Table, missing: Sequence[str], length: int) -> None:
     if len(missing) > MANY * length:
         raise ArgumentError(
             "data.date",
-            expected=f"a value for at least four dates in five in {table.path.name}",
+            expected=f"values for at least 4/5 of the dates in {table.path.name}",
             got=got,
-            remedy="bring the table to a longer step, or give a part of it",
+            remedy="resample the table to a longer step, or use a part of it",
         )
-    warnings.warn(f"{table.path.name}: {got}, filled on a straight line", stacklevel=4)
+    warnings.warn(f"{table.path.name}: {got}, interpolated linearly", stacklevel=4)
 
 
 def _filled(values: Tensor) -> Tensor:

@@ -25,10 +25,10 @@ DAYS = (
 TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S%z", " %H:%M:%S%z")
 MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m.%Y", "%b %Y", "%B %Y", "%b-%Y", "%b-%y")
 FORMATS = (*(day + time for day in DAYS for time in TIMES), *MONTHS, "%Y%m%d", "%Y")
-DIGITS = {"%Y%m%d": 8, "%Y": 4}  # where a format would also read numbers that are no dates
+DIGITS = {"%Y%m%d": 8, "%Y": 4}  # required number of digits, to exclude other numbers
 DAY = 24 * 3600
 SEASONS = {3600: 24, DAY: 7, 7 * DAY: 52, 1800: 48, 900: 96, 600: 144, 300: 288}
-MANY = 0.2  # missing dates, as a share, from which on they are not filled in
+MANY = 0.2  # fraction of missing dates above which they are not interpolated
 
 
 class Step(NamedTuple):
@@ -40,7 +40,6 @@ class Step(NamedTuple):
         last: the day is the last one of each month.
         seconds: length in seconds of a step of constant length.
         weekdays: a step of one day that skips Saturday and Sunday.
-
     """
 
     format: str
@@ -100,7 +99,7 @@ def parse_dates(texts: Sequence[str], format: str) -> list[datetime] | None:
     stripped = [text.strip() for text in texts]
     if format in DIGITS and any(len(text) != DIGITS[format] for text in stripped):
         return None
-    # Most formats do not read the first date, so that the others need not be looked at.
+    # Most formats fail on the first date, so the other dates need not be parsed.
     pandas = pandas_for("reading dates")
     zone = "%z" in format
     for part in (stripped[:1], stripped):
@@ -132,7 +131,6 @@ def read_dates(table: Table, column: str, named: str) -> Dates:
     Raises:
         ArgumentError: no format reads all cells, two rows have the same date, the dates are not
             regular, or two formats fit equally well. Names the row.
-
     """
     texts = table.texts("data.date", column)
     read = {one: parse_dates(texts, one) for one in ([named] if named else FORMATS)}
@@ -141,9 +139,9 @@ def read_dates(table: Table, column: str, named: str) -> Dates:
         row = _first_unread(texts, [named] if named else FORMATS)
         raise ArgumentError(
             "data.date",
-            expected=f"dates in column {column!r}, at least three, all written alike",
+            expected=f"at least three dates of one format in column {column!r}",
             got=f"{texts[row][:40]!r} in row {table.line(row)} of {table.path.name}",
-            remedy="correct it, or say how they are written, such as --data.date_format %d.%m.%Y",
+            remedy="correct it, or name the format, such as --data.date_format %d.%m.%Y",
         )
     regular: dict[str, tuple[float, Step]] = {}
     for format_, dates in known.items():
@@ -157,36 +155,35 @@ def read_dates(table: Table, column: str, named: str) -> Dates:
     if len({tuple(known[one]) for one in best}) > 1:
         raise ArgumentError(
             "data.date_format",
-            expected=f"one way to read the dates in column {column!r}",
-            got=f"{texts[0]!r}, which is any of {', '.join(best)}",
-            remedy=f"name it, such as --data.date_format {next(iter(best))}",
+            expected=f"an unambiguous date format in column {column!r}",
+            got=f"{texts[0]!r}, which fits {', '.join(best)}",
+            remedy=f"name the format, such as --data.date_format {next(iter(best))}",
         )
     format_, step = next(iter(best.items()))
     return Dates(known[format_], step)
 
 
 def check_distinct(table: Table, dates: Sequence[Any]) -> None:
-    """Refuse two rows with the same date.
+    """Check that all dates differ.
 
     Raises:
-        ArgumentError: there are two; names both.
-
+        ArgumentError: two rows have the same date; the error names both.
     """
     first: dict[Any, int] = {}
     for row, date in enumerate(dates):
         if date in first:
             raise ArgumentError(
                 "data.date",
-                expected="a row for each date",
+                expected="one row for each date",
                 got=f"{date} in rows {table.line(first[date])} and {table.line(row)} of "
                 f"{table.path.name}",
-                remedy="keep one of them, or make a file for each series",
+                remedy="keep one of them, or save each series in its own file",
             )
         first[date] = row
 
 
 def _first_unread(texts: Sequence[str], formats: Sequence[str]) -> int:
-    """Return the first row that the format which reads most rows before it cannot read."""
+    """Return the first row that cannot be parsed, by the format that parses most rows."""
     return max(
         next((row for row, text in enumerate(texts) if not parse_dates([text], one)), 0)
         for one in formats
@@ -233,5 +230,5 @@ def _refuse_irregular(table: Table, column: str, dates: Sequence[datetime]) -> N
         expected=f"dates at regular steps in column {column!r}; the usual one is {usual}",
         got=f"{dates[wrong[1]]} after {dates[wrong[0]]}, in row {table.line(wrong[1])} of "
         f"{table.path.name}",
-        remedy="bring the table to one row a day, week or month, such as by sums or means",
+        remedy="resample the table to one row per day, week or month, such as by sums or means",
     )

@@ -43,7 +43,7 @@ COMMENTS = ("#", "%", "//")
 MARKS = ("\t", "::", *(mark for mark in DELIMITERS if mark != "\t"))
 WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # numbers, dates and times
-DIGITS = 20  # of a whole number of 64 bits
+DIGITS = 20  # of a 64-bit integer
 PER_LINE, LETTERS = 400, 3  # bytes in memory for a line, and for each of its letters
 
 
@@ -54,7 +54,6 @@ class Column(NamedTuple):
         argument: the field that names it, such as ``data.user``.
         name: its name, or its number from 1 where there is no header; "" looks for a usual name.
         usual: unambiguous names, in lower case without spaces and underscores.
-
     """
 
     argument: str
@@ -106,9 +105,9 @@ USUAL = frozenset(name for role in ROLES for name in (*role().usual, "id", "node
 
 
 class EdgeTable(NamedTuple):
-    """Pairs ``[2, E]`` of numbered nodes, in the order of the file, and the ids of the nodes.
+    """Pairs ``[2, E]`` of node indices in the order of the file, and the ids of the nodes.
 
-    ``column`` is the name of the first ones' column.
+    ``column`` is the name of the column of source nodes.
     """
 
     pairs: Tensor
@@ -117,11 +116,10 @@ class EdgeTable(NamedTuple):
 
 
 class Interactions(NamedTuple):
-    """Users and items ``[2, E]`` of each file, and their ids, which all files share.
+    """Pairs ``[2, E]`` of users and items of each file, with common ids for all files.
 
-    ``numbers`` are the further columns that were wanted, ``[E]`` each in float64, by the argument
-    that names them: none where the file has no such column. ``columns`` are the names of the first
-    file's.
+    ``numbers`` has the further columns that were requested and exist, as float64 ``[E]`` by the
+    argument that names them. ``columns`` has the column names of the first file.
     """
 
     pairs: list[Tensor]
@@ -132,7 +130,7 @@ class Interactions(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Line number, from 1, and fields of a line that is not empty and no comment."""
+    """Line number, from 1, and fields of a line that is neither empty nor a comment."""
 
     number: int
     fields: list[str]
@@ -168,7 +166,6 @@ def read_edges(
         ArgumentError: a line is not two ids (gives its number and text), there is no edge, or the
             columns cannot be determined.
         MissingDataError: there is no such file.
-
     """
     columns = source_column(source), destination_column(destination)
     file = _lines(open_source(path), header, columns)
@@ -205,7 +202,6 @@ def read_interactions(
         ArgumentError: an id is missing or a file has no items (names the line), or the columns
             cannot be determined.
         MissingDataError: there is no such file.
-
     """
     columns = user_column(user), item_column(item)
     files, numbers = [], []
@@ -239,7 +235,6 @@ def read_memberships(path: str | Path) -> EdgeTable:
     Raises:
         ArgumentError: an id is missing, or there is no member; names the line.
         MissingDataError: there is no such file.
-
     """
     lines = _lines(open_source(path), header=False).lines
     if not lines:
@@ -262,7 +257,7 @@ def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:
 
 
 def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
-    """Number the ids in this part of all lines, sorted as numbers or as names."""
+    """Return the index of each id in this part of all lines, sorted as numbers or as text."""
     found = {field for file in files for line in file.lines for field in line.fields[part]}
     whole = sum(map(_is_whole, found))
     if names or 2 * whole <= len(found):
@@ -271,7 +266,7 @@ def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
         for file in files:
             for line in file.lines:
                 if not all(map(_is_whole, line.fields[part])):
-                    raise _bad_line(file.path, line, "whole numbers from 0, as most ids are,")
+                    raise _bad_line(file.path, line, "integers from 0, like most ids,")
     return {name: number for number, name in enumerate(sorted(found, key=int))}
 
 
@@ -296,7 +291,7 @@ def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Colu
     assert isinstance(path, Path)
     form = text_form(path)
     needed = LETTERS * form.characters + PER_LINE * form.lines
-    check_memory("data.path", needed, path.name, "give a part of its lines, or more memory")
+    check_memory("data.path", needed, path.name, "use a part of its lines, or more memory")
     with opened_text(path, form.encoding) as file:
         stripped = ((number, text.strip()) for number, text in enumerate(file, 1))
         texts = [line for line in stripped if line[1] and not line[1].startswith(COMMENTS)]
@@ -324,7 +319,7 @@ def _fields(path: Path, number: int, text: str, delimiter: str | None) -> list[s
             fields = text.split(delimiter)
     except csv.Error as error:
         raise _bad_line(
-            path, Line(number, []), "an id in each field, quoted as a whole,"
+            path, Line(number, []), "an id in each field, with quotes around the whole field,"
         ) from error
     return [field.strip() for field in fields]
 
@@ -338,7 +333,7 @@ def _names_columns(first: Line, others: list[Line], columns: Sequence[Column]) -
         return True
     width = len(first.fields)
     if width > 2 and all(len(line.fields) == width for line in others):
-        # A table: some column has words above and numbers, or dates, below.
+        # A header: some column has a word in the first line and numbers or dates below.
         below = zip(*(line.fields for line in others), strict=True)
         return any(all(map(NUMERIC.fullmatch, column)) for column in below)
     fields = [field for line in others for field in line.fields]
@@ -346,7 +341,10 @@ def _names_columns(first: Line, others: list[Line], columns: Sequence[Column]) -
 
 
 def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
-    """Refuse a first line of words that occur nowhere else, above ids that do."""
+    """Raise ArgumentError if it is unclear whether the first line is a header.
+
+    This is so if its words occur in no other line, while other ids are repeated.
+    """
     if len(lines) < 2 or not all(map(WORD.fullmatch, lines[0].fields)):
         return
     count = Counter(field for line in lines for field in line.fields)
@@ -355,9 +353,9 @@ def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
     if alone and repeated > 0.9 * (len(lines) - 1):
         raise ArgumentError(
             "data.header",
-            expected=f"a word on whether the first line of {path.name} names its columns",
-            got=f"{first[:60]!r}, whose words are in no other line",
-            remedy="say --data.header true, or --data.header false where it is an edge",
+            expected=f"data.header, as the first line of {path.name} may be a header or an edge",
+            got=f"{first[:60]!r}, whose words occur in no other line",
+            remedy="set --data.header true, or --data.header false if it is an edge",
         )
 
 
@@ -371,7 +369,6 @@ def find_column(file: File, column: Column) -> int | None:
 
     Raises:
         ArgumentError: the column is named, and the table has no column of that name.
-
     """
     if not file.names:
         return _numbered_column(file, column) if column.name else None
@@ -397,7 +394,7 @@ def _numbered_column(file: File, column: Column) -> int:
             column.argument,
             expected=f"the number of a column from 1 to {width}, as {file.path.name} has no header",
             got=repr(column.name),
-            remedy="count the columns, or, if the first line names them, say --data.header true",
+            remedy="give its number, or set --data.header true if the first line names the columns",
         )
     return int(column.name) - 1
 
@@ -418,8 +415,8 @@ def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> F
         raise ArgumentError(
             ", ".join(column.argument for column in columns),
             expected=f"two columns of {file.path.name}",
-            got=f"no telling which of {', '.join(file.names)}",
-            remedy=f"name them with {one} and {other}",
+            got=f"the columns {', '.join(file.names)}",
+            remedy=f"name two of them with {one} and {other}",
         )
     first, second = places
     lines = []
@@ -462,9 +459,9 @@ def moment(text: str) -> float | None:
 
 
 def _refuse_ratings(file: File) -> None:
-    """Refuse a table of ratings without a header, which looks like lines of items.
+    """Raise ArgumentError for a table of ratings without a header.
 
-    In it users repeat, which they do not in lines of items.
+    Its rows look like lines of items, but its users repeat, which they do not in lines of items.
     """
     widths = {len(line.fields) for line in file.lines}
     users = {line.fields[0] for line in file.lines}
@@ -472,9 +469,9 @@ def _refuse_ratings(file: File) -> None:
         width = max(widths)
         raise ArgumentError(
             "data.user, data.item",
-            expected=f"lines `user item item ...`, or which of the {width} columns these are",
-            got=f"{width} columns without names, and users that repeat, in {file.path.name}",
-            remedy="give their numbers, as --data.user 1 --data.item 2, and --data.time",
+            expected="lines `user item item ...`, or the numbers of the columns of users and items",
+            got=f"{width} columns without names, with repeated users, in {file.path.name}",
+            remedy="give the column numbers, such as --data.user 1 --data.item 2, and --data.time",
         )
 
 
@@ -488,11 +485,11 @@ def _bad_line(path: Path | FrameSource, line: Line, expected: str) -> ArgumentEr
         expected=f"{expected} in each line",
         got=repr(text[:60]),
         line=line.number,
-        remedy="correct this line, mark comments with #, or, where all ids are names, say so with "
+        remedy="correct this line, mark comments with #, or, if ids are names, set "
         "names=True (--data.names true)",
     )
 
 
 def _empty(path: Path | FrameSource) -> ArgumentError:
-    remedy = "name a text file with one edge a line"
+    remedy = "name a text file with one edge per line"
     return unreadable(path, expected="at least one edge", got="none", remedy=remedy)

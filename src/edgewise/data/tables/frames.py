@@ -23,14 +23,13 @@ FRAME = "DataFrame "
 
 
 class FrameSource(str):
-    """A data frame that stands for a path. As text it is the digest of its content.
+    """Data frame in place of a path. Its text is a digest of its content.
 
-    A recipe records this text. Two frames with equal columns and cells are therefore equal fields,
-    and a run can be resumed with the same frame and with no other.
+    A recipe records this text. Frames with equal columns and cells are therefore equal field
+    values, and a run can be resumed only with the same frame.
 
     Attributes:
         frame: the cells as text, "" for a missing value.
-
     """
 
     frame: DataFrame
@@ -50,7 +49,7 @@ class FrameSource(str):
 
     @property
     def name(self) -> str:
-        """Name in messages, as ``Path.name`` of a file."""
+        """Name in messages, in place of ``Path.name``."""
         return "the DataFrame"
 
 
@@ -72,7 +71,6 @@ def open_source(text: str | Path, argument: str = "data.path") -> Path | FrameSo
 
     Raises:
         ArgumentError: ``text`` is the record of a frame from ``recipe.json``, without the frame.
-
     """
     if isinstance(text, (Path, FrameSource)):
         return text
@@ -81,8 +79,8 @@ def open_source(text: str | Path, argument: str = "data.path") -> Path | FrameSo
             argument,
             expected="a file, or the data frame itself in Python",
             got=f"the record of a {text}",
-            remedy="pass the frame that the run was trained on, in Python; or save it as a file "
-            "and name that",
+            remedy="pass the frame that the run was trained on in Python, or save it as a file "
+            "and name the file",
         )
     return Path(text).expanduser()
 
@@ -96,7 +94,7 @@ def is_frame(value: Any) -> bool:
 def to_pandas(value: Any) -> DataFrame:
     """Convert a data frame of any library to pandas.
 
-    PyArrow converts what it can read; the interchange protocol is for the rest.
+    PyArrow converts its own and Polars tables; other frames use the interchange protocol.
     """
     pandas = pandas_for("reading a data frame")
     if isinstance(value, pandas.DataFrame):
@@ -118,8 +116,8 @@ def as_text(frame: DataFrame) -> DataFrame:
         if names.count(name) > 1:
             raise ArgumentError(
                 "data.path",
-                expected="columns of different names",
-                got=f"two columns of the name {name!r}",
+                expected="columns with different names",
+                got=f"two columns named {name!r}",
                 remedy="rename one of them",
             )
     columns = {name: _text_column(frame.iloc[:, i]) for i, name in enumerate(names)}
@@ -133,7 +131,7 @@ def _text_column(values: Series[Any]) -> Series[Any]:
         values = values.astype(values.cat.categories.dtype)
     missing = values.isna()
     if values.dtype.kind == "f" and missing.any() and (values[~missing] % 1 == 0).all():
-        values = values.astype("Int64")  # whole numbers, which pandas has as floats beside NaN
+        values = values.astype("Int64")  # pandas converts integers to floats if values are missing
     if values.dtype == object:
         values = values.map(cell_text)
     return values.astype(str).where(~missing, "").reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""Where a table of a user is read: CSV and other text, Parquet, Feather, Excel, JSON lines, frames.
+"""Reading of the user's tables: CSV, Parquet, Feather, Excel, JSON lines and data frames.
 
 Cells stay text until a data set asks for numbers or dates, so that an error can name the cell. The
 delimiter of a text is the one of :data:`DELIMITERS` that gives most columns in the first rows.
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-"""What separates the columns of a text, with its name."""
+"""Delimiters of text files, with their names in errors."""
 TEXTS = (".csv", ".tsv")
 OBJECTS = (".jsonl", ".ndjson")
 BINARY = {".parquet": "Parquet", ".feather": "Feather", ".xlsx": "Excel", ".xlsm": "Excel"}
 OTHER_FORMS = (".xls", ".ods", ".numbers", ".json")
-PER_CELL = 60  # bytes of a short text in memory, beside its letters
-SAMPLE = 20  # lines by which the delimiter is chosen
-APPENDED = 4  # empty cells that a spreadsheet may add to a row
-CHUNK = 4096  # rows in memory at once where a file is read row by row
+PER_CELL = 60  # bytes of a Python string, without its characters
+SAMPLE = 20  # number of lines from which the delimiter is detected
+APPENDED = 4  # maximum number of empty cells that a spreadsheet appends to a row
+CHUNK = 4096  # rows in memory at once when a file is read row by row
 QUOTED = re.compile(r'^"((?:[^"]|"")*)"$')
 
 
@@ -70,9 +70,8 @@ def read_table(source: str | Path | FrameSource, *, argument: str = "data.path")
 
     Raises:
         MissingDataError: there is no such file.
-        ArgumentError: the file is damaged, empty or too large for the memory; it has no rows, an
-            empty row before its end, a row of another length, or two columns of one name.
-
+        ArgumentError: the file is damaged, empty or too large for memory; or it has no rows, an
+            empty row before its end, a row of another length, or two columns of the same name.
     """
     source = open_source(source, argument)
     if isinstance(source, FrameSource):
@@ -96,11 +95,10 @@ def read_table(source: str | Path | FrameSource, *, argument: str = "data.path")
 def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the line number and the cells of each row; only some rows are in memory at once.
 
-    Empty lines are left out. Cells are text, and values of JSON where the file has these.
+    Empty lines are skipped. Cells are text, or values of JSON in a file of JSON lines.
 
     Raises:
         MissingDataError, ArgumentError: see :func:`read_table`.
-
     """
     if form_of(path) in OBJECTS:
         yield from _objects(path)
@@ -123,13 +121,12 @@ def read_json(text: str) -> Any:
     """Parse JSON.
 
     Raises:
-        ValueError: it is none, has a number of thousands of digits, or is nested too deeply.
-
+        ValueError: the text is not JSON, is nested too deeply, or has an integer that is too long.
     """
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise ValueError("lists in lists without an end") from error
+        raise ValueError("too many nested lists") from error
 
 
 def _of_text(path: Path, argument: str) -> Table:
@@ -145,7 +142,7 @@ def _of_text(path: Path, argument: str) -> Table:
         rows -= 1
     if not rows:
         raise _unusable(path, argument, "no rows", delimiter)
-    if True in blank[:rows]:  # to skip it would move later rows to another point in time
+    if True in blank[:rows]:  # skipping it would shift the later rows of a time series
         got = f"an empty line, row {lines[blank.index(True)]}"
         raise _unusable(path, argument, got, delimiter)
     return Table(path, frame.iloc[:rows], lines[:rows], delimiter)
@@ -176,13 +173,13 @@ def _chunks(
                 skip_blank_lines=False,
                 skipinitialspace=delimiter != "\t",
                 quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
-                engine="python",  # which tells a missing cell from an empty one
+                engine="python",  # distinguishes a missing cell from an empty one
                 chunksize=size or form.lines + 2,
             ) as parts,
         ):
             for read in parts:
                 part = read
-                if delimiter == "\t":  # a quotation mark is one, but around a whole cell
+                if delimiter == "\t":  # a quotation mark within a cell is an ordinary character
                     part = part.apply(lambda c: c.str.replace(QUOTED, _unquoted, regex=True))
                 breaks = sum(part[c].str.count("\r\n|\r|\n").fillna(0) for c in part.columns)
                 lines = (end + (breaks + 1).cumsum()).astype(int).tolist()
@@ -193,7 +190,7 @@ def _chunks(
                         argument,
                         form.characters + PER_CELL * form.lines * len(names),
                         path.name,
-                        "give a part of its rows, or more memory",
+                        "use a part of its rows, or more memory",
                     )
                     part, lines = part.iloc[1:], lines[1:]
                 yield lines, _fitted(part, names)
@@ -216,7 +213,7 @@ def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[s
         names.pop()
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise _unusable(path, argument, f"two columns of the name {twice[0]!r}", delimiter)
+        raise _unusable(path, argument, f"two columns named {twice[0]!r}", delimiter)
     return names
 
 
@@ -225,7 +222,6 @@ def _fitted(part: DataFrame, names: Sequence[str]) -> DataFrame:
 
     Raises:
         _WrongWidthError: a row has more or fewer cells.
-
     """
     width = len(names)
     if (part.iloc[:, width:].fillna("") != "").to_numpy().any():
@@ -282,11 +278,11 @@ def _delimiter(path: Path, form: TextForm) -> str:
         sample = list(islice(text, SAMPLE))
 
     def fits(delimiter: str) -> tuple[float, bool, int]:
-        # Not strictly: the sample may end within quotes, and these are wrong for other delimiters.
+        # Not strict: the sample may end within quotes, which are errors for wrong delimiters.
         rows = [row for _, row in _records(sample, delimiter, strict=False) if row]
         width = len(rows[0]) if rows else 1
         same = sum(len(row) == width for row in rows) / len(rows) if width > 1 else 0
-        # Texts have commas, and hardly ever tabs.
+        # Cells of text often contain commas, and hardly ever tabs.
         return same, same > 0 and delimiter == "\t", width
 
     return max(DELIMITERS, key=fits)
@@ -298,7 +294,7 @@ def _form(path: Path, argument: str) -> TextForm:
             argument,
             expected=f"text, or one of {', '.join((*OBJECTS, *BINARY))}",
             got=path.name,
-            remedy="save it as CSV, from the program that made it",
+            remedy="export it as CSV from the program that wrote it",
         )
     return text_form(path)
 
@@ -326,7 +322,7 @@ def _no_object(path: Path, got: str) -> ArgumentError:
 def _of_objects(path: Path) -> Table:
     form = text_form(path)
     needed = 4 * form.characters  # the objects, their text and the frame
-    check_memory(str(path), needed, path.name, "give a part of its rows, or more memory")
+    check_memory(str(path), needed, path.name, "use a part of its rows, or more memory")
     numbered = list(_objects(path))
     names = list(dict.fromkeys(str(name) for _, row in numbered for name in row))
     cells = {name: [cell_text(row.get(name)) for _, row in numbered] for name in names}
@@ -343,7 +339,7 @@ def _of_binary(path: Path) -> Table:
     package = "openpyxl" if kind == "Excel" else "pyarrow"
     require(package, extra="tables", purpose=f"reading {path.name}")
     content = io.BytesIO(read_bytes(path))
-    check_memory(str(path), 10 * len(content.getvalue()), path.name, "give a part, or more memory")
+    check_memory(str(path), 10 * len(content.getvalue()), path.name, "use a part, or more memory")
     try:
         if kind == "Excel":
             text = {"dtype": object, "na_values": [""], "keep_default_na": False}
@@ -351,9 +347,9 @@ def _of_binary(path: Path) -> Table:
         frame = pandas.read_parquet(content) if kind == "Parquet" else pandas.read_feather(content)
     except ArgumentError:
         raise
-    except Exception as error:  # each library and each kind of damage raises another one
+    except Exception as error:  # libraries raise many classes for damaged files
         got = " ".join(str(error).split())[:80] or type(error).__name__
-        raise unreadable(path, expected=f"a whole {kind} file", got=got) from error
+        raise unreadable(path, expected=f"a complete {kind} file", got=got) from error
     return Table(path, as_text(frame), list(range(len(frame))), named=True)
 
 
@@ -361,7 +357,9 @@ def _of_sheet(path: Path, sheet: DataFrame) -> Table:
     """Take the names from the first row of a sheet; rows are numbered as Excel shows them."""
     cells = as_text(sheet)
     if not len(cells):
-        raise unreadable(path, expected="a row of names", got="an empty sheet", remedy="fill it")
+        raise unreadable(
+            path, expected="a header row", got="an empty sheet", remedy="add a header and rows"
+        )
     names = [name.strip() or str(i + 1) for i, name in enumerate(cells.iloc[0])]
     frame = cells.iloc[1:].set_axis(names, axis=1)
     kept = ~(frame == "").all(axis=1)
@@ -371,7 +369,7 @@ def _of_sheet(path: Path, sheet: DataFrame) -> Table:
 def _unusable(path: Path, argument: str, got: str, delimiter: str) -> ArgumentError:
     return ArgumentError(
         argument,
-        expected=f"values separated by {DELIMITERS[delimiter]} under a row of names, in {path}",
+        expected=f"a header and values separated by {DELIMITERS[delimiter]} in {path}",
         got=got,
         remedy="correct it, or save the table again as CSV in UTF-8",
     )

@@ -1,4 +1,4 @@
-"""Inputs to be answered, read from a file row by row."""
+"""Reading of inputs for prediction from a file, row by row."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from edgewise.errors import ArgumentError
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the columns of each row; few rows are in memory at once.
+    """Yield the line number and the cells by column of each row; few rows are in memory at once.
 
-    Files whose suffix :func:`edgewise.data.tables.read.is_table` knows have named columns. Each
-    line of any other file is one input, under the name ``input``.
+    Files with a suffix of :func:`edgewise.data.tables.read.is_table` have named columns. Each line
+    of any other file is one input, in the column ``input``.
 
     Args:
         path: the file, compressed or not.
-        columns: those that a table must have.
+        columns: columns that a table must have.
 
     Raises:
         MissingDataError: there is no such file.
         ArgumentError: a column is missing, a row has another length, or the file is damaged.
-
     """
     if is_table(path):
         for line, row in table_rows(path, argument=str(path)):
@@ -57,7 +56,7 @@ def frame_rows(value: Any) -> list[dict[str, Any]]:
 
 
 def check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse a table without a column that the run was trained on."""
+    """Raise ArgumentError if a table lacks a column of the training table."""
     for column in columns:
         if column not in names:
             same = [name for name in names if name.lower() == column.lower()]
@@ -67,5 +66,5 @@ def check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> N
                 got=f"the columns {', '.join(names)}" if names else "none",
                 remedy=f"rename {same[0]!r} to {column!r}"
                 if same
-                else f"name it {column!r}, as in the table that was trained on",
+                else f"name the column {column!r}, as in the training table",
             )

@@ -9,14 +9,14 @@ from edgewise.data.tables.table import Table
 from edgewise.errors import ArgumentError
 
 NAMES = ("split", "set", "subset", "partition", "part")
-"""Usual names of a column of splits, in every kind of table."""
+"""Usual names of a column of splits."""
 PARTS = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation", "dev"),
     "test": ("test", "testing"),
 }
 PART_OF = {word: part for part, words in PARTS.items() for word in words}
-"""Split that a word in a table, or the name of a folder, stands for."""
+"""Split by its name in a table or as a folder."""
 
 
 def find_split_column(table: Table, named: str) -> str:
@@ -29,7 +29,6 @@ def find_split_column(table: Table, named: str) -> str:
 
     Raises:
         ArgumentError: there is no column of the given name.
-
     """
     if named == "none":
         return ""
@@ -53,7 +52,6 @@ def parts_of(table: Table, column: str) -> dict[str, Tensor]:
 
     Raises:
         ArgumentError: a cell has another word; names the row.
-
     """
     texts = table.texts("data.split_column", column)
     index: dict[str, list[int]] = {name: [] for name in PARTS}

@@ -1,4 +1,4 @@
-"""A table in memory: cells of text, and the number of each row in its file for messages."""
+"""Table in memory: cells as text, with the line number of each row for messages."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ DECIMAL_COMMA = r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of a file or of a data frame, as text.
+    """Rows of a file or data frame, as text.
 
     Attributes:
         path: the file or the frame.
-        frame: the cells, one column of text for each name.
-        lines: the line of each row in a text or an Excel sheet, whose header is line 1; in a frame
-            or a Parquet file the position of the row, from 0.
-        delimiter: of the columns of a text.
-        named: the format stores names of columns, so that the first row is never values.
-
+        frame: cells as text.
+        lines: line number of each row of a text file or an Excel sheet, with the header in line 1;
+            position of each row, from 0, of a frame or a Parquet file.
+        delimiter: delimiter of a text file.
+        named: whether the format stores column names, so that the first row is always data.
     """
 
     path: Path | FrameSource
@@ -46,7 +45,7 @@ class Table:
 
     @classmethod
     def of(cls, name: str, columns: dict[str, list[str]]) -> Table:
-        """Make a table of lists of cells."""
+        """Create a table from lists of cells."""
         frame = pandas_for("reading a table").DataFrame(columns, dtype=str)
         return cls(Path(name), frame, list(range(len(frame))))
 
@@ -59,22 +58,21 @@ class Table:
         return {name: self.frame[name].tolist() for name in self.frame.columns}
 
     def line(self, row: int) -> int:
-        """Return the number of a row as an editor, a spreadsheet or pandas shows it."""
+        """Return the number of a row, as an editor, spreadsheet or pandas shows it."""
         return self.lines[row]
 
     def only(self, rows: Sequence[int]) -> Table:
-        """Return the table of these rows, with their line numbers."""
+        """Return a table of some rows, with their line numbers."""
         lines = [self.lines[row] for row in rows]
         return replace(self, frame=self.frame.iloc[list(rows)], lines=lines)
 
     def without_header(self, names: Sequence[str]) -> Table:
-        """Return the table of a file whose first line holds values and no names.
+        """Return the table with new column names, and the old ones as the first row.
 
-        Only the names change if the format stores names.
+        If the format stores column names, no row is added.
 
         Raises:
-            ArgumentError: the number of columns is not that of ``names``.
-
+            ArgumentError: the number of columns differs from that of ``names``.
         """
         if self.frame.shape[1] != len(names):
             raise unreadable(
@@ -93,8 +91,7 @@ class Table:
         """Return the cells of a column.
 
         Raises:
-            ArgumentError: there is no such column; suggests the nearest name.
-
+            ArgumentError: there is no such column; the error suggests the most similar name.
         """
         if column not in self.frame.columns:
             unknown = unknown_name(argument, column, self.frame.columns)
@@ -115,14 +112,13 @@ class Table:
         """Return columns as float32 ``[rows, columns]``.
 
         Args:
-            argument: the field that names them.
-            columns: their names.
-            remedy: what to do about a cell that is not a number.
+            argument: the field that names the columns.
+            columns: names of the columns.
+            remedy: remedy of the error for a cell that is not a number.
 
         Raises:
             ArgumentError: there is no such column, or a cell is not a finite number within the
-                range of float32; names its row.
-
+                range of float32; the error names its row.
         """
         found = torch.empty(len(columns), len(self))
         for place, column in enumerate(columns):
@@ -139,7 +135,7 @@ class Table:
         return found.T.contiguous()
 
     def numeric(self) -> list[str]:
-        """Return the names of the columns of numbers, where missing ones are allowed."""
+        """Return the names of the numeric columns, which may have missing values."""
         return [name for name in self.frame.columns if self._is_numeric(self.frame[name])]
 
     def counts_rows(self, column: str) -> bool:
@@ -160,16 +156,15 @@ class Table:
         """Return the named column, or the only candidate if none is named.
 
         Args:
-            argument: the field that names it, such as ``data.target``.
-            named: its value, "" if none is named.
-            candidates: columns that are possible.
+            argument: the field that names the column, such as ``data.target``.
+            named: value of the field; "" if no column is named.
+            candidates: possible columns.
             what: description for the error, such as "the column of numbers to predict".
-            taken: columns that have another meaning, which no error proposes.
+            taken: columns that other fields use.
 
         Raises:
             ArgumentError: the named column does not exist or is taken, or there is not exactly
-                one candidate; lists them.
-
+                one candidate; the error lists the candidates.
         """
         free = [name for name in self.frame.columns if name not in taken]
         if named:
@@ -183,13 +178,13 @@ class Table:
         more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
         expected = f"{what} in {self.path.name}"
         if named:
-            expected += ", another than those of other fields"
-            got = f"{named!r}, which is one of them"
+            expected += ", which no other field uses"
+            got = f"{named!r}, which another field uses"
         elif candidates:
-            got = f"{len(candidates)} that it can be: {shown}{more}"
+            got = f"{len(candidates)} possible columns: {shown}{more}"
         else:
-            got = f"{'none that looks like it among' if free else 'no column but'} {shown}{more}"
-        # Without a candidate, propose the last column: targets usually stand there.
+            got = f"{'no such column among' if free else 'only the columns'} {shown}{more}"
+        # Without a candidate, suggest the last column, as targets are usually there.
         likely = _quoted(listed[0 if candidates else -1])
         raise ArgumentError(
             argument,
@@ -204,7 +199,7 @@ class Table:
 
 
 def is_missing(text: str) -> bool:
-    """Return whether a cell says that there is no number: blank, ``NA``, ``NaN`` or ``null``."""
+    """Return whether a cell is a missing value: blank, ``NA``, ``NaN`` or ``null``."""
     return text.strip().lower() in MISSING
 
 
@@ -212,9 +207,8 @@ def as_numbers(cells: Series[Any], delimiter: str = ",") -> Series[Any]:
     """Convert cells to float64, with NaN for what is not a finite number within float32.
 
     Args:
-        cells: of a column.
-        delimiter: of the file; next to semicolons, ``1,5`` has a decimal comma.
-
+        cells: cells of a column.
+        delimiter: delimiter of the file; with semicolons, ``1,5`` has a decimal comma.
     """
     if delimiter == ";":
         decimal = cells.str.fullmatch(DECIMAL_COMMA)
@@ -232,18 +226,17 @@ def as_number(text: str, delimiter: str = ",") -> float:
 
 
 def check_varies(numbers: Tensor, argument: str, column: str, path: Path | FrameSource) -> None:
-    """Refuse a column of training targets that are all equal.
+    """Check that training targets are not all equal.
 
     Raises:
-        ArgumentError: they are.
-
+        ArgumentError: all targets are equal.
     """
     if (numbers == numbers[0]).all():
         raise ArgumentError(
             argument,
-            expected=f"numbers that differ in column {column!r} of {path.name}",
-            got=f"{float(numbers[0]):g} in each of the {len(numbers)} rows to train on",
-            remedy=f"name another column with --{argument}, or give more rows",
+            expected=f"different numbers in column {column!r} of {path.name}",
+            got=f"{float(numbers[0]):g} in all {len(numbers)} training rows",
+            remedy=f"name another column with --{argument}, or add rows",
         )
 
 

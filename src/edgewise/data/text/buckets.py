@@ -19,10 +19,10 @@ class BucketLoader(Loader):
     their number.
 
     Args:
-        make: Function that returns the batch of an index ``[B]`` of examples.
-        lengths: Tokens of each example, ``[count]`` or ``[count, texts]``.
-        tokens: Maximum number of tokens per batch; a longer example is a batch of its own.
-        seed: Random seed, see :class:`Loader`. Without it, the longest examples come first, so
+        make: function that returns the batch of an index ``[B]`` of examples.
+        lengths: tokens of each example, ``[count]`` or ``[count, texts]``.
+        tokens: maximum number of tokens per batch; a longer example is a batch of its own.
+        seed: random seed, see :class:`Loader`. Without it, the longest examples come first, so
             that running out of memory shows at once.
     """
 

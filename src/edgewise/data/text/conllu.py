@@ -1,4 +1,4 @@
-"""Backbone of CoNLL-U, the format of Universal Dependencies.
+"""Reader of CoNLL-U, the format of Universal Dependencies.
 
 The package ``conllu`` is not used: it checks neither the number of columns nor the numbering of
 words, so that a lost line would go unnoticed; it names no line; and it takes 1.5 to 3.4 s for the
@@ -35,7 +35,7 @@ def read_conllu(text: str, name: str, tag: Tag | Literal["head"] = "upos") -> li
     for number, line in enumerate([*text.rstrip("\n").split("\n"), ""], 1):
         if not line.strip():
             if not words:
-                raise _unreadable(name, "a sentence without words that ends", number)
+                raise _unreadable(name, "the end of a sentence without words", number)
             sentences.append(words)
             words = []
         elif not line.startswith("#"):

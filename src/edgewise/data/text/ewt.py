@@ -16,11 +16,10 @@ class EWT(TaggedWords):
     """English web texts (Silveira et al., 2014): 12,544 / 2001 / 2077 sentences.
 
     Attributes:
-        tag: Column to predict: ``"upos"`` (17 universal parts of speech), ``"xpos"`` or
+        tag: column to predict: ``"upos"`` (17 universal parts of speech), ``"xpos"`` or
             ``"deprel"``.
-        packed, word_dropout: See :class:`LabelledText`.
-        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
-
+        packed, word_dropout: see :class:`LabelledText`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
     tag: Tag = "upos"

@@ -38,10 +38,9 @@ class LabelledParts(NamedTuple):
     """Labelled texts read from files.
 
     Attributes:
-        parts: Texts and labels of each split.
-        files: File of each split, for errors.
-        column: Column of the texts in a table.
-
+        parts: texts and labels of each split.
+        files: file of each split, for errors.
+        column: column of the texts in a table.
     """
 
     parts: dict[str, Labelled]
@@ -54,12 +53,11 @@ class LabelledText(TextData):
     """Base class of text classification and tagging data.
 
     Attributes:
-        packed: Pack the texts of a batch on one axis without padding, instead of padding them to
+        packed: pack the texts of a batch on one axis without padding, instead of padding them to
             the longest. The results are the same.
-        word_dropout: Probability of replacing a token in training by ``<mask>`` if the tokenizer
+        word_dropout: probability of replacing a token in training by ``<mask>`` if the tokenizer
             has it, else by ``<unk>``.
-        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
-
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
     kind: Kind = "wordpiece"
@@ -77,10 +75,10 @@ class LabelledText(TextData):
         """Return the input tokens of some texts.
 
         Args:
-            split: Name of the split; word dropout applies to ``"train"`` only.
-            ids: Packed token ids, ``[N]``.
-            sizes: Length of each text, ``[B]``.
-            tokenizer: The tokenizer.
+            split: name of the split; word dropout applies to ``"train"`` only.
+            ids: packed token ids, ``[N]``.
+            sizes: length of each text, ``[B]``.
+            tokenizer: the tokenizer.
         """
         if self.word_dropout and split == "train":
             ids = drop_words(ids, self.word_dropout, hiding_id(tokenizer), special_ids(tokenizer))
@@ -93,12 +91,11 @@ class LabelledSentences(LabelledText):
     """Base class of text classification data; sentences are ``<cls> tokens <sep>``.
 
     Attributes:
-        max_length: Maximum number of tokens per sentence, with special tokens; 0 for no limit.
-        labelled: Number of training sentences to use, a fixed random sample; 0 for all. The
+        max_length: maximum number of tokens per sentence, with special tokens; 0 for no limit.
+        labelled: number of training sentences to use, a fixed random sample; 0 for all. The
             vocabulary is always that of all training sentences.
-        packed, word_dropout: See :class:`LabelledText`.
-        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
-
+        packed, word_dropout: see :class:`LabelledText`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
     max_length: int = 0
@@ -145,7 +142,7 @@ class LabelledSentences(LabelledText):
         if self.labelled > len(found):
             raise ArgumentError(
                 "data.labelled",
-                expected=f"at most {len(found)}, the sentences of the training split",
+                expected=f"at most {len(found)}, the number of training sentences",
                 got=str(self.labelled),
                 remedy="choose fewer, or 0 for all",
             )
@@ -165,7 +162,6 @@ def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
 
     Raises:
         ArgumentError: a label is unknown; the error names the file.
-
     """
     index_of = {label: index for index, label in enumerate(labels)}
     for text, label in found:

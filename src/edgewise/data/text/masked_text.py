@@ -34,16 +34,15 @@ class MaskedText(TextData):
     training sentences are used, so that test sentences stay unseen until fine-tuning.
 
     Attributes:
-        sources: Public data sets to use.
-        paths: Your own text files, with one text per line.
-        test_paths: Your own text files for the test set.
-        mask_fraction: Fraction of tokens to predict, as in
+        sources: public data sets to use.
+        paths: your own text files, with one text per line.
+        test_paths: your own text files for the test set.
+        mask_fraction: fraction of tokens to predict, as in
             :func:`edgewise.data.text.masking.mask_tokens`.
-        context: Tokens per window, with ``<cls>``.
-        windows: Windows per epoch; 0 for as many as fit without overlap.
-        val: Fraction of the lines used for validation, evenly spaced.
-        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
-
+        context: tokens per window, with ``<cls>``.
+        windows: windows per epoch; 0 for as many as fit without overlap.
+        val: fraction of the lines used for validation, evenly spaced.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
     kind: Kind = "wordpiece"

@@ -33,13 +33,13 @@ def mask_tokens(
     ``mask``, 10 % by a random token, and 10 % are unchanged (Devlin et al., 2018).
 
     Args:
-        ids: Token ids, ``[N]``.
-        share: Fraction of tokens to select.
-        mask: Id of the mask token.
-        special: Ids of the special tokens, which are never selected. They are the first ids, so
+        ids: token ids, ``[N]``.
+        share: fraction of tokens to select.
+        mask: id of the mask token.
+        special: ids of the special tokens, which are never selected. They are the first ids, so
             random tokens start after them.
-        vocab_size: Vocabulary size.
-        generator: Random generator. Defaults to PyTorch's global one.
+        vocab_size: vocabulary size.
+        generator: random generator. Defaults to PyTorch's global one.
     """
     ordinary = ~torch.isin(ids, special)
     chosen = (torch.rand(ids.shape, generator=generator) < share) & ordinary
@@ -56,11 +56,11 @@ def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide:
     """Return a training split of windows with ``<cls>`` first, masked anew each time.
 
     Args:
-        stream: Token ids, ``[N]``; a window may begin at any of them.
-        context: Tokens per window, with ``<cls>``.
-        draw: Windows per epoch; 0 for as many as fit without overlap.
-        first: Id of ``<cls>``.
-        hide: Masking function; :func:`mask_tokens` with its other arguments bound.
+        stream: token ids, ``[N]``; a window may begin at any of them.
+        context: tokens per window, with ``<cls>``.
+        draw: windows per epoch; 0 for as many as fit without overlap.
+        first: id of ``<cls>``.
+        hide: masking function; :func:`mask_tokens` with its other arguments bound.
     """
     length = min(context - 1, len(stream))
     windows = stream.unfold(0, length, 1)
@@ -80,10 +80,10 @@ def held_out_masked_windows(stream: Tensor, context: int, *, first: int, hide: H
     with the window before is context only.
 
     Args:
-        stream: Token ids, ``[N]``.
-        context: Tokens per window, with ``<cls>``.
-        first: Id of ``<cls>``.
-        hide: Masking function; see :func:`masked_windows`.
+        stream: token ids, ``[N]``.
+        context: tokens per window, with ``<cls>``.
+        first: id of ``<cls>``.
+        hide: masking function; see :func:`masked_windows`.
     """
     length = min(context - 1, len(stream))
     shown, places = hide(stream, generator=torch.Generator().manual_seed(0))

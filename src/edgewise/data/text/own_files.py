@@ -24,12 +24,11 @@ class OwnFiles(TextData, ABC):
     """Base class of the user's own texts, split by cross-validation.
 
     Attributes:
-        path: File or data frame.
-        val_path, test_path: Optional files of the same form for validation and test.
-        folds, fold, val, split_seed: See :class:`~edgewise.data.folds.Folds`; used for the splits
+        path: file or data frame.
+        val_path, test_path: optional files of the same form for validation and test.
+        folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`; used for the splits
             without a file of their own.
-        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
-
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
     path: Source = ""
@@ -49,7 +48,7 @@ class OwnFiles(TextData, ABC):
                 "data.fold",
                 expected="0 with data.test_path, which replaces the test fold",
                 got=str(self.fold),
-                remedy="leave one of them out",
+                remedy="omit one of them",
             )
 
     def _folds(self) -> Folds:
@@ -59,11 +58,10 @@ class OwnFiles(TextData, ABC):
         """Return the named files by split.
 
         Args:
-            what: Description of a file, for the error.
+            what: description of a file, for the error.
 
         Raises:
             ArgumentError: ``path`` is empty.
-
         """
         check_named("data.path", self.path, what)
         named = {"train": self.path, "val": self.val_path, "test": self.test_path}
@@ -75,13 +73,12 @@ class OwnFiles(TextData, ABC):
         """Split the examples.
 
         Args:
-            read: Examples of each file, by split.
-            keys: Class of each example of the training file, for a stratified split; ``None`` for
+            read: examples of each file, by split.
+            keys: class of each example of the training file, for a stratified split; ``None`` for
                 a random split.
 
         Raises:
             ArgumentError: the examples are too few.
-
         """
         own = read["train"]
         how: How = "random" if keys is None else "stratified"
@@ -96,7 +93,6 @@ def check_filled(table: Table, columns: Sequence[str]) -> None:
 
     Raises:
         ArgumentError: a value is blank; the error names the row.
-
     """
     for column in columns:
         for line, value in zip(table.lines, table.columns[column], strict=True):

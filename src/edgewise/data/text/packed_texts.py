@@ -15,9 +15,8 @@ class PackedTexts:
     """Packed ids of S texts with N tokens (or words) in total.
 
     Attributes:
-        ids: Token ids, ``[N]``.
-        sizes: Length of each text, ``[S]``.
-
+        ids: token ids, ``[N]``.
+        sizes: length of each text, ``[S]``.
     """
 
     ids: Tensor
@@ -44,10 +43,10 @@ def drop_words(ids: Tensor, share: float, hiding: int, special: Tensor) -> Tenso
     """Replace tokens at random (word dropout, Iyyer et al., Deep unordered composition, 2015).
 
     Args:
-        ids: Token ids.
-        share: Probability of replacing a token that is not special.
-        hiding: Id of the replacement.
-        special: Ids of the special tokens.
+        ids: token ids.
+        share: probability of replacing a token that is not special.
+        hiding: id of the replacement.
+        special: ids of the special tokens.
     """
     lost = (torch.rand(ids.shape) < share) & ~torch.isin(ids, special)
     return torch.where(lost, hiding, ids)

@@ -1,4 +1,4 @@
-"""Pairs of texts of your own: a table with a column for each, or a file of lines for each."""
+"""Sequence-to-sequence learning on the user's own pairs of texts: a table, or two text files."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from edgewise.errors import ArgumentError
 
 @dataclass(frozen=True)
 class PairTable(TextPairs, OwnFiles):
-    """A text and what is to be written from it in each row: CSV, TSV, ...; or lines of two files.
+    """Table with a source text and a target text in each row, or two files with one text per line.
 
     Attributes:
-        source: the column of the texts that are read; of two columns the first.
-        target: the column of those that are written; of two columns the second.
-        header: whether the first row names the columns; ``None``: where each is a single word.
-            Without one, columns are ``source`` and ``target``, or 1, 2, ... of more.
-        target_path: a file with the texts to write, line by line; ``path`` has no columns then.
-        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Files to
-            validate and to test on are tables; for parallel files there is :class:`Parallel`.
+        source: column of source texts (encoder inputs); by default the first of two columns.
+        target: column of target texts (to generate); by default the second of two columns.
+        header: whether the first row names the columns; ``None`` assumes so if each cell is a
+            single word. Without a header the columns are ``source`` and ``target`` if there are
+            two, otherwise 1, 2, ...
+        target_path: file with one target text per line; ``path`` then has one source per line.
+        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Validation
+            and test files must be tables; for parallel files use :class:`Parallel`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
-
     """
 
     source: str = ""
@@ -68,16 +68,16 @@ class PairTable(TextPairs, OwnFiles):
         if len(files) > 1:
             raise ArgumentError(
                 "data.val_path, data.test_path",
-                expected="none beside data.target_path",
+                expected="none with data.target_path",
                 got=", ".join(str(path) for split, path in files.items() if split != "train"),
-                remedy="leave them out, and parts of the two files are held out; or use "
-                "data.parallel in Python",
+                remedy="omit them to hold out parts of the two files, or use data.parallel in "
+                "Python",
             )
         target = Path(self.target_path).expanduser()
         return read_parallel(Path(files["train"]), target, read=read_own_lines)
 
     def _names(self, table: Table) -> list[str]:
-        """The names of the columns, where the first row is none of them."""
+        """Return names for the columns if the first row is not a header, else an empty list."""
         first = list(table.columns)
         if table.named:
             return []
@@ -97,8 +97,8 @@ class PairTable(TextPairs, OwnFiles):
         if len(names) == 2 and not source and not target:
             return names[0], names[1]
         left = [name for name in names if name != target]
-        source = table.choose("data.source", source, left, "the column of the texts to read")
+        source = table.choose("data.source", source, left, "the column of source texts")
         left = [name for name in names if name != source]
         return source, table.choose(
-            "data.target", target, left, "the column of those to write", [source]
+            "data.target", target, left, "the column of target texts", [source]
         )

@@ -38,9 +38,8 @@ class PairParts(NamedTuple):
     """Pairs of texts read from files.
 
     Attributes:
-        parts: Sources and targets of each split.
-        column: Column of the sources in a table.
-
+        parts: sources and targets of each split.
+        column: column of the sources in a table.
     """
 
     parts: dict[str, Lines]
@@ -56,10 +55,9 @@ class TextPairs(TextData):
     are the target tokens shifted by one, ending with ``<eos>``.
 
     Attributes:
-        kind, vocab_size, lowercase, tokenizer: See :class:`TextData`; both sides share the
+        kind, vocab_size, lowercase, tokenizer: see :class:`TextData`; both sides share the
             vocabulary.
-        batch_size: Maximum number of tokens per batch, source and target together.
-
+        batch_size: maximum number of tokens per batch, source and target together.
     """
 
     kind: Kind = "bpe"
@@ -93,11 +91,10 @@ class Parallel(TextPairs):
     """Parallel files ``FOLDER/SPLIT.LANGUAGE``, plain or gzipped.
 
     Attributes:
-        folder: Folder of the files.
-        source, target: Source and target language: the extensions of the files.
-        train, val, test: Names of the files without extension.
-        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextPairs`.
-
+        folder: folder of the files.
+        source, target: source and target language: the extensions of the files.
+        train, val, test: names of the files without extension.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
     """
 
     folder: str = "."
@@ -114,7 +111,7 @@ class Parallel(TextPairs):
                 "data.source, data.target",
                 expected="two languages",
                 got=f"{self.source} twice",
-                remedy="name the ends of two files, such as en and de",
+                remedy="give two file extensions, such as en and de",
             )
 
     def find_folder(self) -> Path:
@@ -136,10 +133,9 @@ class Pairs:
     """Encoded source and target texts.
 
     Attributes:
-        source, target: Packed ids; each target is ``<bos> ... <eos>``.
-        references: Target texts as in the file.
-        tokenizer: Tokenizer of both sides.
-
+        source, target: packed ids; each target is ``<bos> ... <eos>``.
+        references: target texts as in the file.
+        tokenizer: tokenizer of both sides.
     """
 
     source: PackedTexts
@@ -198,21 +194,20 @@ def read_parallel(
     """Read two parallel files.
 
     Args:
-        source: File of source texts.
-        target: File of target texts.
-        read: Function that reads the lines of a file.
+        source: file of source texts.
+        target: file of target texts.
+        read: function that reads the lines of a file.
 
     Raises:
         MissingDataError: a file is missing.
         ArgumentError: the numbers of lines differ, or a line is empty; the error names the file
             and line.
-
     """
     lines = _texts(source, read), _texts(target, read)
     if len(lines[0]) != len(lines[1]):
         raise ArgumentError(
             f"{source.name}, {target.name}",
-            expected="as many lines in one as in the other: line i translates line i",
+            expected="the same number of lines, where line i translates line i",
             got=f"{len(lines[0])} and {len(lines[1])} lines",
             remedy="find the first line that does not match, or take both files from one release",
         )
@@ -225,9 +220,9 @@ def _texts(path: Path, read: Callable[[Path], list[str]]) -> list[str]:
     if empty:
         raise unreadable(
             path,
-            expected="a text in every line",
+            expected="a text in each line",
             got=f"{len(empty)} empty lines of {len(lines)}, first line {empty[0]}",
-            remedy="drop these lines from both files",
+            remedy="remove these lines from both files",
         )
     return lines
 

@@ -1,4 +1,4 @@
-"""Tagging of your own words: CoNLL-U, lines of a word and its tag, or a table of them."""
+"""Tagging on the user's own words: CoNLL-U, lines of words and tags, or a table."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ from edgewise.errors import ArgumentError, unknown_name
 WORDS = ("word", "token", "form")
 TAGS = ("tag", "label", "pos", "upos", "ner")
 SENTENCES = ("sentence", "sentence_id", "sent_id")
-"""What people call the columns."""
+"""Usual names of the columns."""
 
 
 @dataclass(frozen=True)
 class TagFile(TaggedWords, OwnFiles):
-    """Your own words and tags.
+    """File of words and tags.
 
-    A ``.csv`` or ``.tsv`` file with a row of names has a word and its tag in each row, and the
-    number or name of its sentence. Any other file has a line for each word and a blank line after
-    each sentence: CoNLL-U, or a word first and its tag last, between tabs or spaces; lines that
-    begin with ``#`` are not read where it is CoNLL-U, nor those with ``-DOCSTART-``.
+    A table with a header has a word, its tag, and the number or name of its sentence in each row.
+    Any other file has one word per line and a blank line after each sentence. It is CoNLL-U, or
+    each line has the word first and the tag last, separated by tabs or spaces. Comments of CoNLL-U
+    (``#``) and ``-DOCSTART-`` lines are ignored.
 
     Attributes:
-        tag: the column of the tags; of CoNLL-U ``upos`` (without a name), ``xpos`` or ``deprel``.
-        word: the column of the words, in a table; guessed where its name says it.
-        sentence: the column that says which words are one sentence, in a table; likewise.
+        tag: tag column; in CoNLL-U ``upos`` (default), ``xpos`` or ``deprel``.
+        word: word column of a table; "" finds it by its usual names.
+        sentence: column of a table that numbers the sentences; "" finds it by its usual names.
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`; sentences
-            are dealt at random.
+            are split at random.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
-
     """
 
     tag: str = ""
@@ -55,7 +54,7 @@ class TagFile(TaggedWords, OwnFiles):
                 "data.tag",
                 expected=f"at least two tags in {files['train'].name}",
                 got=f"{found.pop()!r} for each of its words",
-                remedy="add sentences with others, or name another column with --data.tag",
+                remedy="add sentences with other tags, or name another column with --data.tag",
             )
         parts = self.dealt(read)
         return TaggedParts(parts, {split: str(files.get(split, files["train"])) for split in parts})
@@ -95,11 +94,10 @@ class TagFile(TaggedWords, OwnFiles):
 
 
 def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
-    """Sentences of lines with a word first and its tag last, and a blank line after each.
+    """Read lines that begin with a word and end with its tag; blank lines separate sentences.
 
     Raises:
-        ArgumentError: a line without a tag, or only one sentence; names the line.
-
+        ArgumentError: a line has no tag (the error names it), or there is only one sentence.
     """
     sentences: list[Labelled] = []
     words: Labelled = []
@@ -122,7 +120,7 @@ def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
         raise ArgumentError(
             str(path),
             expected="several sentences, a blank line after each",
-            got=f"one of {len(sentences[0]) if sentences else 0} words",
-            remedy="put a blank line after each sentence, or save it as .csv with a row of names",
+            got=f"one sentence of {len(sentences[0]) if sentences else 0} words",
+            remedy="add a blank line after each sentence, or save it as .csv with a header",
         )
     return sentences

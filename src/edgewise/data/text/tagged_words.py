@@ -27,9 +27,8 @@ class TaggedParts(NamedTuple):
     """Tagged sentences read from files.
 
     Attributes:
-        parts: Sentences of each split, as pairs of word and tag.
-        files: File of each split, for errors.
-
+        parts: sentences of each split, as pairs of word and tag.
+        files: file of each split, for errors.
     """
 
     parts: dict[str, list[Labelled]]
@@ -44,9 +43,8 @@ class TaggedWords(LabelledText):
     each word, and targets ``[W]``.
 
     Attributes:
-        packed, word_dropout: See :class:`LabelledText`.
-        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
-
+        packed, word_dropout: see :class:`LabelledText`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
     @abstractmethod

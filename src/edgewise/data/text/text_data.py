@@ -27,13 +27,12 @@ class TextData(Data, ABC):
     """Base class of text data sets.
 
     Attributes:
-        kind: Kind of tokens; see :func:`edgewise.data.text.tokenizer.train_tokenizer`.
-        vocab_size: Maximum vocabulary size; ``None`` for all characters or words.
-        lowercase: Convert texts to lower case.
-        tokenizer: Path of a ``tokenizer.json``, or of a run folder, to use instead of training a
+        kind: kind of tokens; see :func:`edgewise.data.text.tokenizer.train_tokenizer`.
+        vocab_size: maximum vocabulary size; ``None`` for all characters or words.
+        lowercase: convert texts to lower case.
+        tokenizer: path of a ``tokenizer.json``, or of a run folder, to use instead of training a
             tokenizer. The three fields above are then ignored.
-        batch_size: Batch size.
-
+        batch_size: batch size.
     """
 
     kind: Kind = "characters"

@@ -15,10 +15,9 @@ class TextFiles(TextStream):
     """The user's own text files, concatenated.
 
     Attributes:
-        paths: Text files in UTF-8, plain or gzipped.
-        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
-        context, windows, stride, consecutive, val, test: See :class:`TextStream`.
-
+        paths: text files in UTF-8, plain or gzipped.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        context, windows, stride, consecutive, val, test: see :class:`TextStream`.
     """
 
     paths: tuple[str, ...] = ()

@@ -37,16 +37,15 @@ class TextStream(TextData):
     previous one ended; validation and test have one row.
 
     Attributes:
-        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`. The
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`. The
             vocabulary of characters is that of all three parts, otherwise of the training text.
-        context: Maximum number of tokens that a prediction depends on.
-        windows: Windows per epoch; 0 for as many as fit without overlap.
-        stride: Number of tokens at the end of a window that are predicted in validation and test;
+        context: maximum number of tokens that a prediction depends on.
+        windows: windows per epoch; 0 for as many as fit without overlap.
+        stride: number of tokens at the end of a window that are predicted in validation and test;
             0 for all.
-        consecutive: Each batch continues the previous one.
-        val, test: Fractions of the text used for validation (from its beginning) and test (from
+        consecutive: each batch continues the previous one.
+        val, test: fractions of the text used for validation (from its beginning) and test (from
             its end).
-
     """
 
     context: int = 64
@@ -66,14 +65,14 @@ class TextStream(TextData):
         if self.stride > self.context:
             raise ArgumentError(
                 "data.stride",
-                expected=f"at most the context, {self.context}",
+                expected=f"at most the context of {self.context}",
                 got=str(self.stride),
                 remedy="choose 0 for the whole context",
             )
         if self.consecutive and self.stride not in (0, self.context):
             raise ArgumentError(
                 "data.stride",
-                expected="0 with consecutive windows, as each token is read once",
+                expected="0 with data.consecutive, where windows do not overlap",
                 got=str(self.stride),
                 remedy="choose 0, or data.consecutive false",
             )
@@ -148,7 +147,7 @@ def check_some(name: str, stream: Tensor) -> None:
     if not len(stream):
         raise ArgumentError(
             f"data.{name}",
-            expected="a fraction with some text; for validation, with more than one context",
+            expected="a fraction that contains text; for validation, more than one context",
             got="none",
-            remedy="raise it, or give more text",
+            remedy="choose a larger fraction, or give more text",
         )

@@ -1,4 +1,4 @@
-"""Text classification of any table with a column of texts and one of labels."""
+"""Text classification on the user's own table of texts and labels."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from edgewise.errors import ArgumentError
 
 TEXTS = ("text", "sentence", "review", "comment", "message", "content")
 LABELS = ("label", "class", "category", "sentiment", "target")
-"""What people call the two columns."""
-MOST = 1000  # labels; whoever has more wants something else
-WORDS = 3.0  # a text has so many, in the mean
+"""Usual names of the two columns."""
+MOST = 1000  # maximum number of labels
+WORDS = 3.0  # minimum mean number of words in a column of texts
 
 
 class Columns(NamedTuple):
-    """The columns of texts and labels, and the names of all where the first row is none of them."""
+    """Names of the text and label columns; ``given`` names the columns of a file without header."""
 
     text: str
     label: str
@@ -31,20 +31,18 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class TextTable(LabelledSentences, OwnFiles):
-    """Texts and labels, a row each: CSV, TSV or another delimiter, plain or packed.
+    """Table with a text and a label in each row; see :func:`edgewise.data.tables.read.read_table`.
 
-    A table of two columns needs no header: its first row is read as one, unless its label is found
-    again below.
+    A table of two columns needs no header: the first row is data if its label occurs again below.
 
     Attributes:
-        text: the column of the texts; guessed where there is no doubt.
-        label: the column of the labels, which are numbers or names; likewise.
-        max_length: the most tokens that are kept of a text.
-        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Each fold
-            has its share of every label.
+        text: text column; "" finds it.
+        label: label column; "" finds it. Labels may be numbers or names.
+        max_length: maximum number of tokens of a text; longer texts are truncated.
+        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Folds are
+            stratified by label.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
-
     """
 
     max_length: int = 256
@@ -64,24 +62,23 @@ class TextTable(LabelledSentences, OwnFiles):
 
 
 def find_columns(table: Table, text: str, label: str) -> Columns:
-    """The columns of texts and labels: those that are named, or the only ones they can be.
+    """Return the text and label columns: those named, or the only possible ones.
 
     Args:
-        table: of them.
-        text: its name; "" guesses.
-        label: likewise.
+        table: the table.
+        text: name of the text column; "" finds it.
+        label: name of the label column; "" finds it.
 
     Raises:
-        ArgumentError: there is no such column, or several can be meant, which are listed.
-
+        ArgumentError: there is no such column, or there are several possible columns.
     """
     names = list(table.columns)
     if len(names) == 1:
         raise unreadable(
             table.path,
-            expected="a column of texts and one of labels",
+            expected="a text column and a label column",
             got=f"one column, {names[0][:60]!r}",
-            remedy="separate texts and labels by a comma or a tab; texts with commas need quotes",
+            remedy="separate texts and labels by a comma or a tab, and quote texts with commas",
         )
     for argument, column in (("data.text", text), ("data.label", label)):
         if column:
@@ -108,7 +105,7 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
 
 
 def _are_labels(values: list[str]) -> bool:
-    """Whether they come again and again."""
+    """Return whether most values are repeated, as labels are."""
     distinct = len(set(values))
     return distinct <= MOST and distinct <= max(2, len(values) / 4)
 
@@ -118,11 +115,10 @@ def _are_texts(values: list[str]) -> bool:
 
 
 def labelled_rows(table: Table, columns: Columns) -> Labelled:
-    """Text and label of each row.
+    """Return the text and label of each row.
 
     Raises:
-        ArgumentError: a column is missing, or a value; names the row.
-
+        ArgumentError: a column is missing, or a cell is blank; the error names the row.
     """
     if columns.given:
         table = table.without_header(columns.given)
@@ -139,13 +135,13 @@ def _check_classes(labels: list[str], column: str, file: Path | FrameSource) -> 
             "data.label",
             expected=f"at least two labels in column {column!r} of {file.name}",
             got=f"{labels[0]!r} in each of {len(labels)} rows",
-            remedy="add texts with another label, or name another column with --data.label",
+            remedy="add texts with other labels, or name another column with --data.label",
         )
     if not 2 <= distinct <= MOST or (distinct > 2 and distinct > len(labels) / 2):
         raise ArgumentError(
             "data.label",
-            expected="labels, of which each is that of several texts",
+            expected="labels that several texts share",
             got=f"{distinct} different values in {len(labels)} rows of {column!r} in {file.name}",
-            remedy="name the column of the labels with --data.label, or put numbers into a few "
+            remedy="name the label column with --data.label, or group numbers into a few "
             "classes, such as low and high",
         )

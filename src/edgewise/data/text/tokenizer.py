@@ -40,7 +40,7 @@ OTHERS: dict[Special, tuple[str, ...]] = {
 """Names of the special tokens in the tokenizers of BERT, RoBERTa and GPT-2."""
 TOKENIZER = "tokenizer.json"
 WHITE = " \t\r\n"
-PORTION = 1_000_000  # characters
+PORTION = 1_000_000  # characters encoded at once
 WHILE_CODED = 260  # bytes of memory per character while encoding, measured with kind characters
 WHOLE: tuple[Kind, ...] = ("characters", "bytes")
 """Kinds that need no token for unknown text."""
@@ -57,16 +57,16 @@ def train_tokenizer(
     """Train a tokenizer.
 
     Args:
-        texts: Training texts; no token spans two of them.
+        texts: training texts; no token spans two of them.
         kind: ``"characters"``; ``"words"``, split at white space; ``"bpe"``, byte-pair encoding of
             characters that keeps spaces (Sennrich et al., 2016); ``"bytes"``, byte-pair encoding
             of UTF-8 bytes (GPT-2); ``"wordpiece"`` (BERT).
-        vocab_size: Maximum vocabulary size, with special tokens; the most frequent tokens are
+        vocab_size: maximum vocabulary size, with special tokens; the most frequent tokens are
             kept. ``None`` for all, which only ``"characters"`` and ``"words"`` support.
-        special: Names of special tokens, such as ``"pad"`` for ``<pad>``. They get the first ids,
+        special: names of special tokens, such as ``"pad"`` for ``<pad>``. They get the first ids,
             in this order. ``"unk"`` is added for the kinds other than ``"characters"`` and
             ``"bytes"``.
-        lowercase: Convert texts to lower case.
+        lowercase: convert texts to lower case.
 
     Raises:
         ArgumentError: the kind or a special token is unknown, the texts are empty, or the
@@ -97,10 +97,10 @@ def encode_all(
     """Encode texts, and return their packed token ids ``[N]`` and lengths ``[S]``.
 
     Args:
-        tokenizer: Tokenizer from :func:`train_tokenizer` or :func:`load_tokenizer`.
+        tokenizer: tokenizer from :func:`train_tokenizer` or :func:`load_tokenizer`.
         texts: S texts; an empty one has only the tokens ``first`` and ``last``.
-        first: Special token added before each text.
-        last: Special token added after each text.
+        first: special token added before each text.
+        last: special token added after each text.
 
     Raises:
         ArgumentError: a character is not in the vocabulary, which has no ``<unk>``; a special
@@ -111,7 +111,7 @@ def encode_all(
     texts = list(texts)
     length = max(map(len, texts), default=0)
     what = f"a text of {length:,} characters"
-    check_memory("texts", WHILE_CODED * length, what, "give less of it, or cut it into several")
+    check_memory("texts", WHILE_CODED * length, what, "shorten it, or split it into several texts")
     ids, sizes = [], []
     for part in _portions(texts):
         try:
@@ -197,14 +197,14 @@ def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
     library = _library()
     try:
         tokenizer: Tokenizer = library.Tokenizer.from_str(text)
-    except Exception as error:  # the Rust library raises no narrower one
+    except Exception as error:  # the Rust library raises only this class
         raise ArgumentError(
             origin,
-            expected=f"a {TOKENIZER} as Hugging Face tokenizers write it",
+            expected=f"a {TOKENIZER} written by Hugging Face tokenizers",
             got=str(error),
-            remedy="copy it again from the run that made it",
+            remedy="copy it again from the run",
         ) from error
-    tokenizer.no_truncation()  # which some are saved with
+    tokenizer.no_truncation()  # as some files have truncation
     tokenizer.no_padding()
     return tokenizer
 
@@ -280,7 +280,7 @@ def _counted(
 def _merged(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
-    expected = f"a number for the kind {kind}, whose tokens are merged one by one"
+    expected = f"a number, as the kind {kind} has no natural vocabulary size"
     max_tokens = check_given("vocab_size", max_tokens, expected, "choose for example 8000")
     hf = _library()
     if not any(texts):
@@ -298,7 +298,7 @@ def _merged(
     make = hf.trainers.BpeTrainer
     if kind == "wordpiece":
         make = hf.trainers.WordPieceTrainer
-        # Without this their order is that of a hash table and differs between processes.
+        # Sorted, as the order of a hash table differs between processes.
         options["special_tokens"] = tokens + [f"##{character}" for character in alphabet]
     least = len(options["special_tokens"]) + len(alphabet)
     if max_tokens < least:
@@ -324,9 +324,9 @@ def _no_text() -> ArgumentError:
 def _too_small(max_tokens: int, least: int) -> ArgumentError:
     return ArgumentError(
         "vocab_size",
-        expected=f"at least {least}, for every single character of the texts and special tokens",
+        expected=f"at least {least}, the number of characters and special tokens",
         got=str(max_tokens),
-        remedy="choose more, or let special hold unk where the kind is characters",
+        remedy="choose more; with kind characters, unk in special allows fewer",
     )
 
 
@@ -337,9 +337,9 @@ def _unknown_character(tokenizer: Tokenizer, texts: list[str], error: Exception)
             if character not in known:
                 return ArgumentError(
                     "texts",
-                    expected="characters of the vocabulary, which has no <unk>",
+                    expected="only characters of the vocabulary, which has no <unk>",
                     got=f"{character!r} at character {place} of text {number}",
-                    remedy="take it out, or train the tokenizer with special=('unk',)",
+                    remedy="remove it, or train the tokenizer with special=('unk',)",
                 )
     return ArgumentError(
         "texts", expected="texts in Unicode", got=str(error), remedy="check how they were read"

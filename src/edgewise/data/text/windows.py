@@ -19,9 +19,9 @@ def training_windows(stream: Tensor, context: int, draw: int) -> Split:
     """Return a training split of windows that may begin at any token.
 
     Args:
-        stream: Token ids, ``[N]``.
-        context: Tokens per window.
-        draw: Windows sampled per epoch; 0 for as many as fit without overlap.
+        stream: token ids, ``[N]``.
+        context: tokens per window.
+        draw: windows sampled per epoch; 0 for as many as fit without overlap.
 
     Raises:
         ArgumentError: the text is not longer than the context.
@@ -49,10 +49,10 @@ def held_out_windows(before: Tensor, stream: Tensor, context: int, stride: int) 
     predicts the remaining tokens.
 
     Args:
-        before: Token ids that precede the stream, at least ``context`` of them.
-        stream: Token ids, ``[N]``.
-        context: Tokens per window.
-        stride: Distance between windows, at most ``context``. A smaller stride gives tokens more
+        before: token ids that precede the stream, at least ``context`` of them.
+        stream: token ids, ``[N]``.
+        context: tokens per window.
+        stride: distance between windows, at most ``context``. A smaller stride gives tokens more
             context and takes longer.
     """
     stream_with_context = torch.cat([before[-context:], stream])
@@ -82,11 +82,11 @@ class StreamLoader(Loader):
     (epoch, batch).
 
     Args:
-        stream: Token ids, ``[N]``.
-        context: Tokens per window.
-        size: Rows per batch.
-        seed: Not used, as the order is fixed.
-        draw: Windows per epoch; ``None`` for all.
+        stream: token ids, ``[N]``.
+        context: tokens per window.
+        size: rows per batch.
+        seed: not used, as the order is fixed.
+        draw: windows per epoch; ``None`` for all.
     """
 
     def __init__(
@@ -133,8 +133,8 @@ class HeldOutStreamLoader(Loader):
     whole text, as the model carries a state, and only the first one is scored.
 
     Args:
-        stream: Token ids: ``context`` tokens that precede the text, then the text.
-        context: Tokens per window.
+        stream: token ids: ``context`` tokens that precede the text, then the text.
+        context: tokens per window.
     """
 
     def __init__(self, stream: Tensor, context: int) -> None:
@@ -159,9 +159,9 @@ class StreamSplit(Split):
     """Split of a text in which each batch continues the previous one.
 
     Attributes:
-        stream: Token ids, ``[N]``.
-        context: Tokens per window.
-        held_out: Score every token after the first ``context`` exactly once.
+        stream: token ids, ``[N]``.
+        context: tokens per window.
+        held_out: score every token after the first ``context`` exactly once.
     """
 
     stream: Tensor

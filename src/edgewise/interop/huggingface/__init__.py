@@ -64,7 +64,7 @@ def load(
     Args:
         model_or_folder: a live ``transformers`` model, or a folder with ``config.json`` and
             ``model.safetensors`` (or its shards).
-        graph: attention pattern in place of the model's own. ``graphs.window(128) |
+        graph: attention pattern that replaces the model's own. ``graphs.window(128) |
             graphs.hubs([0])`` turns BERT into a Longformer. Causal models attend to its causal
             part; an encoder-decoder uses it in the encoder, a ViT over patches. Text such as
             ``"window(128) | hubs([0])"`` is parsed by :func:`edgewise.graphs.parse`.

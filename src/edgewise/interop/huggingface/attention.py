@@ -36,9 +36,9 @@ NAME, HOME = "edgewise", "transformers.modeling_utils"
 GRAPH = "edgewise_graph"
 """Attribute of an attention module that holds its graph."""
 UNKNOWN = {
-    "softcap": "caps its scores",
+    "softcap": "caps the scores",
     "s_aux": "has attention sinks",
-    "output_attentions": "is asked for attention weights",
+    "output_attentions": "has to return attention weights",
 }
 """Unsupported arguments of an attention function, with their meaning."""
 _masks = WeakIdKeyDictionary()
@@ -160,7 +160,7 @@ def _refuse(module: nn.Module, other: dict[str, Any]) -> None:
         if given is not None and given is not False:
             raise ArgumentError(
                 "attn_implementation",
-                expected="a layer of dot products, softmax and sums",
+                expected="a layer with plain dot-product attention",
                 got=f"{type(module).__name__}, which {means} ({name})",
                 remedy='use attn_implementation="eager" for this model',
             )
@@ -203,9 +203,9 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
     if len(given) != len(layers):
         raise ArgumentError(
             "graph",
-            expected=f"one graph, or {len(layers)}, one for each layer that attends",
+            expected=f"one graph, or {len(layers)}, one for each attention layer",
             got=f"{len(given)} graphs",
-            remedy="write None where a layer keeps its own",
+            remedy="pass None for a layer that keeps its own graph",
         )
     patterns = [parse(one) if isinstance(one, str) else one for one in given]
     patterns = [one if one is None else check_graph(one) for one in patterns]
@@ -237,9 +237,9 @@ def layers_that_ask(model: nn.Module) -> list[nn.Module]:
     kinds = sorted({type(m).__name__ for _, m in named}) or ["no attention"]
     raise ArgumentError(
         "model",
-        expected="a model whose layers ask AttentionInterface of transformers for attention",
-        got=f"{type(model).__name__}, with {', '.join(kinds)}, which compute it themselves",
-        remedy="edgewise.interop.huggingface.load has some of these models as Edgewise's own",
+        expected="a model whose layers use AttentionInterface of transformers",
+        got=f"{type(model).__name__} with {', '.join(kinds)}, which compute attention themselves",
+        remedy="try edgewise.interop.huggingface.load, which supports some of these models",
     )
 
 
@@ -290,9 +290,9 @@ def _refusing(init: Callable[..., None]) -> Callable[..., None]:
 def _refuse_class(name: str, *_: Any, **__: Any) -> NoReturn:
     raise ArgumentError(
         "attn_implementation",
-        expected="a model that leaves attention to AttentionInterface of transformers",
-        got=f"{name}, which looks its attention class up in a table of its own",
-        remedy='use attn_implementation="eager" for it',
+        expected="a model that uses AttentionInterface of transformers",
+        got=f"{name}, which looks up its attention class in a table of its module",
+        remedy='use attn_implementation="eager" for this model',
     )
 
 

@@ -80,7 +80,7 @@ class Checkpoint:
                 name,
                 expected=f"one of {', '.join(ACTIVATIONS)}",
                 got=repr(self[name]),
-                remedy="add it to edgewise.layers.transformer.ACTIVATIONS",
+                remedy="add the function to edgewise.layers.transformer.ACTIVATIONS",
             )
         return ACTIVATIONS[self[name]]
 
@@ -92,7 +92,7 @@ class Checkpoint:
                 "config",
                 expected=", ".join(f"{name}={wanted[name]!r}" for name in other),
                 got=", ".join(f"{name}={value!r}" for name, value in other.items()),
-                remedy="this variant has no counterpart here; run it with transformers",
+                remedy="run this variant with transformers, as Edgewise does not support it",
             )
 
 

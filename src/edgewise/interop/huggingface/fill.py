@@ -65,7 +65,7 @@ def fill(
     if wrong:
         raise ArgumentError(
             "model_or_folder",
-            expected="weights of the shapes that its config.json describes",
+            expected="weights with the shapes of its config.json",
             got="\n  " + "\n  ".join(wrong + strange) + "\n",
             remedy="use the config.json that was saved with these weights",
         )
@@ -74,7 +74,7 @@ def fill(
             "model_or_folder",
             expected="weights that all have a place in this model",
             got="\n  " + "\n  ".join(strange) + "\n",
-            remedy=f"pass leave_out={_parts(left)!r} to load the others without them",
+            remedy=f"pass leave_out={_parts(left)!r} to ignore them",
         )
     model.to(next(iter(ready.values())).dtype)
     with torch.no_grad():

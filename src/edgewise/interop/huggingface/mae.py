@@ -19,7 +19,7 @@ def load_mae(theirs: Checkpoint, graph: Pattern | None) -> MaskedAutoencoder:
     if graph is not None:
         raise ArgumentError(
             "graph",
-            expected="none for a masked autoencoder, which sees other patches in each image",
+            expected="None for a masked autoencoder, whose visible patches differ between images",
             got=repr(graph),
             remedy="leave it out",
         )

@@ -134,9 +134,9 @@ class Reads:
     def _refuse(self) -> NoReturn:
         raise ArgumentError(
             "attn_implementation",
-            expected="a model that leaves attention to AttentionInterface of transformers",
+            expected="a model that uses AttentionInterface of transformers",
             got=f"a {self.kind or 'model'}, which computes with the mask itself",
-            remedy='use attn_implementation="eager" for it',
+            remedy='use attn_implementation="eager" for this model',
         )
 
 

@@ -23,28 +23,27 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
 
     Raises:
         ArgumentError: the family has no learned positions, or ``positions`` is too small.
-
     """
     check_count("positions", positions, 1, "choose for example 4096")
     kind = theirs["model_type"]
     if kind not in TABLES:
         raise ArgumentError(
             "positions",
-            expected=f"a model with a table of positions: {', '.join(TABLES)}",
-            got=f"{kind}, whose positions are not in one",
-            remedy="leave it out; of relative and rotary positions there are as many as needed",
+            expected=f"a model with learned positions: {', '.join(TABLES)}",
+            got=f"{kind}, without learned positions",
+            remedy="omit it; relative and rotary positions have no maximum length",
         )
     ending, length = TABLES[kind]
-    # RoBERTa and Longformer count from the id of padding on; the rows up to it are no positions.
+    # RoBERTa and Longformer number positions from the padding id + 1; earlier rows are not used.
     ahead = theirs["pad_token_id"] + 1 if kind in ("roberta", "longformer") else 0
     name = next((one for one in theirs.tensors if one.endswith(ending)), None)
     learned = theirs[length] - ahead
     if positions < learned:
         raise ArgumentError(
             "positions",
-            expected=f"at least the {learned} that it has",
+            expected=f"at least {learned}, the number of learned positions",
             got=repr(positions),
-            remedy="leave it out; shorter texts need fewer",
+            remedy="omit it, as shorter texts need no change",
         )
     if name is None or positions == learned:
         return theirs
@@ -52,10 +51,10 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
     copied = torch.arange(positions) % learned + ahead
     longer = torch.cat([table[:ahead], table[copied]])
     warnings.warn(
-        f"positions {learned} to {positions - 1} are copies of the {learned} that the model has "
-        "learned: train it on before long texts are trusted to it",
+        f"positions {learned} to {positions - 1} are copies of the {learned} learned positions: "
+        "train the model further before using it on longer texts",
         stacklevel=3,
     )
     config = {**theirs.config, length: positions + ahead}
-    # Buffers that count the positions are as long as the old table, and say nothing.
+    # Buffers of position ids have the length of the old table, and are not needed.
     return Checkpoint(config, {**theirs.tensors, name: longer})

@@ -27,9 +27,9 @@ def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     if any(local != lsh for local, lsh in near.values()):
         raise ArgumentError(
             "config",
-            expected="local and lsh layers that read as many chunks before and after",
+            expected="local and lsh layers with equal numbers of chunks before and after",
             got=repr(near),
-            remedy="this variant has no counterpart here; run it with transformers",
+            remedy="run this variant with transformers, as Edgewise does not support it",
         )
     axial = bool(theirs["axial_pos_embds"])
     buckets = theirs.config.get("num_buckets")

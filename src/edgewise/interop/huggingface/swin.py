@@ -30,12 +30,12 @@ def load_swin(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
     Without a classifier, the model returns the normalised states ``[B, patches, width]``.
 
     Raises:
-        ArgumentError: a graph, as each of its layers has windows of its own.
+        ArgumentError: a graph is given; each layer has its own windows.
     """
     if graph is not None:
         raise ArgumentError(
             "graph",
-            expected="none for Swin, whose layers have windows of their own",
+            expected="None for Swin, whose layers have their own windows",
             got=repr(graph),
             remedy="leave it out",
         )

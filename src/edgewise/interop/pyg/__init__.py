@@ -1,10 +1,9 @@
 """Drop-in convolutions for PyTorch Geometric: change the import, keep the model.
 
-``from edgewise.interop.pyg import GATConv`` in the place of ``from torch_geometric.nn import
-GATConv``. Each class *is* PyG's (a subclass: the same constructor, parameters, state dict and
-``isinstance``), but it reads along the edges with :func:`edgewise.attend` and
-:func:`edgewise.aggregate`. What cannot be had that way is refused with a reason; ``docs/pyg.md``
-lists it.
+Write ``from edgewise.interop.pyg import GATConv`` instead of ``from torch_geometric.nn import
+GATConv``. Each class is a subclass of PyG's, with the same constructor, parameters and state dict.
+It computes messages with :func:`edgewise.attend` and :func:`edgewise.aggregate`. Options that these
+do not support raise an error; ``docs/pyg.md`` lists them.
 """
 
 from __future__ import annotations

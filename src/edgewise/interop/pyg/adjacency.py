@@ -49,7 +49,6 @@ def graph_of(
 
     Raises:
         ArgumentError: sizes disagree, an index is out of range, or the matrix type is unknown.
-
     """
     given = _given_size(adjacency, size, forwards)
     num_sources = _agreed(given[0], senders.shape[-2])
@@ -65,7 +64,7 @@ def graph_of(
 
 
 def edge_index_of(adjacency: Tensor) -> Tensor:
-    """Return ``[2, E]`` as a plain tensor, no view, which would keep the caller's tensor alive."""
+    """Return a copy ``[2, E]`` as a plain tensor; a view would keep the caller's tensor alive."""
     if is_torch_sparse_tensor(adjacency):
         matrix_index: Tensor = to_edge_index(adjacency)[0]
         return matrix_index.flip(0)
@@ -94,7 +93,6 @@ def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
 
     Returns:
         The new graph, the indices of the kept edges, and the indices of the removed self-loops.
-
     """
 
     def make() -> tuple[Graph, Tensor, Tensor]:
@@ -152,9 +150,9 @@ def _given_size(adjacency: Tensor, size: Size, forwards: bool) -> tuple[int | No
         if not forwards:
             raise ArgumentError(
                 "edge_index",
-                expected="edges to turn round (flow is 'target_to_source')",
-                got="a sparse matrix, which already says who reads whom",
-                remedy="transpose the matrix and keep the usual flow",
+                expected="an edge_index if flow is 'target_to_source'",
+                got="a sparse matrix, which defines the direction itself",
+                remedy="transpose the matrix and use the default flow",
             )
         return adjacency.shape[1], adjacency.shape[0]
     if isinstance(adjacency, EdgeIndex):
@@ -167,16 +165,16 @@ def _agreed(stated: int | None, counted: int) -> int:
     if stated is not None and stated != counted:
         raise ArgumentError(
             "size",
-            expected=f"{counted} nodes, as there are rows of features",
+            expected=f"{counted} nodes, the number of rows of the features",
             got=str(stated),
-            remedy="make size (or the matrix, or EdgeIndex.sparse_size) agree with x",
+            remedy="change size (or the matrix, or EdgeIndex.sparse_size) to match x",
         )
     return counted
 
 
 def _cached_for(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
     """Return ``make()``, cached for this tensor until it is changed in place."""
-    if torch.compiler.is_compiling():  # a compiler knows the shape of a tensor, not the tensor
+    if torch.compiler.is_compiling():  # a traced tensor has no identity to cache by
         return make()
     if tensor.is_inference():  # has no version counter, so changes in place are not seen
         return make()

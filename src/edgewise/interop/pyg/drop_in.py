@@ -28,7 +28,6 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 
     Attributes:
         reductions: supported values of ``aggr``.
-
     """
 
     reductions: ClassVar[tuple[str, ...]] = tuple(REDUCTIONS)
@@ -45,7 +44,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
                 "aggr",
                 expected=f"one of {', '.join(self.reductions)}",
                 got=repr(aggr),
-                remedy=f"keep {_original(type(self))} for others",
+                remedy=f"use {_original(type(self))} for other values",
             )
         self._aggr: str = aggr
 
@@ -58,7 +57,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
             "module",
             expected=f"a module that TorchScript can compile, such as {_original(type(self))}",
             got=repr(self),
-            remedy="use torch.compile, or load the state dict into PyG's layer and script that",
+            remedy="use torch.compile, or load the state dict into PyG's layer and script it",
         )
 
     @property
@@ -73,7 +72,6 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 
         Raises:
             ArgumentError: an option needs every message separately.
-
         """
         self._refuse_what_needs_messages(pair[0])
         return graph_of(adjacency, *pair, size, self._forwards)
@@ -92,9 +90,9 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         if asked:
             raise ArgumentError(
                 type(self).__name__,
-                expected="PyG's layer as it is; no message exists by itself here",
+                expected="no option that needs the message of each edge",
                 got=", ".join(asked),
-                remedy=f"load the state dict into {_original(type(self))} for this",
+                remedy=f"load the state dict into {_original(type(self))}",
             )
 
 

@@ -30,7 +30,7 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
         if right is None:
             raise ArgumentError(
                 "x",
-                expected="features of sources and of targets, which score each other",
+                expected="features of sources and of targets",
                 got="None for the targets",
                 remedy="pass (x_source, x_target), or use GATConv",
             )

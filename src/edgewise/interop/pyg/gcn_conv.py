@@ -52,7 +52,7 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
         fill = (2.0 if self.improved else 1.0) if self.add_self_loops else None
 
         def of_the_graph() -> tuple[Graph, Tensor]:
-            # Without weights of edges PyG gives loops a one, too, whatever ``improved`` says.
+            # Without edge weights, PyG gives self-loops the weight 1, also with ``improved=True``.
             ones = torch.ones(graph.num_edges, dtype=torch.double, device=graph.device)
             looped, weights = _with_loops(graph, ones, fill and 1.0, adds)
             return looped, symmetric_weight(looped, weights).to(dtype)
@@ -71,9 +71,9 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
 def _with_loops(
     graph: Graph, weight: Tensor, fill: float | None, adds: bool
 ) -> tuple[Graph, Tensor]:
-    """Each node gets one loop, of weight ``fill``.
+    """Give each node one self-loop, with the weight ``fill``.
 
-    A loop that is there already keeps its weight, or, in a sparse matrix, has ``fill`` added.
+    An existing self-loop keeps its weight; in a sparse matrix, ``fill`` is added to it.
     """
     if fill is None:
         return graph, weight

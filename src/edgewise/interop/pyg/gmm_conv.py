@@ -1,4 +1,4 @@
-"""``GMMConv``: K Gaussian kernels over pseudo-coordinates are K heads of edge weights."""
+"""``GMMConv``: K Gaussian kernels over pseudo-coordinates, as K heads of edge weights."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from edgewise.graphs import incidence
 from edgewise.interop.pyg.adjacency import Size, edge_features
 from edgewise.interop.pyg.drop_in import DropIn
 
-EPSILON = 1e-15  # as in PyG, against a variance of zero
+EPSILON = 1e-15  # as in PyG; avoids division by a variance of zero
 
 
 class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
     r"""PyG's ``GMMConv``, :math:`\bigoplus_j \sum_k w_k(e_{ij}) \Theta_k x_j` (Monti et al., 2017).
 
-    With ``separate_gaussians``, and for an extreme over the edges, messages have to be there one by
-    one, as in PyG.
+    With ``separate_gaussians``, and for ``aggr="max"`` or ``"min"``, the message of each edge is
+    stored, as in PyG.
     """
 
     def propagate(
@@ -37,7 +37,7 @@ class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
                 "edge_attr",
                 expected=f"pseudo-coordinates of shape [E, {self.dim}]",
                 got="None",
-                remedy="pass them, such as the differences of the nodes' positions",
+                remedy="pass for example the differences of node positions",
             )
         if self.separate_gaussians or self._reduce in ("max", "min"):
             messages = self.message(graph.gather_source(x[0]), coordinates)

@@ -1,4 +1,4 @@
-"""``SAGEConv``: a mean, sum, maximum or minimum of the neighbours, and the node's own map."""
+"""``SAGEConv``: mean, sum, maximum or minimum of the neighbours, plus the node itself."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from edgewise.interop.pyg.drop_in import DropIn
 class SAGEConv(DropIn, nn.SAGEConv):  # type: ignore[misc]
     r"""PyG's ``SAGEConv``, :math:`W_1 x_i + W_2 \bigoplus_j x_j` (Hamilton et al., 2017).
 
-    ``aggr`` is ``"mean"``, ``"sum"``, ``"max"`` or ``"min"``; a list of them, an LSTM or a module
-    is refused.
+    ``aggr`` is ``"mean"``, ``"sum"``, ``"max"`` or ``"min"``. Lists, ``"lstm"`` and modules raise
+    an error.
     """
 
     def propagate(

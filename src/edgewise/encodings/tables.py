@@ -1,0 +1,58 @@
+"""Tables of encodings by name, one for each way of applying them."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from edgewise.encodings.centrality import Centrality
+from edgewise.encodings.distances import ShortestPath
+from edgewise.encodings.index import Binary, ScaledIndex
+from edgewise.encodings.laplacian import Laplacian, SignInvariant
+from edgewise.encodings.learned import Learned, Learned2d
+from edgewise.encodings.random_walk import RandomWalk
+from edgewise.encodings.relative import ALiBi, Buckets, RelativeTable, Shaw, TransformerXLRelative
+from edgewise.encodings.rotary import Rotary
+from edgewise.encodings.sinusoidal import Sinusoidal
+from edgewise.encodings.weisfeiler_lehman import WeisfeilerLehman
+
+ADDED: dict[str, type[nn.Module]] = {
+    "scaled": ScaledIndex,
+    "binary": Binary,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "learned_2d": Learned2d,
+}
+"""``encoding(x [..., T, width], positions=None) -> [..., T, width]``."""
+
+TURNED: dict[str, type[nn.Module]] = {"rotary": Rotary}
+"""``encoding(x [..., T, H, D], positions=None) -> [..., T, H, D]``, applied to queries and keys."""
+
+RELATIVE: dict[str, type[nn.Module]] = {
+    "relative": RelativeTable,
+    "buckets": Buckets,
+    "alibi": ALiBi,
+    "shaw": Shaw,
+    "transformer_xl": TransformerXLRelative,
+}
+"""``encoding(graph)``: edge terms, passed as ``layer(x, graph, **encoding(graph))``."""
+
+OF_NODES: dict[str, type[nn.Module]] = {
+    "laplacian": Laplacian,
+    "sign_invariant": SignInvariant,
+    "random_walk": RandomWalk,
+    "weisfeiler_lehman": WeisfeilerLehman,
+    "centrality": Centrality,
+}
+"""``encoding(x [N, width], encoding.code(graph)) -> [N, width]``."""
+
+OF_PAIRS: dict[str, type[nn.Module]] = {"shortest_path": ShortestPath}
+"""``encoding(encoding.code(graph))``: edge terms of ``graphs.batch(graphs.complete(), sizes)``."""
+
+ENCODINGS: dict[str, type[nn.Module]] = {
+    **ADDED,
+    **TURNED,
+    **RELATIVE,
+    **OF_NODES,
+    **OF_PAIRS,
+}
+"""All encodings by name."""
