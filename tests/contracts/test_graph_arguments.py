@@ -61,7 +61,7 @@ def made(name: str, **options: Any) -> nn.Module:
         "patch": 4,
         "channels": 1,
         "out_width": 3,
-        "length": N + 2,
+        "max_length": N + 2,
         "history": 8,
         "horizon": 2,
         "season": 4,

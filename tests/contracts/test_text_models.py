@@ -361,7 +361,7 @@ def test_a_bidirectional_network_reads_each_text_from_both_ends(name: str) -> No
 
 @pytest.mark.parametrize("name", ["bert", "gpt"])
 def test_a_text_longer_than_the_positions_says_so(name: str) -> None:
-    model = small(name, length=6)
+    model = small(name, max_length=6)
     assert isinstance(model.embedding.positions, Learned)
     model(torch.full((1, 6), 3))
     with refused("x", expected="at most 6 nodes", got="7 nodes", remedy="sinusoidal"):

@@ -29,7 +29,7 @@ pytest.importorskip("lightning")
 pytest.importorskip("tokenizers")
 
 WORDS = "the a cat dog mat sat ran on over under red blue big small old film".split()  # noqa: SIM905
-SIZES = {"width": 16, "depth": 1, "heads": 2, "ffn_dim": 32, "length": 64, "dropout": 0.0}
+SIZES = {"width": 16, "depth": 1, "heads": 2, "ffn_dim": 32, "max_length": 64, "dropout": 0.0}
 FAST = {"epochs": 8, "monitor": "val/loss", "mode": "min", "accelerator": "cpu"}
 
 

@@ -24,7 +24,7 @@ GIVEN = {
     "image_width": 28,
     "channels": 1,
     "vocab_size": 20,
-    "length": 8,
+    "max_length": 8,
     "history": 24,
     "horizon": 6,
     "season": 12,

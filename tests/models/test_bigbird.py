@@ -18,7 +18,7 @@ VOCABULARY = 11
 def small(**options: object) -> TextModel:
     torch.manual_seed(0)
     numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "ffn_dim": 12}
-    numbers |= {"block": 2, "random_blocks": 1, "length": 64}
+    numbers |= {"block": 2, "random_blocks": 1, "max_length": 64}
     model = models.bigbird(VOCABULARY, **{**numbers, **options}).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)
@@ -57,7 +57,7 @@ def test_a_block_reads_itself_its_neighbours_the_ends_and_random_ones(
 
 
 def test_random_blocks_are_those_of_the_layer_the_head_and_the_seed() -> None:
-    sizes = {"size": 2, "length": 64}
+    sizes = {"size": 2, "max_length": 64}
     first = draw_blocks(20, 2, 3, seed=0, **sizes)
     assert first.shape == (2, 18, 3)
     assert not torch.equal(first[0], first[1])

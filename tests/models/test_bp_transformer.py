@@ -170,7 +170,7 @@ def test_packed_and_padded_texts_are_read_as_alone() -> None:
 
 
 def test_what_it_cannot_do_is_refused() -> None:
-    model, text = small(length=16), ids(16)
+    model, text = small(max_length=16), ids(16)
     model(text)
     with refused("x", expected="at most 16 nodes", got="17", remedy="larger length"):
         model(ids(17))
@@ -180,7 +180,7 @@ def test_what_it_cannot_do_is_refused() -> None:
         model(text, graph=graphs.window(1))
     with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
         model(text, cache=Cache())
-    causal, cache = small(causal=True, length=16), Cache()
+    causal, cache = small(causal=True, max_length=16), Cache()
     with refused("cache", expected="from the first token", got="Cache", remedy="cached=False"):
         causal(text, (torch.arange(16) > 1).expand_as(text), cache=Cache())
     causal(text, cache=cache)

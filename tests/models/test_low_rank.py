@@ -62,7 +62,7 @@ def test_linformer_is_its_formula(sharing: str) -> None:
 def test_what_linformer_shares() -> None:
     counts = {}
     for sharing in ("heads", "key_values", "layers"):
-        model = small("linformer", sharing=sharing, rank=3, length=10)
+        model = small("linformer", sharing=sharing, rank=3, max_length=10)
         counts[sharing] = sum(p.numel() for p in model.parameters())
         real, padded = ids(4), torch.nn.functional.pad(ids(4), (0, 3))
         mask = (torch.arange(7) < 4).long().expand(2, 7)
@@ -211,7 +211,7 @@ def test_one_text_without_a_batch() -> None:
 
 def test_bad_input_is_refused() -> None:
     with refused("x", expected="at most 6 nodes", got="7 nodes", remedy="larger length"):
-        small("linformer", length=6).backbone(torch.zeros(1, 7, 8).double())
+        small("linformer", max_length=6).backbone(torch.zeros(1, 7, 8).double())
     with refused("sharing", expected="heads", got="head", remedy="heads"):
         small("linformer", sharing="head")
     for name, options in (("linformer", {"rank": 0}), ("performer", {"features": 0})):
@@ -234,7 +234,7 @@ def test_bad_input_is_refused() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 9])
 def test_linformer_reads_under_autocast(count: int) -> None:
-    model = small("linformer", rank=4, length=16).float()
+    model = small("linformer", rank=4, max_length=16).float()
     with torch.autocast("cpu", torch.bfloat16):
         states = model(ids(count))
     torch.testing.assert_close(states, model(ids(count)), rtol=0.1, atol=0.1)

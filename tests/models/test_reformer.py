@@ -27,7 +27,7 @@ VOCABULARY = 11
 def small(**options: object) -> TextModel:
     torch.manual_seed(0)
     numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "ffn_dim": 12}
-    numbers |= {"chunk": 4, "local_chunk": 4, "num_hashes": 2, "length": 64}
+    numbers |= {"chunk": 4, "local_chunk": 4, "num_hashes": 2, "max_length": 64}
     model = models.reformer(VOCABULARY, **{**numbers, **options}).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)

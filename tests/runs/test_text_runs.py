@@ -32,7 +32,7 @@ pytest.importorskip("tokenizers")
 
 TEXT = "the a cat dog mat sat ran on over under red blue big good bad film"
 WORDS = TEXT.split()
-SIZES = {"width": 8, "depth": 1, "heads": 2, "ffn_dim": 16, "length": 16}
+SIZES = {"width": 8, "depth": 1, "heads": 2, "ffn_dim": 16, "max_length": 16}
 
 
 def sentences(count: int, seed: int) -> list[str]:

@@ -98,7 +98,7 @@ def test_a_model_of_another_kind():
 
 
 SMALL = {"width": 8, "depth": 1, "heads": 2, "ffn_dim": 8}
-CHUNKS = {"chunk": 2, "local_chunk": 2, "length": 32}
+CHUNKS = {"chunk": 2, "local_chunk": 2, "max_length": 32}
 TEXTS = Tokens(torch.arange(13) % 11, torch.tensor([4, 9]))
 
 

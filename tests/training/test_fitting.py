@@ -60,7 +60,7 @@ def job() -> Job:
 def test_accumulated_batches_are_one_batch(job, tmp_path):
     """Three batches of 8, 8 and 4, in steps of two: 16 and 4 examples at once."""
     start = {name: value.clone() for name, value in job.model.state_dict().items()}
-    job.fit(tmp_path / "two", accumulate=2, epochs=1)
+    job.fit(tmp_path / "two", accumulate_grad_batches=2, epochs=1)
     model = nn.Linear(2, 2)
     model.load_state_dict(start)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)

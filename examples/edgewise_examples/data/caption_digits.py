@@ -58,7 +58,7 @@ class CaptionDigits(ImageData):
         "image_size",
         "channels",
         "vocab_size",
-        "length",
+        "max_length",
     )
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class CaptionDigits(ImageData):
             "image_size": (SIDE, SIDE * self.places),
             "channels": 1,
             "vocab_size": FIRST + len(DIGITS),
-            "length": self.places + 1,
+            "max_length": self.places + 1,
         }
 
         def draw(index: Tensor, generator: Generator) -> Batch:

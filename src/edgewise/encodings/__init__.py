@@ -37,6 +37,7 @@ from edgewise.encodings.relative import ALiBi, Buckets, RelativeTable, Shaw, Tra
 from edgewise.encodings.rotary import Rotary, rotary_rates
 from edgewise.encodings.sinusoidal import Sinusoidal, sinusoidal_positions
 from edgewise.encodings.weisfeiler_lehman import WeisfeilerLehman, wl_colors
+from edgewise.renamed import refuse_old_names
 
 ADDED: dict[str, type[nn.Module]] = {
     "scaled": ScaledIndex,
@@ -127,6 +128,8 @@ __all__ = [
     "sinusoidal_positions",
     "wl_colors",
 ]
+
+refuse_old_names(globals())
 
 
 def __dir__() -> list[str]:

@@ -27,7 +27,7 @@ NUMBERS = {
     "depth": "num_hidden_layers",
     "heads": "num_attention_heads",
     "ffn_dim": "intermediate_size",
-    "length": "max_position_embeddings",
+    "max_length": "max_position_embeddings",
     "types": "type_vocab_size",
     "epsilon": "layer_norm_eps",
 }

@@ -13,7 +13,6 @@ from edgewise.data import Splits, TextSplits
 from edgewise.errors import ArgumentError
 from edgewise.layers import GraphLayer, TargetScaling, shares_nodes
 from edgewise.recipes.recipe import Recipe
-from edgewise.renamed import with_new_names
 from edgewise.runs.fine_tuning import check_start, load_trunk
 from edgewise.runs.hugging_face import (
     is_hugging_face,
@@ -180,7 +179,7 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
 
     """
     wanted = model_fields(recipe.model, ())
-    arguments = with_new_names(preprocessing.model_arguments, wanted)
+    arguments = dict(preprocessing.model_arguments)
     data_sizes = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
     # A width of 0 means the feature is absent, so models without this argument ignore it.
     arguments = {n: size for n, size in arguments.items() if n in wanted or size != 0}

@@ -241,14 +241,14 @@ def test_without_times_the_split_is_drawn_and_the_seed_decides(tmp_path):
 def test_low_ratings_may_be_left_out(tmp_path):
     path = table(tmp_path, [f"u{u},i{i},{i},{i % 5 + 1}" for u in range(3) for i in range(20)])
     assert interactions(path=path).read().num_items == 20
-    liked = interactions(path=path, least_rating=4).read()
+    liked = interactions(path=path, min_rating=4).read()
     known = torch.cat([liked.train, liked.val, liked.test], dim=1)
     assert known.shape[1] == 3 * 8
     with refused("data.min_rating", expected="rating of ratings.csv, 5", got="6", remedy="lower"):
-        interactions(path=path, least_rating=6).read()
+        interactions(path=path, min_rating=6).read()
     (tmp_path / "pairs.csv").write_text("user,item\na,b\na,c\n")
     with refused("data.rating", expected="pairs.csv", got="none", remedy="--data.min_rating"):
-        interactions(path=str(tmp_path / "pairs.csv"), least_rating=4).read()
+        interactions(path=str(tmp_path / "pairs.csv"), min_rating=4).read()
     with refused("data.path", expected="3 interactions", got="2 at most", remedy="test_path"):
         interactions(path=str(tmp_path / "pairs.csv")).read()
     with refused("data.path", expected="a file", got="none", remedy="--data.path"):

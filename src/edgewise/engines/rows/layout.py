@@ -14,6 +14,7 @@ from edgewise.dispatch_modes import disable_modes, while_tracing
 from edgewise.engines.native import library
 from edgewise.engines.native.operator import LARGEST, Fields
 from edgewise.errors import ArgumentError
+from edgewise.torch_internals import version_of
 
 PIECE = 1024
 """Edges in a piece of work. A longer row is cut into pieces; the graph alone decides where."""
@@ -222,8 +223,8 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
 
 
 def stamp_of(tensors: Iterable[Tensor], columns: int) -> object:
-    """What differs once one of the tensors was replaced or written to."""
-    return columns, *((x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors)
+    """Return a value that differs once one of the tensors was replaced or changed in place."""
+    return columns, *((x.data_ptr(), version_of(x)) for x in tensors)
 
 
 def bad_layout(got: str) -> ArgumentError:

@@ -88,7 +88,7 @@ def numbers(theirs: Checkpoint) -> dict[str, Any]:
         "depth": theirs["num_hidden_layers"],
         "heads": theirs["num_attention_heads"],
         "ffn_dim": theirs["intermediate_size"],
-        "length": theirs["max_position_embeddings"],
+        "max_length": theirs["max_position_embeddings"],
         "types": theirs["type_vocab_size"],
         "act": theirs.activation("hidden_act"),
         "epsilon": theirs.config.get("layer_norm_eps", 1e-12),
