@@ -122,7 +122,7 @@ def test_the_tokenizer_is_kept_and_the_run_tested_with_it(pretrained: Path) -> N
     run = RunFolder(pretrained)
     assert run.has(TOKENIZER)
     record = run.read_json("recipe.json")
-    assert record["vocab_size"] == vocabulary_hash(data_tokenizer(pretrained))
+    assert record["vocabulary"] == vocabulary_hash(data_tokenizer(pretrained))
     metrics = run.read_json("metrics.json")
     (pretrained.parent / TOKENIZER).rename(pretrained.parent / "gone.json")  # the run has its own
     try:
