@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edgewise import data, encodings, layers, models, tasks, training
+from edgewise.cli import main
 from edgewise.errors import ArgumentError
 from edgewise.renamed import CLASSES, RENAMED, new_name, new_parameter_name, with_new_names
 from tests.errors import refused
@@ -100,3 +102,19 @@ def test_an_old_class_is_refused_with_the_new_name(package: str, old: str, new: 
         getattr(module, old)
     with pytest.raises(ArgumentError, match=f"write {new}"):
         exec(f"from {package} import {old}")
+
+
+@pytest.mark.parametrize(
+    ("words", "old", "new"),
+    [
+        ("gpt-shakespeare --model.feed_forward 8", "model.feed_forward", "model.ffn_dim"),
+        ("gat-cora --model.hidden 8", "model.hidden", "model.head_width"),
+        ("gat-cora --trainer.better lower", "trainer.better", "trainer.mode"),
+        ("texts --data.longest 8", "data.longest", "data.max_length"),
+    ],
+)
+def test_an_old_field_on_the_command_line_is_refused_with_the_new_name(
+    words: str, old: str, new: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words.split(), "--out", str(tmp_path / "run")]) == 2
+    assert f"`{old}`: expected its new name, {new}" in capsys.readouterr().err
