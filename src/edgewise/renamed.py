@@ -1,4 +1,4 @@
-"""Old names of arguments and recipe fields, with the names that replaced them.
+"""Old names of classes, arguments and recipe fields, with the names that replaced them.
 
 Old names raise an error that gives the new one; run folders that were written with old names are
 read as before.
@@ -6,6 +6,8 @@ read as before.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -28,22 +30,39 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "feed_forward_ratio": ("ffn_ratio",),
     "hashes": ("num_hashes",),
     "head_first": ("freeze_backbone_epochs",),
-    "hidden": ("width", "head_width"),
+    "fitted": ("preprocessing",),
+    "hidden": ("ffn_dim", "head_width", "width"),
     "least_rating": ("min_rating",),
     "length": ("max_length", "walk_length"),
-    "longest": ("longest_text", "max_distance", "max_length"),
+    "longest": ("longest_text", "max_distance", "max_length", "max_path_length"),
     "masked": ("mask_fraction",),
     "most": ("max_degree", "num_neighbours"),
     "most_distant": ("max_distance",),
     "one_way": ("causal",),
     "path": ("max_path_length",),
+    "reader": ("backbone",),
     "share": ("mask_fraction",),
     "target_vocabulary": ("target_vocab_size",),
     "vocabulary": ("vocab_size",),
     "vocabulary_size": ("vocab_size",),
     "waves": ("num_frequencies",),
 }
-"""Old name to new names; which one applies depends on the model or data set."""
+"""Old name to new names. The first that the model, class or data set has replaces it."""
+
+CLASSES = {
+    "edgewise.encodings": {"TransformerXL": "TransformerXLRelative"},
+    "edgewise.graphs": {"Reordered": "Permuted"},
+    "edgewise.layers": {"Reader": "Backbone", "RecurrentReader": "RecurrentBackbone"},
+}
+"""Old and new names of classes, by the package that exports them."""
+
+DATA_SIZES = {
+    "length": "max_length",
+    "longest": "longest_text",
+    "target_vocabulary": "target_vocab_size",
+    "vocabulary": "vocab_size",
+}
+"""Old and new names of the model arguments that the data determine, in a run folder."""
 
 VALUES = {"mode": {"higher": "max", "lower": "min"}}
 """Old values of a field, by its present name."""
@@ -77,12 +96,55 @@ def check_not_renamed(argument: str, known: Collection[str]) -> None:
     """Raise ArgumentError if an unknown argument has a new name among the known ones."""
     new = new_name(argument, known)
     if new is not None:
-        raise ArgumentError(
-            argument,
-            expected=f"{new}, the new name of this argument",
-            got=f"its old name, {argument}",
-            remedy=f"write {new}",
-        )
+        raise _renamed(argument, new)
+
+
+def _renamed(old: str, new: str) -> ArgumentError:
+    return ArgumentError(
+        old, expected=f"its new name, {new}", got="its old name", remedy=f"write {new}"
+    )
+
+
+def refuse_old_names(package: dict[str, Any]) -> None:
+    """Raise an error with the new name for old names of a package's classes and their arguments.
+
+    Functions have :func:`edgewise.arguments.checked` for this.
+
+    Args:
+        package: ``globals()`` of the package.
+    """
+    if package["__name__"] in CLASSES:
+        package["__getattr__"] = functools.partial(_missing_attribute, package["__name__"])
+    for name in package["__all__"]:
+        value = package.get(name)
+        if isinstance(value, type) and "__init__" in vars(value):
+            _refuse_old_arguments(value)
+
+
+def _missing_attribute(package: str, name: str) -> None:
+    new = CLASSES[package].get(name)
+    # `from package import name` replaces the message of an AttributeError by its own.
+    raise (
+        _renamed(f"{package}.{name}", new)
+        if new
+        else AttributeError(f"module {package!r} has no attribute {name!r}")
+    )
+
+
+def _refuse_old_arguments(kind: Any) -> None:
+    """Wrap the constructor of a class if it has arguments that were renamed."""
+    build = kind.__init__
+    known = inspect.signature(build).parameters.keys()
+    if not any(new in known for names in RENAMED.values() for new in names):
+        return
+
+    @functools.wraps(build)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        for name in kwargs.keys() - known:
+            check_not_renamed(name, known)
+        build(self, *args, **kwargs)
+
+    kind.__init__ = checked
 
 
 def new_parameter_name(name: str) -> str:

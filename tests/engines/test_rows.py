@@ -138,6 +138,16 @@ def test_a_layout_that_was_written_to_is_checked_again():
         rows_aggregate.operator(value, None, by_target, by_source, 0)
 
 
+def test_a_layout_of_inference_tensors_that_was_written_to_is_checked_again():
+    with torch.inference_mode():
+        by_target, by_source = ([x.clone() for x in side] for side in hostile())
+        value = torch.randn(1, 3, 1, 8)
+        rows_aggregate.operator(value, None, by_target, by_source, 0)
+        by_target[1][0] = 99
+        with pytest.raises(ArgumentError, match="layout"):
+            rows_aggregate.operator(value, None, by_target, by_source, 0)
+
+
 def test_a_table_index_out_of_range_is_refused():
     graph = edges(5, 5, 20)
     index = torch.zeros(20, dtype=torch.long)

@@ -7,7 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import torch
+from torch.utils import backend_registration
 
+
+@pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason=f"PyTorch {torch.__version__} cannot simulate a device in Python; 2.10 and later can",
+)
 def test_on_a_simulated_device() -> None:
     options = ("-p", "no:cacheprovider", "-p", "no:xdist")
     done = subprocess.run(

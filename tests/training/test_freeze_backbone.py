@@ -52,7 +52,7 @@ def test_rates_that_cannot_be():
         training.OptimizerSettings(layer_decay=0.5).build(torch.nn.Linear(2, 2))
 
 
-def fitted(tmp_path, model, epochs, **settings):
+def trained(tmp_path, model, epochs, **settings):
     batch = Batch((Tokens(torch.arange(8).view(2, 4)),), torch.tensor([0, 1]))
     training.fit(
         model,
@@ -70,7 +70,7 @@ def fitted(tmp_path, model, epochs, **settings):
 def test_the_trunk_stays_until_the_head_has_been_trained(tmp_path):
     before = classifier().state_dict()
     for epochs, still in ((2, True), (4, False)):
-        after = fitted(tmp_path / str(epochs), classifier(), epochs, freeze_backbone_epochs=2)
+        after = trained(tmp_path / str(epochs), classifier(), epochs, freeze_backbone_epochs=2)
         changed = {name for name in before if not torch.equal(before[name], after[name])}
         assert "head.output.weight" in changed
         assert any(name.startswith("trunk.") for name in changed) is not still
@@ -80,7 +80,7 @@ def test_what_was_frozen_before_training_stays_frozen(tmp_path):
     for epochs in (1, 3):
         model = classifier()
         model.trunk.embedding.requires_grad_(False)
-        fitted(tmp_path / str(epochs), model, epochs, freeze_backbone_epochs=2)
+        trained(tmp_path / str(epochs), model, epochs, freeze_backbone_epochs=2)
         frozen = {name for name, p in model.named_parameters() if not p.requires_grad}
         assert frozen == {n for n, _ in model.named_parameters() if n.startswith("trunk.emb")}
 
@@ -89,4 +89,4 @@ def test_a_model_without_a_head_is_refused(tmp_path):
     with refused(
         "trainer.freeze_backbone_epochs", expected="a head", got="Sequential", remedy="choose 0"
     ):
-        fitted(tmp_path, torch.nn.Sequential(torch.nn.Linear(2, 2)), 1, freeze_backbone_epochs=1)
+        trained(tmp_path, torch.nn.Sequential(torch.nn.Linear(2, 2)), 1, freeze_backbone_epochs=1)

@@ -40,6 +40,7 @@ from edgewise.data.text.text_table import TextTable as text_table
 from edgewise.data.text.war_and_peace import WarAndPeace as war_and_peace
 from edgewise.data.text.wikitext2 import WikiText2 as wikitext2
 from edgewise.plugins import Registry
+from edgewise.renamed import refuse_old_names
 
 DATA: Registry[type[Data]] = Registry(
     "DATA",
@@ -119,6 +120,8 @@ __all__ = [
     "wikitext2",
     "zinc",
 ]
+
+refuse_old_names(globals())
 
 
 def __dir__() -> list[str]:

@@ -43,6 +43,7 @@ from edgewise.encodings.tables import (
     TURNED,
 )
 from edgewise.encodings.weisfeiler_lehman import WeisfeilerLehman, wl_colors
+from edgewise.renamed import refuse_old_names
 
 __all__ = [
     "ADDED",
@@ -91,6 +92,8 @@ __all__ = [
     "sinusoidal_positions",
     "wl_colors",
 ]
+
+refuse_old_names(globals())
 
 
 def __dir__() -> list[str]:

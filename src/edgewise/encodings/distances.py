@@ -14,7 +14,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_from_zero, check_least, describe
+from edgewise.arguments import check_least, checked, describe
 from edgewise.biases import EdgeTerms, TableBias
 from edgewise.encodings.members import (
     SQUARE,
@@ -80,6 +80,7 @@ def sparse_matrix(matrix: Tensor) -> Tensor:
         return matrix.to_sparse_csr()
 
 
+@checked()
 def path_edges(graph: Graph, max_path_length: int) -> Tensor:
     """Return the edges of a shortest path of each pair, ``[P, max_path_length]``, last edge first.
 
@@ -91,7 +92,6 @@ def path_edges(graph: Graph, max_path_length: int) -> Tensor:
     Raises:
         ArgumentError: a graph of the packed batch has more than 8,192 nodes.
     """
-    check_least("max_path_length", max_path_length, 1, "choose for example 5")
     found = torch.full((_pairs(graph), max_path_length), FAR, dtype=torch.long, device=graph.device)
     number = torch.arange(graph.num_edges, device=graph.device)
     for members in members_by_size(graph):
@@ -154,6 +154,7 @@ def resistance_distances(graph: Graph) -> Tensor:
     return found
 
 
+@checked(max_distance=0, walk=0)
 def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: int = 0) -> Tensor:
     r"""Encode each node by its distances to a set S of nodes, ``[N, max_distance + 2 + walk]``.
 
@@ -174,8 +175,6 @@ def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: 
 
     Paper: Li et al., Distance encoding, 2020
     """
-    check_from_zero("max_distance", max_distance, "choose for example 5")
-    check_from_zero("walk", walk, "choose for example 4")
     check_square(graph, SQUARE)
     _check_set(nodes, graph.num_targets)
     times = torch.bincount(nodes, minlength=graph.num_targets)  # multiplicity in the set

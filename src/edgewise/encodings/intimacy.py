@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_from_zero, check_positive, check_share
+from edgewise.arguments import check_positive, check_share, checked
 from edgewise.encodings.distances import FAR, hops
 from edgewise.encodings.members import SQUARE, members_by_size
 from edgewise.graphs import Graph, check_square
@@ -30,6 +30,7 @@ class Intimates(NamedTuple):
     hops: Tensor
 
 
+@checked(num_neighbours=0)
 def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> Intimates:
     """Return the nodes of highest personalised PageRank for each node.
 
@@ -49,7 +50,6 @@ def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> In
             between 0 and 1.
     """
     check_square(graph, SQUARE)
-    check_from_zero("num_neighbours", num_neighbours, "choose for example 7")
     check_positive("alpha", alpha, "choose for example 0.15")
     check_share("alpha", alpha, "choose for example 0.15")
     nodes = torch.full((graph.num_targets, num_neighbours + 1), FAR, device=graph.device)

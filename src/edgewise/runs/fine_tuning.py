@@ -11,6 +11,7 @@ from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.layers import MultiHeadAttention
 from edgewise.models import KINDS
 from edgewise.recipes.recipe import Recipe
+from edgewise.renamed import with_new_names
 from edgewise.runs.recipe_fields import model_fields
 from edgewise.training import RunFolder
 from edgewise.training.folder import RECIPE
@@ -112,6 +113,7 @@ def differing(wrong: list[str]) -> str:
 def _differing_fields(recipe: Recipe, recorded: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return recorded and present values of integer fields that differ, such as width and depth."""
     fields = model_fields(recipe.model, recipe.data.provides)
+    recorded = with_new_names(recorded, fields)
     pairs = {name: (recorded.get(name), field.value) for name, field in fields.items()}
     return {
         name: pair

@@ -11,12 +11,9 @@ from torch import Tensor
 from edgewise.data import Splits
 from edgewise.data.splits import TargetScale
 from edgewise.errors import ArgumentError, MissingDataError
-from edgewise.renamed import with_new_names
+from edgewise.renamed import DATA_SIZES
 from edgewise.training import RunFolder
 from edgewise.training.folder import PREPROCESSING, PREPROCESSING_TENSORS
-
-DATA_SIZES = ("vocab_size", "longest_text", "max_length")
-"""Sizes that old runs recorded under other names."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,10 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
         )
     record = folder.read_json(PREPROCESSING)
     try:
-        sizes = {name: _as_given(value) for name, value in record["model_arguments"].items()}
-        sizes = with_new_names(sizes, DATA_SIZES)
+        sizes = {
+            DATA_SIZES.get(name, name): _as_given(value)
+            for name, value in record["model_arguments"].items()
+        }
         scale, values, names = record["target_scale"], record["values"], record["tensors"]
         # The digest ties the ids in one file to the rows of the other. Older runs have none.
         tensors = folder.read_tensors(PREPROCESSING_TENSORS, record.get("digest")) if names else {}

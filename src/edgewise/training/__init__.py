@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edgewise.errors import require
+from edgewise.renamed import refuse_old_names
 from edgewise.training.distributed import rank_and_world_size
 from edgewise.training.fitting import evaluate, fit
 from edgewise.training.folder import RunFolder
@@ -51,6 +52,9 @@ def __getattr__(name: str) -> Any:
 
         return TrainingModule
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+refuse_old_names(globals())
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@ from edgewise.dispatch_modes import disable_modes, persist_on, while_tracing
 from edgewise.engines.native import library
 from edgewise.engines.native.operator import LARGEST, Fields
 from edgewise.errors import ArgumentError
+from edgewise.torch_internals import version_of
 
 S = TypeVar("S")
 
@@ -221,7 +222,7 @@ def cached_side(
     cache: WeakTensorKeyDictionary, tensors: Sequence[Tensor], columns: int, make: Callable[[], S]
 ) -> S:
     """Return what was made of tensors, until one of them is replaced or modified in place."""
-    versions = [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors]
+    versions = [(x.data_ptr(), version_of(x)) for x in tensors]
     known: tuple[object, S] | None = cache.get(tensors[0])
     if known is None or known[0] != (columns, versions):
         with persist_on(tensors[0].device):
