@@ -26,7 +26,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "buckets": ("num_buckets",),
     "decoder_feed_forward": ("decoder_ffn_dim",),
     "draws": ("random_attention",),
-    "feed_forward": ("ffn_dim",),
+    "feed_forward": ("ffn_dim",),  # the size; a module argument keeps this name
     "feed_forward_ratio": ("ffn_ratio",),
     "hashes": ("num_hashes",),
     "head_first": ("freeze_backbone_epochs",),

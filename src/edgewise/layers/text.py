@@ -201,9 +201,9 @@ class LanguageModelHead(nn.Module):
         transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
         return cls(vocab_size, width, bias=True, transform=transform)
 
-    def forward(self, states: Tensor, tokens: Tensor) -> Tensor:
+    def forward(self, states: Tensor, embedding_weight: Tensor) -> Tensor:
         """Return logits ``[..., vocabulary]`` of states ``[..., width]``."""
-        weight = tokens if self.weight is None else self.weight
+        weight = embedding_weight if self.weight is None else self.weight
         return nn.functional.linear(_scaled(self.transform(states), self.scale), weight, self.bias)
 
 
