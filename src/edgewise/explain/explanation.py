@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError
-from edgewise.explain.record import LayerRecord, Recorded, model_of, record
+from edgewise.explain.module_names import model_of
+from edgewise.explain.record import LayerRecord, Recorded, record
 
 Kind = Literal["sequence", "pair of sequences", "graph", "molecule", "image"]
 
@@ -122,14 +123,10 @@ def _of_model(model: nn.Module, inputs: Any, recording: Mapping[str, Any]) -> Ex
 def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     predictor = run.predictor
     kinds = {own.__name__ for own in type(predictor).__mro__}
-    for name, explain in KINDS.items():
-        if name in kinds:
-            break
-    else:
-        explain = _of_nodes
+    known = [explain for name, explain in KINDS.items() if name in kinds]
     predictor.prepare(value)  # raises the error of an invalid input
     with torch.no_grad():
-        return explain(run, value, recording)
+        return (known or [_of_nodes])[0](run, value, recording)
 
 
 def _of_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
@@ -195,7 +192,7 @@ def _of_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
 def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     """Explain an answer of a model of graphs, series or interactions.
 
-    Some predictors compute the states of all nodes when the run is loaded, so they are set up again.
+    Some predictors compute the states of all nodes when the run is loaded, so set-up is repeated.
     """
     predictor = run.predictor
     with record(run.model, **recording) as recorded:
