@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgewise.explain.explanation import Explanation, explanation
+from edgewise.explain.figures import draw_head, draw_heads, draw_rollout
 from edgewise.explain.heads import (
     HeadStatistics,
     Observations,
@@ -20,6 +21,9 @@ __all__ = [
     "LayerRecord",
     "Observations",
     "Recorded",
+    "draw_head",
+    "draw_heads",
+    "draw_rollout",
     "explanation",
     "importance",
     "layers_with_heads",
