@@ -14,6 +14,7 @@ from edgewise.explain.heads import (
 )
 from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save_pruned
 from edgewise.explain.record import LayerRecord, Recorded, record
+from edgewise.explain.suggestion import Suggestion, suggest
 
 __all__ = [
     "Explanation",
@@ -21,6 +22,7 @@ __all__ = [
     "LayerRecord",
     "Observations",
     "Recorded",
+    "Suggestion",
     "draw_head",
     "draw_heads",
     "draw_rollout",
@@ -34,6 +36,7 @@ __all__ = [
     "record",
     "save_pruned",
     "statistics",
+    "suggest",
 ]
 
 
