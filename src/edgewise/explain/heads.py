@@ -17,7 +17,7 @@ from edgewise.explain.losses import Losses, losses_of
 from edgewise.explain.module_names import NamedInterceptor, listed, model_of
 from edgewise.explain.record import LayerRecord, Recorded
 from edgewise.graphs import Graph
-from edgewise.ragged import run_of_each, starts
+from edgewise.ragged import runs_and_positions, starts
 
 By = Literal["gradient", "gain", "leaving_out"]
 HUB_FACTOR = 4.0
@@ -270,7 +270,7 @@ def _texts(graph: Graph) -> tuple[Tensor, Tensor]:
         size = torch.tensor([graph.num_sources], device=graph.device)
     else:
         size = graph.segments[1].to(graph.device)
-    return run_of_each(size, graph.num_sources), size
+    return runs_and_positions(size, graph.num_sources)[0], size
 
 
 def _distance(graph: Graph, source: Tensor, target: Tensor) -> Tensor:
