@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edgewise.layers.pruning import select
 from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 
@@ -36,6 +38,13 @@ class JointLinear(nn.Linear):
             nn.init.kaiming_uniform_(weight, a=math.sqrt(5))
             if bias is not None:
                 nn.init.uniform_(bias, -bound, bound)
+
+    def keep_rows(self, rows: Sequence[Tensor]) -> None:
+        """Keep only some rows of each part, in place."""
+        starts = itertools.accumulate(self.widths, initial=0)
+        index = torch.cat([part + start for part, start in zip(rows, starts, strict=False)])
+        self.weight, self.bias = select(self.weight, index), select(self.bias, index)
+        self.widths, self.out_features = tuple(map(len, rows)), len(index)
 
     def weights(self) -> tuple[Tensor, ...]:
         """Return the matrix ``[width, in_width]`` of each part, as views."""
