@@ -39,6 +39,7 @@ from edgewise.engines.native.operator import cached_choice
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern
+from edgewise.interception import intercepted, is_intercepted
 from edgewise.layouts import execution_parts, graph_facts, layout_of
 from edgewise.normalisers import Normaliser
 from edgewise.scores import DOT, Score
@@ -126,7 +127,11 @@ def attend(
         dropout=dropout,
         normaliser=normaliser,
     )
-    out = _attend(call, graph, engine_for(engine))
+    engine = engine_for(engine)
+    if is_intercepted():
+        out = intercepted("attend", lambda call, graph: _attend(call, graph, engine), call, graph)
+    else:
+        out = _attend(call, graph, engine)
     return out.transpose(-3, -2) if layout == "HND" else out
 
 
@@ -198,7 +203,14 @@ def attend_with_lse(
             remedy="call attend on the union of the graphs",
         )
     engine = engine_for(engine)
-    return _with_lse(call, graph, _choose(call, graph, engine, lse=True).engine)
+
+    def compute(call: AttentionCall, graph: Graph) -> tuple[Tensor, Tensor]:
+        return _with_lse(call, graph, _choose(call, graph, engine, lse=True).engine)
+
+    if is_intercepted():
+        out, lse = intercepted("attend_with_lse", compute, call, graph)
+        return out, lse
+    return compute(call, graph)
 
 
 def explain_plan(
@@ -240,7 +252,7 @@ def aggregate(
     if isinstance(value, Tensor) and value.dim() == 2:
         return aggregate(value[:, None], graph, weight=weight, reduce=reduce, engine=engine)[:, 0]
     check_nodes(value=value)
-    num_sources, heads, width = value.shape[-3:]
+    num_sources = value.shape[-3]
     num_targets = graph.num_targets if isinstance(graph, Graph) else num_sources
     graph = bind_graph(graph, num_targets, num_sources, value.device)
     if weight is not None:
@@ -248,6 +260,20 @@ def aggregate(
         checked = checked_term("weight", weight, graph.num_edges, value)
         assert isinstance(checked, Tensor)
         weight = checked
+    if weight is not None and is_intercepted():
+
+        def compute(value: Tensor, weight: Tensor, graph: Graph) -> Tensor:
+            return _aggregate(value, weight, graph, reduce, engine)
+
+        out: Tensor = intercepted("aggregate", compute, value, weight, graph)
+        return out
+    return _aggregate(value, weight, graph, reduce, engine)
+
+
+def _aggregate(
+    value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce, engine: str
+) -> Tensor:
+    heads, width = value.shape[-2:]
     problem = Problem(
         operation="aggregate",
         batch=value.shape[:-3].numel(),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.engines.costs import Work
+from edgewise.interception import intercepted, is_intercepted
 
 
 def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
@@ -25,6 +26,13 @@ def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Ten
         The output and the log-sum-exp of the union.
 
     """
+    if is_intercepted():
+        out, lse = intercepted("merge_attention", _merge, parts)
+        return out, lse
+    return _merge(parts)
+
+
+def _merge(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     if len(parts) == 1:
         return parts[0]
     lse = torch.stack([part[1] for part in parts])

@@ -1,0 +1,11 @@
+"""Explanations of models: recorded attention weights, figures and attention heads."""
+
+from __future__ import annotations
+
+from edgewise.explain.record import LayerRecord, Recorded, record
+
+__all__ = ["LayerRecord", "Recorded", "record"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

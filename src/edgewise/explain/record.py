@@ -1,0 +1,483 @@
+"""Recorder of attention weights: ``with explain.record(model) as recorded: model(...)``."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
+
+from edgewise.arguments import check_least
+from edgewise.edge_steps import attention_weights
+from edgewise.engines.call import AttentionCall
+from edgewise.errors import ArgumentError, unknown_name
+from edgewise.explain.rollout import rollout
+from edgewise.graphs import Graph, edges
+from edgewise.interception import Interceptor, intercepting, without_interception
+from edgewise.layers.sparse import Linear as SparseLinear
+
+MAX_EDGES = 1_000_000
+Kind = Literal["attention", "part", "aggregation"]
+
+
+@dataclass(eq=False)
+class LayerRecord:
+    """Weights of one attention call.
+
+    Attributes:
+        name: dotted name of the module that made the call, such as
+            ``"backbone.stack.layers.0.attention"``. Further calls of a module end in "#2", "#3", …
+        graph: bound graph of the call.
+        weights: ``[..., E, H]`` in the order of ``graph.edge_index``, detached, before dropout. If
+            ``edges`` is given, ``[..., K, H]`` for these K edges.
+        heads: indices of the recorded heads.
+        edges: indices ``[K]`` of the recorded edges, or ``None`` for all edges.
+        kind: ``"attention"``; ``"part"`` for a call of :func:`edgewise.attend_with_lse` that the
+            model combines with others itself (Reformer), whose weights sum to 1 within the part;
+            or ``"aggregation"`` for the weights of :func:`edgewise.aggregate`, which a softmax
+            need not have made (GCN, MoNet, LightConv).
+    """
+
+    name: str
+    graph: Graph
+    weights: Tensor
+    heads: list[int]
+    edges: Tensor | None = None
+    kind: Kind = "attention"
+    module: str = field(default="", repr=False)
+
+    @property
+    def edge_index(self) -> Tensor:
+        """Sources and targets ``[2, K]`` of the recorded edges."""
+        edge_index = self.graph.edge_index
+        return edge_index if self.edges is None else edge_index[:, self.edges]
+
+    @property
+    def left_out(self) -> int:
+        """Number of edges of the graph that are not recorded."""
+        return 0 if self.edges is None else self.graph.num_edges - len(self.edges)
+
+    def head(self, head: int) -> Tensor:
+        """Return the weights ``[..., K]`` of a head.
+
+        Raises:
+            ArgumentError: the head is not recorded.
+        """
+        return self.weights[..., self.position(head)]
+
+    def position(self, head: int) -> int:
+        """Return the index of a head in the last dimension of ``weights``."""
+        if head in self.heads:
+            return self.heads.index(head)
+        raise ArgumentError(
+            "head",
+            expected=f"a recorded head of {self.name}: {_listed(self.heads)}",
+            got=repr(head),
+            remedy="choose one of them",
+        )
+
+    def __repr__(self) -> str:
+        left = f", {self.left_out:,} edges left out" if self.left_out else ""
+        return f"<{self.kind} of {self.name}: weights {list(self.weights.shape)}{left}>"
+
+
+class Recorded:
+    """Attention weights of the calls of a model, in their order.
+
+    Attributes:
+        layers: list of :class:`LayerRecord`.
+    """
+
+    def __init__(self) -> None:
+        self.layers: list[LayerRecord] = []
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the layers."""
+        return [layer.name for layer in self.layers]
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[LayerRecord]:
+        return iter(self.layers)
+
+    def __getitem__(self, layer: int | str) -> LayerRecord:
+        """Return a layer by its index or name.
+
+        Raises:
+            ArgumentError: there is no such layer.
+        """
+        if isinstance(layer, str):
+            if layer not in self.names:
+                raise unknown_name("layer", layer, self.names)
+            return self.layers[self.names.index(layer)]
+        if not -len(self.layers) <= layer < len(self.layers):
+            raise ArgumentError(
+                "layer",
+                expected=f"an index below {len(self.layers)}, the number of recorded layers",
+                got=str(layer),
+                remedy=f"the layers are {', '.join(self.names)}",
+            )
+        return self.layers[layer]
+
+    def rollout(self, layers: str | Sequence[str] | None = None, residual: float = 0.5) -> Tensor:
+        """Compute attention rollout (Abnar and Zuidema, 2020): weights multiplied over layers.
+
+        The heads of a layer are averaged, and the residual connection is added.
+
+        Args:
+            layers: names of layers or of modules that contain them, such as ``"encoder"``. All
+                layers by default, without ``"aggregation"`` if there is any attention.
+            residual: weight of the residual connection.
+
+        Returns:
+            ``[..., N, N]``: entry (i, j) is the weight of input j in output i. For more than 4,096
+            nodes, a sparse tensor, without batch dimensions.
+
+        Raises:
+            ArgumentError: the layers do not share one set of nodes, or edges are left out.
+        """
+        chosen = self.layers
+        if any(layer.kind != "aggregation" for layer in chosen):
+            chosen = [layer for layer in chosen if layer.kind != "aggregation"]
+        if layers is not None:
+            wanted = [layers] if isinstance(layers, str) else list(layers)
+            chosen = [layer for layer in chosen if _is_chosen(layer.module, wanted)]
+        return rollout(
+            [(layer.name, layer.graph, layer.edge_index, layer.weights) for layer in chosen],
+            residual,
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.layers)) or "<no layers>"
+
+
+@contextmanager
+def record(
+    model: Any,
+    layers: str | Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+    targets: Sequence[int] | Tensor | None = None,
+    max_edges: int = MAX_EDGES,
+) -> Iterator[Recorded]:
+    """Record the attention weights of every call of a model in this context.
+
+    Outputs, gradients and random numbers of the model are the same bit for bit. The model may be an
+    Edgewise model, a model with layers of :mod:`edgewise.interop.pyg`, or a ``transformers`` model
+    on the ``"edgewise"`` attention; its code need not be changed.
+
+    Recorded calls are :func:`edgewise.attend`; :func:`edgewise.aggregate` with ``weight``; and
+    :func:`edgewise.attend_with_lse`, whose parts become one layer if
+    :func:`edgewise.merge_attention` combines them. Longformer makes two calls for a layer: the
+    second one holds the weights of hubs, which replace their rows in the first. Reformer combines
+    rounds itself, so its parts are recorded separately. Compiled code (``torch.compile``) is not
+    recorded.
+
+    Args:
+        model: the model, or a run of :func:`edgewise.load`.
+        layers: names of modules whose calls are recorded, or of modules that contain them. All
+            layers by default.
+        heads: indices of recorded heads; all heads by default.
+        targets: indices of target nodes whose edges are recorded; all targets by default.
+        max_edges: max number of recorded edges of a call, over all members of a batch. If a call
+            has more, only the edges of targets at even distances are recorded, with a warning.
+
+    Yields:
+        A :class:`Recorded`, to which each call adds a layer.
+
+    Raises:
+        ArgumentError: a layer or head does not exist; a target does not exist; or, at the end of
+            the context, no attention was computed in it.
+
+    Example:
+        >>> import torch, edgewise as ew
+        >>> from edgewise import explain, graphs
+        >>> layer = ew.layers.MultiHeadAttention(8, heads=2)
+        >>> with explain.record(layer) as recorded:
+        ...     out = layer(torch.randn(5, 8), graphs.complete())
+        >>> recorded.layers[0].weights.shape
+        torch.Size([25, 2])
+    """
+    module = model_of(model)
+    check_least("max_edges", max_edges, 1, "choose for example 1_000_000")
+    wanted = [layers] if isinstance(layers, str) else layers
+    names = dict(module.named_modules())
+    for name in wanted or ():
+        if name not in names:
+            raise unknown_name("layers", str(name), [own for own in names if own])
+    recorded = Recorded()
+    recorder = _Recorder(recorded, wanted, heads, targets, max_edges)
+    with ExitStack() as stack:
+        stack.enter_context(intercepting(recorder))
+        for name, child in names.items():
+            recorder.follow(stack, name or type(module).__name__, child)
+        yield recorded
+    if not recorded.layers:
+        raise _nothing_recorded(module, wanted, recorder.seen)
+
+
+def model_of(model: Any) -> nn.Module:
+    """Return the module of a model or run.
+
+    Raises:
+        ArgumentError: it is neither.
+    """
+    module = model if isinstance(model, nn.Module) else getattr(model, "model", None)
+    if isinstance(module, nn.Module):
+        return module
+    raise ArgumentError(
+        "model",
+        expected="a torch.nn.Module, or a run of edgewise.load",
+        got=type(model).__name__,
+        remedy="load a run folder with edgewise.load",
+    )
+
+
+def _nothing_recorded(
+    module: nn.Module, wanted: Sequence[str] | None, seen: Sequence[str]
+) -> ArgumentError:
+    if wanted is not None and seen:
+        return ArgumentError(
+            "layers",
+            expected=f"layers that compute attention: {', '.join(dict.fromkeys(seen))}",
+            got=", ".join(wanted),
+            remedy="choose some of them, or leave out layers to record all",
+        )
+    return ArgumentError(
+        "model",
+        expected="a model that is called in the context and computes attention with Edgewise",
+        got=f"{type(module).__name__}, which computed none",
+        remedy="call the model in the context; a transformers model needs "
+        'attn_implementation="edgewise", PyTorch Geometric the layers of edgewise.interop.pyg, '
+        "and a compiled model has to be given uncompiled",
+    )
+
+
+class _Recorder(Interceptor):
+    """Interceptor that adds the weights of each call to a :class:`Recorded`."""
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        layers: Sequence[str] | None,
+        heads: Sequence[int] | None,
+        targets: Sequence[int] | Tensor | None,
+        max_edges: int,
+    ) -> None:
+        self.recorded, self.layers, self.heads = recorded, layers, heads
+        self.targets, self.max_edges = targets, max_edges
+        self.seen: list[str] = []
+        self._modules: list[tuple[str, nn.Module | None]] = [("", None)]
+        self._parts = WeakIdKeyDictionary()
+        self._last: tuple[str, Tensor] | None = None
+
+    def follow(self, stack: ExitStack, name: str, module: nn.Module) -> None:
+        """Keep track of the innermost module that is running."""
+
+        def enter(*_: Any) -> None:
+            self._modules.append((name, module))
+
+        def leave(*_: Any) -> None:
+            if self._modules[-1][0] == name:
+                self._modules.pop()
+
+        if isinstance(module, torch.jit.ScriptModule):  # its hooks must be compiled as well
+            return
+        stack.callback(module.register_forward_pre_hook(enter).remove)
+        stack.callback(module.register_forward_hook(leave, always_call=True).remove)
+
+    def attend(self, call: AttentionCall, graph: Graph, compute: Callable[..., Tensor]) -> Tensor:
+        out = compute(call, graph)
+        self._record_call(call, graph, "attention")
+        return out
+
+    def attend_with_lse(
+        self, call: AttentionCall, graph: Graph, compute: Callable[..., tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        out, lse = compute(call, graph)
+        part = self._record_call(call, graph, "part")
+        if part is not None:
+            self._parts[out] = part
+        return out, lse
+
+    def aggregate(
+        self, value: Tensor, weight: Tensor, graph: Graph, compute: Callable[..., Tensor]
+    ) -> Tensor:
+        out = compute(value, weight, graph)
+        name, module = self._modules[-1]
+        # Products with sparse features and sums of weights (degrees) are not messages of nodes.
+        if isinstance(module, SparseLinear) or (value.shape[-2:].numel() == 1 and _is_one(value)):
+            return out
+        # MAGNA and LightGCN apply the same weights several times.
+        if self._last is not None and self._last[0] == name and _is_same(self._last[1], weight):
+            return out
+        self._last = name, weight
+        shape = (*weight.shape[:-2], graph.num_edges, weight.shape[-1])
+
+        def weights(chosen: Tensor | None) -> Tensor:
+            own = weight.detach().expand(shape)
+            return own.clone() if chosen is None else own[..., chosen, :]
+
+        self._add(graph, shape[:-2], weights, "aggregation")
+        return out
+
+    def merge_attention(
+        self,
+        parts: Sequence[tuple[Tensor, Tensor]],
+        compute: Callable[..., tuple[Tensor, Tensor]],
+    ) -> tuple[Tensor, Tensor]:
+        out, total = compute(parts)
+        layers = [self._parts.get(part) for part, _ in parts]
+        if all(layer is not None and layer in self.recorded.layers for layer in layers):
+            merged = _merged([layer for layer in layers if layer], [lse for _, lse in parts], total)
+            place = self.recorded.layers.index(layers[0])  # type: ignore[arg-type]
+            self.recorded.layers[place] = merged
+            self.recorded.layers[:] = [one for one in self.recorded.layers if one not in layers]
+            self._name_all()
+            self._parts[out] = merged
+        return out, total
+
+    def _record_call(self, call: AttentionCall, graph: Graph, kind: Kind) -> LayerRecord | None:
+        def weights(chosen: Tensor | None) -> Tensor:
+            return attention_weights(
+                call.query,
+                call.key,
+                graph,
+                edges=chosen,
+                score=call.score,
+                bias=call.bias,
+                gain=call.gain,
+                edge_key=call.edge_key,
+                normaliser=call.normaliser or "softmax",
+            )
+
+        return self._add(graph, call.batch, weights, kind)
+
+    def _add(
+        self,
+        graph: Graph,
+        batch: Sequence[int],
+        weights: Callable[[Tensor | None], Tensor],
+        kind: Kind,
+    ) -> LayerRecord | None:
+        module = self._modules[-1][0]
+        self.seen.append(module)
+        if self.layers is not None and not _is_chosen(module, self.layers):
+            return None
+        with torch.no_grad(), without_interception():
+            chosen = self._chosen_edges(module, graph, torch.Size(batch).numel())
+            found = weights(chosen).detach()
+            heads = self._chosen_heads(module, found.shape[-1])
+            if self.heads is not None:
+                found = found[..., heads]
+        layer = LayerRecord(module, graph, found, heads, chosen, kind, module)
+        self.recorded.layers.append(layer)
+        self._name_all()
+        return layer
+
+    def _name_all(self) -> None:
+        count: Counter[str] = Counter()
+        for layer in self.recorded.layers:
+            count[layer.module] += 1
+            times = count[layer.module]
+            layer.name = layer.module if times == 1 else f"{layer.module}#{times}"
+
+    def _chosen_heads(self, module: str, count: int) -> list[int]:
+        heads = list(range(count)) if self.heads is None else [int(head) for head in self.heads]
+        if all(0 <= head < count for head in heads):
+            return heads
+        raise ArgumentError(
+            "heads",
+            expected=f"indices of heads of {module}, from 0 to {count - 1}",
+            got=_listed(heads),
+            remedy="choose among them, or choose layers that have these heads",
+        )
+
+    def _chosen_edges(self, module: str, graph: Graph, members: int) -> Tensor | None:
+        """Return the indices of the edges to record; ``None`` for all."""
+        most = self.max_edges // max(members, 1)
+        chosen = None
+        if self.targets is not None:
+            wanted = torch.as_tensor(self.targets, device=graph.target.device).flatten()
+            if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < graph.num_targets:
+                raise ArgumentError(
+                    "targets",
+                    expected=f"targets of {module}, from 0 to {graph.num_targets - 1}",
+                    got=_listed(wanted.tolist()),
+                    remedy="choose among them",
+                )
+            chosen = torch.isin(graph.target, wanted).nonzero()[:, 0]
+        count = graph.num_edges if chosen is None else len(chosen)
+        if count <= most:
+            return chosen
+        target = graph.target if chosen is None else graph.target[chosen]
+        present, degree = target.unique(return_counts=True)
+        kept = _spread(degree, most)
+        within = torch.isin(target, present[kept]).nonzero()[:, 0]
+        warnings.warn(
+            f"{module} has {count:,} edges, more than max_edges ({self.max_edges:,}"
+            f"{f' for {members} members of a batch' if members > 1 else ''}): recorded the "
+            f"{len(within):,} edges of {len(kept):,} of {len(present):,} targets. Choose targets= "
+            "or layers=, or raise max_edges=, to record others.",
+            stacklevel=2,
+        )
+        return within if chosen is None else chosen[within]
+
+
+def _spread(degree: Tensor, most: int) -> Tensor:
+    """Return the largest evenly spaced selection of targets with at most ``most`` edges."""
+    step = max(2, -(-int(degree.sum()) // max(most, 1)))
+    while step < len(degree) and int(degree[::step].sum()) > most:
+        step += 1
+    return torch.arange(0, len(degree), step, device=degree.device)
+
+
+def _merged(layers: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor) -> LayerRecord:
+    """Return the weights of a union from those of its parts; equal edges are added."""
+    with torch.no_grad():
+        graph, heads = layers[0].graph, layers[0].heads
+        keys, weights = [], []
+        empty = total == -torch.inf
+        for layer, lse in zip(layers, lses, strict=True):
+            source, target = layer.edge_index
+            keys.append(target * graph.num_sources + source)
+            share = (lse - total.masked_fill(empty, 0.0)).exp()[..., heads]
+            weights.append(layer.weights * share.index_select(-2, target))
+        every = torch.cat(
+            [one.graph.target * graph.num_sources + one.graph.source for one in layers]
+        ).unique()
+        place = torch.searchsorted(every, torch.cat(keys))
+        some = any(layer.edges is not None for layer in layers)
+        chosen = None
+        if some:
+            chosen, place = place.unique(return_inverse=True)
+        joined = torch.cat(weights, dim=-2)
+        shape = (*joined.shape[:-2], len(every) if chosen is None else len(chosen), len(heads))
+        found = joined.new_zeros(shape).index_add(-2, place, joined)
+        pairs = torch.stack([every % graph.num_sources, every // graph.num_sources])
+        union = edges(pairs, (graph.num_sources, graph.num_targets))
+    return LayerRecord("", union, found, heads, chosen, "attention", layers[0].module)
+
+
+def _is_chosen(module: str, wanted: Sequence[str]) -> bool:
+    return any(not name or module == name or module.startswith(f"{name}.") for name in wanted)
+
+
+def _is_one(value: Tensor) -> bool:
+    return not value.requires_grad and bool((value == 1).all())
+
+
+def _is_same(first: Tensor, second: Tensor) -> bool:
+    return first.shape == second.shape and first.data_ptr() == second.data_ptr()
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:12]))
+    return f"{shown}, … ({len(numbers)})" if len(numbers) > 12 else shown or "none"
