@@ -31,9 +31,9 @@ def force_layout(
         seed: random seed.
     """
     generator = torch.Generator().manual_seed(seed)
-    ends = torch.from_numpy(np.stack([source, target])).long()
-    ends = ends[:, ends[0] != ends[1]]
-    pairs = torch.unique(ends.sort(0).values, dim=1)
+    keys = np.unique(np.minimum(source, target) * count + np.maximum(source, target))
+    ends = torch.from_numpy(np.stack([keys // count, keys % count]))
+    pairs = ends[:, ends[0] != ends[1]]
     both = torch.cat([pairs, pairs.flip(0)], dim=1)
     degree = torch.bincount(both[0], minlength=count).float()
     xy = _smoothed(both, degree, torch.randn(count, 2, generator=generator))

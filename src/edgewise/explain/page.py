@@ -1,10 +1,11 @@
 """Self-contained HTML page of an explanation: recorded weights, drawn in a browser.
 
 The data of the page are a JSON header and integer arrays, compressed with zlib and written in
-base64. An array is stored as byte planes, the lowest bytes of all entries first. The edges of a
+base 85. An array is stored as byte planes, the lowest bytes of all entries first. The edges of a
 graph are sorted by target, then by source. Stored are the differences of consecutive in-degrees,
 the difference of the first source of a target to the target, and the gaps between further sources.
-A column of weights is the square root of each weight, quantised to 8 or 16 bits.
+A column of weights is the square root of each weight, quantised to 16 bits, or to 6 to 8 bits if
+there are many.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from base64 import b64encode
+from base64 import b85encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -27,6 +28,8 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError
 from edgewise.explain.layout import force_layout
+from edgewise.explain.rollout import MAX_DENSE
+from edgewise.inference.molecules import read_smiles
 
 __all__ = ["html_page", "notebook_frame", "write_page"]
 
@@ -35,13 +38,15 @@ MAX_EDGES = 100_000
 MAX_VALUES = 400_000
 """Most weights of single heads in a page. If there are more, only some heads are in full."""
 FEWEST_HEADS = 4
-PRECISE = 200_000
-"""Most weights for which 16 bits each are stored."""
+BITS = (16, 8, 7, 6, 5)
+"""Numbers of bits for a weight; the first with which the page stays below 1 MB is used."""
+MAX_BYTES = 710_000
+"""Largest compressed size of the data of a page of 1 MB."""
 MAX_NODES_OF_LAYOUT = 100_000
 THUMBNAIL = 32
 MAX_IMAGE = 256
-MAX_ROLLOUT = 3e9
-"""Most multiplications for a rollout; a larger one is left out."""
+MAX_PRODUCTS, MAX_ENTRIES = 5e9, 3e6
+"""Most multiplications for a dense rollout, and most entries of a sparse one."""
 
 
 def write_page(
@@ -96,7 +101,6 @@ class _Layer:
     """Weights of a layer, sorted by target, then by source.
 
     Attributes:
-        order: indices of the edges in the record, in this order.
         group: index of the edges in ``_Page.groups``; layers with the same edges share it.
     """
 
@@ -109,13 +113,23 @@ class _Layer:
 
 @dataclass
 class _Edges:
-    """Edges that layers share, sorted by target, then by source."""
+    """Edges that layers share, sorted by target, then by source.
+
+    Attributes:
+        order: indices of the edges in the record, in this order.
+        rows: index of the labels of the targets.
+        columns: index of the labels of the sources.
+        kept: indices of the edges in the page, or ``None`` for all.
+        index: index of the graph in the page; -1 if it is not in it.
+    """
 
     source: NDArray[np.int64]
     target: NDArray[np.int64]
     num_sources: int
     num_targets: int
     order: NDArray[np.int64]
+    rows: int
+    columns: int
     kept: NDArray[np.int64] | None = None
     index: int = -1
 
@@ -123,13 +137,21 @@ class _Edges:
     def count(self) -> int:
         return len(self.source)
 
+    def equals(self, other: _Edges) -> bool:
+        """Return whether other edges are equal, in the same order, with the same labels."""
+        numbers = "num_sources", "num_targets", "rows", "columns"
+        arrays = "source", "target", "order"
+        return all(getattr(self, name) == getattr(other, name) for name in numbers) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays
+        )
+
 
 class _Arrays:
     """Integer arrays as byte planes."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
-        self.size = 0
+        self.size = self.packed = 0
 
     def add(self, values: NDArray[Any]) -> list[int]:
         """Add unsigned integers; return their offset, count and number of bytes each."""
@@ -139,6 +161,7 @@ class _Arrays:
         place = [self.size, len(values), width]
         self.parts.append(planes)
         self.size += len(planes)
+        self.packed += len(zlib.compress(planes, 1))
         return place
 
     def add_signed(self, values: NDArray[np.int64]) -> list[int]:
@@ -153,37 +176,39 @@ class _Page:
         self.explanation, self.wanted = explanation, heads
         self.arrays = _Arrays()
         self.notes: list[str] = []
+        self.sides: list[list[str]] = []
         self.groups: list[_Edges] = []
         self.layers = self._read_layers()
         self.graphs: list[dict[str, Any]] = []
         self.columns: list[dict[str, Any]] = []
 
     def data(self) -> str:
-        """Return header and arrays, compressed, in base64."""
+        """Return header and arrays, compressed, in base 85."""
         explanation = self.explanation
-        sides = self._sides()
         for layer in self.layers:
             layer.entropy = _entropy(self.groups[layer.group], layer.weights)
         full = self._heads_in_full()
         self._select_edges(full)
-        self._add_columns(full)
         points = self._positions()
         header = {
             "title": _title(explanation),
             "answer": str(explanation.answer or ""),
             "kind": explanation.kind,
-            "sides": [side for side in sides],
+            "sides": self.sides,
             "positions": points and {key: points[key] for key in ("x", "y", "aspect")},
-            "image": points and self._image(points),
+            "image": points and self._image(points["unit"]),
             "bonds": self._bonds(),
             "graphs": self.graphs,
             "columns": self.columns,
             "layers": [self._overview(layer, points) for layer in self.layers],
             "notes": self.notes,
         }
+        labels = len(zlib.compress(json.dumps(header, ensure_ascii=False).encode(), 1))
+        self._add_columns(full, MAX_BYTES - labels)
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         packed = len(text).to_bytes(4, "little") + text + b"".join(self.arrays.parts)
-        return b64encode(zlib.compress(packed, 6)).decode()
+        # Without "<" the text cannot end the script element that holds it.
+        return b85encode(zlib.compress(packed, 6)).decode().replace("<", ",")
 
     def _read_layers(self) -> list[_Layer]:
         layers = []
@@ -198,10 +223,12 @@ class _Page:
         known: dict[Any, int] = {}
         for record in records:
             graph, edges = record.graph, record.edges
-            key = (id(graph), None if edges is None else edges.cpu().numpy().tobytes())
+            rows, columns = map(self._side, self.explanation.labels_of(record))
+            chosen = None if edges is None else edges.cpu().numpy().tobytes()
+            key = (id(graph), chosen, rows, columns)
             if key not in known:
                 edge_index = graph.edge_index if edges is None else graph.edge_index[:, edges]
-                known[key] = self._group(edge_index, graph)
+                known[key] = self._group(edge_index, graph, rows, columns)
             group = self.groups[known[key]]
             weights = record.weights.detach().float().cpu()
             if weights.dim() > 2:
@@ -219,17 +246,15 @@ class _Page:
             layers.append(_Layer(record.name, sorted_weights, heads, known[key]))
         return layers
 
-    def _group(self, edge_index: Tensor, graph: Any) -> int:
+    def _group(self, edge_index: Tensor, graph: Any, rows: int, columns: int) -> int:
+        """Return the index of these edges; layers with equal edges share them."""
         source, target = edge_index.cpu().numpy()
         order = np.lexsort((source, target))
-        found = _Edges(source[order], target[order], graph.num_sources, graph.num_targets, order)
+        sizes = graph.num_sources, graph.num_targets
+        found = _Edges(source[order], target[order], *sizes, order, rows, columns)
         for index, other in enumerate(self.groups):
-            same = (found.num_sources, found.num_targets) == (other.num_sources, other.num_targets)
-            if same and np.array_equal(found.source, other.source):
-                if np.array_equal(found.target, other.target) and np.array_equal(
-                    found.order, other.order
-                ):
-                    return index
+            if found.equals(other):
+                return index
         self.groups.append(found)
         return len(self.groups) - 1
 
@@ -237,25 +262,11 @@ class _Page:
         if text not in self.notes:
             self.notes.append(text)
 
-    def _sides(self) -> list[list[str]]:
-        """Return the labels, as one list, or as two for a pair of sequences."""
-        labels = self.explanation.labels
-        if labels is None:
-            return []
-        if len(labels) == 2 and all(isinstance(part, (list, tuple)) for part in labels):
-            return [[str(label) for label in part] for part in labels]
-        return [[str(label) for label in labels]]
-
-    def _side(self, count: int, columns: bool, name: str) -> int:
-        """Return the index of the labels of a layer's targets or sources; -1 if none fit."""
-        sizes = [len(side) for side in self._sides()]
-        fitting = [index for index, size in enumerate(sizes) if size == count]
-        if len(fitting) < 2:
-            return fitting[0] if fitting else -1
-        # Both sequences have this length: the name tells self-attention from cross-attention.
-        if "cross" in name or "memory" in name:
-            return 0 if columns else 1
-        return 1 if "decoder" in name else 0
+    def _side(self, labels: list[str]) -> int:
+        """Return the index of a list of labels in the header."""
+        if labels not in self.sides:
+            self.sides.append(labels)
+        return self.sides.index(labels)
 
     def _heads_in_full(self) -> list[tuple[int, int]]:
         """Return the layers and positions of the heads whose weights are in the page."""
@@ -274,7 +285,7 @@ class _Page:
             total += size[k]
         self._note(
             f"{len(chosen)} of {len(every)} heads are in full, the ones with the lowest entropy. "
-            "The others are in the overview only; choose others with heads=."
+            "The others are in the overview only."
         )
         return sorted(chosen)
 
@@ -307,28 +318,19 @@ class _Page:
                 f"hold {part:.1%} of the weight."
             )
 
-    def _add_columns(self, full: list[tuple[int, int]]) -> None:
-        used = {self.layers[i].group for i, _ in full}
-        precise = sum(self._kept(self.groups[self.layers[i].group]) for i, _ in full) <= PRECISE
-        bits = np.dtype("<u2") if precise else np.dtype("u1")
-        for index in sorted(used):
+    def _add_columns(self, full: list[tuple[int, int]], most: int) -> None:
+        """Add the weights of some heads, and the rollout, within this number of bytes."""
+        for index in sorted({self.layers[i].group for i, _ in full}):
             self._add_graph(self.groups[index])
+        count = sum(self._kept(self.groups[self.layers[i].group]) for i, _ in full)
+        room = 8 * (most - self.arrays.packed) / max(count, 1)
+        steps = 2 ** next((bits for bits in BITS if bits <= room), BITS[-1]) - 1
         for i, h in full:
             layer = self.layers[i]
-            self._add_column(i, layer.heads[h], layer.group, layer.weights[:, h], bits)
-        largest = max(sorted(used), key=lambda k: sum(la.group == k for la in self.layers))
-        alike = [layer.weights for layer in self.layers if layer.group == largest]
-        if len(alike) > 1 and len(alike) == len(self.layers):
-            mean = sum(weights.sum(1) for weights in alike) / sum(w.shape[1] for w in alike)
-            highest = alike[0].max(1)
-            for weights in alike[1:]:
-                highest = np.maximum(highest, weights.max(1))
-            self._add_column("all", "mean", largest, mean, bits)
-            self._add_column("all", "maximum", largest, highest, bits)
-        self._add_rollout(bits)
-        steps = 2 ** (8 * bits.itemsize) - 1
-        error = max((abs(c["range"][1]) ** 2 for c in self.columns), default=0.0) / steps
-        self._note(f"Weights are rounded to {8 * bits.itemsize} bits: errors of at most {error:.1g}.")
+            self._add_column(i, layer.heads[h], layer.group, layer.weights[:, h], steps)
+        self._add_rollout(steps, most)
+        error = max((c["range"][1] ** 2 / c["steps"] for c in self.columns), default=0.0)
+        self._note(f"Weights are rounded: they differ from the exact ones by at most {error:.1g}.")
 
     def _kept(self, group: _Edges) -> int:
         return group.count if group.kept is None else len(group.kept)
@@ -337,9 +339,6 @@ class _Page:
         source, target = group.source, group.target
         if group.kept is not None:
             source, target = source[group.kept], target[group.kept]
-        name = next(la.name for la in self.layers if self.groups[la.group] is group) if any(
-            self.groups[la.group] is group for la in self.layers
-        ) else "rollout"
         degrees = np.bincount(target, minlength=group.num_targets)
         first = np.ones(len(target), dtype=bool)
         first[1:] = target[1:] != target[:-1]
@@ -350,8 +349,8 @@ class _Page:
             {
                 "targets": group.num_targets,
                 "sources": group.num_sources,
-                "rows": self._side(group.num_targets, False, name),
-                "columns": self._side(group.num_sources, True, name),
+                "rows": group.rows,
+                "columns": group.columns,
                 "banded": _is_banded(offset, group.num_targets),
                 "degrees": self.arrays.add_signed(np.diff(degrees, prepend=0)),
                 "steps": self.arrays.add_signed(source - before),
@@ -359,40 +358,37 @@ class _Page:
         )
 
     def _add_column(
-        self, layer: int | str, head: int | str, group: int, weights: Any, bits: Any
+        self, layer: int | str, head: int | str, group: int, weights: Any, steps: int
     ) -> None:
         edges = self.groups[group]
         if edges.kept is not None:
             weights = weights[edges.kept]
         roots = np.sign(weights) * np.sqrt(np.abs(weights))
         low, high = min(0.0, float(roots.min(initial=0))), float(roots.max(initial=0))
-        steps = 2 ** (8 * bits.itemsize) - 1
-        scaled = (roots - low) * (steps / ((high - low) or 1.0))
+        scaled = np.rint((roots - low) * (steps / ((high - low) or 1.0)))
         self.columns.append(
             {
                 "layer": layer,
                 "head": head,
                 "graph": edges.index,
                 "range": [low, high],
-                "place": self.arrays.add(np.rint(scaled).astype(bits)),
+                "steps": steps,
+                "place": self.arrays.add(scaled.astype("<u2" if steps > 255 else "u1")),
             }
         )
 
-    def _add_rollout(self, bits: Any) -> None:
+    def _add_rollout(self, steps: int, most: int) -> None:
         recorded = self.explanation.recorded
         if len(self.layers) < 2 or not hasattr(recorded, "rollout"):
             return
         count = self.groups[self.layers[0].group].num_targets
-        degree = max(group.count for group in self.groups) / max(count, 1)
-        depth = len(self.layers) - 1
-        cost = depth * count**3 if count <= 4096 else depth**2 * count * degree**2
-        if cost > MAX_ROLLOUT:
-            self._note("The rollout is left out: it would take longer than the page may.")
+        if self._rollout_is_long(count):
+            self._note("The rollout is left out: it takes longer than the page may.")
             return
         try:
             product = recorded.rollout()
-        except ArgumentError as error:
-            self._note(f"No rollout over all layers: it needs {error.expected}.")
+        except ArgumentError:
+            self._note("No rollout: the layers do not all attend over the same nodes.")
             return
         if product.is_sparse:
             product = product.coalesce()
@@ -401,10 +397,10 @@ class _Page:
         else:
             matrix = product.flatten(0, -3)[0] if product.dim() > 2 else product
             matrix = matrix.float().cpu()
-            most = max(1, MAX_EDGES // max(count, 1))
-            if most < count:
-                values, columns = matrix.topk(most, dim=1)
-                target = np.repeat(np.arange(count), most)
+            few = max(1, MAX_EDGES // max(count, 1))
+            if few < count:
+                values, columns = matrix.topk(few, dim=1)
+                target = np.repeat(np.arange(count), few)
                 source, weights = columns.flatten().numpy(), values.flatten().numpy()
             else:
                 target, source = (part.numpy() for part in matrix.nonzero(as_tuple=True))
@@ -412,18 +408,32 @@ class _Page:
         kept = _strongest(target, weights, MAX_EDGES)
         target, source, weights = target[kept], source[kept], weights[kept]
         order = np.lexsort((source, target))
-        group = _Edges(source[order], target[order], count, count, order)
-        self.groups.append(group)
-        self._add_graph(group)
-        self._add_column("rollout", "mean", len(self.groups) - 1, weights[order], bits)
+        size = len(zlib.compress((source[order] - target[order]).astype("<i4").tobytes(), 1))
+        if self.arrays.packed + size + len(source) * math.log2(steps) / 8 > most:
+            self._note("The rollout is left out: the page would be larger than 1 MB.")
+            return
+        rows = self.groups[self.layers[0].group].rows
+        self.groups.append(_Edges(source[order], target[order], count, count, order, rows, rows))
+        self._add_graph(self.groups[-1])
+        self._add_column("rollout", "mean", len(self.groups) - 1, weights[order], steps)
+
+    def _rollout_is_long(self, count: int) -> bool:
+        depth = len(self.layers)
+        if count <= MAX_DENSE:
+            return (depth - 1) * count**3 > MAX_PRODUCTS
+        degree = max(group.count for group in self.groups) / count
+        offset = max(int(np.abs(group.source - group.target).max()) for group in self.groups)
+        return count * min(degree**depth, 2 * offset * depth + 1, count) > MAX_ENTRIES
 
     def _positions(self) -> dict[str, Any] | None:
         """Return the coordinates of the nodes; a graph without any gets a layout."""
         explanation = self.explanation
-        count = self.groups[0].num_targets
         if explanation.kind in ("sequence", "pair of sequences"):
             return None
-        places = explanation.positions
+        count = self.groups[0].num_targets
+        places = explanation.positions_of(explanation.recorded.layers[0])
+        if places is None:
+            places = explanation.positions
         if places is None:
             if any(g.num_targets != g.num_sources for g in self.groups):
                 return None
@@ -432,19 +442,27 @@ class _Page:
                 return None
             group = max(self.groups, key=lambda one: one.count)
             places = force_layout(group.source, group.target, count)
-        xy = np.asarray(torch.as_tensor(places).float().cpu().numpy(), dtype=np.float64)
+        xy = torch.as_tensor(places).double().cpu().numpy()[:count]
         low, high = xy.min(0), xy.max(0)
+        if len(xy) < count:  # nodes that the model adds stand in a row above the others
+            more = np.linspace(low[0], high[0], count - len(xy) + 2)[1:-1]
+            above = np.full_like(more, high[1] + 0.15 * max(high[1] - low[1], 1.0))
+            xy = np.concatenate([xy, np.stack([more, above], axis=1)])
+            high = xy.max(0)
         span = np.where(high > low, high - low, 1.0)
-        aspect = float(np.clip(span[0] / span[1], 0.2, 5.0))
         unit = (xy - low) / span
         unit[:, high <= low] = 0.5
-        codes = np.rint(unit * 65535).astype("<u2")
-        found = {"x": self.arrays.add(codes[:, 0]), "y": self.arrays.add(codes[:, 1])}
-        return {**found, "aspect": aspect, "unit": unit}
+        codes = np.rint(unit * 4095).astype("<u2")
+        return {
+            "x": self.arrays.add(codes[:, 0]),
+            "y": self.arrays.add(codes[:, 1]),
+            "aspect": float(np.clip(span[0] / span[1], 0.2, 5.0)),
+            "unit": unit,
+        }
 
-    def _image(self, points: dict[str, Any]) -> dict[str, Any] | None:
+    def _image(self, unit: NDArray[np.float64]) -> dict[str, Any] | None:
         """Return the pixels, and the rectangle that they cover in the coordinates of the nodes."""
-        image = getattr(self.explanation, "image", None)
+        image = self.explanation.details.get("image")
         if image is None:
             return None
         pixels = torch.as_tensor(image).detach().float().cpu()
@@ -455,9 +473,18 @@ class _Page:
         grey = ((pixels - low) / (high - low).clamp(min=1e-9) * 255).round().byte().numpy()
         colours = [grey[min(channel, len(grey) - 1)] for channel in range(3)]
         rgba = np.stack([*colours, np.full_like(colours[0], 255)], axis=-1)
-        unit = points["unit"]
-        patch = [_spacing(unit[:, axis]) for axis in range(2)]
-        extent = [-patch[0] / 2, 1 + patch[0] / 2, -patch[1] / 2, 1 + patch[1] / 2]
+        # A class token precedes the patches.
+        places = unit[len(unit) - math.isqrt(len(unit)) ** 2 :]
+        patch = [_spacing(places[:, axis]) for axis in range(2)]
+        low_corner, high_corner = places.min(0), places.max(0)
+        extent = [
+            side
+            for axis in range(2)
+            for side in (
+                low_corner[axis] - patch[axis] / 2,
+                high_corner[axis] + patch[axis] / 2,
+            )
+        ]
         return {
             "size": [rgba.shape[1], rgba.shape[0]],
             "place": self.arrays.add(rgba.reshape(-1)),
@@ -466,15 +493,20 @@ class _Page:
         }
 
     def _bonds(self) -> list[int] | None:
-        bonds = getattr(self.explanation, "bonds", None)
-        if bonds is None:
+        """Return the first atoms of all bonds, then the second ones."""
+        smiles = self.explanation.details.get("smiles")
+        if smiles is None:
             return None
-        return self.arrays.add(torch.as_tensor(bonds).cpu().numpy().reshape(-1).astype("<u4"))
+        bonds = list(read_smiles(smiles).GetBonds())
+        ends = [bond.GetBeginAtomIdx() for bond in bonds]
+        return self.arrays.add(np.array(ends + [bond.GetEndAtomIdx() for bond in bonds], "<u4"))
 
     def _overview(self, layer: _Layer, points: dict[str, Any] | None) -> dict[str, Any]:
         """Return statistics and a small picture of each head of a layer."""
         group = self.groups[layer.group]
-        pictures, width, height = _thumbnails(group, layer.weights, points and points["unit"])
+        in_plane = points and ("image" in self.explanation.details or len(points["unit"]) > THUMBNAIL)
+        unit = points["unit"] if points and in_plane else None
+        pictures, width, height = _thumbnails(group, layer.weights, unit)
         found: dict[str, Any] = {
             "name": layer.name,
             "heads": layer.heads,
@@ -490,15 +522,18 @@ class _Page:
 
 
 def _strongest(target: NDArray[Any], weights: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Return the indices, in order, of the largest weights and of the largest of each target."""
+    """Return the indices, in order, of the largest weights and of the largest of each target.
+
+    The edges are sorted by target.
+    """
     if len(weights) <= most:
         return np.arange(len(weights))
-    order = np.lexsort((-weights, target))
-    best = np.ones(len(order), dtype=bool)
-    best[1:] = target[order][1:] != target[order][:-1]
-    score = weights.astype(np.float64)
-    score[order[best]] += weights.max()
-    return np.sort(np.argpartition(-score, most - 1)[:most])
+    starts = np.flatnonzero(np.diff(target, prepend=-1))
+    highest = np.repeat(
+        np.maximum.reduceat(weights, starts), np.diff(starts, append=len(target))
+    )
+    score = np.where(weights == highest, weights + weights.max(), weights)
+    return np.sort(np.argpartition(score, len(score) - most)[-most:])
 
 
 def _entropy(group: _Edges, weights: NDArray[np.float32]) -> list[float]:
@@ -529,7 +564,7 @@ def _thumbnails(
     offset = group.source - group.target
     most = int(np.abs(offset).max(initial=0))
     if unit is not None:
-        width = height = min(THUMBNAIL, max(4, math.ceil(math.sqrt(4 * len(unit)))))
+        width, height = (min(THUMBNAIL, len(np.unique(np.round(unit[:, k], 4)))) for k in (0, 1))
         columns = np.minimum((unit[:, 0] * width).astype(np.int64), width - 1)[group.source]
         rows = np.minimum(((1 - unit[:, 1]) * height).astype(np.int64), height - 1)[group.source]
     elif _is_banded(most, group.num_targets):

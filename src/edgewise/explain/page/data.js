@@ -1,12 +1,27 @@
 // Decode the data of the page. `page.py` describes the format.
 
 export async function load(text) {
-  const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const stream = new Blob([fromBase85(text)]).stream().pipeThrough(new DecompressionStream("deflate"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const size = new DataView(bytes.buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + size)));
   return new Data(header, bytes.subarray(4 + size));
+}
+
+// The alphabet of Python's base64.b85encode, with a comma for "<".
+const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~";
+
+function fromBase85(text) {
+  const digit = new Uint8Array(128);
+  for (let i = 0; i < 85; i++) digit[ALPHABET.charCodeAt(i)] = i;
+  const words = Math.ceil(text.length / 5);
+  const view = new DataView(new ArrayBuffer(4 * words));
+  for (let word = 0; word < words; word++) {
+    let value = 0;
+    for (let i = 5 * word; i < 5 * word + 5; i++) value = 85 * value + (i < text.length ? digit[text.charCodeAt(i)] : 84);
+    view.setUint32(4 * word, value);
+  }
+  return view.buffer.slice(0, 4 * words - (5 * words - text.length));
 }
 
 class Data {
@@ -34,7 +49,7 @@ class Data {
 
   readPoints({ x, y, aspect }) {
     const [xs, ys] = [this.read(x), this.read(y)];
-    return { aspect, x: Float32Array.from(xs, (v) => v / 65535), y: Float32Array.from(ys, (v) => v / 65535) };
+    return { aspect, x: Float32Array.from(xs, (v) => v / 4095), y: Float32Array.from(ys, (v) => v / 4095) };
   }
 
   readGraph(graph) {
@@ -80,8 +95,7 @@ class Data {
   }
 
   // The weights of a stored column; square roots are stored, on an even scale.
-  column(place, low, high) {
-    const steps = 2 ** (8 * place[2]) - 1;
+  column({ place, range: [low, high], steps }) {
     return Float32Array.from(this.read(place), (value) => {
       const root = low + ((high - low) * value) / steps;
       return Math.sign(root) * root * root;
@@ -97,10 +111,10 @@ class Data {
 
   compute(layer, head) {
     const stored = this.columns.find((column) => column.layer === layer && column.head === head);
-    if (stored) return { graph: this.graphs[stored.graph], values: this.column(stored.place, ...stored.range) };
-    if (typeof layer !== "number" || typeof head === "number") return null;
-    const heads = this.layers[layer].heads.map((index) => this.weights(layer, index));
-    if (heads.includes(null)) return null; // not all heads are in full
+    if (stored) return { graph: this.graphs[stored.graph], values: this.column(stored) };
+    const columns = this.columnsOf(layer, head);
+    if (!columns) return null;
+    const heads = columns.map((column) => this.weights(column.layer, column.head));
     const values = heads[0].values.slice();
     for (const one of heads.slice(1))
       for (let e = 0; e < values.length; e++)
@@ -116,10 +130,21 @@ class Data {
     return heads.length > 1 ? ["mean", "maximum", ...heads] : heads;
   }
 
+  // Stored heads whose mean or maximum is asked for; null if some of them are not stored.
+  columnsOf(layer, head) {
+    if (typeof head === "number" || layer === "rollout") return null;
+    const columns = this.columns.filter((column) => (layer === "all" ? column.layer !== "rollout" : column.layer === layer));
+    if (columns.length < 2 || columns.some((column) => column.graph !== columns[0].graph)) return null;
+    return layer === "all" || columns.length === this.layers[layer].heads.length ? columns : null;
+  }
+
   has(layer, head) {
-    if (this.columns.some((column) => column.layer === layer && column.head === head)) return true;
-    if (typeof layer !== "number" || typeof head === "number") return false;
-    return this.layers[layer].heads.every((index) => this.has(layer, index));
+    return this.columns.some((column) => column.layer === layer && column.head === head) || this.columnsOf(layer, head) !== null;
+  }
+
+  // Whether the weights of all heads are stored.
+  get complete() {
+    return this.layers.every((layer, index) => this.columns.filter((column) => column.layer === index).length === layer.heads.length);
   }
 
   label(side, index) {

@@ -8,13 +8,14 @@ const STILL = 20000; // most edges of a drawing at rest
 const MOVING = 2500; // most edges while it moves
 const by = (id) => document.getElementById(id);
 const number = (value) => value.toLocaleString("en");
-const weight = (value) => (value !== 0 && Math.abs(value) < 0.0005 ? value.toExponential(1) : value.toFixed(4));
 
 function start(data) {
   const state = { layer: 0, head: 0, view: "", threshold: 0, pin: null, hover: null, found: null, moving: false };
   const canvas = by("drawing");
   const zoom = d3zoom();
   const transforms = {};
+  const digits = Math.min(...data.columns.map((column) => column.steps)) > 255 ? 4 : 3;
+  const weight = (value) => (value !== 0 && Math.abs(value) < 0.5 * 10 ** -digits ? value.toExponential(0) : value.toFixed(digits));
   let scene = null;
   let asked = 0;
   let rest = 0;
@@ -34,8 +35,8 @@ function start(data) {
 
   // ------------------------------------------------------------------- the choices
 
-  const layers = [...data.layers.keys(), ...["all", "rollout"].filter((name) => data.has(name, "mean"))];
-  const name = (layer) => (typeof layer === "number" ? data.layers[layer].name : layer === "all" ? "all layers" : "rollout");
+  const layers = [...data.layers.keys(), ...(data.layers.length > 1 && data.has("all", "mean") ? ["all"] : []), ...(data.has("rollout", "mean") ? ["rollout"] : [])];
+  const name = (layer) => (typeof layer === "number" ? data.layers[layer].name : layer === "rollout" ? layer : data.complete ? "all layers" : "heads in full");
   const usable = (layer) => data.heads(layer).some((head) => data.has(layer, head));
   const option = (text, value, disabled) => Object.assign(document.createElement("option"), { textContent: text, value, disabled });
   for (const layer of layers) by("layer").append(option(typeof layer === "number" ? `${layer}: ${name(layer)}` : name(layer), layer, !usable(layer)));
@@ -56,7 +57,6 @@ function start(data) {
     if (before && (before.targets !== graph.targets || before.sources !== graph.sources)) {
       for (const key of Object.keys(transforms)) delete transforms[key];
       state.pin = state.hover = null;
-      if (data.points && graph.targets > data.points.x.length && state.view === "nodes") state.view = "matrix";
     }
     let max = 0;
     for (const value of values) max = Math.max(max, Math.abs(value));
@@ -74,9 +74,16 @@ function start(data) {
     by("views").append(button);
   }
 
+  // Layers over other nodes than those with coordinates, such as merged patches, have a matrix only.
+  const inPlane = () => !data.points || (scene.graph.targets === data.points.x.length && scene.graph.sources === scene.graph.targets);
+
   function setView(view) {
+    if (view === "nodes" && !inPlane()) view = "matrix";
     state.view = view;
-    for (const button of by("views").children) button.setAttribute("aria-pressed", button.dataset.view === view);
+    for (const button of by("views").children) {
+      button.setAttribute("aria-pressed", button.dataset.view === view);
+      button.disabled = button.dataset.view === "nodes" && !inPlane();
+    }
     measure();
     const limits = VIEWS[view].extent(scene);
     zoom.scaleExtent(limits.scale).translateExtent(limits.area);

@@ -321,15 +321,17 @@ const nodes = {
     const { to, by } = own(scene);
     const { focus } = scene;
     if (data.image) scene.limit = Math.min(scene.limit, 250);
-    if (!scene.pinned) {
+    if (!focus || (!scene.pinned && !data.image)) {
       const levels = strongest(scene, (e) => graph.source[e] !== graph.target[e] && (inside(graph.source[e]) || inside(graph.target[e])));
       const count = scene.drawn;
       levels.forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.edge, ...look(level, focus || data.image ? 0.3 : 1), arrows: count <= 1500 }));
     } else {
-      scene.drawn = to.length + by.length;
+      scene.drawn = scene.passing = to.length + by.length;
     }
-    byLevel(scene, by).forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.edge, ...look(level), arrows: true }));
-    byLevel(scene, to).forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.pin, ...look(level), arrows: true }));
+    if (!data.image || !focus) {
+      byLevel(scene, by).forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.edge, ...look(level), arrows: true }));
+      byLevel(scene, to).forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.pin, ...look(level), arrows: true }));
+    }
     this.nodes(scene, pen, { x, y, radius, inside, to, by });
   },
   edges(scene, pen, edges, { x, y, radius, arrows, ...style }) {
@@ -368,16 +370,16 @@ const nodes = {
     const count = data.points.x.length;
     const linked = new Map();
     for (const e of by) linked.set(graph.target[e], { colour: colours.edge, share: strength(scene, e) });
-    for (const e of to) linked.set(graph.source[e], { colour: colours.pin, share: strength(scene, e) });
+    for (const e of to) linked.set(graph.source[e], { colour: colours.pin, share: strength(scene, e), to: strength(scene, e) });
     const spacing = this.spacing(scene);
     const named = spacing > 38 || data.kind === "molecule";
     if (data.image) {
       const [patch, tall] = data.image.patch.map((size, axis) => size * (axis ? this.at.height : this.at.width) * scene.t.k);
+      // The other patches are dimmed, which works on pictures of all colours.
       const largest = Math.max(1e-9, ...to.map((e) => strength(scene, e)));
-      for (const e of to) {
-        const j = graph.source[e];
-        pen.rectangle(x(j) - patch / 2, y(j) - tall / 2, patch, tall, { colour: colours.pin, alpha: (0.75 * strength(scene, e)) / largest });
-      }
+      if (focus)
+        for (let i = 0; i < count; i++)
+          pen.rectangle(x(i) - patch / 2, y(i) - tall / 2, patch + 0.5, tall + 0.5, { colour: colours.back, alpha: 0.85 * (1 - (linked.get(i)?.to ?? 0) / largest) });
       if (focus) pen.frame(x(focus.node) - patch / 2, y(focus.node) - tall / 2, patch, tall, { colour: colours.pin });
       else for (let i = 0; i < count; i++) if (spacing > 12) pen.circle(x(i), y(i), 1.6, { fill: colours.edge });
       if (scene.found) for (const i of scene.found) pen.frame(x(i) - patch / 2, y(i) - tall / 2, patch, tall, { colour: colours.edge });
