@@ -1,8 +1,8 @@
 """Interception of attention calls, by which :mod:`edgewise.explain` records and changes them.
 
 Every function of the library that computes or applies weights of edges asks for interceptors:
-:func:`edgewise.attend`, :func:`edgewise.attend_with_lse`, :func:`edgewise.aggregate` with ``weight``
-and :func:`edgewise.merge_attention`. Compiled code (``torch.compile``) does not.
+:func:`edgewise.attend`, :func:`edgewise.attend_with_lse`, :func:`edgewise.aggregate` with
+``weight`` and :func:`edgewise.merge_attention`. Compiled code (``torch.compile``) does not.
 """
 
 from __future__ import annotations

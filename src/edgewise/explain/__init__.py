@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from edgewise.explain.explanation import Explanation, explanation
 from edgewise.explain.record import LayerRecord, Recorded, record
 
-__all__ = ["LayerRecord", "Recorded", "record"]
+__all__ = ["Explanation", "LayerRecord", "Recorded", "explanation", "record"]
 
 
 def __dir__() -> list[str]:
