@@ -62,6 +62,12 @@ class Explanation:
         own = layer.graph.positions()
         return own if own is not None and len(own) == count else None
 
+    def _repr_html_(self) -> str:
+        """Return the page of :func:`edgewise.explain.write_page` in an iframe, for notebooks."""
+        from edgewise.explain.page import notebook_frame
+
+        return notebook_frame(self)
+
     def __repr__(self) -> str:
         return f"<Explanation of a {self.kind}, {len(self.recorded)} layers: {self.answer!r}>"
 

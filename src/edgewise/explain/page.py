@@ -19,17 +19,19 @@ from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, WriteError
 from edgewise.explain.layout import force_layout
 from edgewise.explain.rollout import MAX_DENSE
-from edgewise.inference.molecules import read_smiles
+
+if TYPE_CHECKING:
+    from edgewise.explain.explanation import Explanation
 
 __all__ = ["html_page", "notebook_frame", "write_page"]
 
@@ -50,7 +52,7 @@ MAX_PRODUCTS, MAX_ENTRIES = 5e9, 3e6
 
 
 def write_page(
-    explanation: Any, path: str | Path, *, heads: Sequence[tuple[str, int]] | None = None
+    explanation: Explanation, path: str | Path, *, heads: Sequence[tuple[str, int]] | None = None
 ) -> Path:
     """Write an explanation as one HTML file, which needs no network and no server.
 
@@ -68,16 +70,21 @@ def write_page(
 
     Raises:
         ArgumentError: a head is not recorded, or there are no layers.
+        WriteError: the file cannot be written.
 
     Example:
         >>> explain.write_page(explanation, "page.html")  # doctest: +SKIP
     """
-    path = Path(path)
-    path.write_text(html_page(explanation, heads=heads), encoding="utf-8")
+    path, page = Path(path), html_page(explanation, heads=heads)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise WriteError(path, error) from error
     return path
 
 
-def html_page(explanation: Any, *, heads: Sequence[tuple[str, int]] | None = None) -> str:
+def html_page(explanation: Explanation, *, heads: Sequence[tuple[str, int]] | None = None) -> str:
     """Return the page of :func:`write_page` as text."""
     template = files("edgewise.explain").joinpath("page", "page.html").read_text(encoding="utf-8")
     data = _Page(explanation, heads).data()
@@ -85,14 +92,14 @@ def html_page(explanation: Any, *, heads: Sequence[tuple[str, int]] | None = Non
     return template.replace("%TITLE%", title, 1).replace("%DATA%", data, 1)
 
 
-def notebook_frame(explanation: Any, height: int = 640) -> str:
+def notebook_frame(explanation: Explanation, height: int = 640) -> str:
     """Return the page in an iframe, for notebooks."""
     page = escape(html_page(explanation), quote=True)
     style = f"width:100%;height:{height}px;border:0"
     return f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-downloads" style="{style}"></iframe>'
 
 
-def _title(explanation: Any) -> str:
+def _title(explanation: Explanation) -> str:
     return f"Attention: {explanation.kind}"
 
 
@@ -172,7 +179,7 @@ class _Arrays:
 class _Page:
     """Header and arrays of a page."""
 
-    def __init__(self, explanation: Any, heads: Sequence[tuple[str, int]] | None) -> None:
+    def __init__(self, explanation: Explanation, heads: Sequence[tuple[str, int]] | None) -> None:
         self.explanation, self.wanted = explanation, heads
         self.arrays = _Arrays()
         self.notes: list[str] = []
@@ -497,6 +504,8 @@ class _Page:
         smiles = self.explanation.details.get("smiles")
         if smiles is None:
             return None
+        from edgewise.inference.molecules import read_smiles
+
         bonds = list(read_smiles(smiles).GetBonds())
         ends = [bond.GetBeginAtomIdx() for bond in bonds]
         return self.arrays.add(np.array(ends + [bond.GetEndAtomIdx() for bond in bonds], "<u4"))

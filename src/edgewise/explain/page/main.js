@@ -6,6 +6,7 @@ import { strength, VIEWS } from "./views.js";
 
 const STILL = 20000; // most edges of a drawing at rest
 const MOVING = 2500; // most edges while it moves
+const SLOW = 20; // milliseconds; a slower drawing of nodes is moved as a picture
 const by = (id) => document.getElementById(id);
 const number = (value) => value.toLocaleString("en");
 
@@ -17,6 +18,7 @@ function start(data) {
   const digits = Math.min(...data.columns.map((column) => column.steps)) > 255 ? 4 : 3;
   const weight = (value) => (value !== 0 && Math.abs(value) < 0.5 * 10 ** -digits ? value.toExponential(0) : value.toFixed(digits));
   let scene = null;
+  const still = { milliseconds: 0, picture: null, t: null }; // the last drawing at rest
   let asked = 0;
   let rest = 0;
 
@@ -124,11 +126,21 @@ function start(data) {
     const ratio = canvas.width / scene.width;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, scene.width, scene.height);
+    const t = transforms[state.view];
+    if (state.moving && state.view === "nodes" && still.milliseconds > SLOW) {
+      const k = t.k / still.t.k;
+      context.drawImage(still.picture, t.x - k * still.t.x, t.y - k * still.t.y, k * scene.width, k * scene.height);
+      return;
+    }
     paint(new CanvasPen(context), state.moving ? MOVING : STILL);
     const all = scene.graph.edges;
     const part = scene.drawn < all ? `${number(scene.drawn)} of ${number(all)} edges drawn` : `${number(all)} edges`;
     by("status").textContent = scene.passing > scene.drawn ? `${part}, the strongest` : part;
-    state.milliseconds = performance.now() - began;
+    if (state.moving) return;
+    still.milliseconds = performance.now() - began;
+    if (state.view !== "nodes" || still.milliseconds <= SLOW) return;
+    Object.assign(still, { t, picture: Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height }) });
+    still.picture.getContext("2d").drawImage(canvas, 0, 0);
   }
 
   const render = () => (asked ||= requestAnimationFrame(draw));

@@ -37,6 +37,15 @@ export class CanvasPen {
     this.context.globalAlpha = 1;
   }
 
+  // Squares of one size, at x1, y1, x2, y2, …
+  dots(places, side, { colour, alpha = 1 }) {
+    const { context } = this;
+    context.globalAlpha = alpha;
+    context.fillStyle = colour;
+    for (let i = 0; i < places.length; i += 2) context.fillRect(places[i] - side / 2, places[i + 1] - side / 2, side, side);
+    context.globalAlpha = 1;
+  }
+
   frame(x, y, width, height, { colour, width: line = 2 }) {
     this.context.strokeStyle = colour;
     this.context.lineWidth = line;
@@ -104,6 +113,12 @@ export class SvgPen {
 
   rectangle(x, y, width, height, { colour, alpha = 1 }) {
     this.parts.push(`<rect x="${r(x)}" y="${r(y)}" width="${r(width)}" height="${r(height)}" fill="${colour}" fill-opacity="${r(alpha)}"/>`);
+  }
+
+  dots(places, side, { colour, alpha = 1 }) {
+    let path = "";
+    for (let i = 0; i < places.length; i += 2) path += `M${r(places[i] - side / 2)} ${r(places[i + 1])}h${r(side)}`;
+    if (path) this.parts.push(`<path d="${path}" stroke="${colour}" stroke-opacity="${r(alpha)}" stroke-width="${r(side)}"/>`);
   }
 
   frame(x, y, width, height, { colour, width: line = 2 }) {

@@ -385,6 +385,7 @@ const nodes = {
       if (scene.found) for (const i of scene.found) pen.frame(x(i) - patch / 2, y(i) - tall / 2, patch, tall, { colour: colours.edge });
       return;
     }
+    const small = [];
     for (let i = 0; i < count; i++) {
       if (!inside(i)) continue;
       const mine = focus?.node === i;
@@ -396,9 +397,10 @@ const nodes = {
         pen.text(x(i), y(i), data.label(graph.rows, i), { colour: colours.ink, anchor: "middle", size: clamp(radius * 0.95, 9, 15), bold: mine });
         continue;
       }
-      if (radius < 2.2 && !mine && !link && !found) pen.rectangle(x(i) - radius, y(i) - radius, 2 * radius, 2 * radius, { colour: colours.node, alpha: faint ? 0.3 : 0.8 });
+      if (radius < 2.2 && !mine && !link && !found) small.push(x(i), y(i));
       else pen.circle(x(i), y(i), mine ? Math.max(radius, 5) + 1 : found ? Math.max(radius, 4) : Math.max(radius, link ? 3 : 0), { fill: mine || found ? colours.pin : (link?.colour ?? colours.node), alpha: faint ? 0.3 : 1, stroke: colours.back });
     }
+    pen.dots(small, 2 * radius, { colour: colours.node, alpha: scene.pinned ? 0.3 : 0.8 });
     if (data.kind === "molecule") return;
     const strongestLinks = [...linked].sort((a, b) => b[1].share - a[1].share).slice(0, 14).map(([i]) => i);
     const listed = new Set([...strongestLinks, ...(focus ? [focus.node] : [])]);
