@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 import zlib
 from base64 import b85encode
 from collections.abc import Sequence
@@ -393,7 +394,9 @@ class _Page:
             self._note("The rollout is left out: it takes longer than the page may.")
             return
         try:
-            product = recorded.rollout()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # sparse products of PyTorch are in beta
+                product = recorded.rollout()
         except ArgumentError:
             self._note("No rollout: the layers do not all attend over the same nodes.")
             return

@@ -58,13 +58,15 @@ function start(data) {
     const { graph, values } = data.weights(layer, head);
     if (before && (before.targets !== graph.targets || before.sources !== graph.sources)) {
       for (const key of Object.keys(transforms)) delete transforms[key];
-      state.pin = state.hover = null;
+      state.hover = null;
+      const side = state.pin?.side === "source" ? "columns" : "rows";
+      if (before[side] !== graph[side] || state.pin?.node >= graph[side === "rows" ? "targets" : "sources"]) state.pin = null;
     }
     let max = 0;
     for (const value of values) max = Math.max(max, Math.abs(value));
     scene = { data, graph, values, max, drawn: 0, passing: 0 };
-    const fresh = before !== graph;
-    setView(state.view, fresh);
+    setView(state.view);
+    details();
   }
 
   by("layer").onchange = (event) => choose(parse(event.target.value), state.head);
@@ -407,7 +409,6 @@ function start(data) {
     if (event.ctrlKey || event.metaKey || event.altKey || !(key in keys) || /^(INPUT|SELECT)$/.test(event.target.tagName)) return;
     event.preventDefault();
     keys[key]();
-    details();
   });
 
   // ------------------------------------------------------------------------- start
@@ -417,7 +418,6 @@ function start(data) {
   const first = layers.find(usable);
   choose(data.first?.[0] ?? first, data.first?.[1] ?? data.heads(first).find((head) => data.has(first, head)));
   threshold(0);
-  details();
   document.body.dataset.ready = "true";
 }
 
