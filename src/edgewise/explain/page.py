@@ -101,7 +101,8 @@ def notebook_frame(explanation: Explanation, height: int = 640) -> str:
 
 
 def _title(explanation: Explanation) -> str:
-    return f"Attention: {explanation.kind}"
+    article = "an" if explanation.kind == "image" else "a"
+    return f"Attention over {article} {explanation.kind}"
 
 
 @dataclass
@@ -206,6 +207,7 @@ class _Page:
             "positions": points and {key: points[key] for key in ("x", "y", "aspect")},
             "image": points and self._image(points["unit"]),
             "bonds": self._bonds(),
+            "focus": explanation.details.get("node"),
             "graphs": self.graphs,
             "columns": self.columns,
             "layers": [self._overview(layer, points) for layer in self.layers],

@@ -23,6 +23,7 @@ function start(data) {
   let rest = 0;
 
   document.title = data.title;
+  document.body.dataset.kind = data.kind;
   by("title").textContent = data.title;
   by("answer").textContent = data.answer;
   const views = data.points ? ["nodes", "matrix"] : ["lines", "matrix"];
@@ -187,6 +188,8 @@ function start(data) {
   const same = (a, b) => a?.node === b?.node && a?.side === b?.side;
   const label = ({ side, node }) => data.label(side === "target" ? scene.graph.rows : scene.graph.columns, node);
 
+  const title = (where) => (label(where) === String(where.node) ? `node ${where.node}` : `${where.node}: ${label(where)}`);
+
   canvas.addEventListener("pointermove", (event) => {
     if (event.buttons || event.pointerType === "touch") return;
     const [x, y] = at(event);
@@ -194,7 +197,7 @@ function start(data) {
     const tip = by("tip");
     tip.hidden = !hit;
     if (hit) {
-      tip.textContent = `${hit.node}: ${label(hit)}`;
+      tip.textContent = title(hit);
       if (hit.source !== undefined) {
         const value = hit.edge === undefined ? "no edge" : weight(scene.values[hit.edge]);
         tip.textContent += ` → ${hit.source}: ${data.label(scene.graph.columns, hit.source)}, ${value}`;
@@ -267,7 +270,7 @@ function start(data) {
       lines.push("Point at a node to see its weights, click it to keep them.");
     } else {
       const shared = graph.rows === graph.columns && graph.targets === graph.sources;
-      by("pinned").textContent = `${focus.node}: ${label(focus)}`;
+      by("pinned").textContent = title(focus);
       if ((focus.side === "target" || shared) && focus.node < graph.targets)
         by("lists").append(list("attends to", data.edgesOfTarget(graph, focus.node), graph.source, "source"));
       if ((focus.side === "source" || shared) && focus.node < graph.sources)
@@ -418,6 +421,7 @@ function start(data) {
   const first = layers.find(usable);
   choose(data.first?.[0] ?? first, data.first?.[1] ?? data.heads(first).find((head) => data.has(first, head)));
   threshold(0);
+  if (data.focus !== null && data.focus < scene.graph.targets) pin({ side: "target", node: data.focus });
   document.body.dataset.ready = "true";
 }
 

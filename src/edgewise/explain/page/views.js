@@ -41,6 +41,9 @@ const look = (level, faint = 1) => ({
   width: 0.6 + (2.6 * (level + 0.5)) / LEVELS,
 });
 
+// Many lines are fainter, so that the drawing is not one blot.
+const fade = (count, few) => clamp(Math.sqrt(few / Math.max(count, 1)), 0.3, 1);
+
 // Edges of the pinned or hovered node: those it attends to, and those that attend to it.
 function own(scene) {
   const focus = scene.focus;
@@ -91,7 +94,7 @@ const lines = {
     const focus = scene.focus;
     if (!focus || !scene.pinned)
       strongest(scene, () => true, graph.start[first], graph.start[last]).forEach((edges, level) =>
-        pen.lines(put(edges), { colour: colours.edge, ...look(level, focus ? 0.25 : 1) }),
+        pen.lines(put(edges), { colour: colours.edge, ...look(level, focus ? 0.2 : fade(scene.drawn, 200)) }),
       );
     const { to, by } = own(scene);
     if (scene.pinned) scene.drawn = scene.passing = to.length + by.length;
@@ -285,8 +288,9 @@ const nodes = {
   // World coordinates of all nodes, in pixels at scale 1.
   places(scene) {
     const { x, y, aspect } = scene.data.points;
-    const pad = scene.data.image ? 60 : 44;
-    const height = Math.max(20, Math.min(scene.height - 2 * pad, (scene.width - 2 * pad) / aspect));
+    const pad = clamp(scene.width * 0.06, 22, 44);
+    const [wide, tall] = scene.data.image?.patch ?? [0, 0]; // half a patch on each side
+    const height = Math.max(20, Math.min((scene.height - 2 * pad) / (1 + tall), (scene.width - 2 * pad) / aspect / (1 + wide)));
     const width = height * aspect;
     const [left, top] = [(scene.width - width) / 2, (scene.height - height) / 2];
     const key = `${scene.width}/${scene.height}`;
@@ -324,7 +328,7 @@ const nodes = {
     if (!focus || (!scene.pinned && !data.image)) {
       const levels = strongest(scene, (e) => graph.source[e] !== graph.target[e] && (inside(graph.source[e]) || inside(graph.target[e])));
       const count = scene.drawn;
-      levels.forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.edge, ...look(level, focus || data.image ? 0.3 : 1), arrows: count <= 1500 }));
+      levels.forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.edge, ...look(level, focus || data.image ? 0.3 : fade(count, 80)), arrows: count <= 1500 }));
     } else {
       scene.drawn = scene.passing = to.length + by.length;
     }
