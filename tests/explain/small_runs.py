@@ -18,7 +18,9 @@ WORDS = "the a cat dog mat sat ran on over under red blue big small old film".sp
 GERMAN = {"the": "die", "cat": "Katze", "dog": "Hund", "sat": "saß", "ran": "lief", "on": "auf"}
 
 
-def trained(folder: Path, model: Any, source: Any, task: Any, epochs: int = 1, **sizes: Any) -> Path:
+def trained(
+    folder: Path, model: Any, source: Any, task: Any, epochs: int = 1, **sizes: Any
+) -> Path:
     """Train a small model, and return its run folder."""
     torch.set_num_threads(1)
     recipe = Recipe(

@@ -68,7 +68,11 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
     arguments, more = parser.parse_known_args(rest)
     arguments.more_options = more_options
     # argparse accepts inputs after an option only if some precede it.
-    if more and command in ("predict", "explain") and not any(word.startswith("-") for word in more):
+    if (
+        more
+        and command in ("predict", "explain")
+        and not any(word.startswith("-") for word in more)
+    ):
         arguments.inputs, more = [*arguments.inputs, *more], []
     if more:
         parser.error(f"unrecognized arguments: {' '.join(more)}")

@@ -3,10 +3,36 @@
 from __future__ import annotations
 
 from edgewise.explain.explanation import Explanation, explanation
+from edgewise.explain.heads import (
+    HeadStatistics,
+    Observations,
+    importance,
+    masked_heads,
+    observations,
+    statistics,
+)
 from edgewise.explain.page import write_page
+from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save_pruned
 from edgewise.explain.record import LayerRecord, Recorded, record
 
-__all__ = ["Explanation", "LayerRecord", "Recorded", "explanation", "record", "write_page"]
+__all__ = [
+    "Explanation",
+    "HeadStatistics",
+    "LayerRecord",
+    "Observations",
+    "Recorded",
+    "explanation",
+    "importance",
+    "layers_with_heads",
+    "load_pruned",
+    "masked_heads",
+    "observations",
+    "prune",
+    "record",
+    "save_pruned",
+    "statistics",
+    "write_page",
+]
 
 
 def __dir__() -> list[str]:

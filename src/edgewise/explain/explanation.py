@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError
-from edgewise.explain.record import LayerRecord, Recorded, model_of, record
+from edgewise.explain.module_names import model_of
+from edgewise.explain.record import LayerRecord, Recorded, record
 
 Kind = Literal["sequence", "pair of sequences", "graph", "molecule", "image"]
 
@@ -29,7 +30,8 @@ class Explanation:
         positions: coordinates ``[N, 2]`` of the nodes, or ``None`` if they have none.
         answer: answer of the model as text; empty for a model without a run.
         target_labels: in a pair of sequences, the tokens of the target.
-        details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"smiles"``.
+        details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"smiles"``;
+            ``"node"``, the index of the node that was asked for.
     """
 
     recorded: Recorded
@@ -128,14 +130,10 @@ def _of_model(model: nn.Module, inputs: Any, recording: Mapping[str, Any]) -> Ex
 def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     predictor = run.predictor
     kinds = {own.__name__ for own in type(predictor).__mro__}
-    for name, explain in KINDS.items():
-        if name in kinds:
-            break
-    else:
-        explain = _of_nodes
+    known = [explain for name, explain in KINDS.items() if name in kinds]
     predictor.prepare(value)  # raises the error of an invalid input
     with torch.no_grad():
-        return explain(run, value, recording)
+        return (known or [_of_nodes])[0](run, value, recording)
 
 
 def _of_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
@@ -201,17 +199,20 @@ def _of_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
 def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     """Explain an answer of a model of graphs, series or interactions.
 
-    Some predictors compute the states of all nodes when the run is loaded, so they are set up again.
+    Some predictors compute the states of all nodes when the run is loaded, so set-up is repeated.
     """
     predictor = run.predictor
     with record(run.model, **recording) as recorded:
         predictor.set_up()
         answer = _answer(run, value)
-    ids = getattr(getattr(predictor, "nodes", None), "ids", None)
-    labels = list(map(str, ids)) if ids is not None else []
+    nodes = getattr(predictor, "nodes", None)
+    labels = list(map(str, nodes.ids)) if nodes is not None else []
+    asked = nodes is not None and isinstance(value, (str, int))
+    details = {"node": nodes.number(value)} if asked else {}
     count = recorded.layers[0].graph.num_sources
     kind: Kind = "sequence" if type(predictor).__name__ == "Forecasts" else "graph"
-    return Explanation(recorded, _named(labels, count, kind), kind, answer=answer)
+    names = _named(labels, count, kind)
+    return Explanation(recorded, names, kind, answer=answer, details=details)
 
 
 KINDS: dict[str, Callable[[Any, Any, Mapping[str, Any]], Explanation]] = {

@@ -97,7 +97,9 @@ def notebook_frame(explanation: Explanation, height: int = 640) -> str:
     """Return the page in an iframe, for notebooks."""
     page = escape(html_page(explanation), quote=True)
     style = f"width:100%;height:{height}px;border:0"
-    return f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-downloads" style="{style}"></iframe>'
+    return (
+        f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-downloads" style="{style}"></iframe>'
+    )
 
 
 def _title(explanation: Explanation) -> str:
@@ -286,7 +288,9 @@ class _Page:
             return every
         if self.wanted is not None:
             return [self._position(name, head) for name, head in self.wanted]
-        focus = sorted(range(len(every)), key=lambda k: self.layers[every[k][0]].entropy[every[k][1]])
+        focus = sorted(
+            range(len(every)), key=lambda k: self.layers[every[k][0]].entropy[every[k][1]]
+        )
         chosen, total = [], 0
         for k in focus:
             if len(chosen) >= FEWEST_HEADS and total + size[k] > MAX_VALUES:
@@ -518,7 +522,9 @@ class _Page:
     def _overview(self, layer: _Layer, points: dict[str, Any] | None) -> dict[str, Any]:
         """Return statistics and a small picture of each head of a layer."""
         group = self.groups[layer.group]
-        in_plane = points and ("image" in self.explanation.details or len(points["unit"]) > THUMBNAIL)
+        in_plane = points and (
+            "image" in self.explanation.details or len(points["unit"]) > THUMBNAIL
+        )
         unit = points["unit"] if points and in_plane else None
         pictures, width, height = _thumbnails(group, layer.weights, unit)
         found: dict[str, Any] = {
@@ -543,9 +549,7 @@ def _strongest(target: NDArray[Any], weights: NDArray[Any], most: int) -> NDArra
     if len(weights) <= most:
         return np.arange(len(weights))
     starts = np.flatnonzero(np.diff(target, prepend=-1))
-    highest = np.repeat(
-        np.maximum.reduceat(weights, starts), np.diff(starts, append=len(target))
-    )
+    highest = np.repeat(np.maximum.reduceat(weights, starts), np.diff(starts, append=len(target)))
     score = np.where(weights == highest, weights + weights.max(), weights)
     return np.sort(np.argpartition(score, len(score) - most)[-most:])
 
