@@ -207,8 +207,9 @@ def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
         answer = _answer(run, value)
     nodes = getattr(predictor, "nodes", None)
     labels = list(map(str, nodes.ids)) if nodes is not None else []
-    asked = nodes is not None and isinstance(value, (str, int))
-    details = {"node": nodes.number(value)} if asked else {}
+    details = {}
+    if nodes is not None and isinstance(value, (str, int)):
+        details["node"] = nodes.number(value)
     count = recorded.layers[0].graph.num_sources
     kind: Kind = "sequence" if type(predictor).__name__ == "Forecasts" else "graph"
     names = _named(labels, count, kind)

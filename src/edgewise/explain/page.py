@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["html_page", "notebook_frame", "write_page"]
 
 MAX_EDGES = 100_000
-"""Most edges of a graph in a page. Of a larger graph the page has those with the largest weights."""
+"""Most edges of a graph in a page. Of a larger graph, those with the largest weights are kept."""
 MAX_VALUES = 400_000
 """Most weights of single heads in a page. If there are more, only some heads are in full."""
 FEWEST_HEADS = 4
@@ -457,8 +457,8 @@ class _Page:
                 self._note(f"No layout is computed for more than {MAX_NODES_OF_LAYOUT:,} nodes.")
                 return None
             group = max(self.groups, key=lambda one: one.count)
-            places = force_layout(group.source, group.target, count)
-        xy = torch.as_tensor(places).double().cpu().numpy()[:count]
+            places = torch.from_numpy(force_layout(group.source, group.target, count))
+        xy = places.double().cpu().numpy()[:count]
         low, high = xy.min(0), xy.max(0)
         if len(xy) < count:  # nodes that the model adds stand in a row above the others
             more = np.linspace(low[0], high[0], count - len(xy) + 2)[1:-1]
