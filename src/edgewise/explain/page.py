@@ -288,11 +288,10 @@ class _Page:
             return every
         if self.wanted is not None:
             return [self._position(name, head) for name, head in self.wanted]
-        focus = sorted(
-            range(len(every)), key=lambda k: self.layers[every[k][0]].entropy[every[k][1]]
-        )
-        chosen, total = [], 0
-        for k in focus:
+        entropy = [self.layers[i].entropy[h] for i, h in every]
+        chosen: list[tuple[int, int]] = []
+        total = 0
+        for k in sorted(range(len(every)), key=entropy.__getitem__):
             if len(chosen) >= FEWEST_HEADS and total + size[k] > MAX_VALUES:
                 break
             chosen.append(every[k])
