@@ -10,6 +10,19 @@ const SLOW = 20; // milliseconds; a slower drawing of nodes is moved as a pictur
 const by = (id) => document.getElementById(id);
 const number = (value) => value.toLocaleString("en");
 
+// Dotted names without the parts with which all of them begin and end.
+function shortNames(names) {
+  const parts = names.map((name) => name.split("."));
+  if (parts.length < 2) return parts.map((all) => all.slice(-3).join("."));
+  const equal = (index) => new Set(parts.map((all) => all.at(index))).size === 1;
+  const fewest = Math.min(...parts.map((all) => all.length));
+  let [first, last] = [0, 0];
+  while (first < fewest - 1 && equal(first)) first++;
+  while (last < fewest - 1 - first && equal(-1 - last)) last++;
+  first = Math.max(0, first - 1); // "layers.0" rather than "0"
+  return parts.map((all) => all.slice(first, all.length - last).join("."));
+}
+
 function start(data) {
   const state = { layer: 0, head: 0, view: "", threshold: 0, pin: null, hover: null, found: null, moving: false };
   const canvas = by("drawing");
@@ -40,9 +53,10 @@ function start(data) {
 
   const layers = [...data.layers.keys(), ...(data.layers.length > 1 && data.has("all", "mean") ? ["all"] : []), ...(data.has("rollout", "mean") ? ["rollout"] : [])];
   const name = (layer) => (typeof layer === "number" ? data.layers[layer].name : layer === "rollout" ? layer : data.complete ? "all layers" : "heads in full");
+  const short = shortNames(data.layers.map((layer) => layer.name));
   const usable = (layer) => data.heads(layer).some((head) => data.has(layer, head));
   const option = (text, value, disabled) => Object.assign(document.createElement("option"), { textContent: text, value, disabled });
-  for (const layer of layers) by("layer").append(option(typeof layer === "number" ? `${layer}: ${name(layer)}` : name(layer), layer, !usable(layer)));
+  for (const layer of layers) by("layer").append(option(typeof layer === "number" ? `${layer}: ${short[layer]}` : name(layer), layer, !usable(layer)));
   const parse = (text) => (/^\d+$/.test(text) ? Number(text) : text);
 
   function choose(layer, head) {
@@ -63,9 +77,13 @@ function start(data) {
       const side = state.pin?.side === "source" ? "columns" : "rows";
       if (before[side] !== graph[side] || state.pin?.node >= graph[side === "rows" ? "targets" : "sources"]) state.pin = null;
     }
-    let max = 0;
-    for (const value of values) max = Math.max(max, Math.abs(value));
-    scene = { data, graph, values, max, drawn: 0, passing: 0 };
+    let [max, sum] = [0, 0];
+    for (const value of values) {
+      max = Math.max(max, Math.abs(value));
+      sum += Math.abs(value);
+    }
+    const scale = Math.max(max, Math.min(1, (4 * sum) / Math.max(values.length, 1)));
+    scene = { data, graph, values, max, scale, drawn: 0, passing: 0 };
     setView(state.view);
     details();
   }
@@ -421,7 +439,14 @@ function start(data) {
   const first = layers.find(usable);
   choose(data.first?.[0] ?? first, data.first?.[1] ?? data.heads(first).find((head) => data.has(first, head)));
   threshold(0);
-  if (data.focus !== null && data.focus < scene.graph.targets) pin({ side: "target", node: data.focus });
+  if (data.focus !== null && data.focus < scene.graph.targets) {
+    pin({ side: "target", node: data.focus });
+    if (data.points?.x.length > 300) {
+      const k = Math.min(8, Math.sqrt(data.points.x.length / 100));
+      const [x, y] = VIEWS.nodes.centre(scene, state.pin);
+      place({ k, x: scene.width / 2 - k * x, y: scene.height / 2 - k * y });
+    }
+  }
   document.body.dataset.ready = "true";
 }
 

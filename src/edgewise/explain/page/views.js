@@ -9,7 +9,8 @@ const LEVELS = 8;
 const ROW = 24;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const shorten = (text, count) => (text.length > count ? `${text.slice(0, count - 1)}…` : text);
-export const strength = (scene, edge) => Math.abs(scene.values[edge]) / (scene.max || 1);
+// 1 is the largest weight, or four times the mean if all weights are alike, which are then faint.
+export const strength = (scene, edge) => Math.abs(scene.values[edge]) / (scene.scale || 1);
 
 // The strongest edges that pass the threshold and the test, at most `scene.limit`, by level.
 export function strongest(scene, test, first = 0, last = scene.graph.edges) {
@@ -27,7 +28,7 @@ export function strongest(scene, test, first = 0, last = scene.graph.edges) {
   let drawn = 0;
   for (const e of passing) {
     const share = strength(scene, e);
-    if (passing.length > scene.limit && (Math.floor(255 * share) < cut || drawn >= scene.limit)) continue;
+    if (passing.length > scene.limit && (Math.floor((255 * Math.abs(scene.values[e])) / scene.max) < cut || drawn >= scene.limit)) continue;
     levels[Math.min(LEVELS - 1, Math.floor(share * LEVELS))].push(e);
     drawn++;
   }
@@ -69,7 +70,8 @@ function byLevel(scene, edges) {
 const lines = {
   fit: (scene) => {
     const height = Math.max(scene.graph.targets, scene.graph.sources) * ROW;
-    return { k: 1, x: 0, y: Math.max(34, Math.min((scene.height - height) / 2, 60)) };
+    const k = clamp((scene.height - 90) / height, 1, 1.5); // short sequences fill the height
+    return { k, x: 0, y: clamp((scene.height - k * height) / 2, 34, 60) };
   },
   extent(scene) {
     const height = Math.max(scene.graph.targets, scene.graph.sources) * ROW;
@@ -136,7 +138,7 @@ const lines = {
       pen.text(side === "target" ? x - 2 : x + 2, y, shorten(scene.data.label(labels, i), room), {
         colour: colours.ink,
         anchor: side === "target" ? "end" : "start",
-        size: clamp(row * 0.6, 10, 14),
+        size: clamp(row * 0.6, 10, 16),
         bold: isFocus,
       });
     }
@@ -245,7 +247,7 @@ const matrix = {
       if (weight < scene.threshold) continue;
       const px = Math.floor(t.x - left + graph.source[e] * cell);
       const py = Math.floor(t.y - top + graph.target[e] * cell);
-      const alpha = 255 * Math.sqrt(weight / scene.max);
+      const alpha = 255 * Math.sqrt(weight / scene.scale);
       scene.drawn++;
       for (let dy = 0; dy < side; dy++)
         for (let dx = 0; dx < side; dx++) {
