@@ -37,8 +37,8 @@ export function strongest(scene, test, first = 0, last = scene.graph.edges) {
   return levels;
 }
 
-const look = (level, faint = 1) => ({
-  alpha: faint * (0.1 + (0.85 * (level + 0.5)) / LEVELS),
+const look = (level, faint = 1, least = 0.1) => ({
+  alpha: faint * (least + ((0.95 - least) * (level + 0.5)) / LEVELS),
   width: 0.6 + (2.6 * (level + 0.5)) / LEVELS,
 });
 
@@ -100,7 +100,7 @@ const lines = {
       );
     const { to, by } = own(scene);
     if (scene.pinned) scene.drawn = scene.passing = to.length + by.length;
-    byLevel(scene, [...to, ...by]).forEach((edges, level) => pen.lines(put(edges), { colour: colours.pin, ...look(level) }));
+    byLevel(scene, [...to, ...by]).forEach((edges, level) => pen.lines(put(edges), { colour: colours.pin, ...look(level, 1, 0.2) }));
     const linked = { target: new Map(), source: new Map() };
     for (const e of to) linked.source.set(graph.source[e], strength(scene, e));
     for (const e of by) linked.target.set(graph.target[e], strength(scene, e));
@@ -309,7 +309,7 @@ const nodes = {
   },
   radius(scene) {
     if (scene.data.kind === "molecule") return clamp(this.spacing(scene) * 0.2, 8, 17);
-    return clamp(this.spacing(scene) * 0.16, 1.6, 12);
+    return clamp(this.spacing(scene) * 0.16, 1.6, scene.data.points.x.length > 300 ? 6 : 12);
   },
   draw(scene, pen) {
     const { graph, data, colours, t } = scene;
@@ -335,8 +335,8 @@ const nodes = {
       scene.drawn = scene.passing = to.length + by.length;
     }
     if (!data.image || !focus) {
-      byLevel(scene, by).forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.edge, ...look(level), arrows: true }));
-      byLevel(scene, to).forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.pin, ...look(level), arrows: true }));
+      byLevel(scene, by).forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.edge, ...look(level, 1, 0.4), arrows: true }));
+      byLevel(scene, to).forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.pin, ...look(level, 1, 0.4), arrows: true }));
     }
     this.nodes(scene, pen, { x, y, radius, inside, to, by });
   },
@@ -378,7 +378,7 @@ const nodes = {
     for (const e of by) linked.set(graph.target[e], { colour: colours.edge, share: strength(scene, e) });
     for (const e of to) linked.set(graph.source[e], { colour: colours.pin, share: strength(scene, e), to: strength(scene, e) });
     const spacing = this.spacing(scene);
-    const named = spacing > 38 || data.kind === "molecule";
+    const named = spacing > 38 && !(scene.pinned && count > 60);
     if (data.image) {
       const [patch, tall] = data.image.patch.map((size, axis) => size * (axis ? this.at.height : this.at.width) * scene.t.k);
       // The other patches are dimmed, which works on pictures of all colours.
