@@ -48,7 +48,7 @@ MAX_BYTES = 710_000
 MAX_NODES_OF_LAYOUT = 100_000
 THUMBNAIL = 32
 MAX_IMAGE = 256
-MAX_PRODUCTS, MAX_ENTRIES = 5e9, 3e6
+MAX_PRODUCTS, MAX_ENTRIES = 2.5e10, 3e6
 """Most multiplications for a dense rollout, and most entries of a sparse one."""
 
 
@@ -456,7 +456,8 @@ class _Page:
                 self._note(f"No layout is computed for more than {MAX_NODES_OF_LAYOUT:,} nodes.")
                 return None
             group = max(self.groups, key=lambda one: one.count)
-            places = torch.from_numpy(force_layout(group.source, group.target, count))
+            kept = slice(None) if group.kept is None else group.kept
+            places = torch.from_numpy(force_layout(group.source[kept], group.target[kept], count))
         xy = places.double().cpu().numpy()[:count]
         low, high = xy.min(0), xy.max(0)
         if len(xy) < count:  # nodes that the model adds stand in a row above the others
