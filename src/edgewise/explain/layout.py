@@ -55,7 +55,8 @@ def force_layout(
     limit = float(reach.quantile(0.98)) if count < 1_000_000 else float(reach.max())
     # Far components are drawn in, so that the others have room.
     far = (reach / max(limit, 1e-9)).clamp(min=1.0)
-    return (centre + (xy - centre) * ((1 + far.log()) / far)[:, None]).numpy()
+    placed: Tensor = centre + (xy - centre) * ((1 + far.log()) / far)[:, None]
+    return placed.numpy()
 
 
 def _smoothed(both: Tensor, degree: Tensor, xy: Tensor) -> Tensor:
