@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgewise.explain.explanation import Explanation, explanation
+from edgewise.explain.figures import draw_head, draw_heads, draw_rollout
 from edgewise.explain.heads import (
     HeadStatistics,
     Observations,
@@ -14,6 +15,7 @@ from edgewise.explain.heads import (
 from edgewise.explain.page import write_page
 from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save_pruned
 from edgewise.explain.record import LayerRecord, Recorded, record
+from edgewise.explain.suggestion import Suggestion, suggest
 
 __all__ = [
     "Explanation",
@@ -21,6 +23,10 @@ __all__ = [
     "LayerRecord",
     "Observations",
     "Recorded",
+    "Suggestion",
+    "draw_head",
+    "draw_heads",
+    "draw_rollout",
     "explanation",
     "importance",
     "layers_with_heads",
@@ -31,6 +37,7 @@ __all__ = [
     "record",
     "save_pruned",
     "statistics",
+    "suggest",
     "write_page",
 ]
 

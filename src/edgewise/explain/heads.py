@@ -235,7 +235,8 @@ def _statistics(layer: LayerRecord) -> HeadStatistics:
     members = max(len(weights) * reached, 1)
 
     def mean(of_edges: Tensor) -> Tensor:
-        return of_edges.sum((0, 1)) / members
+        found: Tensor = of_edges.sum((0, 1)) / members
+        return found
 
     surprise = -torch.special.xlogy(weights, weights)
     by_target = weights.new_zeros(len(weights), graph.num_targets, weights.shape[-1])
