@@ -158,18 +158,23 @@ def test_cross_attention_names_both_sequences(chromium: Any, tmp_path: Path) -> 
     read, written = ["ein", "Hund", "läuft"], ["<bos>", "a", "dog", "runs"]
     layers = [
         layer("encoder.0", graphs.complete().bind(3)),
+        layer("encoder.1", graphs.complete().bind(3)),
         layer("decoder.0.attention", graphs.causal().bind(4)),
         layer("decoder.0.cross_attention", graphs.complete().bind(4, 3)),
     ]
     found = explanation(layers, read, "pair of sequences", target_labels=written)
     opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
-    opened.choose("2", "0")
+    opened.choose("3", "0")
     opened.find("dog")
-    assert opened.weights() == pytest.approx(row(layers[2], 2, 0), abs=1e-4)
+    assert opened.weights() == pytest.approx(row(layers[3], 2, 0), abs=1e-4)
     names = opened.page.locator("#lists span").all_text_contents()[::2]
     assert sorted(names) == sorted(read)
-    opened.choose("1", "1")
-    assert opened.weights() == pytest.approx(row(layers[1], 2, 1), abs=1e-4)
+    opened.choose("2", "1")
+    assert opened.weights() == pytest.approx(row(layers[2], 2, 1), abs=1e-4)
+    opened.page.select_option("#layer", "rollout")  # of the encoder
+    opened.find("Hund")
+    expected = dict(enumerate(found.recorded.rollout("encoder")[1].tolist()))
+    assert opened.weights() == pytest.approx(expected, abs=1e-4)
     assert opened.messages == []
 
 

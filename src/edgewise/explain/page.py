@@ -148,11 +148,15 @@ class _Edges:
     def count(self) -> int:
         return len(self.source)
 
+    def has_nodes_of(self, other: _Edges) -> bool:
+        """Return whether other edges have as many nodes, with the same labels."""
+        names = "num_sources", "num_targets", "rows", "columns"
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
     def equals(self, other: _Edges) -> bool:
         """Return whether other edges are equal, in the same order, with the same labels."""
-        numbers = "num_sources", "num_targets", "rows", "columns"
         arrays = "source", "target", "order"
-        return all(getattr(self, name) == getattr(other, name) for name in numbers) and all(
+        return self.has_nodes_of(other) and all(
             np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays
         )
 
@@ -391,20 +395,27 @@ class _Page:
         )
 
     def _add_rollout(self, steps: int, most: int) -> None:
-        recorded = self.explanation.recorded
-        if len(self.layers) < 2 or not hasattr(recorded, "rollout"):
+        recorded, first = self.explanation.recorded, self.groups[self.layers[0].group]
+        alike = [
+            record.module
+            for record, layer in zip(recorded.layers, self.layers, strict=True)
+            if first.has_nodes_of(self.groups[layer.group])
+        ]
+        count = first.num_targets
+        if len(alike) < 2 or first.num_sources != count:
             return
-        count = self.groups[self.layers[0].group].num_targets
-        if self._rollout_is_long(count):
+        if self._rollout_is_long(count, len(alike)):
             self._note("The rollout is left out: it takes longer than the page may.")
             return
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # sparse products of PyTorch are in beta
-                product = recorded.rollout()
-        except ArgumentError:
-            self._note("No rollout: the layers do not all attend over the same nodes.")
+                product = recorded.rollout(alike)
+        except ArgumentError as error:
+            self._note(f"No rollout: it needs {error.expected}.")
             return
+        if len(alike) < len(self.layers):
+            self._note(f"The rollout is of the {len(alike)} layers over the nodes of the first.")
         if product.is_sparse:
             product = product.coalesce()
             target, source = product.indices().cpu().numpy()
@@ -427,13 +438,12 @@ class _Page:
         if self.arrays.packed + size + len(source) * math.log2(steps) / 8 > most:
             self._note("The rollout is left out: the page would be larger than 1 MB.")
             return
-        rows = self.groups[self.layers[0].group].rows
+        rows = first.rows
         self.groups.append(_Edges(source[order], target[order], count, count, order, rows, rows))
         self._add_graph(self.groups[-1])
         self._add_column("rollout", "mean", len(self.groups) - 1, weights[order], steps)
 
-    def _rollout_is_long(self, count: int) -> bool:
-        depth = len(self.layers)
+    def _rollout_is_long(self, count: int, depth: int) -> bool:
         if count <= MAX_DENSE:
             return (depth - 1) * count**3 > MAX_PRODUCTS
         degree = max(group.count for group in self.groups) / count

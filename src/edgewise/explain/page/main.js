@@ -84,6 +84,7 @@ function start(data) {
     }
     const scale = Math.max(max, Math.min(1, (4 * sum) / Math.max(values.length, 1)));
     scene = { data, graph, values, max, scale, drawn: 0, passing: 0 };
+    if (before && before.rows !== graph.rows) search(by("search").value);
     setView(state.view);
     details();
   }
