@@ -278,7 +278,8 @@ def _distance(graph: Graph, source: Tensor, target: Tensor) -> Tensor:
     if places is None:
         return (source - target).abs().double()
     places = places.to(source.device).double()
-    return (places[source] - places[target]).norm(dim=-1)
+    apart: Tensor = (places[source] - places[target]).norm(dim=-1)
+    return apart
 
 
 @dataclass(frozen=True)
