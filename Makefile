@@ -1,11 +1,11 @@
 # make install | demo | test | fuzz | lint | docs | results | accuracy | native | bench | gpu-check |
-#      gpu-mutations | sanitize
+#      gpu-mutations | sanitize | page
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: gpu-check gpu-mutations install demo test fuzz lint docs results accuracy native bench bench-picture sanitize clean
+.PHONY: page gpu-check gpu-mutations install demo test fuzz lint docs results accuracy native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -46,6 +46,14 @@ docs: install
 # where a run that was stopped goes on. Hours from nothing; seconds when all is measured.
 results: install
 	$(BIN)/python docs/results.py --runs runs/results --train
+
+# The page of `edgewise explain`: bundles its JavaScript and the licences into page.html (Node and npm).
+PAGE := src/edgewise/explain/page
+page:
+	mkdir -p build/page
+	cp $(PAGE)/package.json $(PAGE)/package-lock.json build/page
+	npm ci --prefix build/page --no-audit --no-fund
+	node $(PAGE)/build.mjs $(CURDIR)/build/page/node_modules
 
 # Trains recipes to what they must not fall below, by their protocols: about three hours of one core, of
 # which translation is one, so half that on two. `pytest -m accuracy -k gcn-cora` is one of them, in half

@@ -16,6 +16,7 @@ __all__ = [
     "KINDS",
     "compare",
     "doctor",
+    "explain",
     "list_names",
     "predict",
     "show",
@@ -98,6 +99,13 @@ def predict(arguments: Namespace, _fields: Fields) -> int:
     from edgewise.cli.predict import predict
 
     return predict(arguments)
+
+
+def explain(arguments: Namespace, _fields: Fields) -> int:
+    """Run ``edgewise explain``."""
+    from edgewise.cli.explain import explain
+
+    return explain(arguments)
 
 
 def verify(_arguments: Namespace, _fields: Fields) -> int:

@@ -67,7 +67,11 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
     arguments, more = parser.parse_known_args(rest)
     arguments.more_options = more_options
     # argparse accepts inputs after an option only if some precede it.
-    if more and command == "predict" and not any(word.startswith("-") for word in more):
+    if (
+        more
+        and command in ("predict", "explain")
+        and not any(word.startswith("-") for word in more)
+    ):
         arguments.inputs, more = [*arguments.inputs, *more], []
     if more:
         parser.error(f"unrecognized arguments: {' '.join(more)}")
@@ -166,6 +170,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     _add_looking(add)
     _add_training(add, "" if recipe is None else "\n\n" + recipe_text(recipe))
     _add_predicting(add, options_by_recipe() if helps and command == "predict" else "")
+    _add_explaining(add)
     verify = "compare the layers with those of PyTorch and PyTorch Geometric"
     _command(add, commands.verify, "verify", verify, "edgewise verify")
     doctor = "list versions, devices, and installed and missing packages and data sets"
@@ -286,6 +291,25 @@ def _add_predicting(
     command.add_argument("--batch-size", type=int, metavar="N", help=help_)
     for name, help_ in OPTIONS.items():
         command.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help=help_)
+
+
+def _add_explaining(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _command(
+        add,
+        commands.explain,
+        "explain",
+        "write a page of the attention weights of a run on an input",
+        'edgewise explain runs/sst2 "A film to fall in love with." --out page.html\n\n'
+        "The page is one HTML file, which needs no network. With several inputs, there is a page\n"
+        "for each: page-1.html, page-2.html, ...",
+    )
+    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    help_ = "an input such as a SMILES, a sentence, an image file or a node id"
+    command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
+    help_ = "page to write, which ends in .html"
+    command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
+    help_ = "record only this module; give the option again for further ones"
+    command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:

@@ -1,4 +1,4 @@
-"""Explanations of models: recorded attention weights, figures and attention heads."""
+"""Explanations of models: recorded attention weights, pages, figures and attention heads."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from edgewise.explain.heads import (
     observations,
     statistics,
 )
+from edgewise.explain.page import write_page
 from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save_pruned
 from edgewise.explain.record import LayerRecord, Recorded, record
 from edgewise.explain.suggestion import Suggestion, suggest
@@ -37,6 +38,7 @@ __all__ = [
     "save_pruned",
     "statistics",
     "suggest",
+    "write_page",
 ]
 
 

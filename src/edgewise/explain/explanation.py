@@ -30,7 +30,8 @@ class Explanation:
         positions: coordinates ``[N, 2]`` of the nodes, or ``None`` if they have none.
         answer: answer of the model as text; empty for a model without a run.
         target_labels: in a pair of sequences, the tokens of the target.
-        details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"smiles"``.
+        details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"smiles"``;
+            ``"node"``, the index of the node that was asked for.
     """
 
     recorded: Recorded
@@ -62,6 +63,12 @@ class Explanation:
             return grid_positions(count)
         own = layer.graph.positions()
         return own if own is not None and len(own) == count else None
+
+    def _repr_html_(self) -> str:
+        """Return the page of :func:`edgewise.explain.write_page` in an iframe, for notebooks."""
+        from edgewise.explain.page import notebook_frame
+
+        return notebook_frame(self)
 
     def __repr__(self) -> str:
         return f"<Explanation of a {self.kind}, {len(self.recorded)} layers: {self.answer!r}>"
@@ -198,11 +205,15 @@ def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
     with record(run.model, **recording) as recorded:
         predictor.set_up()
         answer = _answer(run, value)
-    ids = getattr(getattr(predictor, "nodes", None), "ids", None)
-    labels = list(map(str, ids)) if ids is not None else []
+    nodes = getattr(predictor, "nodes", None)
+    labels = list(map(str, nodes.ids)) if nodes is not None else []
+    details = {}
+    if nodes is not None and isinstance(value, (str, int)):
+        details["node"] = nodes.number(value)
     count = recorded.layers[0].graph.num_sources
     kind: Kind = "sequence" if type(predictor).__name__ == "Forecasts" else "graph"
-    return Explanation(recorded, _named(labels, count, kind), kind, answer=answer)
+    names = _named(labels, count, kind)
+    return Explanation(recorded, names, kind, answer=answer, details=details)
 
 
 KINDS: dict[str, Callable[[Any, Any, Mapping[str, Any]], Explanation]] = {

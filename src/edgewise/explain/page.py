@@ -1,0 +1,610 @@
+"""Self-contained HTML page of an explanation: recorded weights, drawn in a browser.
+
+The data of the page are a JSON header and integer arrays, compressed with zlib and written in
+base 85. An array is stored as byte planes, the lowest bytes of all entries first. The edges of a
+graph are sorted by target, then by source. Stored are the differences of consecutive in-degrees,
+the difference of the first source of a target to the target, and the gaps between further sources.
+A column of weights is the square root of each weight, quantised to 16 bits, or to 6 to 8 bits if
+there are many.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+import zlib
+from base64 import b85encode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edgewise.errors import ArgumentError, WriteError
+from edgewise.explain.layout import force_layout
+from edgewise.explain.rollout import MAX_DENSE
+
+if TYPE_CHECKING:
+    from edgewise.explain.explanation import Explanation
+
+__all__ = ["html_page", "notebook_frame", "write_page"]
+
+MAX_EDGES = 100_000
+"""Most edges of a graph in a page. Of a larger graph, those with the largest weights are kept."""
+MAX_VALUES = 400_000
+"""Most weights of single heads in a page. If there are more, only some heads are in full."""
+FEWEST_HEADS = 4
+BITS = (16, 8, 7, 6, 5)
+"""Numbers of bits for a weight; the first with which the page stays below 1 MB is used."""
+MAX_BYTES = 710_000
+"""Largest compressed size of the data of a page of 1 MB."""
+MAX_NODES_OF_LAYOUT = 100_000
+THUMBNAIL = 32
+MAX_IMAGE = 256
+MAX_PRODUCTS, MAX_ENTRIES = 2.5e10, 3e6
+"""Most multiplications for a dense rollout, and most entries of a sparse one."""
+
+
+def write_page(
+    explanation: Explanation, path: str | Path, *, heads: Sequence[tuple[str, int]] | None = None
+) -> Path:
+    """Write an explanation as one HTML file, which needs no network and no server.
+
+    The page shows all weights of a small model. Of a large one it has the strongest 100,000 edges,
+    four heads in full and an overview of all heads, and says what it leaves out.
+
+    Args:
+        explanation: an :class:`edgewise.explain.Explanation`.
+        path: file to write.
+        heads: layer names and heads to show in full, if not all heads fit. By default the ones with
+            the lowest entropy.
+
+    Returns:
+        The path.
+
+    Raises:
+        ArgumentError: a head is not recorded, or there are no layers.
+        WriteError: the file cannot be written.
+
+    Example:
+        >>> explain.write_page(explanation, "page.html")  # doctest: +SKIP
+    """
+    path, page = Path(path), html_page(explanation, heads=heads)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise WriteError(path, error) from error
+    return path
+
+
+def html_page(explanation: Explanation, *, heads: Sequence[tuple[str, int]] | None = None) -> str:
+    """Return the page of :func:`write_page` as text."""
+    template = files("edgewise.explain").joinpath("page", "page.html").read_text(encoding="utf-8")
+    data = _Page(explanation, heads).data()
+    title = escape(_title(explanation))
+    return template.replace("%TITLE%", title, 1).replace("%DATA%", data, 1)
+
+
+def notebook_frame(explanation: Explanation, height: int = 640) -> str:
+    """Return the page in an iframe, for notebooks."""
+    page = escape(html_page(explanation), quote=True)
+    style = f"width:100%;height:{height}px;border:0"
+    return (
+        f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-downloads" style="{style}"></iframe>'
+    )
+
+
+def _title(explanation: Explanation) -> str:
+    article = "an" if explanation.kind == "image" else "a"
+    return f"Attention over {article} {explanation.kind}"
+
+
+@dataclass
+class _Layer:
+    """Weights of a layer, sorted by target, then by source.
+
+    Attributes:
+        group: index of the edges in ``_Page.groups``; layers with the same edges share it.
+    """
+
+    name: str
+    weights: NDArray[np.float32]
+    heads: list[int]
+    group: int
+    entropy: list[float] = field(default_factory=list)
+
+
+@dataclass
+class _Edges:
+    """Edges that layers share, sorted by target, then by source.
+
+    Attributes:
+        order: indices of the edges in the record, in this order.
+        rows: index of the labels of the targets.
+        columns: index of the labels of the sources.
+        kept: indices of the edges in the page, or ``None`` for all.
+        index: index of the graph in the page; -1 if it is not in it.
+    """
+
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    num_sources: int
+    num_targets: int
+    order: NDArray[np.int64]
+    rows: int
+    columns: int
+    kept: NDArray[np.int64] | None = None
+    index: int = -1
+
+    @property
+    def count(self) -> int:
+        return len(self.source)
+
+    def has_nodes_of(self, other: _Edges) -> bool:
+        """Return whether other edges have as many nodes, with the same labels."""
+        names = "num_sources", "num_targets", "rows", "columns"
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    def equals(self, other: _Edges) -> bool:
+        """Return whether other edges are equal, in the same order, with the same labels."""
+        arrays = "source", "target", "order"
+        return self.has_nodes_of(other) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays
+        )
+
+
+class _Arrays:
+    """Integer arrays as byte planes."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.size = self.packed = 0
+
+    def add(self, values: NDArray[Any]) -> list[int]:
+        """Add unsigned integers; return their offset, count and number of bytes each."""
+        values = np.ascontiguousarray(values)
+        width = values.dtype.itemsize
+        planes = values.view(np.uint8).reshape(-1, width).T.tobytes()
+        place = [self.size, len(values), width]
+        self.parts.append(planes)
+        self.size += len(planes)
+        self.packed += len(zlib.compress(planes, 1))
+        return place
+
+    def add_signed(self, values: NDArray[np.int64]) -> list[int]:
+        """Add signed integers, which alternate: 0, -1, 1, -2, …"""
+        return self.add(((values << 1) ^ (values >> 63)).astype("<u4"))
+
+
+class _Page:
+    """Header and arrays of a page."""
+
+    def __init__(self, explanation: Explanation, heads: Sequence[tuple[str, int]] | None) -> None:
+        self.explanation, self.wanted = explanation, heads
+        self.arrays = _Arrays()
+        self.notes: list[str] = []
+        self.sides: list[list[str]] = []
+        self.groups: list[_Edges] = []
+        self.layers = self._read_layers()
+        self.graphs: list[dict[str, Any]] = []
+        self.columns: list[dict[str, Any]] = []
+
+    def data(self) -> str:
+        """Return header and arrays, compressed, in base 85."""
+        explanation = self.explanation
+        for layer in self.layers:
+            layer.entropy = _entropy(self.groups[layer.group], layer.weights)
+        full = self._heads_in_full()
+        self._select_edges(full)
+        points = self._positions()
+        header = {
+            "title": _title(explanation),
+            "answer": str(explanation.answer or ""),
+            "kind": explanation.kind,
+            "sides": self.sides,
+            "positions": points and {key: points[key] for key in ("x", "y", "aspect")},
+            "image": points and self._image(points["unit"]),
+            "bonds": self._bonds(),
+            "focus": explanation.details.get("node"),
+            "graphs": self.graphs,
+            "columns": self.columns,
+            "layers": [self._overview(layer, points) for layer in self.layers],
+            "notes": self.notes,
+        }
+        labels = len(zlib.compress(json.dumps(header, ensure_ascii=False).encode(), 1))
+        self._add_columns(full, MAX_BYTES - labels)
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        packed = len(text).to_bytes(4, "little") + text + b"".join(self.arrays.parts)
+        # Without "<" the text cannot end the script element that holds it.
+        return b85encode(zlib.compress(packed, 6)).decode().replace("<", ",")
+
+    def _read_layers(self) -> list[_Layer]:
+        layers = []
+        records = list(self.explanation.recorded.layers)
+        if not records:
+            raise ArgumentError(
+                "explanation",
+                expected="recorded layers",
+                got="none",
+                remedy="record a model that computes attention",
+            )
+        known: dict[Any, int] = {}
+        for record in records:
+            graph, edges = record.graph, record.edges
+            rows, columns = map(self._side, self.explanation.labels_of(record))
+            chosen = None if edges is None else edges.cpu().numpy().tobytes()
+            key = (id(graph), chosen, rows, columns)
+            if key not in known:
+                edge_index = graph.edge_index if edges is None else graph.edge_index[:, edges]
+                known[key] = self._group(edge_index, graph, rows, columns)
+            group = self.groups[known[key]]
+            weights = record.weights.detach().float().cpu()
+            if weights.dim() > 2:
+                members = weights.shape[:-2].numel()
+                weights = weights.flatten(0, -3)[0]
+                if members > 1:
+                    self._note(f"The first of {members} members of the batch is shown.")
+            missing = graph.num_edges - group.count
+            if missing > 0 and edges is not None:
+                self._note(
+                    f"{record.name}: {group.count:,} of {graph.num_edges:,} edges were recorded."
+                )
+            sorted_weights = weights.numpy()[group.order]
+            heads = [int(head) for head in record.heads]
+            layers.append(_Layer(record.name, sorted_weights, heads, known[key]))
+        return layers
+
+    def _group(self, edge_index: Tensor, graph: Any, rows: int, columns: int) -> int:
+        """Return the index of these edges; layers with equal edges share them."""
+        source, target = edge_index.cpu().numpy()
+        order = np.lexsort((source, target))
+        sizes = graph.num_sources, graph.num_targets
+        found = _Edges(source[order], target[order], *sizes, order, rows, columns)
+        for index, other in enumerate(self.groups):
+            if found.equals(other):
+                return index
+        self.groups.append(found)
+        return len(self.groups) - 1
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def _side(self, labels: list[str]) -> int:
+        """Return the index of a list of labels in the header."""
+        if labels not in self.sides:
+            self.sides.append(labels)
+        return self.sides.index(labels)
+
+    def _heads_in_full(self) -> list[tuple[int, int]]:
+        """Return the layers and positions of the heads whose weights are in the page."""
+        every = [(i, h) for i, layer in enumerate(self.layers) for h in range(len(layer.heads))]
+        size = [min(self.groups[self.layers[i].group].count, MAX_EDGES) for i, _ in every]
+        if sum(size) <= MAX_VALUES and self.wanted is None:
+            return every
+        if self.wanted is not None:
+            return [self._position(name, head) for name, head in self.wanted]
+        entropy = [self.layers[i].entropy[h] for i, h in every]
+        chosen: list[tuple[int, int]] = []
+        total = 0
+        for k in sorted(range(len(every)), key=entropy.__getitem__):
+            if len(chosen) >= FEWEST_HEADS and total + size[k] > MAX_VALUES:
+                break
+            chosen.append(every[k])
+            total += size[k]
+        self._note(
+            f"{len(chosen)} of {len(every)} heads are in full, the ones with the lowest entropy. "
+            "The others are in the overview only."
+        )
+        return sorted(chosen)
+
+    def _position(self, name: str, head: int) -> tuple[int, int]:
+        for index, layer in enumerate(self.layers):
+            if layer.name == name and head in layer.heads:
+                return index, layer.heads.index(head)
+        raise ArgumentError(
+            "heads",
+            expected="recorded layers and heads: "
+            + ", ".join(f"{layer.name} {layer.heads}" for layer in self.layers[:12]),
+            got=f"({name!r}, {head})",
+            remedy="choose among them",
+        )
+
+    def _select_edges(self, full: list[tuple[int, int]]) -> None:
+        """Keep the edges of each graph with the largest weights of the heads in full."""
+        for index, group in enumerate(self.groups):
+            if group.count <= MAX_EDGES:
+                continue
+            own = [self.layers[i].weights[:, h] for i, h in full if self.layers[i].group == index]
+            if not own:
+                continue
+            strength = np.abs(np.stack(own)).max(0)
+            group.kept = _strongest(group.target, strength, MAX_EDGES)
+            total = sum(float(np.abs(one).sum()) for one in own)
+            part = sum(float(np.abs(one[group.kept]).sum()) for one in own) / max(total, 1e-30)
+            self._note(
+                f"The strongest {len(group.kept):,} of {group.count:,} edges are in the page; they "
+                f"hold {part:.1%} of the weight."
+            )
+
+    def _add_columns(self, full: list[tuple[int, int]], most: int) -> None:
+        """Add the weights of some heads, and the rollout, within this number of bytes."""
+        for index in sorted({self.layers[i].group for i, _ in full}):
+            self._add_graph(self.groups[index])
+        count = sum(self._kept(self.groups[self.layers[i].group]) for i, _ in full)
+        room = 8 * (most - self.arrays.packed) / max(count, 1)
+        steps = 2 ** next((bits for bits in BITS if bits <= room), BITS[-1]) - 1
+        for i, h in full:
+            layer = self.layers[i]
+            self._add_column(i, layer.heads[h], layer.group, layer.weights[:, h], steps)
+        self._add_rollout(steps, most)
+        error = max((c["range"][1] ** 2 / c["steps"] for c in self.columns), default=0.0)
+        self._note(f"Weights are rounded: they differ from the exact ones by at most {error:.1g}.")
+
+    def _kept(self, group: _Edges) -> int:
+        return group.count if group.kept is None else len(group.kept)
+
+    def _add_graph(self, group: _Edges) -> None:
+        source, target = group.source, group.target
+        if group.kept is not None:
+            source, target = source[group.kept], target[group.kept]
+        degrees = np.bincount(target, minlength=group.num_targets)
+        first = np.ones(len(target), dtype=bool)
+        first[1:] = target[1:] != target[:-1]
+        before = np.where(first, target, np.roll(source, 1))
+        offset = int(np.abs(source - target).max(initial=0))
+        group.index = len(self.graphs)
+        self.graphs.append(
+            {
+                "targets": group.num_targets,
+                "sources": group.num_sources,
+                "rows": group.rows,
+                "columns": group.columns,
+                "banded": _is_banded(offset, group.num_targets),
+                "degrees": self.arrays.add_signed(np.diff(degrees, prepend=0)),
+                "steps": self.arrays.add_signed(source - before),
+            }
+        )
+
+    def _add_column(
+        self, layer: int | str, head: int | str, group: int, weights: Any, steps: int
+    ) -> None:
+        edges = self.groups[group]
+        if edges.kept is not None:
+            weights = weights[edges.kept]
+        roots = np.sign(weights) * np.sqrt(np.abs(weights))
+        low, high = min(0.0, float(roots.min(initial=0))), float(roots.max(initial=0))
+        scaled = np.rint((roots - low) * (steps / ((high - low) or 1.0)))
+        self.columns.append(
+            {
+                "layer": layer,
+                "head": head,
+                "graph": edges.index,
+                "range": [low, high],
+                "steps": steps,
+                "place": self.arrays.add(scaled.astype("<u2" if steps > 255 else "u1")),
+            }
+        )
+
+    def _add_rollout(self, steps: int, most: int) -> None:
+        recorded, first = self.explanation.recorded, self.groups[self.layers[0].group]
+        alike = [
+            record.module
+            for record, layer in zip(recorded.layers, self.layers, strict=True)
+            if first.has_nodes_of(self.groups[layer.group])
+        ]
+        count = first.num_targets
+        if len(alike) < 2 or first.num_sources != count:
+            return
+        if self._rollout_is_long(count, len(alike)):
+            self._note("The rollout is left out: it takes longer than the page may.")
+            return
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # sparse products of PyTorch are in beta
+                product = recorded.rollout(alike)
+        except ArgumentError as error:
+            self._note(f"No rollout: it needs {error.expected}.")
+            return
+        if len(alike) < len(self.layers):
+            self._note(f"The rollout is of the {len(alike)} layers over the nodes of the first.")
+        if product.is_sparse:
+            product = product.coalesce()
+            target, source = product.indices().cpu().numpy()
+            weights = product.values().float().cpu().numpy()
+        else:
+            matrix = product.flatten(0, -3)[0] if product.dim() > 2 else product
+            matrix = matrix.float().cpu()
+            few = max(1, MAX_EDGES // max(count, 1))
+            if few < count:
+                values, columns = matrix.topk(few, dim=1)
+                target = np.repeat(np.arange(count), few)
+                source, weights = columns.flatten().numpy(), values.flatten().numpy()
+            else:
+                target, source = (part.numpy() for part in matrix.nonzero(as_tuple=True))
+                weights = matrix.numpy()[target, source]
+        kept = _strongest(target, weights, MAX_EDGES)
+        target, source, weights = target[kept], source[kept], weights[kept]
+        order = np.lexsort((source, target))
+        size = len(zlib.compress((source[order] - target[order]).astype("<i4").tobytes(), 1))
+        if self.arrays.packed + size + len(source) * math.log2(steps) / 8 > most:
+            self._note("The rollout is left out: the page would be larger than 1 MB.")
+            return
+        rows = first.rows
+        self.groups.append(_Edges(source[order], target[order], count, count, order, rows, rows))
+        self._add_graph(self.groups[-1])
+        self._add_column("rollout", "mean", len(self.groups) - 1, weights[order], steps)
+
+    def _rollout_is_long(self, count: int, depth: int) -> bool:
+        if count <= MAX_DENSE:
+            return (depth - 1) * count**3 > MAX_PRODUCTS
+        degree = max(group.count for group in self.groups) / count
+        offset = max(int(np.abs(group.source - group.target).max()) for group in self.groups)
+        return count * min(degree**depth, 2 * offset * depth + 1, count) > MAX_ENTRIES
+
+    def _positions(self) -> dict[str, Any] | None:
+        """Return the coordinates of the nodes; a graph without any gets a layout."""
+        explanation = self.explanation
+        if explanation.kind in ("sequence", "pair of sequences"):
+            return None
+        count = self.groups[0].num_targets
+        places = explanation.positions_of(explanation.recorded.layers[0])
+        if places is None:
+            places = explanation.positions
+        if places is None:
+            if any(g.num_targets != g.num_sources for g in self.groups):
+                return None
+            if count > MAX_NODES_OF_LAYOUT:
+                self._note(f"No layout is computed for more than {MAX_NODES_OF_LAYOUT:,} nodes.")
+                return None
+            group = max(self.groups, key=lambda one: one.count)
+            kept = slice(None) if group.kept is None else group.kept
+            places = torch.from_numpy(force_layout(group.source[kept], group.target[kept], count))
+        xy = places.double().cpu().numpy()[:count]
+        low, high = xy.min(0), xy.max(0)
+        if len(xy) < count:  # nodes that the model adds stand in a row above the others
+            more = np.linspace(low[0], high[0], count - len(xy) + 2)[1:-1]
+            above = np.full_like(more, high[1] + 0.15 * max(high[1] - low[1], 1.0))
+            xy = np.concatenate([xy, np.stack([more, above], axis=1)])
+            high = xy.max(0)
+        span = np.where(high > low, high - low, 1.0)
+        unit = (xy - low) / span
+        unit[:, high <= low] = 0.5
+        codes = np.rint(unit * 4095).astype("<u2")
+        return {
+            "x": self.arrays.add(codes[:, 0]),
+            "y": self.arrays.add(codes[:, 1]),
+            "aspect": float(np.clip(span[0] / span[1], 0.2, 5.0)),
+            "unit": unit,
+        }
+
+    def _image(self, unit: NDArray[np.float64]) -> dict[str, Any] | None:
+        """Return the pixels, and the rectangle that they cover in the coordinates of the nodes."""
+        image = self.explanation.details.get("image")
+        if image is None:
+            return None
+        pixels = torch.as_tensor(image).detach().float().cpu()
+        pixels = pixels[None] if pixels.dim() == 2 else pixels
+        step = math.ceil(max(pixels.shape[1:]) / MAX_IMAGE)
+        pixels = pixels[:, ::step, ::step]
+        low, high = pixels.min(), pixels.max()
+        grey = ((pixels - low) / (high - low).clamp(min=1e-9) * 255).round().byte().numpy()
+        colours = [grey[min(channel, len(grey) - 1)] for channel in range(3)]
+        rgba = np.stack([*colours, np.full_like(colours[0], 255)], axis=-1)
+        # A class token precedes the patches.
+        places = unit[len(unit) - math.isqrt(len(unit)) ** 2 :]
+        patch = [_spacing(places[:, axis]) for axis in range(2)]
+        low_corner, high_corner = places.min(0), places.max(0)
+        extent = [
+            side
+            for axis in range(2)
+            for side in (
+                low_corner[axis] - patch[axis] / 2,
+                high_corner[axis] + patch[axis] / 2,
+            )
+        ]
+        return {
+            "size": [rgba.shape[1], rgba.shape[0]],
+            "place": self.arrays.add(rgba.reshape(-1)),
+            "extent": extent,
+            "patch": patch,
+        }
+
+    def _bonds(self) -> list[int] | None:
+        """Return the first atoms of all bonds, then the second ones."""
+        smiles = self.explanation.details.get("smiles")
+        if smiles is None:
+            return None
+        from edgewise.inference.molecules import read_smiles
+
+        bonds = list(read_smiles(smiles).GetBonds())
+        ends = [bond.GetBeginAtomIdx() for bond in bonds]
+        return self.arrays.add(np.array(ends + [bond.GetEndAtomIdx() for bond in bonds], "<u4"))
+
+    def _overview(self, layer: _Layer, points: dict[str, Any] | None) -> dict[str, Any]:
+        """Return statistics and a small picture of each head of a layer."""
+        group = self.groups[layer.group]
+        in_plane = points and (
+            "image" in self.explanation.details or len(points["unit"]) > THUMBNAIL
+        )
+        unit = points["unit"] if points and in_plane else None
+        pictures, width, height = _thumbnails(group, layer.weights, unit)
+        found: dict[str, Any] = {
+            "name": layer.name,
+            "heads": layer.heads,
+            "entropy": [round(value, 4) for value in layer.entropy],
+            "largest": [round(float(value), 6) for value in layer.weights.max(0, initial=0)],
+            "thumbnails": {"width": width, "height": height, "at": self.arrays.add(pictures)},
+        }
+        if points is None and group.num_targets == group.num_sources:
+            distance = np.abs(group.source - group.target).astype(np.float32)
+            mean = distance @ layer.weights / np.maximum(layer.weights.sum(0), 1e-30)
+            found["distance"] = [round(float(value), 3) for value in mean]
+        return found
+
+
+def _strongest(target: NDArray[Any], weights: NDArray[Any], most: int) -> NDArray[np.int64]:
+    """Return the indices, in order, of the largest weights and of the largest of each target.
+
+    The edges are sorted by target.
+    """
+    if len(weights) <= most:
+        return np.arange(len(weights))
+    starts = np.flatnonzero(np.diff(target, prepend=-1))
+    highest = np.repeat(np.maximum.reduceat(weights, starts), np.diff(starts, append=len(target)))
+    score = np.where(weights == highest, weights + weights.max(), weights)
+    return np.sort(np.argpartition(score, len(score) - most)[-most:])
+
+
+def _entropy(group: _Edges, weights: NDArray[np.float32]) -> list[float]:
+    """Return the mean entropy of each head's weights over the targets, in nats."""
+    positive = np.maximum(weights, 1e-30)
+    present = max(len(np.unique(group.target)), 1)
+    return [float(value) for value in -(positive * np.log(positive)).sum(0) / present]
+
+
+def _is_banded(offset: int, count: int) -> bool:
+    return count > 64 and offset <= count // 8
+
+
+def _spacing(places: NDArray[np.float64]) -> float:
+    """Return the smallest gap between columns of a grid."""
+    gaps = np.diff(np.unique(np.round(places, 4)))
+    return float(gaps.min()) if len(gaps) else 1.0
+
+
+def _thumbnails(
+    group: _Edges, weights: NDArray[np.float32], unit: NDArray[np.float64] | None
+) -> tuple[NDArray[np.uint8], int, int]:
+    """Return small pictures of all heads, their width and height.
+
+    A picture is the matrix, with cells summed; for a band, the offsets of the sources at each
+    place; for nodes in a plane, the weight that the nodes at each place receive.
+    """
+    offset = group.source - group.target
+    most = int(np.abs(offset).max(initial=0))
+    if unit is not None:
+        width, height = (min(THUMBNAIL, len(np.unique(np.round(unit[:, k], 4)))) for k in (0, 1))
+        columns = np.minimum((unit[:, 0] * width).astype(np.int64), width - 1)[group.source]
+        rows = np.minimum(((1 - unit[:, 1]) * height).astype(np.int64), height - 1)[group.source]
+    elif _is_banded(most, group.num_targets):
+        height, width = THUMBNAIL, min(THUMBNAIL, 2 * most + 1)
+        rows = group.target * height // group.num_targets
+        columns = (offset + most) * width // (2 * most + 1)
+    else:
+        height, width = min(THUMBNAIL, group.num_targets), min(THUMBNAIL, group.num_sources)
+        rows = group.target * height // max(group.num_targets, 1)
+        columns = group.source * width // max(group.num_sources, 1)
+    cells = torch.from_numpy(rows * width + columns)
+    values = torch.from_numpy(np.ascontiguousarray(np.abs(weights)))
+    sums = torch.zeros(height * width, weights.shape[1]).index_add_(0, cells, values).T
+    shade = (sums / sums.amax(1, keepdim=True).clamp(min=1e-30)).sqrt()
+    return (255 * shade).round().byte().flatten().numpy(), width, height

@@ -1,0 +1,322 @@
+"""Pages of explanations, in a headless Chromium."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import edgewise as ew
+from edgewise import explain, graphs
+from edgewise.cli import main
+from edgewise.errors import ArgumentError
+from edgewise.explain.page import html_page, write_page
+from edgewise.explain.record import LayerRecord, Recorded
+from tests.explain import small_runs
+
+FOLDER = Path(explain.__file__).parent / "page"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WORDS = "The film is a quiet , moving portrait of a family".split()  # noqa: SIM905
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A headless browser, with a profile of its own."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=found, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Opened:
+    """A page in the browser, with what it printed and which addresses it asked for."""
+
+    def __init__(self, browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> None:
+        self.messages: list[str] = []
+        self.requests: list[str] = []
+        size = {"width": width, "height": 800}
+        self.page = browser.new_page(viewport=size, color_scheme=scheme)
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("body[data-ready]")
+
+    def weights(self, column: int = 0) -> dict[int, float]:
+        """Return the weights listed for the chosen node: 0 attends to, 1 attended to by."""
+        items = self.page.locator("#lists > div").nth(column).locator("li")
+        pairs = items.evaluate_all("all => all.map(one => [one.dataset.node, one.dataset.weight])")
+        return {int(node): float(weight) for node, weight in pairs}
+
+    def choose(self, layer: str, head: str) -> None:
+        self.page.select_option("#layer", layer)
+        self.page.select_option("#head", head)
+
+    def find(self, text: str) -> None:
+        """Pin the first node whose label contains a text."""
+        self.page.fill("#search", text)
+        self.page.press("#search", "Enter")
+
+
+def layer(name: str, graph: graphs.Graph, heads: int = 2) -> LayerRecord:
+    weights = ew.edge_softmax(2 * torch.randn(graph.num_edges, heads), graph)
+    return LayerRecord(name, graph, weights, list(range(heads)), module=name)
+
+
+def explanation(
+    layers: list[LayerRecord], labels: list[str], kind: Any = "sequence", **more: Any
+) -> explain.Explanation:
+    recorded = Recorded()
+    recorded.layers = layers
+    return explain.Explanation(recorded, labels, kind, **more)
+
+
+def sentence(heads: int = 2, depth: int = 2) -> explain.Explanation:
+    graph = graphs.complete().bind(len(WORDS))
+    return explanation([layer(f"layers.{i}", graph, heads) for i in range(depth)], WORDS)
+
+
+def row(record: LayerRecord, target: int, head: int) -> dict[int, float]:
+    """Return the weights of a target's sources."""
+    source, targets = record.edge_index
+    chosen = targets == target
+    values = record.weights[chosen, head].tolist()
+    return dict(zip(source[chosen].tolist(), values, strict=True))
+
+
+def column(record: LayerRecord, source: int, head: int) -> dict[int, float]:
+    """Return the weights with which targets attend to a source."""
+    sources, target = record.edge_index
+    chosen = sources == source
+    values = record.weights[chosen, head].tolist()
+    return dict(zip(target[chosen].tolist(), values, strict=True))
+
+
+def test_a_click_shows_the_weights_that_python_computed(chromium: Any, tmp_path: Path) -> None:
+    found = sentence()
+    opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
+    opened.choose("1", "1")
+    box = opened.page.locator("#drawing").bounding_box()
+    opened.page.mouse.click(box["x"] + 0.2 * box["width"], box["y"] + 0.3 * box["height"])
+    target = int(opened.page.text_content("#pinned").split(":")[0])
+    record = found.recorded.layers[1]
+    assert opened.page.text_content("#pinned") == f"{target}: {WORDS[target]}"
+    assert opened.weights() == pytest.approx(row(record, target, 1), abs=1e-4)
+    assert opened.weights(1) == pytest.approx(column(record, target, 1), abs=1e-4)
+    opened.page.mouse.move(0, 0)
+    assert opened.weights() == pytest.approx(row(record, target, 1), abs=1e-4)  # pinned
+    opened.page.keyboard.press("Escape")
+    assert opened.weights() == {}
+    assert opened.messages == []
+    assert opened.requests == [(tmp_path / "page.html").as_uri()]
+
+
+def test_means_maxima_and_rollout(chromium: Any, tmp_path: Path) -> None:
+    found = sentence()
+    opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
+    opened.find("quiet")
+    weights = torch.stack([one.weights for one in found.recorded.layers])
+    graph = found.recorded.layers[0].graph
+
+    def expected(values: Tensor) -> Any:
+        one = LayerRecord("", graph, values[:, None], [0])
+        return pytest.approx(row(one, WORDS.index("quiet"), 0), abs=1e-4)
+
+    opened.choose("0", "mean")
+    assert opened.weights() == expected(weights[0].mean(-1))
+    opened.choose("0", "maximum")
+    assert opened.weights() == expected(weights[0].amax(-1))
+    opened.choose("all", "mean")
+    assert opened.weights() == expected(weights.mean((0, 2)))
+    opened.page.select_option("#layer", "rollout")
+    rollout = found.recorded.rollout()
+    assert opened.weights() == expected(rollout[graph.target, graph.source])
+    assert opened.messages == []
+
+
+def test_cross_attention_names_both_sequences(chromium: Any, tmp_path: Path) -> None:
+    read, written = ["ein", "Hund", "läuft"], ["<bos>", "a", "dog", "runs"]
+    layers = [
+        layer("encoder.0", graphs.complete().bind(3)),
+        layer("encoder.1", graphs.complete().bind(3)),
+        layer("decoder.0.attention", graphs.causal().bind(4)),
+        layer("decoder.0.cross_attention", graphs.complete().bind(4, 3)),
+    ]
+    found = explanation(layers, read, "pair of sequences", target_labels=written)
+    opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
+    opened.choose("3", "0")
+    opened.find("dog")
+    assert opened.weights() == pytest.approx(row(layers[3], 2, 0), abs=1e-4)
+    names = opened.page.locator("#lists span").all_text_contents()[::2]
+    assert sorted(names) == sorted(read)
+    opened.choose("2", "1")
+    assert opened.weights() == pytest.approx(row(layers[2], 2, 1), abs=1e-4)
+    opened.page.select_option("#layer", "rollout")  # of the encoder
+    opened.find("Hund")
+    expected = dict(enumerate(found.recorded.rollout("encoder")[1].tolist()))
+    assert opened.weights() == pytest.approx(expected, abs=1e-4)
+    assert opened.messages == []
+
+
+def test_a_graph_without_coordinates_gets_a_layout(chromium: Any, tmp_path: Path) -> None:
+    graph = graphs.random(degree=3, seed=1).bind(60)
+    names = [f"paper <{i}>" for i in range(60)]
+    found = explanation([layer("convs.0", graph, 4)], names, "graph")
+    opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
+    opened.choose("0", "2")
+    opened.find("paper <17>")
+    assert opened.weights() == pytest.approx(row(found.recorded.layers[0], 17, 2), abs=1e-4)
+    assert opened.messages == []
+
+
+def test_an_image_lies_under_its_patches(chromium: Any, tmp_path: Path) -> None:
+    graph = graphs.complete().bind(17)  # a class token and 4 x 4 patches
+    records = [layer(f"blocks.{i}", graph) for i in range(2)]
+    names = ["class token", *(f"patch {i}" for i in range(16))]
+    details = {"image": torch.rand(3, 16, 16)}
+    found = explanation(records, names, "image", details=details)
+    opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
+    opened.choose("1", "0")
+    box = opened.page.locator("#drawing").bounding_box()
+    middle = {"x": box["width"] / 2, "y": box["height"] / 2}
+    opened.page.click("#drawing", position=middle)
+    target = int(opened.page.text_content("#pinned").split(":")[0])
+    assert target in (6, 7, 10, 11, 1 + 8)  # patches around the middle
+    assert opened.weights() == pytest.approx(row(records[1], target, 0), abs=1e-4)
+    assert opened.messages == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_narrow_page_keys_and_exports(chromium: Any, tmp_path: Path, scheme: str) -> None:
+    found = sentence(heads=12)
+    opened = Opened(chromium, write_page(found, tmp_path / "page.html"), 390, scheme)
+    page = opened.page
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.get_attribute("html", "data-theme") == scheme
+    page.focus("#drawing")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.text_content("#pinned") == "1: film"
+    assert page.input_value("#head") == "mean"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.input_value("#head") == "0"
+    assert opened.weights() == pytest.approx(row(found.recorded.layers[0], 1, 0), abs=1e-4)
+    for view in ("lines", "matrix"):
+        assert page.get_attribute(f"[data-view={view}]", "aria-pressed") == "true"
+        with page.expect_download() as saved:
+            page.click("#svg")
+        text = Path(saved.value.path()).read_text()
+        assert text.startswith("<svg")
+        assert "portrait" in text
+        page.focus("#drawing")
+        page.keyboard.press("v")
+    with page.expect_download() as saved:
+        page.click("#png")
+    assert Path(saved.value.path()).read_bytes().startswith(b"\x89PNG")
+    assert opened.messages == []
+
+
+def test_a_page_in_a_notebook(chromium: Any, tmp_path: Path) -> None:
+    (tmp_path / "notebook.html").write_text(f"<body data-ready>{sentence()._repr_html_()}")
+    opened = Opened(chromium, tmp_path / "notebook.html")
+    frame = opened.page.frame_locator("iframe")
+    frame.locator("body[data-ready]").wait_for()
+    assert "529" not in frame.locator("#status").text_content()
+    assert frame.locator("#status").text_content() == f"{len(WORDS) ** 2} edges"
+    assert opened.messages == []
+
+
+def test_a_long_window_is_less_than_a_megabyte(chromium: Any, tmp_path: Path) -> None:
+    graph = graphs.window(8).bind(16_384)
+    words = [WORDS[i * 7919 % len(WORDS)] for i in range(16_384)]
+    layers = [layer(f"layers.{i}", graph, 8) for i in range(4)]
+    path = write_page(explanation(layers, words), tmp_path / "page.html")
+    assert path.stat().st_size < 1_000_000
+    opened = Opened(chromium, path)
+    notes = opened.page.text_content("#notes")
+    assert "4 of 32 heads are in full" in notes
+    assert f"The strongest 100,000 of {graph.num_edges:,} edges are in the page" in notes
+    number, head = map(int, (opened.page.input_value(f"#{name}") for name in ("layer", "head")))
+    opened.page.focus("#drawing")
+    opened.page.keyboard.press("j")
+    shown, all_weights = opened.weights(), row(layers[number], 0, head)
+    assert shown == pytest.approx({node: all_weights[node] for node in shown}, abs=0.01)
+    assert max(all_weights, key=all_weights.__getitem__) in shown
+    assert opened.messages == []
+
+
+def test_a_graph_of_100_000_edges_is_less_than_a_megabyte() -> None:
+    ends = torch.randint(20_000, (2, 100_000))
+    graph = graphs.edges(ends, (20_000, 20_000))
+    layers = [layer(f"layers.{i}", graph, 4) for i in range(2)]
+    page = html_page(explanation(layers, [f"node {i}" for i in range(20_000)], "graph"))
+    assert len(page.encode()) < 1_000_000
+
+
+def test_chosen_heads_are_in_full() -> None:
+    page = html_page(sentence(), heads=[("layers.1", 0)])
+    assert len(page) < len(html_page(sentence()))
+    with pytest.raises(ArgumentError, match=r"recorded layers and heads: layers.0 \[0, 1\]"):
+        html_page(sentence(), heads=[("layers.1", 2)])
+
+
+def test_the_bundle_is_made_of_the_sources() -> None:
+    """`make page` makes it."""
+    names = sorted(path.name for path in FOLDER.iterdir())
+    kept = re.compile(r"(?!page\.html$).*\.(js|css|html)$|package\.json$")
+    digest = hashlib.sha256()
+    for name in filter(kept.match, names):
+        digest.update(f"{name}\n{(FOLDER / name).read_text()}".encode())
+    bundle = (FOLDER / "page.html").read_text()
+    assert f"sources: {digest.hexdigest()}" in bundle
+    assert len(bundle.encode()) < 400_000
+    assert "https://" not in bundle.replace("https://opensource.org/licenses", "")
+
+
+def test_the_command_writes_a_page(
+    chromium: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = small_runs.sentences(tmp_path)
+    capsys.readouterr()
+    out = tmp_path / "pages" / "page.html"
+    assert main(["explain", str(run), "a big film", "--out", str(out)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(out)
+    opened = Opened(chromium, out)
+    assert "praise" in opened.page.text_content("#answer")
+    found = explain.explanation(ew.load(run), "a big film")
+    opened.choose("1", "3")
+    opened.find("film")
+    target = [label.strip() for label in found.labels].index("film")
+    assert opened.weights() == pytest.approx(row(found.recorded.layers[1], target, 3), abs=1e-4)
+    assert opened.messages == []
+    several = ["explain", str(run), "a film", "a cat", "--out", str(out)]
+    assert main(several) == 0
+    assert sorted(path.name for path in out.parent.iterdir()) == [
+        *("page-1.html", "page-2.html", "page.html")
+    ]
+
+
+def test_a_page_needs_the_name_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "nowhere", "x", "--out", "page.png"]) == 2
+    assert "write page.html" in capsys.readouterr().err
