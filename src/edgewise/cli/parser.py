@@ -23,8 +23,9 @@ Command = Callable[[argparse.Namespace, Fields], int]
 SEED = "--seed"
 FIELD = re.compile(r"--([a-z]\w*\.[a-z]\w*)(?:=(.*))?", re.DOTALL)
 HELP = {"-h", "--help"}
-OF_PREDICT = ("help", "input", "out", "draw", "batch-size", *(n.replace("_", "-") for n in OPTIONS))
-OPTION = re.compile(rf"--(?!(?:{'|'.join(OF_PREDICT)})(?:=|$))([a-z][\w-]*)(?:=(.*))?", re.DOTALL)
+OF_PREDICT = ("help", "input", "out", "draw", "why", "batch-size", *OPTIONS)
+_KNOWN = "|".join(OF_PREDICT).replace("_", "-")
+OPTION = re.compile(rf"--(?!(?:{_KNOWN})(?:=|$))([a-z][\w-]*)(?:=(.*))?", re.DOTALL)
 """An option of ``predict`` that argparse does not know."""
 EXAMPLES = """examples:
   edgewise list
@@ -285,6 +286,8 @@ def _add_predicting(
     help_ = "write answers to a .csv, .tsv or .jsonl file instead of printing them"
     command.add_argument("--out", type=Path, metavar="FILE", help=help_)
     command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of the answers")
+    help_ = "show the N words, atoms, neighbours or items that carry each answer most"
+    command.add_argument("--why", type=int, metavar="N", help=help_)
     help_ = "number of inputs per batch"
     command.add_argument("--batch-size", type=int, metavar="N", help=help_)
     for name, help_ in OPTIONS.items():

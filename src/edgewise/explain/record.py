@@ -308,9 +308,16 @@ class _Recorder(Interceptor):
         return out, lse
 
     def aggregate(
-        self, value: Tensor, weight: Tensor, graph: Graph, compute: Callable[..., Tensor]
+        self,
+        value: Tensor,
+        weight: Tensor | None,
+        graph: Graph,
+        reduce: str,
+        compute: Callable[..., Tensor],
     ) -> Tensor:
-        out = compute(value, weight, graph)
+        out = compute(value, weight, graph, reduce)
+        if weight is None:
+            return out
         name, module = self._modules[-1]
         # Products with sparse features and sums of weights (degrees) are not messages of nodes.
         if isinstance(module, SparseLinear) or (value.shape[-2:].numel() == 1 and _is_one(value)):

@@ -180,8 +180,9 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
 
     """
     wanted = model_fields(recipe.model, ())
-    arguments = with_new_names(preprocessing.model_arguments, wanted)
-    data_sizes = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
+    known = dict(preprocessing.model_arguments)
+    data_sizes = {name: known.pop(name) for name in recipe.task.takes if name in known}
+    arguments = with_new_names(known, wanted)
     # A width of 0 means the feature is absent, so models without this argument ignore it.
     arguments = {n: size for n, size in arguments.items() if n in wanted or size != 0}
     strange = [name for name in arguments if name not in wanted]
