@@ -14,7 +14,6 @@ import argparse
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,14 @@ from torch import Tensor, nn
 
 import edgewise
 from edgewise.errors import ArgumentError, require
-from edgewise.explain.attribution import Case, Contributions, contributions
+from edgewise.explain.attribution import Case, Contributions, Method, contributions
 from edgewise.explain.cases import NodeCases, cases, rows_of
 from edgewise.explain.fidelity import fidelity
 from edgewise.inference import Run
 from edgewise.inference.images import ImageClasses
 from edgewise.inference.nodes import LinkSuggestions, NodeClasses
 
-METHODS = ("left_out", "gradient", "attention", "rollout", "removed")
+METHODS: tuple[Method, ...] = ("left_out", "gradient", "attention", "rollout", "removed")
 MOST_REMOVED = 500
 """Cases with more edges are not attributed by ``removed``."""
 
@@ -131,6 +130,49 @@ def by_pair(case: Case, pairs: Tensor, edge_index: Tensor, mask: Tensor) -> Cont
     return Contributions(torch.zeros(count), pairs, edges, "GNNExplainer")
 
 
+Rows = dict[str, list[tuple[float, float, float]]]
+
+
+def measure(case: Case, method: Method, found: Rows) -> tuple[int, Contributions] | None:
+    """Add a row for a method; return the number of parts, or ``None`` for a case of one part."""
+    start = time.perf_counter()
+    each = contributions(case, method)
+    seconds = time.perf_counter() - start
+    result = fidelity(case, each)
+    if result is None:
+        return None
+    found[method].append((result.plus, result.minus, seconds))
+    return result.of, each
+
+
+def add_gnn_explainer(
+    case: Case, nodes: NodeCases, explain: Callable[..., Tensor], pairs: Tensor, found: Rows
+) -> None:
+    """Add a row for GNNExplainer on the neighbourhood of a node."""
+    assert case.own is not None
+    node = nodes.ids.index(case.labels[int(case.own[0])])
+    block, inner = nodes.neighbourhood(node, nodes.hops or 2)
+    edge_index = nodes.induced([(block, inner)], torch.zeros(1, dtype=torch.long))
+    x = rows_of(nodes.x, block).to_dense()
+    start = time.perf_counter()
+    mask = explain(x, edge_index, 0)
+    seconds = time.perf_counter() - start
+    result = fidelity(case, by_pair(case, pairs, edge_index, mask))
+    assert result is not None
+    found["GNNExplainer"].append((result.plus, result.minus, seconds))
+
+
+def show(name: str, sizes: list[int], found: Rows) -> None:
+    """Print a table of the means."""
+    count = len(sizes)
+    print(f"{name}: {count} cases, {sum(sizes) / max(count, 1):.0f} parts on average")
+    print(f"{'method':14} {'Fid+':>8} {'Fid-':>8} {'difference':>10} {'ms a case':>10}")
+    for method, rows in found.items():
+        plus, minus, seconds = torch.tensor(rows).mean(0).tolist()
+        line = f"{method:14} {plus:8.3f} {minus:8.3f} {plus - minus:10.3f} {1000 * seconds:10.1f}"
+        print(line if len(rows) >= count else f"{line}   ({len(rows)} cases)")
+
+
 def main() -> None:
     """Print the fidelity of each method."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -140,60 +182,33 @@ def main() -> None:
     parser.add_argument("--gnn-explainer", action="store_true")
     given = parser.parse_args()
     run = edgewise.load(given.run)
-    found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    found: Rows = defaultdict(list)
     random = torch.Generator().manual_seed(0)
     explain = gnn_explainer(run) if given.gnn_explainer else None
     nodes = NodeCases(run.predictor) if isinstance(run.predictor, NodeClasses) else None
-    sizes = []
-    every = (case for case in cases_of(run, given.input))
-    for case in every:
+    sizes: list[int] = []
+    for case in cases_of(run, given.input):
         if len(sizes) == given.cases:
             break
-        start = time.perf_counter()
-        first = contributions(case, "left_out")
-        seconds = time.perf_counter() - start
-        result = fidelity(case, first)
-        if result is None:
+        first = measure(case, "left_out", found)
+        if first is None:
             continue
-        sizes.append(result.of)
-        found["left_out"].append((result.plus, result.minus, seconds))
+        count, each = first
+        sizes.append(count)
         for method in METHODS[1:]:
-            if method == "removed" and result.of > MOST_REMOVED:
-                continue
-            start = time.perf_counter()
-            each = contributions(case, method)  # type: ignore[arg-type]
-            seconds = time.perf_counter() - start
-            result = fidelity(case, each)
-            assert result is not None
-            found[method].append((result.plus, result.minus, seconds))
-        if explain is not None:
-            assert nodes is not None
-            assert case.own is not None
-            node = nodes.ids.index(case.labels[int(case.own[0])])
-            block, inner = nodes.neighbourhood(node, nodes.hops or 2)
-            edge_index = nodes._induced([(block, inner)], torch.zeros(1, dtype=torch.long))
-            x = rows_of(nodes.x, block).to_dense()
-            start = time.perf_counter()
-            mask = explain(x, edge_index, 0)
-            seconds = time.perf_counter() - start
-            result = fidelity(case, by_pair(case, first.pairs, edge_index, mask))
-            assert result is not None
-            found["GNNExplainer"].append((result.plus, result.minus, seconds))
+            if method != "removed" or count <= MOST_REMOVED:
+                measure(case, method, found)
+        if explain is not None and nodes is not None:
+            add_gnn_explainer(case, nodes, explain, each.pairs, found)
         for _ in range(5):
-            result = fidelity(case, first, random=random)
+            result = fidelity(case, each, random=random)
             assert result is not None
             found["random"].append((result.plus, result.minus, 0.0))
-    count = len(sizes)
-    print(f"{given.run.name}: {count} cases, {sum(sizes) / max(count, 1):.0f} parts on average")
-    print(f"{'method':14} {'Fid+':>8} {'Fid-':>8} {'difference':>10} {'ms a case':>10}")
-    for method, rows in found.items():
-        plus, minus, seconds = torch.tensor(rows).mean(0).tolist()
-        line = f"{method:14} {plus:8.3f} {minus:8.3f} {plus - minus:10.3f} {1000 * seconds:10.1f}"
-        print(line if len(rows) >= count else f"{line}   ({len(rows)} cases)")
+    show(given.run.name, sizes, found)
     if explain is not None and nodes is not None:
         x = nodes.x.to_dense()
         start = time.perf_counter()
-        for node in islice(range(len(nodes.ids)), 3):
+        for node in range(3):
             explain(x, nodes.edge_index, node)
         print(f"GNNExplainer on the whole graph: {(time.perf_counter() - start) / 3:.1f} s a node")
 

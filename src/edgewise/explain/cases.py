@@ -406,7 +406,7 @@ class NodeCases:
             every = torch.cat([block for block, _ in blocks])
             sizes = torch.tensor([len(block) for block, _ in blocks])
             own = sizes.cumsum(0) - sizes
-            graph = edges(self._induced(blocks, own), len(every))
+            graph = edges(self.induced(blocks, own), len(every))
             member = torch.arange(len(every))
             x, labels = rows_of(self.x, every), [self.ids[node] for node in every.tolist()]
 
@@ -457,7 +457,7 @@ class NodeCases:
                     ),
                 )
 
-    def _induced(self, blocks: Sequence[tuple[Tensor, int]], offset: Tensor) -> Tensor:
+    def induced(self, blocks: Sequence[tuple[Tensor, int]], offset: Tensor) -> Tensor:
         """Return the edges into the inner nodes of each block, numbered over all blocks."""
         place = torch.full((len(self.ids),), -1)
         found = []
