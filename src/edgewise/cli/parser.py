@@ -170,6 +170,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     _add_looking(add)
     _add_training(add, "" if recipe is None else "\n\n" + recipe_text(recipe))
     _add_predicting(add, options_by_recipe() if helps and command == "predict" else "")
+    _add_influence(add)
     verify = "compare the layers with those of PyTorch and PyTorch Geometric"
     _command(add, commands.verify, "verify", verify, "edgewise verify")
     doctor = "list versions, devices, and installed and missing packages and data sets"
@@ -292,6 +293,22 @@ def _add_predicting(
     command.add_argument("--batch-size", type=int, metavar="N", help=help_)
     for name, help_ in OPTIONS.items():
         command.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help=help_)
+
+
+def _add_influence(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _command(
+        add,
+        commands.influence,
+        "influence",
+        "rank the members of a run's graph by their influence",
+        "edgewise influence runs/gat-cora --top 10 --draw influence.png",
+    )
+    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    help_ = "number of members to list (10)"
+    command.add_argument("--top", type=int, default=10, metavar="N", help=help_)
+    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure")
+    help_ = "random seed of the estimates (0)"
+    command.add_argument("--seed", type=int, default=0, metavar="N", help=help_)
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:

@@ -6,6 +6,7 @@ from edgewise.explain.attribution import Case, Contributions, contributions, wit
 from edgewise.explain.cases import NodeCases, cases
 from edgewise.explain.edges_left_out import outputs_left_out
 from edgewise.explain.fidelity import Fidelity, fidelity
+from edgewise.explain.influence import Influence, centralities, influence, removals
 from edgewise.explain.reasons import Attribution, Reason, attributions
 from edgewise.explain.record import LayerRecord, Recorded, record
 
@@ -14,16 +15,20 @@ __all__ = [
     "Case",
     "Contributions",
     "Fidelity",
+    "Influence",
     "LayerRecord",
     "NodeCases",
     "Reason",
     "Recorded",
     "attributions",
     "cases",
+    "centralities",
     "contributions",
     "fidelity",
+    "influence",
     "outputs_left_out",
     "record",
+    "removals",
     "without",
 ]
 

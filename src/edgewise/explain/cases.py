@@ -156,7 +156,8 @@ def _continuation(predictor: Continuations, value: Any, _: int) -> Iterator[Case
     tokens = Tokens(ids, torch.tensor([len(ids)]))
 
     def scores() -> Tensor:
-        return model(tokens, last)
+        out: Tensor = model(tokens, last)
+        return out
 
     with torch.no_grad():
         best = int(scores()[0].argmax())
@@ -250,7 +251,7 @@ def _image(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
             remedy="train another model",
         )
     height, width = given[0].shape[-2:]
-    count = int(embedding.num_patches)
+    count = int(embedding.num_patches)  # type: ignore[arg-type]
     columns = round(math.sqrt(count * width / height))
     labels = [f"row {n // columns + 1}, column {n % columns + 1}" for n in range(count)]
     best = int(out[0].argmax())
@@ -265,7 +266,9 @@ def _forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
     given, out, scores = _rows(predictor, value)
     count = given[0].shape[-1]
     labels = [
-        series.date(step - count + 1) if series.step else f"{count - 1 - step} steps before the end"
+        str(series.date(step - count + 1))
+        if series.step
+        else f"{count - 1 - step} steps before the end"
         for step in range(count)
     ]
     for ahead in range(out.shape[-1]):
@@ -490,7 +493,8 @@ def _words(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
     Special tokens such as ``[CLS]`` belong to no word.
     """
     special = set(special_ids(tokenizer).tolist())
-    member, labels = [], []
+    member: list[int] = []
+    labels: list[str] = []
     ended, marks = True, _marks_words(tokenizer)
     for token in ids.tolist():
         if token in special:

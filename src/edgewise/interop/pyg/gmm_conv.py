@@ -21,7 +21,7 @@ class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
     one, as in PyG.
     """
 
-    def propagate(
+    def propagate(  # type: ignore[override]
         self,
         edge_index: Tensor,
         size: Size = None,

@@ -17,7 +17,7 @@ class SAGEConv(DropIn, nn.SAGEConv):  # type: ignore[misc]
     is refused.
     """
 
-    def propagate(
+    def propagate(  # type: ignore[override]
         self, edge_index: Tensor, size: Size = None, *, x: tuple[Tensor, Tensor | None]
     ) -> Tensor:
         """Aggregate neighbours into ``[..., N_dst, F]``, weighted by the entries of a matrix."""
