@@ -1,12 +1,23 @@
-"""Explanations of models: recorded attention weights, figures and attention heads."""
+"""Explanations of models: recorded weights, figures, heads, reasons and influence."""
 
 from __future__ import annotations
 
 from edgewise.explain.attribution import Case, Contributions, contributions, without
 from edgewise.explain.cases import NodeCases, cases
 from edgewise.explain.edges_left_out import outputs_left_out
+from edgewise.explain.explanation import Explanation, explanation
 from edgewise.explain.fidelity import Fidelity, fidelity
+from edgewise.explain.figures import draw_head, draw_heads, draw_rollout
+from edgewise.explain.heads import (
+    HeadStatistics,
+    Observations,
+    importance,
+    masked_heads,
+    observations,
+    statistics,
+)
 from edgewise.explain.influence import Influence, centralities, influence, removals
+from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save_pruned
 from edgewise.explain.reasons import Attribution, Reason, attributions
 from edgewise.explain.record import LayerRecord, Recorded, record
 
@@ -14,21 +25,36 @@ __all__ = [
     "Attribution",
     "Case",
     "Contributions",
+    "Explanation",
     "Fidelity",
+    "HeadStatistics",
     "Influence",
     "LayerRecord",
     "NodeCases",
+    "Observations",
     "Reason",
     "Recorded",
     "attributions",
     "cases",
     "centralities",
     "contributions",
+    "draw_head",
+    "draw_heads",
+    "draw_rollout",
+    "explanation",
     "fidelity",
+    "importance",
     "influence",
+    "layers_with_heads",
+    "load_pruned",
+    "masked_heads",
+    "observations",
     "outputs_left_out",
+    "prune",
     "record",
     "removals",
+    "save_pruned",
+    "statistics",
     "without",
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,9 +17,10 @@ from edgewise.arguments import check_least
 from edgewise.edge_steps import attention_weights
 from edgewise.engines.call import AttentionCall
 from edgewise.errors import ArgumentError, unknown_name
+from edgewise.explain.module_names import NamedInterceptor, listed, model_of
 from edgewise.explain.rollout import rollout
 from edgewise.graphs import Graph, edges
-from edgewise.interception import Interceptor, intercepting, without_interception
+from edgewise.interception import without_interception
 from edgewise.layers.sparse import Linear as SparseLinear
 
 MAX_EDGES = 1_000_000
@@ -77,7 +78,7 @@ class LayerRecord:
             return self.heads.index(head)
         raise ArgumentError(
             "head",
-            expected=f"a recorded head of {self.name}: {_listed(self.heads)}",
+            expected=f"a recorded head of {self.name}: {listed(self.heads)}",
             got=repr(head),
             remedy="choose one of them",
         )
@@ -214,30 +215,10 @@ def record(
             raise unknown_name("layers", str(name), [own for own in names if own])
     recorded = Recorded()
     recorder = _Recorder(recorded, wanted, heads, targets, max_edges)
-    with ExitStack() as stack:
-        stack.enter_context(intercepting(recorder))
-        for name, child in names.items():
-            recorder.follow(stack, name or type(module).__name__, child)
+    with recorder.watching(module):
         yield recorded
     if not recorded.layers:
         raise _nothing_recorded(module, wanted, recorder.seen)
-
-
-def model_of(model: Any) -> nn.Module:
-    """Return the module of a model or run.
-
-    Raises:
-        ArgumentError: it is neither.
-    """
-    module = model if isinstance(model, nn.Module) else getattr(model, "model", None)
-    if isinstance(module, nn.Module):
-        return module
-    raise ArgumentError(
-        "model",
-        expected="a torch.nn.Module, or a run of edgewise.load",
-        got=type(model).__name__,
-        remedy="load a run folder with edgewise.load",
-    )
 
 
 def _nothing_recorded(
@@ -260,7 +241,7 @@ def _nothing_recorded(
     )
 
 
-class _Recorder(Interceptor):
+class _Recorder(NamedInterceptor):
     """Interceptor that adds the weights of each call to a :class:`Recorded`."""
 
     def __init__(
@@ -271,27 +252,12 @@ class _Recorder(Interceptor):
         targets: Sequence[int] | Tensor | None,
         max_edges: int,
     ) -> None:
+        super().__init__()
         self.recorded, self.layers, self.heads = recorded, layers, heads
         self.targets, self.max_edges = targets, max_edges
         self.seen: list[str] = []
-        self._modules: list[tuple[str, nn.Module | None]] = [("", None)]
         self._parts = WeakIdKeyDictionary()
         self._last: tuple[str, Tensor] | None = None
-
-    def follow(self, stack: ExitStack, name: str, module: nn.Module) -> None:
-        """Keep track of the innermost module that is running."""
-
-        def enter(*_: Any) -> None:
-            self._modules.append((name, module))
-
-        def leave(*_: Any) -> None:
-            if self._modules[-1][0] == name:
-                self._modules.pop()
-
-        if isinstance(module, torch.jit.ScriptModule):  # its hooks must be compiled as well
-            return
-        stack.callback(module.register_forward_pre_hook(enter).remove)
-        stack.callback(module.register_forward_hook(leave, always_call=True).remove)
 
     def attend(self, call: AttentionCall, graph: Graph, compute: Callable[..., Tensor]) -> Tensor:
         out = compute(call, graph)
@@ -318,9 +284,11 @@ class _Recorder(Interceptor):
         out = compute(value, weight, graph, reduce)
         if weight is None:
             return out
-        name, module = self._modules[-1]
+        name = self.name
         # Products with sparse features and sums of weights (degrees) are not messages of nodes.
-        if isinstance(module, SparseLinear) or (value.shape[-2:].numel() == 1 and _is_one(value)):
+        if isinstance(self.module, SparseLinear) or (
+            value.shape[-2:].numel() == 1 and _is_one(value)
+        ):
             return out
         # MAGNA and LightGCN apply the same weights several times.
         if self._last is not None and self._last[0] == name and _is_same(self._last[1], weight):
@@ -374,7 +342,7 @@ class _Recorder(Interceptor):
         weights: Callable[[Tensor | None], Tensor],
         kind: Kind,
     ) -> LayerRecord | None:
-        module = self._modules[-1][0]
+        module = self.name
         self.seen.append(module)
         if self.layers is not None and not _is_chosen(module, self.layers):
             return None
@@ -403,7 +371,7 @@ class _Recorder(Interceptor):
         raise ArgumentError(
             "heads",
             expected=f"indices of heads of {module}, from 0 to {count - 1}",
-            got=_listed(heads),
+            got=listed(heads),
             remedy="choose among them, or choose layers that have these heads",
         )
 
@@ -417,7 +385,7 @@ class _Recorder(Interceptor):
                 raise ArgumentError(
                     "targets",
                     expected=f"targets of {module}, from 0 to {graph.num_targets - 1}",
-                    got=_listed(wanted.tolist()),
+                    got=listed(wanted.tolist()),
                     remedy="choose among them",
                 )
             chosen = torch.isin(graph.target, wanted).nonzero()[:, 0]
@@ -483,8 +451,3 @@ def _is_one(value: Tensor) -> bool:
 
 def _is_same(first: Tensor, second: Tensor) -> bool:
     return first.shape == second.shape and first.data_ptr() == second.data_ptr()
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:12]))
-    return f"{shown}, … ({len(numbers)})" if len(numbers) > 12 else shown or "none"

@@ -84,7 +84,8 @@ def _step(
     if sparse:
         index = torch.stack([torch.cat([target, node]), torch.cat([source, node])])
         values = torch.cat([scaled, own])
-        return torch.sparse_coo_tensor(index, values, (count, count)).coalesce()
+        size = count, count
+        return torch.sparse_coo_tensor(index, values, size, check_invariants=False).coalesce()
     flat = target * count + source
     matrix = scaled.new_zeros(*scaled.shape[:-1], count * count).index_add(-1, flat, scaled)
     return matrix.unflatten(-1, (count, count)) + torch.diag_embed(own)

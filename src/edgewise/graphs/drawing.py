@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 INK, LINE, LOOP = "#1f3a5f", "#4c78a8", "#e45756"
 MOST_LINES = 4000  # more lines are unreadable and slow
@@ -23,15 +24,25 @@ SMALL, FEW = 64, 800  # most nodes and edges of a graph drawn in a notebook
 SIDE = 220  # width and height of the drawing in pixels
 
 
-def draw(graph: Graph, path: str | Path | None = None) -> Figure:
-    """Draw the graph and its matrix side by side; save the figure if ``path`` is given."""
+def draw(graph: Graph, path: str | Path | None = None, weights: Tensor | None = None) -> Figure:
+    """Draw the graph and its matrix side by side; save the figure if ``path`` is given.
+
+    Args:
+        graph: the graph.
+        path: file of the figure.
+        weights: weights ``[E]``, or ``[E, H]`` to draw the mean over heads.
+    """
+    if weights is not None:
+        weights = _of_edges(graph, weights)
     require("matplotlib", extra="plot", purpose="drawing a graph")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.4, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    draw_nodes(graph, left)
-    draw_matrix(graph, right)
+    draw_nodes(graph, left, weights)
+    image = draw_matrix(graph, right, weights)
+    if weights is not None:
+        figure.colorbar(image, ax=right, label="weight", shrink=0.8)
     figure.suptitle(repr(graph).strip("<>"), fontsize=10)
     if path is not None:
         _check_format(figure, Path(path))
@@ -50,38 +61,82 @@ def _check_format(figure: Figure, path: Path) -> None:
         )
 
 
-def draw_nodes(graph: Graph, axes: Axes) -> None:
-    """Draw nodes and edges; a ring marks a self-loop."""
+def _of_edges(graph: Graph, weights: Tensor) -> Tensor:
+    """Return one weight for each edge, on the CPU."""
+    weights = weights.detach().float().cpu()
+    if weights.dim() == 2:
+        weights = weights.mean(-1)
+    if weights.shape != (graph.num_edges,):
+        raise ArgumentError(
+            "weights",
+            expected=f"shape [{graph.num_edges}], or [{graph.num_edges}, heads]",
+            got=f"shape {list(weights.shape)}",
+            remedy="give one weight per edge, in the order of graph.edge_index",
+        )
+    return weights
+
+
+def draw_nodes(
+    graph: Graph, axes: Axes, weights: Tensor | None = None, places: Tensor | None = None
+) -> None:
+    """Draw nodes and edges; a ring marks a self-loop.
+
+    Args:
+        graph: the graph.
+        axes: axes to draw on.
+        weights: weights ``[E]``; edges with a larger weight are darker and wider.
+        places: coordinates ``[N, 2]`` of the nodes of a square graph; by default those of the
+            graph, or a circle.
+    """
     from matplotlib.collections import LineCollection
 
     axes.set_axis_off()
     axes.set_aspect("equal")
-    targets, sources = _places(graph)
+    targets, sources = _places(graph) if places is None else (places, places)
     edge_index = graph.edge_index.cpu()
     self_read = edge_index[0] == edge_index[1]
     square = graph.num_targets == graph.num_sources
-    links = edge_index[:, ~self_read] if square else edge_index
-    links = links[:, :: max(1, math.ceil(links.shape[1] / MOST_LINES))]
+    is_link = ~self_read if square else torch.ones_like(self_read)
+    links = edge_index[:, is_link]
+    if weights is None:
+        links = links[:, :: max(1, math.ceil(links.shape[1] / MOST_LINES))]
+        style: dict[str, Any] = {"alpha": min(0.9, 0.08 + 12 / max(links.shape[1], 1))}
+        style["linewidths"] = 0.9
+    else:  # the largest weights are drawn last
+        order = weights[is_link].argsort()[-MOST_LINES:]
+        links, shade = links[:, order], weights[is_link][order].clamp(min=0)
+        shade = shade / shade.max().clamp(min=1e-9) if len(shade) else shade
+        style = {"alpha": (0.03 + 0.87 * shade).numpy(), "linewidths": (0.3 + 2 * shade).numpy()}
     ends = torch.stack([sources[links[0]], targets[links[1]]], dim=1)
-    fade = min(0.9, 0.08 + 12 / max(links.shape[1], 1))
-    axes.add_collection(LineCollection(list(ends.numpy()), colors=LINE, alpha=fade, linewidths=0.9))
+    axes.add_collection(LineCollection(list(ends.numpy()), colors=LINE, **style))
     size = max(12.0, 260 / math.sqrt(max(graph.num_targets, 1)))
     if square and self_read.any():
         loops = targets[edge_index[0, self_read]]
         ring = axes.scatter(loops[:, 0], loops[:, 1], s=2.6 * size, facecolors="none")
-        ring.set(edgecolors=LOOP, linewidths=0.9)
+        width = 0.9
+        if weights is not None:
+            width = 3 * weights[self_read].clamp(0, 1).numpy()
+        ring.set(edgecolors=LOOP, linewidths=width)
     for nodes in (targets,) if square else (targets, sources):
         axes.scatter(nodes[:, 0], nodes[:, 1], s=size, color=INK, zorder=3)
     axes.margins(0.12)
 
 
-def draw_matrix(graph: Graph, axes: Axes) -> None:
-    """Draw the adjacency matrix ``graph.dense()``, with one row per target."""
-    shown = graph.dense().cpu().numpy() if graph.num_targets and graph.num_sources else [[0]]
-    axes.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, interpolation="nearest")
+def draw_matrix(graph: Graph, axes: Axes, weights: Tensor | None = None) -> AxesImage:
+    """Draw the adjacency matrix ``graph.dense()``, or weights ``[E]``, with one row per target."""
+    if weights is None or not graph.num_edges:
+        shown = graph.dense().cpu().numpy() if graph.num_targets and graph.num_sources else [[0]]
+        image = axes.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, interpolation="nearest")
+    else:
+        matrix = torch.zeros(graph.num_targets, graph.num_sources)
+        place = graph.target.cpu(), graph.source.cpu()
+        matrix.index_put_(place, weights, accumulate=True)
+        hidden = matrix.masked_fill(~graph.dense().cpu(), torch.nan)  # white, unlike a weight of 0
+        image = axes.imshow(hidden.numpy(), cmap="viridis", vmin=0, interpolation="nearest")
     axes.set_xlabel("source (is read)", fontsize=8)
     axes.set_ylabel("target (reads)", fontsize=8)
     axes.tick_params(labelsize=7)
+    return image
 
 
 def _places(graph: Graph) -> tuple[Tensor, Tensor]:

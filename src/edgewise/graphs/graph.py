@@ -99,13 +99,19 @@ class Pattern(ABC):
         """Return the pattern without self-loops."""
         return self - cast("Pattern", OPERATIONS["window"](0))
 
-    def draw(self, path: str | Path | None = None, *, nodes: int = 16) -> Figure:
+    def draw(
+        self, path: str | Path | None = None, *, nodes: int = 16, weights: Tensor | None = None
+    ) -> Figure:
         """Draw the graph and its adjacency matrix; save the figure if ``path`` is given.
 
-        A pattern is bound to ``nodes`` nodes first.
+        Args:
+            path: file of the figure.
+            nodes: number of nodes to which a pattern is bound first.
+            weights: weights ``[E]``, or ``[E, H]`` to draw the mean over heads. Edges are then
+                shaded by weight.
         """
         graph = self if isinstance(self, Graph) else self.bind(nodes)
-        return cast("Figure", OPERATIONS["draw"](graph, path))
+        return cast("Figure", OPERATIONS["draw"](graph, path, weights))
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: a drawing of a small graph, statistics of a large one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, Literal, Unpack, get_args
@@ -18,6 +19,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache, KeyValue
 from edgewise.layers.normalisers import LearnedEntmax, layer_normaliser
+from edgewise.layers.pruning import kept_groups, rows_of_heads, select, term_of_heads
 from edgewise.layers.scores import LearnedScore, ScaledDot, learned_score
 from edgewise.layers.sequential import GraphLayer
 from edgewise.normalisers import Normaliser
@@ -106,6 +108,7 @@ class MultiHeadAttention(GraphLayer):
         if projections == "full" and source_width is None:
             self.qkv = JointLinear(width, (queries, keys, keys), bias=bias)
         self.output = nn.Linear(queries, width, bias=bias)
+        self.kept_heads: list[int] | None = None
 
     def forward(
         self,
@@ -133,6 +136,8 @@ class MultiHeadAttention(GraphLayer):
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value, score = self._project(x, source, positions, cache)
+        if self.kept_heads is not None:
+            edges = self._of_kept_heads(edges)
         heads = attend(
             query,
             key,
@@ -161,8 +166,65 @@ class MultiHeadAttention(GraphLayer):
         The arguments are those of a call. The weights of each target sum to 1 in each head.
         """
         query, key, _, score = self._project(x, source, positions, None)
+        if self.kept_heads is not None:
+            edges = self._of_kept_heads(edges)
         by = self._normaliser()
         return attention_weights(query, key, graph, score=score, normaliser=by, **edges)
+
+    @property
+    def can_keep_heads(self) -> bool:
+        """Whether heads can be removed.
+
+        They cannot with split projections, where each head has a part of the features, nor in
+        subclasses with a computation of their own.
+        """
+        split = isinstance(getattr(self, "query", None), LinearByHead)
+        return not split and type(self).forward is MultiHeadAttention.forward
+
+    def keep_heads(self, heads: Sequence[int]) -> None:
+        """Remove all other heads from the projections, in place, if :attr:`can_keep_heads`.
+
+        Edge terms of a call keep the number of heads that the layer was built with.
+
+        Args:
+            heads: indices of the heads to keep, as numbered when the layer was built.
+
+        Raises:
+            ArgumentError: a head does not exist or was removed before, none is left, or groups of
+                grouped-query attention become unequal.
+        """
+        known = list(range(self.heads)) if self.kept_heads is None else self.kept_heads
+        heads = sorted({int(head) for head in heads})
+        if not heads or not set(heads) <= set(known):
+            raise ArgumentError(
+                "heads",
+                expected=f"at least one of the heads {', '.join(map(str, known))}",
+                got=", ".join(map(str, heads)) or "none",
+                remedy="keep at least one head of the layer",
+            )
+        places = [known.index(head) for head in heads]
+        groups = kept_groups(places, self.heads, self.key_heads, type(self).__name__)
+        queries = rows_of_heads(places, self.head_width)
+        keys = rows_of_heads(groups, self.head_width)
+        if self.qkv is not None:
+            self.qkv.keep_rows((queries, keys, keys))
+        else:
+            for linear, rows in ((self.query, queries), (self.key, keys), (self.value, keys)):
+                linear.weight, linear.bias = select(linear.weight, rows), select(linear.bias, rows)
+                linear.out_features = len(rows)
+        self.output.weight = select(self.output.weight, queries, 1)
+        self.output.in_features = len(queries)
+        learned = [part for part in (self.score, self.normaliser) if isinstance(part, nn.Module)]
+        for part in learned:  # all of their parameters have the heads first
+            for name, parameter in list(part.named_parameters()):
+                setattr(part, name, select(parameter, torch.tensor(places)))
+        self.heads, self.key_heads, self.kept_heads = len(heads), len(groups), heads
+
+    def _of_kept_heads(self, edges: EdgeTerms) -> EdgeTerms:
+        assert self.kept_heads is not None
+        dims = {"bias": -1, "gain": -1, "edge_key": -2, "edge_value": -2}
+        chosen: Any = {n: term_of_heads(x, self.kept_heads, dims[n]) for n, x in edges.items()}
+        return chosen  # type: ignore[no-any-return]
 
     def _normaliser(self) -> Normaliser:
         """Return the normaliser of this call."""
@@ -257,6 +319,13 @@ class JointLinear(nn.Linear):
             nn.init.kaiming_uniform_(weight, a=math.sqrt(5))
             if bias is not None:
                 nn.init.uniform_(bias, -bound, bound)
+
+    def keep_rows(self, rows: Sequence[Tensor]) -> None:
+        """Keep only some rows of each part, in place."""
+        starts = itertools.accumulate(self.widths, initial=0)
+        index = torch.cat([part + start for part, start in zip(rows, starts, strict=False)])
+        self.weight, self.bias = select(self.weight, index), select(self.bias, index)
+        self.widths, self.out_features = tuple(map(len, rows)), len(index)
 
     def weights(self) -> tuple[Tensor, ...]:
         """Return the matrix ``[width, in_width]`` of each part, as views."""

@@ -26,6 +26,7 @@ from edgewise.errors import (
     WriteError,
     require,
 )
+from edgewise.layers.pruning import keep_heads
 from edgewise.renamed import new_parameter_name
 from edgewise.training.interrupt import Interrupted
 
@@ -37,6 +38,8 @@ RECIPE = "recipe.json"
 LOG, CURVES = "log.csv", "curves.png"
 METRICS, NOTES = "metrics.json", "notes.json"
 PREPROCESSING, PREPROCESSING_TENSORS = "preprocessing.json", "preprocessing.safetensors"
+HEADS = "kept_heads.json"
+"""File of a pruned run: the attention heads that are left, by layer."""
 OLD_FILES = {PREPROCESSING: "fitted.json", PREPROCESSING_TENSORS: "fitted.safetensors"}
 """Names of files in old run folders, by their present names."""
 BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
@@ -354,13 +357,15 @@ class RunFolder:
             return tensors
 
     def load_weights(self, model: nn.Module) -> None:
-        """Load ``model.safetensors`` into a model.
+        """Load ``model.safetensors`` into a model; remove the heads that the run has removed.
 
         Raises:
             MissingDataError: the file does not exist.
             ArgumentError: the file is damaged, or belongs to another model.
 
         """
+        if self.has(HEADS):
+            keep_heads(model, self.read_json(HEADS))
         weights = self.read_weights(model.state_dict())
         try:
             model.load_state_dict(weights)

@@ -24,6 +24,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from edgewise.attention import attend
 from edgewise.biases import add_terms
 from edgewise.dispatch_modes import detach_from_inference, persist_on
+from edgewise.edge_steps import attention_weights
 from edgewise.errors import ArgumentError, require
 from edgewise.graphs import Graph, Pattern, causal, check_graph, complete, parse
 from edgewise.interop.huggingface.masks import Reads, reads_of_call, reads_of_mask
@@ -38,7 +39,6 @@ GRAPH = "edgewise_graph"
 UNKNOWN = {
     "softcap": "caps its scores",
     "s_aux": "has attention sinks",
-    "output_attentions": "is asked for attention weights",
 }
 """Unsupported arguments of an attention function, with their meaning."""
 _masks = WeakIdKeyDictionary()
@@ -55,8 +55,9 @@ def attention(
     scaling: float | None = None,
     is_causal: bool | None = None,
     position_bias: Tensor | None = None,
+    output_attentions: bool | None = None,
     **other: Any,
-) -> tuple[Tensor, None]:
+) -> tuple[Tensor, Tensor | None]:
     """Compute attention; this function is registered with ``transformers``.
 
     Args:
@@ -72,16 +73,23 @@ def attention(
         scaling: factor of the scores.
         is_causal: whether attention is causal if there is no mask.
         position_bias: ``[B, H, T, S]``, added to the scores (T5).
+        output_attentions: whether to return the attention weights; by default if the configuration
+            of the layer says so, or the running model collects them.
         other: ignored, except unsupported arguments, which raise an error.
 
     Returns:
-        The output ``[B, T, H, D]``, and None in place of the attention weights.
+        The output ``[B, T, H, D]``, and the attention weights ``[B, H, T, S]`` before dropout, or
+        None. Weights of pairs without an edge are 0.
 
     Raises:
-        ArgumentError: the layer caps its scores, has attention sinks or needs the weights.
+        ArgumentError: the layer caps its scores or has attention sinks.
     """
     _refuse(module, other)
     members, _, targets = query.shape[:3]
+    sources = key.shape[2]
+    if output_attentions is None:
+        config = getattr(module, "config", None)
+        output_attentions = getattr(config, "output_attentions", False) or _collects_weights()
     reads, added = _reads(module, attention_mask, query, key, is_causal)
     key, value = key[:, :, : reads.sources], value[:, :, : reads.sources]
     graph = reads.graph(getattr(module, GRAPH, None))
@@ -94,12 +102,47 @@ def attention(
         out = attend(
             query, key, value, sized, score=score, bias=bias, dropout=dropout, layout="HND"
         )
-        return out.transpose(1, 2).contiguous(), None
+        weights = None
+        if output_attentions:
+            query, key = query.transpose(1, 2), key.transpose(1, 2)
+            found = attention_weights(query, key, sized, score=score, bias=bias)
+            weights = _of_all_pairs(found, sized, members, targets, sources)
+        return out.transpose(1, 2).contiguous(), weights
     assert isinstance(graph, Graph)
     query, key, value = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
     bias = None if added is None else on_edges(added, graph, targets)
     out = attend(query, key, value, graph, score=score, bias=bias, dropout=dropout, layout="NHD")
-    return out.unflatten(0, (members, targets)), None
+    weights = None
+    if output_attentions:
+        found = attention_weights(query, key, graph, score=score, bias=bias)
+        weights = _of_all_pairs(found, graph, members, targets, sources)
+    return out.unflatten(0, (members, targets)), weights
+
+
+def _collects_weights() -> bool:
+    """Return whether the running model collects attention weights.
+
+    GPT-2 does not pass ``output_attentions`` to its layers. The collector is private, so a version
+    without it collects nothing here.
+    """
+    capturing = sys.modules.get("transformers.utils.output_capturing")
+    collector = getattr(capturing, "_active_collector", None)
+    collected = None if collector is None else collector.get()
+    return bool(collected) and any(key.endswith("attentions") for key in collected)
+
+
+def _of_all_pairs(
+    weights: Tensor, graph: Graph, members: int, targets: int, sources: int
+) -> Tensor:
+    """Return ``[B, H, T, S]`` from weights ``[B, E, H]``, or ``[E, H]`` of a packed batch."""
+    packed = graph.num_targets != targets
+    source = graph.source % (graph.num_sources // members) if packed else graph.source
+    pair = (graph.target * sources + source).to(weights.device)
+    copies = 1 if packed else members
+    flat = weights.new_zeros(copies, members // copies * targets * sources, weights.shape[-1])
+    flat = flat.index_add(1, pair, weights if weights.dim() == 3 else weights[None])
+    dense = flat.view(members, targets, sources, -1)
+    return dense.permute(0, 3, 1, 2)
 
 
 def on_edges(added: Tensor, graph: Graph, targets: int) -> Tensor:

@@ -1,0 +1,295 @@
+"""Explanation of one answer: its recorded weights, and names and positions of the nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ArgumentError
+from edgewise.explain.module_names import model_of
+from edgewise.explain.record import LayerRecord, Recorded, record
+
+Kind = Literal["sequence", "pair of sequences", "graph", "molecule", "image"]
+
+
+@dataclass(eq=False)
+class Explanation:
+    """Recorded weights of one answer of a model, with what a page or figure shows beside them.
+
+    Attributes:
+        recorded: weights of each layer.
+        labels: names of the nodes: tokens, atoms, patches or node ids. In a pair of sequences, the
+            tokens of the source.
+        kind: kind of the input.
+        positions: coordinates ``[N, 2]`` of the nodes, or ``None`` if they have none.
+        answer: answer of the model as text; empty for a model without a run.
+        target_labels: in a pair of sequences, the tokens of the target.
+        details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"smiles"``.
+    """
+
+    recorded: Recorded
+    labels: list[str]
+    kind: Kind
+    positions: Tensor | None = None
+    answer: str = ""
+    target_labels: list[str] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def labels_of(self, layer: LayerRecord) -> tuple[list[str], list[str]]:
+        """Return the names of the targets and of the sources of a layer.
+
+        Nodes that the model adds, such as a class token, are named by their number.
+        """
+        targets, sources = layer.graph.num_targets, layer.graph.num_sources
+        target = source = self.labels
+        if self.kind == "pair of sequences" and "decoder" in layer.module:
+            target = self.target_labels
+            source = self.labels if "cross" in layer.module else self.target_labels
+        return _named(target, targets, self.kind), _named(source, sources, self.kind)
+
+    def positions_of(self, layer: LayerRecord) -> Tensor | None:
+        """Return coordinates of the targets of a layer, or ``None``."""
+        count = layer.graph.num_targets
+        if self.positions is not None and len(self.positions) == count:
+            return self.positions
+        if self.kind == "image":
+            return grid_positions(count)
+        own = layer.graph.positions()
+        return own if own is not None and len(own) == count else None
+
+    def __repr__(self) -> str:
+        return f"<Explanation of a {self.kind}, {len(self.recorded)} layers: {self.answer!r}>"
+
+
+def explanation(
+    model: Any,
+    inputs: Any,
+    *,
+    labels: Sequence[str] | None = None,
+    positions: Tensor | None = None,
+    kind: Kind | None = None,
+    **recording: Any,
+) -> Explanation:
+    """Answer one input and record the weights of all layers.
+
+    Args:
+        model: a run of :func:`edgewise.load`, or a model.
+        inputs: one input of the run, such as a sentence; for a model, the arguments of its call as
+            a tuple or dict.
+        labels: names of the nodes; for a run, they are found by default.
+        positions: coordinates ``[N, 2]`` of the nodes.
+        kind: kind of the input, if the default is wrong.
+        recording: further arguments of :func:`edgewise.explain.record`.
+
+    Raises:
+        ArgumentError: the input is invalid, or the model computes no attention for it.
+    """
+    if isinstance(model, nn.Module):
+        found = _of_model(model, inputs, recording)
+    else:
+        model_of(model)
+        found = _of_run(model, inputs, recording)
+    if labels is not None:
+        found.labels = list(map(str, labels))
+    if positions is not None:
+        found.positions = positions
+    if kind is not None:
+        found.kind = kind
+    return found
+
+
+def _of_model(model: nn.Module, inputs: Any, recording: Mapping[str, Any]) -> Explanation:
+    args, named = ((), inputs) if isinstance(inputs, Mapping) else (inputs, {})
+    args = args if isinstance(args, tuple) else (args,)
+    with torch.no_grad(), record(model, **recording) as recorded:
+        model(*args, **named)
+    first = next((x for x in (*args, *named.values()) if isinstance(x, Tensor)), None)
+    kind: Kind = "graph"
+    if first is not None and not first.is_floating_point():
+        kind = "sequence"
+    elif first is not None and first.dim() == 4:
+        kind = "image"
+    graph = recorded.layers[0].graph
+    details = {"image": first[0]} if kind == "image" and first is not None else {}
+    return Explanation(recorded, _named([], graph.num_sources, kind), kind, details=details)
+
+
+def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    predictor = run.predictor
+    kinds = {own.__name__ for own in type(predictor).__mro__}
+    known = [explain for name, explain in KINDS.items() if name in kinds]
+    predictor.prepare(value)  # raises the error of an invalid input
+    with torch.no_grad():
+        return (known or [_of_nodes])[0](run, value, recording)
+
+
+def _of_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    """Explain a text whose tokens are an argument of the model."""
+    from edgewise.layers import Tokens
+
+    with record(run.model, **recording) as recorded, _arguments(run.model) as calls:
+        answer = _answer(run, value)
+    tokens = next(x for call in calls for x in call if isinstance(x, Tokens))
+    return Explanation(recorded, _tokens(run, tokens.ids.flatten()), "sequence", answer=answer)
+
+
+def _of_beginning(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    ids = run.predictor.prepare(value)[-run.recipe.data.context :]
+    with record(run.model, **recording) as recorded:
+        run.model.trunk(ids[None])
+    answer = _answer(run, value, max_new_tokens=20, temperature=0)
+    return Explanation(recorded, _tokens(run, ids), "sequence", answer=answer)
+
+
+def _of_translation(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    """Explain a translation: encoder, decoder and cross-attention in one call."""
+    from edgewise.data.text.packed_texts import PackedTexts
+    from edgewise.data.text.parallel import Pairs
+
+    ids, answer = run.predictor.prepare(value), _answer(run, value)
+    source = PackedTexts(ids, torch.tensor([len(ids)]))
+    pairs = Pairs.of_sources(run.predictor.tokenizer, source, [answer])
+    read, written = pairs.take(torch.tensor([0])).inputs
+    with record(run.model, **recording) as recorded:
+        run.model(read, written)
+    labels, targets = _tokens(run, ids), _tokens(run, written.ids)
+    return Explanation(recorded, labels, "pair of sequences", answer=answer, target_labels=targets)
+
+
+def _of_molecule(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    from edgewise.inference.molecules import read_smiles
+
+    with record(run.model, **recording) as recorded:
+        answer = _answer(run, value)
+    smiles = run.predictor.show(value)
+    molecule = read_smiles(smiles)
+    labels = [f"{atom.GetSymbol()}{atom.GetIdx() + 1}" for atom in molecule.GetAtoms()]
+    return Explanation(
+        recorded,
+        labels,
+        "molecule",
+        _atom_positions(molecule),
+        answer,
+        details={"smiles": smiles},
+    )
+
+
+def _of_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    with record(run.model, **recording) as recorded:
+        answer = _answer(run, value)
+    count = recorded.layers[0].graph.num_sources
+    image = run.predictor.prepare(value)
+    labels, positions = _named([], count, "image"), grid_positions(count)
+    return Explanation(recorded, labels, "image", positions, answer, details={"image": image})
+
+
+def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    """Explain an answer of a model of graphs, series or interactions.
+
+    Some predictors compute the states of all nodes when the run is loaded, so set-up is repeated.
+    """
+    predictor = run.predictor
+    with record(run.model, **recording) as recorded:
+        predictor.set_up()
+        answer = _answer(run, value)
+    ids = getattr(getattr(predictor, "nodes", None), "ids", None)
+    labels = list(map(str, ids)) if ids is not None else []
+    count = recorded.layers[0].graph.num_sources
+    kind: Kind = "sequence" if type(predictor).__name__ == "Forecasts" else "graph"
+    return Explanation(recorded, _named(labels, count, kind), kind, answer=answer)
+
+
+KINDS: dict[str, Callable[[Any, Any, Mapping[str, Any]], Explanation]] = {
+    "Continuations": _of_beginning,
+    "Translations": _of_translation,
+    "OnTexts": _of_text,
+    "MoleculeProperties": _of_molecule,
+    "PenalisedLogP": _of_molecule,
+    "HiddenAtoms": _of_molecule,
+    "OnImages": _of_image,
+}
+"""Functions that explain an answer, by the class of the predictor; others are of nodes."""
+
+
+@contextmanager
+def _arguments(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
+    """Collect the arguments of the calls of a model."""
+    calls: list[tuple[Any, ...]] = []
+    handle = model.register_forward_pre_hook(lambda _, args: calls.append(args))
+    try:
+        yield calls
+    finally:
+        handle.remove()
+
+
+def _answer(run: Any, value: Any, **options: Any) -> str:
+    """Return the answer of a run as text."""
+    (answer,) = run.predictor.answers([value], options)
+    if "error" in answer:
+        raise ArgumentError(
+            "input",
+            expected=run.predictor.input,
+            got=repr(value)[:60],
+            remedy=str(answer["error"]).rstrip("."),
+        )
+    if run.predictor.text_key in answer:
+        return str(answer[run.predictor.text_key])
+    shown = [f"{name} {_written(part)}" for name, part in answer.items() if name != "input"]
+    return ", ".join(shown)
+
+
+def _written(part: Any) -> str:
+    if isinstance(part, float):
+        return f"{part:.3g}"
+    if isinstance(part, Mapping):
+        return " ".join(_written(value) for value in part.values())
+    if isinstance(part, (list, tuple)):
+        return "; ".join(map(_written, part))
+    return str(part)
+
+
+def _tokens(run: Any, ids: Tensor) -> list[str]:
+    tokenizer = run.predictor.tokenizer
+    found = [tokenizer.id_to_token(number) or str(number) for number in ids.tolist()]
+    return [token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for token in found]
+
+
+def _atom_positions(molecule: Any) -> Tensor:
+    from rdkit.Chem import rdDepictor
+
+    rdDepictor.Compute2DCoords(molecule)
+    conformer = molecule.GetConformer()
+    places = [list(conformer.GetAtomPosition(i))[:2] for i in range(molecule.GetNumAtoms())]
+    return torch.tensor(places)
+
+
+def _named(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
+    """Return as many names as there are nodes."""
+    if len(labels) >= count:
+        return list(labels[:count])
+    side = math.isqrt(count)
+    if kind == "image" and side and count - side * side in (0, 1):
+        patches = [f"row {i // side + 1}, column {i % side + 1}" for i in range(side * side)]
+        return ["class token", *patches] if count > len(patches) else patches
+    return [*labels, *(f"{i + 1}" for i in range(len(labels), count))]
+
+
+def grid_positions(count: int) -> Tensor | None:
+    """Return coordinates ``[N, 2]`` of patches in a square, after a class token if there is one.
+
+    The result is ``None`` if N is neither a square number nor one more.
+    """
+    side = math.isqrt(count)
+    if not side or count - side * side not in (0, 1):
+        return None
+    index = torch.arange(side * side)
+    patches = torch.stack([index % side, -(index // side)], dim=1).float()
+    if count == side * side:
+        return patches
+    return torch.cat([torch.tensor([[-1.0, 1.0]]), patches])

@@ -1,0 +1,231 @@
+"""Figures of recorded weights, by matplotlib: a head, all heads, and rollout over layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ArgumentError, require
+from edgewise.explain.explanation import Explanation
+from edgewise.explain.record import LayerRecord, Recorded
+from edgewise.graphs import edges
+from edgewise.graphs.drawing import draw_nodes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+MAX_PIXELS = 512
+"""Largest number of rows and columns of a drawn matrix; larger ones are averaged."""
+MAX_LABELS = 48
+CMAP = "viridis"
+
+
+def draw_head(
+    found: Explanation | Recorded,
+    layer: int | str,
+    head: int | None = None,
+    *,
+    member: int = 0,
+    path: str | Path | None = None,
+) -> Figure:
+    """Draw the weights of a head as a matrix, and on the nodes if they have positions.
+
+    Args:
+        found: an explanation, or recorded weights without names of nodes.
+        layer: index or name of the layer.
+        head: the head; the mean over recorded heads by default.
+        member: member of the batch.
+        path: file to which the figure is saved.
+
+    Raises:
+        ArgumentError: the layer, head or member does not exist.
+    """
+    explanation = _explanation(found)
+    one = explanation.recorded[layer]
+    weights = _weights(one, head, member)
+    figure = _figure(8.8 if explanation.positions_of(one) is not None else 5.4, 4.8)
+    places = explanation.positions_of(one)
+    if places is None:
+        axes = figure.subplots()
+    else:
+        nodes, axes = figure.subplots(1, 2)
+        shown = edges(one.edge_index.cpu(), (one.graph.num_sources, one.graph.num_targets))
+        draw_nodes(shown, nodes, weights.cpu(), places.cpu())
+        nodes.set_title("edges, darker for larger weights", fontsize=9)
+    image = _draw_matrix(axes, _matrix(one, weights), explanation, one)
+    figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8)
+    named = "mean over heads" if head is None else f"head {head}"
+    _title(figure, explanation, f"{one.name}, {named}")
+    return _saved(figure, path)
+
+
+def draw_heads(
+    found: Explanation | Recorded,
+    layers: Sequence[int | str] | None = None,
+    *,
+    member: int = 0,
+    path: str | Path | None = None,
+) -> Figure:
+    """Draw the matrices of all heads: a row for each layer and a column for each head.
+
+    Args:
+        found: an explanation, or recorded weights.
+        layers: indices or names of the layers; all by default.
+        member: member of the batch.
+        path: file to which the figure is saved.
+    """
+    explanation = _explanation(found)
+    recorded = explanation.recorded
+    chosen = list(recorded) if layers is None else [recorded[layer] for layer in layers]
+    columns = max((len(one.heads) for one in chosen), default=1)
+    figure = _figure(1.2 + 1.1 * columns, 0.9 + 1.1 * max(len(chosen), 1))
+    grid = figure.subplots(max(len(chosen), 1), columns, squeeze=False)
+    images: list[AxesImage] = []
+    for row, one in zip(grid, chosen, strict=False):
+        for axes, head in zip(row, one.heads, strict=False):
+            matrix = _matrix(one, _weights(one, head, member))
+            images.append(axes.imshow(matrix.numpy(), cmap=CMAP, vmin=0, vmax=1))
+            axes.set_title(f"head {head}", fontsize=7, pad=2)
+        row[0].set_ylabel(f"layer {recorded.layers.index(one)}\ntarget", fontsize=7)
+        for axes in row:
+            axes.set(xticks=[], yticks=[])
+            axes.set_visible(bool(axes.images))
+    for axes in grid[-1]:
+        axes.set_xlabel("source", fontsize=7)
+    if images:
+        figure.colorbar(images[-1], ax=grid, label="attention weight", shrink=0.8)
+    _title(figure, explanation, "attention of all heads")
+    return _saved(figure, path)
+
+
+def draw_rollout(
+    found: Explanation | Recorded,
+    layers: str | Sequence[str] | None = None,
+    *,
+    member: int = 0,
+    path: str | Path | None = None,
+) -> Figure:
+    """Draw attention rollout from the input to each layer (Abnar and Zuidema, 2020).
+
+    Args:
+        found: an explanation, or recorded weights.
+        layers: see :meth:`Recorded.rollout`.
+        member: member of the batch.
+        path: file to which the figure is saved.
+    """
+    explanation = _explanation(found)
+    whole = explanation.recorded
+    matrices = []
+    for count in range(1, len(whole) + 1):
+        part = Recorded()
+        part.layers = whole.layers[:count]
+        try:
+            matrices.append((whole.layers[count - 1], part.rollout(layers)))
+        except ArgumentError:
+            if count == len(whole):
+                raise
+    figure = _figure(1.4 + 2.6 * len(matrices), 3.4)
+    grid = figure.subplots(1, len(matrices), squeeze=False)[0]
+    images: list[AxesImage] = []
+    for axes, (one, product) in zip(grid, matrices, strict=True):
+        matrix = product.to_dense() if product.is_sparse else product
+        matrix = _member(matrix, member, 2)
+        images.append(_draw_matrix(axes, _smaller(matrix), explanation, one))
+        axes.set_title(f"up to layer {whole.layers.index(one)}", fontsize=9)
+        axes.set(xlabel="input node", ylabel="node of the layer")
+    figure.colorbar(images[-1], ax=grid, label="rollout", shrink=0.8)
+    _title(figure, explanation, "attention rollout")
+    return _saved(figure, path)
+
+
+def _explanation(found: Explanation | Recorded) -> Explanation:
+    if isinstance(found, Explanation):
+        return found
+    count = max((layer.graph.num_sources for layer in found), default=0)
+    return Explanation(found, [str(number) for number in range(count)], "graph")
+
+
+def _figure(width: float, height: float) -> Figure:
+    require("matplotlib", extra="plot", purpose="drawing weights")
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(min(width, 24), min(height, 24)), layout="constrained")
+
+
+def _title(figure: Figure, explanation: Explanation, text: str) -> None:
+    answer = explanation.answer
+    shown = f"{text}\nanswer: {answer[:70]}{'…' * (len(answer) > 70)}" if answer else text
+    figure.suptitle(shown, fontsize=10)
+
+
+def _saved(figure: Figure, path: str | Path | None) -> Figure:
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _member(values: Tensor, member: int, dims: int) -> Tensor:
+    """Return one member of the leading batch dimensions."""
+    flat = values.detach().float().cpu()
+    flat = flat.flatten(0, -dims - 1) if flat.dim() > dims else flat[None]
+    if 0 <= member < len(flat):
+        return flat[member]
+    raise ArgumentError(
+        "member",
+        expected=f"a member of the batch, from 0 to {len(flat) - 1}",
+        got=str(member),
+        remedy="choose among them",
+    )
+
+
+def _weights(one: LayerRecord, head: int | None, member: int) -> Tensor:
+    weights = _member(one.weights, member, 2)
+    return weights.mean(-1) if head is None else weights[:, one.position(head)]
+
+
+def _matrix(one: LayerRecord, weights: Tensor) -> Tensor:
+    """Return weights ``[K]`` as a matrix; pixels without an edge are NaN."""
+    source, target = one.edge_index.cpu()
+    rows, columns = (
+        min(size, MAX_PIXELS) for size in (one.graph.num_targets, one.graph.num_sources)
+    )
+    row = target * rows // one.graph.num_targets
+    column = source * columns // one.graph.num_sources
+    total = torch.zeros(rows * columns).index_add(0, row * columns + column, weights)
+    count = torch.bincount(row * columns + column, minlength=rows * columns)
+    mean = total / count if one.graph.num_targets > rows else total
+    return mean.masked_fill(count == 0, torch.nan).view(rows, columns)
+
+
+def _smaller(matrix: Tensor) -> Tensor:
+    if max(matrix.shape) <= MAX_PIXELS:
+        return matrix
+    size = min(matrix.shape[0], MAX_PIXELS), min(matrix.shape[1], MAX_PIXELS)
+    return torch.nn.functional.adaptive_avg_pool2d(matrix[None], size)[0]
+
+
+def _draw_matrix(
+    axes: Axes, matrix: Tensor, explanation: Explanation, one: LayerRecord
+) -> AxesImage:
+    image = axes.imshow(matrix.numpy(), cmap=CMAP, vmin=0, interpolation="nearest")
+    averaged = max(one.graph.num_targets, one.graph.num_sources) > MAX_PIXELS
+    axes.set_xlabel("source" + " (pixels are means over nodes)" * averaged)
+    axes.set_ylabel("target")
+    axes.tick_params(labelsize=7)
+    targets, sources = explanation.labels_of(one)
+    named: Any = explanation.kind != "graph" or isinstance(explanation.positions, Tensor)
+    if named and max(len(targets), len(sources)) <= MAX_LABELS:
+        axes.set_xticks(range(len(sources)), _plain(sources), rotation=90)
+        axes.set_yticks(range(len(targets)), _plain(targets))
+    return image
+
+
+def _plain(labels: Sequence[str]) -> list[str]:
+    """Return labels that matplotlib does not read as mathematics."""
+    return [label.replace("$", r"\$").replace("\n", "⏎") for label in labels]

@@ -1,0 +1,372 @@
+"""Attention heads: importance, entropy, distance, and weight on hubs and on the first token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.arguments import check_choice
+from edgewise.engines.call import AttentionCall
+from edgewise.errors import ArgumentError
+from edgewise.explain.losses import Losses, losses_of
+from edgewise.explain.module_names import NamedInterceptor, listed, model_of
+from edgewise.explain.record import LayerRecord, Recorded
+from edgewise.graphs import Graph
+from edgewise.ragged import run_of_each, starts
+
+By = Literal["gradient", "gain", "leaving_out"]
+HUB_FACTOR = 4.0
+
+
+@contextmanager
+def masked_heads(model: Any, heads: Mapping[str, Iterable[int]]) -> Iterator[None]:
+    """Multiply the outputs of some heads by 0 in this context.
+
+    Args:
+        model: a model, or a run of :func:`edgewise.load`.
+        heads: indices of the heads, by the name of the layer.
+
+    Raises:
+        ArgumentError: the model calls a layer that has no such head.
+    """
+    gate = _Gates(lambda name, count: _mask(name, count, heads.get(name, ())))
+    with gate.watching(model_of(model)):
+        yield
+
+
+def importance(
+    model: Any,
+    batches: Iterable[Any] | None = None,
+    loss: Callable[[nn.Module, Any], Tensor] | None = None,
+    *,
+    by: By = "gradient",
+    split: str = "val",
+    max_batches: int | None = None,
+) -> dict[str, Tensor]:
+    r"""Return the importance of each head, ``[H]``, by the name of its layer.
+
+    Args:
+        model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
+        batches: batches for ``loss``.
+        loss: function from model and batch to the mean loss.
+        by: ``"gradient"``: :math:`E |\partial L / \partial \xi_h|`, where :math:`\xi_h = 1`
+            multiplies the output of the head (Michel et al., 2019); the expectation is over
+            batches, so batches of one example give that of the paper. ``"gain"``: the sum over
+            edges of :math:`|\partial L / \partial g_{ij}|`, where :math:`g_{ij} = 1` multiplies the
+            score. ``"leaving_out"``: the increase of the loss without the head.
+        split: for a run: ``"train"``, ``"val"`` or ``"test"``.
+        max_batches: use only the first batches.
+
+    Raises:
+        ArgumentError: the model computes no attention.
+    """
+    check_choice("by", by, ("gradient", "gain", "leaving_out"))
+    losses = losses_of(model, batches, loss, split=split, max_batches=max_batches)
+    if by == "leaving_out":
+        return _by_leaving_out(losses)
+    total: dict[str, Tensor] = {}
+    for batch in losses.batches:
+        gate: _Gates | _Gains = _Gains() if by == "gain" else _Gates(_ones)
+        with torch.enable_grad(), gate.watching(losses.model):
+            value = losses.loss(losses.model, batch)
+        _check_found(losses.model, gate.used)
+        flat = [(name, one) for name, several in gate.used.items() for one in several]
+        grads = torch.autograd.grad(value, [one for _, one in flat], allow_unused=True)
+        for (name, one), grad in zip(flat, grads, strict=True):
+            found = torch.zeros_like(one) if grad is None else grad.abs()
+            found = found.flatten(0, -2).sum(0) if found.dim() > 1 else found
+            total[name] = total[name] + found if name in total else found
+    return {name: value / max(len(losses.batches), 1) for name, value in total.items()}
+
+
+def _by_leaving_out(losses: Losses) -> dict[str, Tensor]:
+    counts = head_counts(losses)
+    full = losses.mean()
+    found = {name: torch.zeros(count) for name, count in counts.items()}
+    for name, count in counts.items():
+        for head in range(count):
+            with masked_heads(losses.model, {name: [head]}):
+                found[name][head] = losses.mean() - full
+    return found
+
+
+def head_counts(losses: Losses) -> dict[str, int]:
+    """Return the number of heads of each layer that is called for the first batch."""
+    gate = _Gates(_ones)
+    with torch.no_grad(), gate.watching(losses.model):
+        losses.loss(losses.model, losses.batches[0])
+    _check_found(losses.model, gate.used)
+    return {name: len(masks[0]) for name, masks in gate.used.items()}
+
+
+def _check_found(model: nn.Module, used: Mapping[str, Any]) -> None:
+    if not used:
+        raise ArgumentError(
+            "model",
+            expected="a model that computes attention with Edgewise",
+            got=f"{type(model).__name__}, which computed none",
+            remedy="choose another model",
+        )
+
+
+def _ones(name: str, count: int) -> Tensor:  # noqa: ARG001 - as _mask
+    return torch.ones(count, requires_grad=torch.is_grad_enabled())
+
+
+def _mask(name: str, count: int, heads: Iterable[int]) -> Tensor:
+    mask, chosen = torch.ones(count), [int(head) for head in heads]
+    if not all(0 <= head < count for head in chosen):
+        raise ArgumentError(
+            "heads",
+            expected=f"indices of heads of {name}, from 0 to {count - 1}",
+            got=listed(chosen),
+            remedy="choose among them",
+        )
+    mask[chosen] = 0.0
+    return mask
+
+
+class _Gates(NamedInterceptor):
+    """Multiplies the output of each head by a number; all calls of a module share it."""
+
+    def __init__(self, make: Callable[[str, int], Tensor]) -> None:
+        super().__init__()
+        self.make = make
+        self.used: dict[str, list[Tensor]] = {}
+
+    def _gate(self, out: Tensor) -> Tensor:
+        if self.name not in self.used:
+            self.used[self.name] = [self.make(self.name, out.shape[-2])]
+        return out * self.used[self.name][0].to(out)[:, None]
+
+    def attend(self, call: AttentionCall, graph: Graph, compute: Callable[..., Tensor]) -> Tensor:
+        return self._gate(compute(call, graph))
+
+    def attend_with_lse(
+        self, call: AttentionCall, graph: Graph, compute: Callable[..., tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        out, lse = compute(call, graph)
+        return self._gate(out), lse
+
+    def aggregate(
+        self,
+        value: Tensor,
+        weight: Tensor | None,
+        graph: Graph,
+        reduce: str,
+        compute: Callable[..., Tensor],
+    ) -> Tensor:
+        out = compute(value, weight, graph, reduce)
+        return out if weight is None else self._gate(out)
+
+
+class _Gains(NamedInterceptor):
+    """Multiplies the score of each edge and head by 1, and keeps these numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: dict[str, list[Tensor]] = {}
+
+    def _with_gain(self, call: AttentionCall, graph: Graph) -> AttentionCall:
+        if call.score is None:
+            return call
+        like = call.query
+        gain = torch.ones(graph.num_edges, like.shape[-2], device=like.device, requires_grad=True)
+        self.used.setdefault(self.name, []).append(gain)
+        own = call.gain
+        joined = gain if own is None else gain * (own if isinstance(own, Tensor) else own.expand())
+        return replace(call, gain=joined)
+
+    def attend(self, call: AttentionCall, graph: Graph, compute: Callable[..., Tensor]) -> Tensor:
+        return compute(self._with_gain(call, graph), graph)
+
+    def attend_with_lse(
+        self, call: AttentionCall, graph: Graph, compute: Callable[..., tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        return compute(self._with_gain(call, graph), graph)
+
+
+@dataclass(eq=False)
+class HeadStatistics:
+    """Statistics of the heads of a layer, each ``[H]``: means over targets and texts.
+
+    Attributes:
+        layer: name of the layer.
+        heads: indices of the heads.
+        entropy: entropy of the weights of a target, in nats.
+        relative_entropy: entropy divided by that of equal weights, from 0 to 1.
+        distance: distance between target and source: difference of their numbers, or distance of
+            their positions on a grid. NaN in cross-attention.
+        own: weight of the target itself. NaN in cross-attention.
+        first: weight of the first source of each text.
+        hubs: weight of sources that receive more than 4 times the mean of their text.
+    """
+
+    layer: str
+    heads: list[int]
+    entropy: Tensor
+    relative_entropy: Tensor
+    distance: Tensor
+    own: Tensor
+    first: Tensor
+    hubs: Tensor
+
+    def __str__(self) -> str:
+        names = ("entropy", "relative_entropy", "distance", "own", "first", "hubs")
+        lines = [self.layer, "  ".join(["head", *(f"{name:>16}" for name in names)])]
+        for row, head in enumerate(self.heads):
+            numbers = (float(getattr(self, name)[row]) for name in names)
+            lines.append("  ".join([f"{head:>4}", *(f"{number:16.3f}" for number in numbers)]))
+        return "\n".join(lines)
+
+
+def statistics(recorded: Recorded) -> list[HeadStatistics]:
+    """Return statistics of the heads of each recorded layer."""
+    return [_statistics(layer) for layer in recorded]
+
+
+def _statistics(layer: LayerRecord) -> HeadStatistics:
+    graph, (source, target) = layer.graph, layer.edge_index
+    weights = (
+        layer.weights.float().flatten(0, -3) if layer.weights.dim() > 2 else layer.weights[None]
+    )
+    weights = weights.double()
+    degree = torch.bincount(target, minlength=graph.num_targets)
+    reached = int((degree > 0).sum())
+    members = max(len(weights) * reached, 1)
+
+    def mean(of_edges: Tensor) -> Tensor:
+        return of_edges.sum((0, 1)) / members
+
+    surprise = -torch.special.xlogy(weights, weights)
+    by_target = weights.new_zeros(len(weights), graph.num_targets, weights.shape[-1])
+    by_target = by_target.index_add(1, target, surprise)
+    several = degree > 1
+    most = degree.clamp(min=2).log()[:, None]
+    relative = (by_target / most)[:, several].mean((0, 1)) if several.any() else mean(surprise * 0)
+    square = graph.num_targets == graph.num_sources
+    unknown = weights.new_full((weights.shape[-1],), torch.nan)
+    received = weights.new_zeros(len(weights), graph.num_sources, weights.shape[-1])
+    received = received.index_add(1, source, weights)
+    text, size = _texts(graph)
+    usual = received.new_zeros(len(weights), len(size), weights.shape[-1])
+    usual = usual.index_add(1, text, received) / size[:, None]
+    is_hub = received > HUB_FACTOR * usual[:, text]
+    return HeadStatistics(
+        layer.name,
+        layer.heads,
+        entropy=mean(surprise),
+        relative_entropy=relative,
+        distance=mean(weights * _distance(graph, source, target)[:, None]) if square else unknown,
+        own=mean(weights * (source == target)[:, None]) if square else unknown,
+        first=mean(weights * (source == starts(size)[text[source]])[:, None]),
+        hubs=(received * is_hub).sum((0, 1)) / members,
+    )
+
+
+def _texts(graph: Graph) -> tuple[Tensor, Tensor]:
+    """Return the text of each source, and the number of sources of each text."""
+    if graph.segments is None:
+        size = torch.tensor([graph.num_sources], device=graph.device)
+    else:
+        size = graph.segments[1].to(graph.device)
+    return run_of_each(size, graph.num_sources), size
+
+
+def _distance(graph: Graph, source: Tensor, target: Tensor) -> Tensor:
+    places = graph.positions()
+    if places is None:
+        return (source - target).abs().double()
+    places = places.to(source.device).double()
+    return (places[source] - places[target]).norm(dim=-1)
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Counts for the three observations about attention of a trained encoder.
+
+    Attributes:
+        near_zero: fraction of all weights below ``small``.
+        local: fraction of the other weights between nodes at a distance of at most ``window``.
+        local_edges: the same fraction of all edges, which is that of equal weights.
+        global_nodes: mean number of nodes in a layer and text that receive a weight of at least
+            ``small`` from 90 % of the targets that can attend to them, in the mean over heads.
+        nodes: mean number of nodes in a text.
+        small: weights below it count as near zero.
+        window: distance up to which a weight counts as local.
+    """
+
+    near_zero: float
+    local: float
+    local_edges: float
+    global_nodes: float
+    nodes: float
+    small: float
+    window: int
+
+    def __str__(self) -> str:
+        return (
+            f"1. {self.near_zero:.1%} of the weights are below {self.small:g}.\n"
+            f"2. {self.local:.1%} of the others are between nodes at a distance of at most "
+            f"{self.window}, as are {self.local_edges:.1%} of all edges.\n"
+            f"3. {self.global_nodes:.1f} of {self.nodes:.1f} nodes receive at least {self.small:g} "
+            "from 90 % of the nodes."
+        )
+
+
+def observations(recorded: Recorded, *, small: float = 0.01, window: int = 2) -> Observations:
+    """Count the three observations: near-zero weights, local weights, and global nodes.
+
+    Args:
+        recorded: recorded weights. Only self-attention is counted.
+        small: weights below it count as near zero.
+        window: distance up to which a weight counts as local.
+
+    Raises:
+        ArgumentError: no self-attention was recorded.
+    """
+    layers = [one for one in recorded if one.graph.num_targets == one.graph.num_sources]
+    if not layers:
+        raise ArgumentError(
+            "recorded",
+            expected="self-attention",
+            got=", ".join(recorded.names) or "no layers",
+            remedy="record the layers of an encoder or decoder",
+        )
+    counts = torch.zeros(5, dtype=torch.double)
+    global_nodes = texts = nodes = 0.0
+    for layer in layers:
+        source, target = layer.edge_index
+        weights = layer.weights[None] if layer.weights.dim() == 2 else layer.weights.flatten(0, -3)
+        near = _distance(layer.graph, source, target) <= window
+        large = weights >= small
+        counts += torch.tensor(
+            [
+                large.numel(),
+                int((~large).sum()),
+                int((large & near[:, None]).sum()),
+                int(near.sum()),
+                len(near),
+            ]
+        )
+        hit = (weights.mean(-1) >= small).double()
+        received = hit.new_zeros(len(hit), layer.graph.num_sources).index_add(1, source, hit)
+        possible = torch.bincount(source, minlength=layer.graph.num_sources)
+        global_nodes += int((received[:, possible > 0] >= 0.9 * possible[possible > 0]).sum())
+        texts += len(hit) * len(_texts(layer.graph)[1])
+        nodes += len(hit) * layer.graph.num_sources
+    every, zero, local, near_edges, edges = counts.tolist()
+    return Observations(
+        zero / max(every, 1),
+        local / max(every - zero, 1),
+        near_edges / max(edges, 1),
+        global_nodes / texts,
+        nodes / texts,
+        small,
+        window,
+    )

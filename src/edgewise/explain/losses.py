@@ -1,0 +1,93 @@
+"""Losses of a model on batches, for the importance of heads and for suggestions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.arguments import check_choice, check_least
+from edgewise.errors import ArgumentError
+from edgewise.explain.module_names import model_of
+from edgewise.training import RunFolder
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Model, batches, and the loss of a batch.
+
+    Attributes:
+        model: the model, in evaluation mode.
+        batches: batches in any form.
+        loss: function from model and batch to the mean loss, a scalar tensor.
+        count: function from a batch to the number of terms in its mean.
+    """
+
+    model: nn.Module
+    batches: list[Any]
+    loss: Callable[[nn.Module, Any], Tensor]
+    count: Callable[[Any], int]
+
+    @torch.no_grad()
+    def mean(self) -> float:
+        """Return the mean loss over all batches."""
+        terms = [(float(self.loss(self.model, one)), self.count(one)) for one in self.batches]
+        return sum(loss * count for loss, count in terms) / max(sum(c for _, c in terms), 1)
+
+
+def losses_of(
+    model: Any,
+    batches: Iterable[Any] | None = None,
+    loss: Callable[[nn.Module, Any], Tensor] | None = None,
+    *,
+    split: str = "val",
+    max_batches: int | None = None,
+) -> Losses:
+    """Return the losses of a run on its data, or of a model on given batches.
+
+    Args:
+        model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
+        batches: batches for ``loss``.
+        loss: function from model and batch to the mean loss.
+        split: for a run: ``"train"``, ``"val"`` or ``"test"``.
+        max_batches: use only the first batches.
+    """
+    if max_batches is not None:
+        check_least("max_batches", max_batches, 1, "leave it out to use all batches")
+    module = model_of(model).eval()
+    if batches is not None and loss is not None:
+        return Losses(module, list(islice(batches, max_batches)), loss, lambda _: 1)
+    if isinstance(model, nn.Module):
+        raise ArgumentError(
+            "batches",
+            expected="batches= and loss= for a model",
+            got="a model without them",
+            remedy="give both, or pass a run of edgewise.load",
+        )
+    check_choice("split", split, SPLITS)
+    found = list(islice(_batches(model, split), max_batches))
+    task = model.recipe.task
+
+    def own_loss(module: nn.Module, batch: Any) -> Tensor:
+        mean: Tensor = task.loss(
+            batch.counted(module(*batch.inputs, **batch.keywords)), batch.target
+        )
+        return mean
+
+    return Losses(module, found, own_loss, lambda batch: len(batch.target))
+
+
+def _batches(run: Any, split: str) -> Iterable[Any]:
+    from edgewise.runs.train_recipe import prepare
+    from edgewise.runs.vocabulary import with_vocabulary
+
+    recipe = with_vocabulary(replace(run.recipe, start=""), RunFolder(run.path))
+    _, splits = prepare(recipe)
+    batches: Iterable[Any] = splits.loaders(recipe.seed)[split]
+    return batches

@@ -1,0 +1,274 @@
+"""Pruning of attention heads: their weights are removed, and the model runs faster."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from edgewise.errors import ArgumentError, MissingDataError, require, unknown_name
+from edgewise.explain.module_names import listed, model_of
+from edgewise.layers.pruning import (
+    keep_heads,
+    kept_groups,
+    kept_heads,
+    prunable_layers,
+    rows_of_heads,
+    select,
+)
+from edgewise.training import RunFolder
+from edgewise.training.folder import HEADS
+
+M = TypeVar("M")
+FORMS: tuple[tuple[str, str, str, str], ...] = (
+    ("query", "key", "value", "output.dense"),
+    ("q_proj", "k_proj", "v_proj", "o_proj"),
+    ("q_proj", "k_proj", "v_proj", "out_proj"),
+    ("q_lin", "k_lin", "v_lin", "out_lin"),
+    ("c_attn", "c_attn", "c_attn", "c_proj"),
+)
+"""Projections of query, key, value and output in the attention layers of ``transformers``."""
+HEAD_COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
+KEY_COUNTS = ("num_key_value_heads", "num_kv_heads")
+WIDTHS = ("all_head_size", "split_size")
+CONFIG = "edgewise_kept_heads"
+"""Field of a ``transformers`` configuration with the heads that are left in each layer."""
+
+
+def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
+    """Remove attention heads from a model, in place.
+
+    The rows of the query, key and value projections and the columns of the output projection are
+    removed. The outputs are those of the model with these heads multiplied by 0.
+
+    Args:
+        model: a model with layers of :class:`edgewise.layers.MultiHeadAttention`, a
+            ``transformers`` model (BERT, RoBERTa, DistilBERT, ViT, GPT-2, Llama, BART and others
+            with the same projections), or a run of :func:`edgewise.load`.
+        heads: indices of the heads to remove, by the name of the layer or by its index among
+            :func:`layers_with_heads`. Heads keep the numbers that they had before any pruning.
+
+    Returns:
+        The model.
+
+    Raises:
+        ArgumentError: a layer or head does not exist, a layer would be left without heads, or its
+            heads cannot be removed.
+    """
+    module = model_of(model)
+    layers = layers_with_heads(module)
+    kept: dict[str, list[int]] = {}
+    for layer, removed in heads.items():
+        name = _name_of(layer, layers, module)
+        left = layers[name]
+        wrong = [head for head in removed if head not in left]
+        if wrong:
+            raise ArgumentError(
+                "heads",
+                expected=f"heads of {name}: {listed(left)}",
+                got=listed(list(wrong)),
+                remedy="choose among them",
+            )
+        kept[name] = [head for head in left if head not in set(removed)]
+        if not kept[name]:
+            raise ArgumentError(
+                "heads",
+                expected=f"at least one head that is left in {name}",
+                got=f"all of {listed(left)}",
+                remedy="keep one of them",
+            )
+    keep(module, kept)
+    return model
+
+
+def layers_with_heads(model: Any) -> dict[str, list[int]]:
+    """Return the heads of each layer that :func:`prune` can change, by the name of the layer."""
+    module, found = model_of(model), {}
+    own = set(prunable_layers(module))
+    for name, layer in module.named_modules():
+        if name in own:
+            count = layer.heads
+        elif form := _form_of(layer, name, module):
+            count = _count(layer, form[-1])
+        else:
+            continue
+        left = getattr(layer, "kept_heads", None)
+        found[name] = list(range(count)) if left is None else list(left)
+    return found
+
+
+def keep(model: nn.Module, kept: Mapping[str, Sequence[int]]) -> None:
+    """Keep only some heads of layers, in place; other layers are not changed."""
+    own = set(prunable_layers(model))
+    keep_heads(model, {name: heads for name, heads in kept.items() if name in own})
+    modules = dict(model.named_modules())
+    for name, heads in kept.items():
+        if name not in own:
+            _keep_theirs(model, name, modules[name], list(heads))
+    config = getattr(model, "config", None)
+    if config is not None and hasattr(config, "to_dict"):
+        setattr(config, CONFIG, kept_heads(model))
+
+
+def save_pruned(run: Any, path: str | Path) -> Path:
+    """Write a pruned run to a new run folder, which :func:`edgewise.load` reads.
+
+    Args:
+        run: a run of :func:`edgewise.load` whose model was pruned.
+        path: folder that does not exist yet.
+
+    Raises:
+        RunExistsError: the folder exists.
+    """
+    folder = RunFolder(Path(path))
+    folder.refuse_existing()
+    old = RunFolder(run.path)
+    shutil.copytree(
+        run.path, folder.path, ignore=shutil.ignore_patterns(old.weights.name), dirs_exist_ok=True
+    )
+    folder.write_json(HEADS, kept_heads(run.model))
+    folder.write_weights({name: x.contiguous() for name, x in run.model.state_dict().items()})
+    return folder.path
+
+
+def load_pruned(kind: Any, folder: str | Path) -> Any:
+    """Load a pruned ``transformers`` model that ``save_pretrained`` has written.
+
+    Args:
+        kind: class of the model, such as ``transformers.BertModel``.
+        folder: folder with ``config.json`` and ``model.safetensors``.
+
+    Returns:
+        The model in evaluation mode. Models that were not pruned are loaded, too.
+
+    Raises:
+        MissingDataError: the folder has no ``config.json`` or no ``model.safetensors``.
+    """
+    require("safetensors", extra="train", purpose="loading a pruned model")
+    from safetensors.torch import load_model
+
+    folder = Path(folder)
+    for name in ("config.json", "model.safetensors"):
+        if not (folder / name).is_file():
+            raise MissingDataError(
+                f"{folder} has no {name}. Remedy: name a folder of save_pretrained."
+            )
+    kept = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(CONFIG, {})
+    model = kind(kind.config_class.from_pretrained(folder))
+    keep(model, kept)
+    load_model(model, folder / "model.safetensors")
+    return model.eval()
+
+
+def _name_of(layer: str | int, layers: Mapping[str, Any], model: nn.Module) -> str:
+    if not layers:
+        raise ArgumentError(
+            "model",
+            expected="a model with layers whose heads can be removed",
+            got=f"{type(model).__name__}, which has none",
+            remedy="prune a Transformer with edgewise.layers.MultiHeadAttention, or a transformers "
+            "model with separate projections",
+        )
+    if isinstance(layer, str):
+        if layer not in layers:
+            raise unknown_name("layer", layer, layers)
+        return layer
+    if not 0 <= layer < len(layers):
+        raise ArgumentError(
+            "layer",
+            expected=f"an index from 0 to {len(layers) - 1}",
+            got=str(layer),
+            remedy=f"the layers are {', '.join(layers)}",
+        )
+    return list(layers)[layer]
+
+
+def _get(module: nn.Module, names: Sequence[str]) -> Any:
+    return next((getattr(module, name) for name in names if hasattr(module, name)), None)
+
+
+def _form_of(layer: nn.Module, name: str, model: nn.Module) -> list[nn.Module] | None:
+    """Return query, key, value and output projections of a layer of ``transformers``."""
+    if not type(layer).__module__.startswith("transformers."):
+        return None
+    if _get(layer, (*HEAD_COUNTS, "head_dim")) is None:
+        return None
+    if getattr(layer, "is_cross_attention", False) and hasattr(layer, "c_attn"):
+        return None
+    for *inputs, output in FORMS:
+        if not all(isinstance(getattr(layer, one, None), nn.Module) for one in inputs):
+            continue
+        owner: Any = layer
+        if "." in output:  # BERT has it in the module around the layer
+            owner = model.get_submodule(name.rpartition(".")[0])
+        try:
+            last = owner.get_submodule(output)
+        except AttributeError:
+            continue
+        return [*(getattr(layer, one) for one in inputs), last]
+    return None
+
+
+def _keep_theirs(model: nn.Module, name: str, layer: nn.Module, heads: list[int]) -> None:
+    """Keep some heads of a layer of ``transformers``."""
+    query, key, value, output = _form_of(layer, name, model) or []
+    count = _count(layer, output)
+    known = list(getattr(layer, "kept_heads", range(count)))
+    places = [known.index(head) for head in heads]
+    joint = query is key
+    width = _columns(output) // count
+    key_heads = count if joint else _rows(key) // width
+    groups = kept_groups(places, count, key_heads, name)
+    queries, keys = rows_of_heads(places, width), rows_of_heads(groups, width)
+    if joint:
+        parts = [queries + part * count * width for part in range(3)]
+        _keep_rows(query, torch.cat(parts))
+    else:
+        for linear, rows in ((query, queries), (key, keys), (value, keys)):
+            _keep_rows(linear, rows)
+    _keep_columns(output, queries)
+    for names, number in ((HEAD_COUNTS, len(places)), (KEY_COUNTS, len(groups))):
+        for one in names:
+            if hasattr(layer, one):
+                setattr(layer, one, number)
+    if hasattr(layer, "num_key_value_groups"):
+        layer.num_key_value_groups = len(places) // len(groups)
+    for one in WIDTHS:
+        if hasattr(layer, one):
+            setattr(layer, one, len(queries))
+    layer.kept_heads = heads  # type: ignore[assignment]
+
+
+def _count(layer: nn.Module, output: nn.Module) -> int:
+    """Return the number of heads, which Llama does not store in the layer."""
+    count = _get(layer, HEAD_COUNTS)
+    return _columns(output) // int(_get(layer, ("head_dim",))) if count is None else int(count)
+
+
+def _is_transposed(linear: nn.Module) -> bool:
+    """Return whether the weight is ``[in, out]``, as in the Conv1D of GPT-2."""
+    return type(linear).__name__ == "Conv1D"
+
+
+def _rows(linear: nn.Module) -> int:
+    return int(linear.weight.shape[1 if _is_transposed(linear) else 0])
+
+
+def _columns(linear: nn.Module) -> int:
+    return int(linear.weight.shape[0 if _is_transposed(linear) else 1])
+
+
+def _keep_rows(linear: Any, rows: torch.Tensor) -> None:
+    linear.weight = select(linear.weight, rows, 1 if _is_transposed(linear) else 0)
+    linear.bias = select(linear.bias, rows)
+    setattr(linear, "nf" if _is_transposed(linear) else "out_features", len(rows))
+
+
+def _keep_columns(linear: Any, columns: torch.Tensor) -> None:
+    linear.weight = select(linear.weight, columns, 0 if _is_transposed(linear) else 1)
+    setattr(linear, "nx" if _is_transposed(linear) else "in_features", len(columns))

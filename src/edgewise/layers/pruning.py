@@ -1,0 +1,106 @@
+"""Removal of attention heads: the rows and columns of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.biases import OffsetBias, Projected, TableBias
+from edgewise.errors import ArgumentError, unknown_name
+
+
+def keep_heads(model: nn.Module, kept: Mapping[str, Sequence[int]]) -> None:
+    """Keep only some heads of layers, in place.
+
+    Args:
+        model: a model with layers of :class:`edgewise.layers.MultiHeadAttention`.
+        kept: indices of the heads to keep, as numbered before any pruning, by the name of the
+            layer.
+
+    Raises:
+        ArgumentError: a layer does not exist, or its heads cannot be removed.
+    """
+    modules = dict(model.named_modules())
+    for name, heads in kept.items():
+        if name not in modules:
+            raise unknown_name("layer", name, prunable_layers(model))
+        layer = modules[name]
+        if not getattr(layer, "can_keep_heads", False):
+            raise ArgumentError(
+                "layer",
+                expected=f"one of {', '.join(prunable_layers(model)) or 'none in this model'}",
+                got=f"{name}, a {type(layer).__name__}, whose heads cannot be removed",
+                remedy="choose a layer of edgewise.layers.MultiHeadAttention",
+            )
+        layer.keep_heads(heads)
+
+
+def prunable_layers(model: nn.Module) -> list[str]:
+    """Return the names of the layers whose heads can be removed."""
+    return [
+        name for name, module in model.named_modules() if getattr(module, "can_keep_heads", False)
+    ]
+
+
+def kept_heads(model: nn.Module) -> dict[str, list[int]]:
+    """Return the heads that are left in each layer that was pruned, as numbered before."""
+    return {
+        name: list(module.kept_heads)
+        for name, module in model.named_modules()
+        if getattr(module, "kept_heads", None) is not None
+    }
+
+
+def kept_groups(kept: Sequence[int], heads: int, key_heads: int, name: str) -> list[int]:
+    """Return the key heads that are left, each of which must serve as many query heads.
+
+    Raises:
+        ArgumentError: the groups of query heads have several sizes.
+    """
+    group = heads // key_heads
+    left = [sum(1 for head in kept if head // group == key) for key in range(key_heads)]
+    if len({count for count in left if count}) > 1:
+        raise ArgumentError(
+            "heads",
+            expected=f"as many heads of each group of {group} that shares a key in {name}",
+            got=f"groups with {', '.join(map(str, left))} heads left",
+            remedy="remove whole groups, or as many heads of each",
+        )
+    return [key for key, count in enumerate(left) if count]
+
+
+def rows_of_heads(heads: Sequence[int], width: int, start: int = 0) -> Tensor:
+    """Return the indices of the rows of some heads in a projection to ``H * width`` features."""
+    first = start + torch.tensor(list(heads), dtype=torch.long) * width
+    return (first[:, None] + torch.arange(width)).flatten()
+
+
+def select(parameter: nn.Parameter | None, index: Tensor, dim: int = 0) -> nn.Parameter | None:
+    """Return a parameter with only some rows or columns."""
+    if parameter is None:
+        return None
+    chosen = parameter.detach().index_select(dim, index.to(parameter.device)).clone()
+    return nn.Parameter(chosen, requires_grad=parameter.requires_grad)
+
+
+def term_of_heads(term: Any, kept: Sequence[int], dim: int) -> Any:
+    """Return an edge term for the heads that are left.
+
+    Args:
+        term: a bias or gain with heads in dimension ``dim``, a table, or edge vectors.
+        kept: the heads that are left.
+        dim: dimension of the heads, counted from the end.
+    """
+    if isinstance(term, Projected):
+        return replace(term, weight=term.weight[list(kept)])
+    if isinstance(term, OffsetBias):
+        return OffsetBias(term.offsets, term.table[:, list(kept)])
+    if isinstance(term, TableBias):
+        return TableBias(term.index, term.table[:, list(kept)])
+    if term is None or term.shape[dim] == 1:
+        return term
+    return term.index_select(term.dim() + dim, torch.tensor(list(kept), device=term.device))
