@@ -20,11 +20,13 @@ from edgewise.explain.influence import Influence, centralities, influence, remov
 from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save_pruned
 from edgewise.explain.reasons import Attribution, Reason, attributions
 from edgewise.explain.record import LayerRecord, Recorded, record
+from edgewise.explain.structure import Dependencies, Sentence, dependencies, edge_recovery
 
 __all__ = [
     "Attribution",
     "Case",
     "Contributions",
+    "Dependencies",
     "Explanation",
     "Fidelity",
     "HeadStatistics",
@@ -34,13 +36,16 @@ __all__ = [
     "Observations",
     "Reason",
     "Recorded",
+    "Sentence",
     "attributions",
     "cases",
     "centralities",
     "contributions",
+    "dependencies",
     "draw_head",
     "draw_heads",
     "draw_rollout",
+    "edge_recovery",
     "explanation",
     "fidelity",
     "importance",
