@@ -2,11 +2,15 @@
 
     python -m benchmarks.structure --tags RUN --conllu FILE [--sentences 1000]
     python -m benchmarks.structure --hidden RUN [--draw FILE]
+    python -m benchmarks.structure --process 40
 
 ``--tags`` is a run of tag-ewt: dependency edges are read off its attention, with half of the
 sentences for the fit of the combination. ``--hidden`` is a run of node classification that attends
 to all nodes and reads no edges, such as gps-cora with ``--model.local none``: the edges of its
 graph are compared with its attention, and with the cosine similarity of the features.
+``--process`` trains one layer of attention over all nodes of a random graph of that many nodes.
+Each node has a random number, and the layer has to predict the mean of its neighbours' numbers
+without their edges.
 """
 
 from __future__ import annotations
@@ -16,10 +20,13 @@ import gzip
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 import edgewise
+from edgewise import graphs, layers
 from edgewise.data.graphs.node_data import graph_kept
 from edgewise.data.text.conllu import read_conllu
+from edgewise.encodings import Learned
 from edgewise.explain.record import record
 from edgewise.explain.structure import Sentence, dependencies, edge_recovery, roc_auc
 
@@ -73,6 +80,49 @@ def show_hidden(run: edgewise.Run, path: Path | None) -> None:
         print(path)
 
 
+class Predictor(nn.Module):
+    """Attention over all nodes, each known by a learned vector and its present value.
+
+    Args:
+        count: number of nodes.
+        width: hidden size.
+    """
+
+    def __init__(self, count: int, width: int = 64) -> None:
+        super().__init__()
+        self.value, self.positions = nn.Linear(1, width), Learned(count, width, std=0.3)
+        self.attention = layers.MultiHeadAttention(width, 4)
+        self.output = nn.Linear(width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states = self.positions(self.value(x[..., None]))
+        out: Tensor = self.output(self.attention(states, graphs.complete()))[..., 0]
+        return out
+
+
+def show_process(count: int, steps: int = 2000) -> None:
+    """Train a layer on means of neighbours, and print how well its weights name the edges."""
+    random = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    adjacency = torch.rand(count, count, generator=random) < 3 / count
+    adjacency = (adjacency | adjacency.T).fill_diagonal_(False)
+    mean = adjacency / adjacency.sum(1, keepdim=True).clamp(min=1)
+    model = Predictor(count)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(steps):
+        x = torch.randn(32, count, generator=random)
+        loss = (model(x) - x @ mean.T).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    hidden = graphs.edges(adjacency.nonzero().T, count)
+    with torch.no_grad(), record(model) as recorded:
+        model(torch.zeros(count))
+    print(f"{hidden.num_edges // 2} hidden edges of {count} nodes, loss {loss:.4f}:")
+    for name, value in edge_recovery(recorded.layers, hidden).items():
+        print(f"  {name:50} {value:.3f}")
+
+
 def main() -> None:
     """Print the structure recovered from each run."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -80,12 +130,15 @@ def main() -> None:
     parser.add_argument("--conllu", type=Path)
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--hidden", type=Path)
+    parser.add_argument("--process", type=int)
     parser.add_argument("--draw", type=Path)
     given = parser.parse_args()
     if given.tags is not None and given.conllu is not None:
         show_dependencies(edgewise.load(given.tags), given.conllu, given.sentences)
     if given.hidden is not None:
         show_hidden(edgewise.load(given.hidden), given.draw)
+    if given.process is not None:
+        show_process(given.process)
 
 
 if __name__ == "__main__":
