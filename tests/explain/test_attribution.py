@@ -69,6 +69,8 @@ def test_a_removed_member_is_read_by_nobody() -> None:
     found = contributions(case, "removed")
     torch.testing.assert_close(found.members[:1], score() - score(x[[0, 3, 4]]))
     assert found.method == "removed"
+    last = torch.tensor([False, False, True])
+    torch.testing.assert_close(without(case, last), score(x[:4]))
 
 
 @pytest.mark.parametrize("method", ["left_out", "gradient", "attention", "rollout", "removed"])

@@ -102,3 +102,13 @@ def test_effects_of_aggregation_are_those_without_the_edge(reduce: str, weighted
         changed = aggregate(value, rest, weight=fewer, reduce=reduce)  # type: ignore[arg-type]
         expected = ((changed - out) * gradient).sum((0, 2))
         torch.testing.assert_close(found[edge], expected)
+
+
+def test_an_extreme_that_another_edge_equals_has_no_effect() -> None:
+    graph = graphs.edges(torch.tensor([[0, 1, 2], [0, 0, 0]]), 3)
+    value = torch.tensor([1.0, 1.0, 0.5])[:, None, None]
+    found = effects_of_aggregation(value, None, graph, "max", torch.ones(3, 1, 1))
+    assert found[:, 0].tolist() == [0.0, 0.0, 0.0]
+    value[0] = 2.0
+    found = effects_of_aggregation(value, None, graph, "max", torch.ones(3, 1, 1))
+    assert found[:, 0].tolist() == [-1.0, 0.0, 0.0]

@@ -89,3 +89,4 @@ def test_a_layer_uses_edgewise_again_after_an_explanation(
 
     monkeypatch.setattr(theirs.MessagePassing, "propagate", propagate)
     assert model(X, EDGES).equal(before)
+    assert not any("propagate" in vars(layer) for layer in model.layers)
