@@ -96,7 +96,8 @@ def dependencies(run: Run, sentences: Sequence[Sentence], *, fitted: int) -> Dep
             got=str(fitted),
             remedy="choose about half of the sentences",
         )
-    names, weights = [], []
+    names: list[str] = []
+    weights: list[Tensor] = []
     for sentence in sentences:
         names, found = _word_weights(run, sentence.words)
         weights.append(found)
@@ -260,9 +261,9 @@ def _fit(weights: Sequence[Tensor], sentences: Sequence[Sentence]) -> Tensor:
         logits = x @ weight[1:] + weight[0]
         loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, y)
         loss = loss + 1e-4 * weight[1:].square().sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return loss
 
     with torch.enable_grad():
-        optimizer.step(closure)  # type: ignore[no-untyped-call]
+        optimizer.step(closure)
     return weight.detach()[1:]
