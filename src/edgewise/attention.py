@@ -128,6 +128,7 @@ def attend(
         normaliser=normaliser,
     )
     engine = engine_for(engine)
+    out: Tensor
     if is_intercepted():
         out = intercepted("attend", lambda call, graph: _attend(call, graph, engine), call, graph)
     else:

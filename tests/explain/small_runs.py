@@ -53,7 +53,7 @@ def sentences(folder: Path, **changes: Any) -> Path:
     return trained(folder, models.bert, table, task, epochs=6, **sizes | changes)
 
 
-def translations(folder: Path) -> Path:
+def translations(folder: Path, epochs: int = 1) -> Path:
     """Train a translator of a few words."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(0)
@@ -64,4 +64,5 @@ def translations(folder: Path) -> Path:
         (folder / f"{name}.de").write_text("\n".join(german))
     parallel = data.parallel(folder=str(folder), vocab_size=60, batch_size=200)
     sizes = {"width": 16, "depth": 1, "heads": 2, "ffn_dim": 16, "dropout": 0.0}
-    return trained(folder, models.transformer, parallel, tasks.Translation(num_beams=2), **sizes)
+    task = tasks.Translation(num_beams=2)
+    return trained(folder, models.transformer, parallel, task, epochs, **sizes)

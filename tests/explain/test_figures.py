@@ -78,6 +78,7 @@ def test_rollout_has_a_matrix_for_each_layer(recorded: Recorded) -> None:
     matrices = [axes for axes in figure.axes if axes.images]
     titles = [axes.get_title() for axes in matrices if axes.get_title()]
     assert titles == [f"up to layer {i}" for i in range(3)]
+    assert len({axes.images[0].get_clim() for axes in matrices[:3]}) == 1  # of one colour bar
     shown = torch.tensor(matrices[2].images[0].get_array().filled(float("nan")))
     torch.testing.assert_close(shown.float(), recorded.rollout().view(5, 5))
 

@@ -21,6 +21,7 @@ from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save
 from edgewise.explain.reasons import Attribution, Reason, attributions
 from edgewise.explain.record import LayerRecord, Recorded, record
 from edgewise.explain.structure import Dependencies, Sentence, dependencies, edge_recovery
+from edgewise.explain.suggestion import Suggestion, suggest
 
 __all__ = [
     "Attribution",
@@ -37,6 +38,7 @@ __all__ = [
     "Reason",
     "Recorded",
     "Sentence",
+    "Suggestion",
     "attributions",
     "cases",
     "centralities",
@@ -60,6 +62,7 @@ __all__ = [
     "removals",
     "save_pruned",
     "statistics",
+    "suggest",
     "without",
 ]
 

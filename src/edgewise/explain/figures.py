@@ -130,15 +130,17 @@ def draw_rollout(
         except ArgumentError:
             if count == len(whole):
                 raise
-    figure = _figure(1.4 + 2.6 * len(matrices), 3.4)
-    grid = figure.subplots(1, len(matrices), squeeze=False)[0]
+    dense = [(one, x.to_dense() if x.is_sparse else x) for one, x in matrices]
+    shown = [(one, _smaller(_member(x, member, 2))) for one, x in dense]
+    figure = _figure(1.4 + 2.6 * len(shown), 3.4)
+    grid = figure.subplots(1, len(shown), squeeze=False)[0]
     images: list[AxesImage] = []
-    for axes, (one, product) in zip(grid, matrices, strict=True):
-        matrix = product.to_dense() if product.is_sparse else product
-        matrix = _member(matrix, member, 2)
-        images.append(_draw_matrix(axes, _smaller(matrix), explanation, one))
+    for axes, (one, matrix) in zip(grid, shown, strict=True):
+        images.append(_draw_matrix(axes, matrix, explanation, one))
         axes.set_title(f"up to layer {whole.layers.index(one)}", fontsize=9)
         axes.set(xlabel="input node", ylabel="node of the layer")
+    for image in images:  # one scale for all
+        image.set_clim(0, max(float(product.max()) for _, product in shown))
     figure.colorbar(images[-1], ax=grid, label="rollout", shrink=0.8)
     _title(figure, explanation, "attention rollout")
     return _saved(figure, path)

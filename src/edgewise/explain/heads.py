@@ -17,7 +17,7 @@ from edgewise.explain.losses import Losses, losses_of
 from edgewise.explain.module_names import NamedInterceptor, listed, model_of
 from edgewise.explain.record import LayerRecord, Recorded
 from edgewise.graphs import Graph
-from edgewise.ragged import run_of_each, starts
+from edgewise.ragged import runs_and_positions, starts
 
 By = Literal["gradient", "gain", "leaving_out"]
 HUB_FACTOR = 4.0
@@ -241,7 +241,8 @@ def _statistics(layer: LayerRecord) -> HeadStatistics:
     members = max(len(weights) * reached, 1)
 
     def mean(of_edges: Tensor) -> Tensor:
-        return of_edges.sum((0, 1)) / members
+        found: Tensor = of_edges.sum((0, 1)) / members
+        return found
 
     surprise = -torch.special.xlogy(weights, weights)
     by_target = weights.new_zeros(len(weights), graph.num_targets, weights.shape[-1])
@@ -275,7 +276,7 @@ def _texts(graph: Graph) -> tuple[Tensor, Tensor]:
         size = torch.tensor([graph.num_sources], device=graph.device)
     else:
         size = graph.segments[1].to(graph.device)
-    return run_of_each(size, graph.num_sources), size
+    return runs_and_positions(size, graph.num_sources)[0], size
 
 
 def _distance(graph: Graph, source: Tensor, target: Tensor) -> Tensor:
@@ -283,7 +284,8 @@ def _distance(graph: Graph, source: Tensor, target: Tensor) -> Tensor:
     if places is None:
         return (source - target).abs().double()
     places = places.to(source.device).double()
-    return (places[source] - places[target]).norm(dim=-1)
+    apart: Tensor = (places[source] - places[target]).norm(dim=-1)
+    return apart
 
 
 @dataclass(frozen=True)

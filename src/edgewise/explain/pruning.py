@@ -214,7 +214,7 @@ def _form_of(layer: nn.Module, name: str, model: nn.Module) -> list[nn.Module] |
     return None
 
 
-def _keep_theirs(model: nn.Module, name: str, layer: nn.Module, heads: list[int]) -> None:
+def _keep_theirs(model: nn.Module, name: str, layer: Any, heads: list[int]) -> None:
     """Keep some heads of a layer of ``transformers``."""
     query, key, value, output = _form_of(layer, name, model) or []
     count = _count(layer, output)
@@ -241,7 +241,7 @@ def _keep_theirs(model: nn.Module, name: str, layer: nn.Module, heads: list[int]
     for one in WIDTHS:
         if hasattr(layer, one):
             setattr(layer, one, len(queries))
-    layer.kept_heads = heads  # type: ignore[assignment]
+    layer.kept_heads = heads
 
 
 def _count(layer: nn.Module, output: nn.Module) -> int:
@@ -255,11 +255,11 @@ def _is_transposed(linear: nn.Module) -> bool:
     return type(linear).__name__ == "Conv1D"
 
 
-def _rows(linear: nn.Module) -> int:
+def _rows(linear: Any) -> int:
     return int(linear.weight.shape[1 if _is_transposed(linear) else 0])
 
 
-def _columns(linear: nn.Module) -> int:
+def _columns(linear: Any) -> int:
     return int(linear.weight.shape[0 if _is_transposed(linear) else 1])
 
 

@@ -312,7 +312,7 @@ class _Recorder(NamedInterceptor):
         layers = [self._parts.get(part) for part, _ in parts]
         if all(layer is not None and layer in self.recorded.layers for layer in layers):
             merged = _merged([layer for layer in layers if layer], [lse for _, lse in parts], total)
-            place = self.recorded.layers.index(layers[0])  # type: ignore[arg-type]
+            place = self.recorded.layers.index(layers[0])
             self.recorded.layers[place] = merged
             self.recorded.layers[:] = [one for one in self.recorded.layers if one not in layers]
             self._name_all()

@@ -85,7 +85,9 @@ def _step(
         index = torch.stack([torch.cat([target, node]), torch.cat([source, node])])
         values = torch.cat([scaled, own])
         size = count, count
-        return torch.sparse_coo_tensor(index, values, size, check_invariants=False).coalesce()
+        joined = torch.sparse_coo_tensor(index, values, size, check_invariants=False)
+        return joined.coalesce()
     flat = target * count + source
     matrix = scaled.new_zeros(*scaled.shape[:-1], count * count).index_add(-1, flat, scaled)
-    return matrix.unflatten(-1, (count, count)) + torch.diag_embed(own)
+    found: Tensor = matrix.unflatten(-1, (count, count)) + torch.diag_embed(own)
+    return found

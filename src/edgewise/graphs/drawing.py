@@ -113,7 +113,7 @@ def draw_nodes(
     if square and self_read.any():
         loops = targets[edge_index[0, self_read]]
         ring = axes.scatter(loops[:, 0], loops[:, 1], s=2.6 * size, facecolors="none")
-        width = 0.9
+        width: Any = 0.9
         if weights is not None:
             width = 3 * weights[self_read].clamp(0, 1).numpy()
         ring.set(edgecolors=LOOP, linewidths=width)

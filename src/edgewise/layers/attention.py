@@ -209,6 +209,7 @@ class MultiHeadAttention(GraphLayer):
         if self.qkv is not None:
             self.qkv.keep_rows((queries, keys, keys))
         else:
+            linear: Any
             for linear, rows in ((self.query, queries), (self.key, keys), (self.value, keys)):
                 linear.weight, linear.bias = select(linear.weight, rows), select(linear.bias, rows)
                 linear.out_features = len(rows)

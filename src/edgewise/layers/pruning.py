@@ -79,8 +79,8 @@ def rows_of_heads(heads: Sequence[int], width: int, start: int = 0) -> Tensor:
     return (first[:, None] + torch.arange(width)).flatten()
 
 
-def select(parameter: nn.Parameter | None, index: Tensor, dim: int = 0) -> nn.Parameter | None:
-    """Return a parameter with only some rows or columns."""
+def select(parameter: Any, index: Tensor, dim: int = 0) -> Any:
+    """Return a parameter with only some rows or columns; ``None`` for ``None``."""
     if parameter is None:
         return None
     chosen = parameter.detach().index_select(dim, index.to(parameter.device)).clone()

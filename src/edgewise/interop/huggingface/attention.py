@@ -128,7 +128,7 @@ def _collects_weights() -> bool:
     capturing = sys.modules.get("transformers.utils.output_capturing")
     collector = getattr(capturing, "_active_collector", None)
     collected = None if collector is None else collector.get()
-    return bool(collected) and any(key.endswith("attentions") for key in collected)
+    return any(key.endswith("attentions") for key in collected or ())
 
 
 def _of_all_pairs(

@@ -1,0 +1,248 @@
+"""Attention patterns read off the weights of a trained model, with their measured loss and time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.arguments import check_share
+from edgewise.engines.call import AttentionCall
+from edgewise.errors import ArgumentError
+from edgewise.explain.losses import Losses, losses_of
+from edgewise.explain.module_names import NamedInterceptor
+from edgewise.explain.record import LayerRecord, record
+from edgewise.graphs import Edges, Graph, Pattern, batch, hubs, window
+from edgewise.ragged import runs_and_positions
+
+HUB_WEIGHT = 0.1
+ENDS = 4
+REPEATS = 3
+
+
+@dataclass(frozen=True)
+class LayerSuggestion:
+    """Pattern for a layer.
+
+    Attributes:
+        pattern: ``window(w)``, or ``window(w) | hubs([...])``.
+        weight: fraction of the attention weight on edges of the pattern, the mean over heads.
+        edges: fraction of the edges of the recorded graphs that the pattern has.
+    """
+
+    pattern: Pattern
+    weight: float
+    edges: float
+
+    @property
+    def text(self) -> str:
+        """The pattern as text, which :func:`edgewise.graphs.parse` and recipes read."""
+        written = repr(self.pattern)
+        return written[1:-1] if written.startswith("(") else written
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Patterns for the layers of a model, measured beside its own attention.
+
+    Attributes:
+        layers: suggestion of each layer by its name.
+        loss: mean loss with these patterns, without further training.
+        full_loss: mean loss of the model as it is.
+        seconds: time of the forward passes of all batches with these patterns.
+        full_seconds: the same time of the model as it is.
+    """
+
+    layers: dict[str, LayerSuggestion]
+    loss: float
+    full_loss: float
+    seconds: float
+    full_seconds: float
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in self.layers)
+        longest = max(len(one.text) for one in self.layers.values())
+        lines = [f"{'layer':<{width}}  {'pattern':<{longest}}  weight kept  edges kept"]
+        lines += [
+            f"{name:<{width}}  {one.text:<{longest}}  {one.weight:>11.1%}  {one.edges:>10.1%}"
+            for name, one in self.layers.items()
+        ]
+        lines.append(
+            f"loss {self.loss:.4f} (full attention {self.full_loss:.4f}), "
+            f"{self.seconds:.3f} s (full attention {self.full_seconds:.3f} s) "
+            "for the forward passes of the same batches, without further training"
+        )
+        return "\n".join(lines)
+
+
+def suggest(
+    model: Any,
+    batches: Iterable[Any] | None = None,
+    loss: Callable[[nn.Module, Any], Tensor] | None = None,
+    *,
+    coverage: float = 0.9,
+    split: str = "val",
+    max_batches: int | None = 8,
+) -> Suggestion:
+    """Suggest a sparse pattern for each layer of self-attention, and measure it.
+
+    Hubs are the first and last nodes of a text that receive at least 10 % of the weight, in the
+    mean over heads and targets. The window is the smallest with which window and hubs have the
+    fraction ``coverage`` of the weight.
+
+    Args:
+        model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
+        batches: batches for ``loss``.
+        loss: function from model and batch to the mean loss.
+        coverage: fraction of the weight that the pattern must have, the mean over heads.
+        split: for a run: ``"train"``, ``"val"`` or ``"test"``.
+        max_batches: number of batches that are read and measured.
+
+    Raises:
+        ArgumentError: the model computes no self-attention over sequences.
+    """
+    check_share("coverage", coverage, "choose for example 0.9")
+    losses = losses_of(model, batches, loss, split=split, max_batches=max_batches)
+    tables: dict[str, _Table] = {}
+    for one in losses.batches:
+        with torch.no_grad(), record(losses.model, max_edges=10**8) as recorded:
+            losses.loss(losses.model, one)
+        for layer in recorded:
+            if layer.kind == "attention" and layer.graph.num_targets == layer.graph.num_sources:
+                tables.setdefault(layer.module, _Table()).add(layer)
+    if not tables:
+        raise ArgumentError(
+            "model",
+            expected="a model with self-attention",
+            got=f"{type(losses.model).__name__}, with other attention",
+            remedy="choose a Transformer",
+        )
+    layers = {name: table.suggestion(coverage) for name, table in tables.items()}
+    own, restricted = _Restricted({}), _Restricted({n: one.pattern for n, one in layers.items()})
+    full_loss, full_seconds = _measured(losses, own)
+    measured, seconds = _measured(losses, restricted)
+    return Suggestion(layers, measured, full_loss, seconds, full_seconds)
+
+
+def _measured(losses: Losses, restricted: _Restricted) -> tuple[float, float]:
+    """Return the mean loss, and the shortest time of several passes over the batches."""
+    with restricted.watching(losses.model):
+        found = losses.mean()  # also builds the graphs
+        times = []
+        for _ in range(REPEATS):
+            start = time.perf_counter()
+            losses.mean()
+            times.append(time.perf_counter() - start)
+    return found, min(times)
+
+
+@contextmanager
+def restricted_to(model: nn.Module, patterns: dict[str, Pattern]) -> Iterator[None]:
+    """Remove the edges that are not in a pattern from the layers of these names, in this context.
+
+    The pattern is bound to each text of a batch.
+    """
+    with _Restricted(patterns).watching(model):
+        yield
+
+
+class _Table:
+    """Distance, position of the source, and weight of each edge of a layer, over all texts."""
+
+    def __init__(self) -> None:
+        self.layers: list[tuple[Tensor, ...]] = []
+        self.members = 0.0
+
+    def add(self, layer: LayerRecord) -> None:
+        source, target = layer.edge_index
+        weights = layer.weights.mean(-1).double()
+        weights = weights.flatten(0, -2).sum(0) if weights.dim() > 1 else weights
+        members = layer.weights.shape[:-2].numel()
+        position, from_end = _places(layer.graph)
+        reached = torch.bincount(target, minlength=layer.graph.num_targets) > 0
+        self.members += float(reached.sum()) * members
+        distance = (source - target).abs()
+        self.layers.append((distance, position[source], from_end[source], weights))
+
+    def suggestion(self, coverage: float) -> LayerSuggestion:
+        distance, position, from_end, weights = (
+            torch.cat(parts) for parts in zip(*self.layers, strict=True)
+        )
+        found = [n for n in range(ENDS) if self._share(weights[position == n]) >= HUB_WEIGHT]
+        found += [-n for n in range(1, ENDS) if self._share(weights[from_end == n]) >= HUB_WEIGHT]
+        on_hub = torch.zeros(len(weights), dtype=torch.bool)
+        for hub in found:
+            on_hub |= position == hub if hub >= 0 else from_end == -hub
+        by_distance = torch.zeros(int(distance.max()) + 1, dtype=torch.double)
+        by_distance.index_add_(0, distance[~on_hub], weights[~on_hub])
+        kept = (by_distance.cumsum(0) + weights[on_hub].sum()) / self.members
+        enough = (kept >= coverage - 1e-9).nonzero()
+        width = int(enough[0]) if len(enough) else len(kept) - 1
+        pattern: Pattern = window(width) | hubs(found) if found else window(width)
+        within = on_hub | (distance <= width)
+        return LayerSuggestion(pattern, float(kept[width]), float(within.double().mean()))
+
+    def _share(self, weights: Tensor) -> float:
+        return float(weights.sum()) / self.members
+
+
+def _places(graph: Graph) -> tuple[Tensor, Tensor]:
+    """Return the position of each source in its text, and the same counted from 1 at its end."""
+    size = torch.tensor([graph.num_sources]) if graph.segments is None else graph.segments[1].cpu()
+    text, position = runs_and_positions(size, graph.num_sources)
+    return position, size[text] - position
+
+
+class _Restricted(NamedInterceptor):
+    """Removes the edges that are not in a pattern from the calls of some modules."""
+
+    def __init__(self, patterns: dict[str, Pattern]) -> None:
+        super().__init__()
+        self.patterns = patterns
+        self._known: dict[Any, tuple[Graph, Tensor | None]] = {}
+        self._held: list[Graph] = []  # graphs whose ids are keys
+
+    def attend(self, call: AttentionCall, graph: Graph, compute: Callable[..., Tensor]) -> Tensor:
+        pattern = self.patterns.get(self.name)
+        if pattern is None or graph.num_targets != graph.num_sources:
+            return compute(call, graph)
+        terms = (call.bias, call.gain, call.edge_key, call.edge_value)
+        bare = all(term is None for term in terms)
+        smaller, kept = self._graph(graph, pattern, bare=bare)
+        if kept is None:
+            return compute(call, smaller)
+        chosen = call.chosen(kept)  # which leaves out what is only needed for values
+        value = call.edge_value
+        if value is not None:
+            value = value[..., kept, :, :] if isinstance(value, Tensor) else value.edges(kept)
+        chosen = replace(chosen, edge_value=value, dropout=call.dropout)
+        return compute(chosen, smaller)
+
+    def _graph(self, graph: Graph, pattern: Pattern, *, bare: bool) -> tuple[Graph, Tensor | None]:
+        """Return the common edges, and their indices in the graph.
+
+        Without edge terms, if the graph is complete in each text, this is the pattern itself, for
+        which engines are faster than for a list of edges.
+        """
+        size = (
+            torch.tensor([graph.num_sources]) if graph.segments is None else graph.segments[1].cpu()
+        )
+        complete = bare and graph.num_edges == int(size.square().sum())
+        key = (tuple(size.tolist()), pattern, None if complete else id(graph))
+        if key not in self._known:
+            parts = [pattern.bind(count) for count in size.tolist()]
+            own = (parts[0] if len(parts) == 1 else batch(parts)).to(graph.device)
+            kept = None
+            if not complete:
+                kept = own.contains(graph.source, graph.target).nonzero()[:, 0]
+                own = Edges(
+                    graph.edge_index[:, kept], graph.num_targets, graph.num_sources, graph.segments
+                )
+            self._known[key] = own, kept
+            self._held.append(graph)
+        return self._known[key]

@@ -1,0 +1,115 @@
+"""Patterns that are suggested for a trained model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import edgewise
+from edgewise import explain, graphs, models
+from edgewise.explain.suggestion import restricted_to
+from edgewise.layers import MultiHeadAttention
+from tests.errors import refused
+from tests.explain import small_runs
+
+
+class Looking(nn.Module):
+    """Attention to the first node (weight 0.4) and to the two neighbours, whatever x is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = MultiHeadAttention(4, 2)
+
+    def forward(self, x: Tensor, graph: graphs.Graph) -> Tensor:
+        source, target = graph.edge_index
+        near = ((source - target).abs() <= 1).double()
+        near = 0.6 * near / torch.zeros(len(x)).double().index_add(0, target, near)[target]
+        weights = near + 0.4 * (source == 0)
+        with torch.no_grad():
+            self.layer.qkv.weight[:8].zero_()  # scores of 0
+            self.layer.qkv.bias[:8].zero_()
+        bias = weights.clamp(min=1e-30).log()[:, None].expand(-1, 2).float()
+        return self.layer(x, graph, bias=bias)
+
+
+def loss(model: nn.Module, batch: Any) -> Tensor:
+    return model(*batch).square().mean()
+
+
+@pytest.mark.parametrize("graph", [graphs.complete(), graphs.window(7)])
+def test_a_known_pattern_is_found(graph: graphs.Pattern) -> None:
+    torch.manual_seed(0)
+    model = Looking()
+    batches = [(torch.randn(n, 4), graph.bind(n) | graphs.hubs([0]).bind(n)) for n in (12, 9)]
+    found = explain.suggest(model, batches, loss, coverage=0.99)
+    (name,) = found.layers
+    assert name == "layer"
+    assert found.layers[name].text == "window(1) | hubs([0])"
+    assert found.layers[name].weight == pytest.approx(1)
+    assert found.loss == pytest.approx(found.full_loss, rel=1e-4)
+    assert found.seconds > 0
+    assert graphs.parse(found.layers[name].text).bind(9).num_edges > 0
+    assert "window(1) | hubs([0])" in str(found)
+    assert "full attention" in str(found)
+    small = explain.suggest(model, batches, loss, coverage=0.5)
+    assert small.layers[name].text == "window(0) | hubs([0])"
+    assert small.loss != pytest.approx(small.full_loss, rel=1e-4)
+    assert small.layers[name].edges < found.layers[name].edges
+
+
+@pytest.mark.parametrize("sizes", [(7,), (7, 4)])
+@pytest.mark.parametrize("base", [graphs.complete(), graphs.causal(), graphs.window(3)])
+def test_restricted_layers_attend_to_the_pattern(
+    sizes: tuple[int, ...], base: graphs.Pattern
+) -> None:
+    torch.manual_seed(0)
+    layer, x = MultiHeadAttention(8, 2), torch.randn(sum(sizes), 8)
+    pattern = graphs.window(1) | graphs.hubs([0, -1])
+    graph = graphs.batch([base.bind(n) for n in sizes])
+    both = graphs.batch([(base & pattern).bind(n) for n in sizes])
+    with restricted_to(layer, {"MultiHeadAttention": pattern}):
+        found = layer(x, graph)
+    torch.testing.assert_close(found, layer(x, both))
+    assert not torch.equal(found, layer(x, graph))
+
+
+def test_terms_of_edges_keep_their_edges() -> None:
+    torch.manual_seed(0)
+    layer, x = MultiHeadAttention(8, 2), torch.randn(6, 8)
+    graph = graphs.window(3).bind(6)
+    pattern = graphs.window(1)
+    small = graph & pattern
+    small = small.bind(6)
+    terms = {
+        "bias": torch.randn(graph.num_edges, 2),
+        "edge_value": torch.randn(graph.num_edges, 2, 4),
+    }
+    order = {pair: e for e, pair in enumerate(zip(*graph.edge_index.tolist(), strict=True))}
+    kept = [order[pair] for pair in zip(*small.edge_index.tolist(), strict=True)]
+    with restricted_to(layer, {"MultiHeadAttention": pattern}):
+        found = layer(x, graph, **terms)
+    expected = layer(x, small, **{name: term[kept] for name, term in terms.items()})
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_run_gets_a_suggestion(tmp_path_factory: pytest.TempPathFactory) -> None:
+    pytest.importorskip("lightning")
+    pytest.importorskip("tokenizers")
+    run = edgewise.load(small_runs.sentences(tmp_path_factory.mktemp("runs") / "sentences"))
+    found = explain.suggest(run, max_batches=1, coverage=0.6)
+    assert list(found.layers) == list(explain.layers_with_heads(run.model))
+    assert all(one.weight >= 0.6 for one in found.layers.values())
+
+
+def test_bad_requests_are_named() -> None:
+    model = models.gat(4, 2).eval()
+    graph = graphs.complete().bind(3, 5)
+    layer = MultiHeadAttention(4, 2, source_width=4)
+    batches = [(torch.randn(3, 4), graph, torch.randn(5, 4))]
+    with refused("model", expected="self-attention", got="other attention", remedy="Transformer"):
+        explain.suggest(layer, batches, loss)
+    with refused("coverage", expected="1", got="2", remedy="0.9"):
+        explain.suggest(model, [], loss, coverage=2)
