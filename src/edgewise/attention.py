@@ -261,12 +261,12 @@ def aggregate(
         checked = checked_term("weight", weight, graph.num_edges, value)
         assert isinstance(checked, Tensor)
         weight = checked
-    if weight is not None and is_intercepted():
+    if is_intercepted():
 
-        def compute(value: Tensor, weight: Tensor, graph: Graph) -> Tensor:
+        def compute(value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce) -> Tensor:
             return _aggregate(value, weight, graph, reduce, engine)
 
-        out: Tensor = intercepted("aggregate", compute, value, weight, graph)
+        out: Tensor = intercepted("aggregate", compute, value, weight, graph, reduce)
         return out
     return _aggregate(value, weight, graph, reduce, engine)
 

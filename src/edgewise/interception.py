@@ -1,8 +1,8 @@
 """Interception of attention calls, by which :mod:`edgewise.explain` records and changes them.
 
 Every function of the library that computes or applies weights of edges asks for interceptors:
-:func:`edgewise.attend`, :func:`edgewise.attend_with_lse`, :func:`edgewise.aggregate` with
-``weight`` and :func:`edgewise.merge_attention`. Compiled code (``torch.compile``) does not.
+:func:`edgewise.attend`, :func:`edgewise.attend_with_lse`, :func:`edgewise.aggregate` and
+:func:`edgewise.merge_attention`. Compiled code (``torch.compile``) does not.
 """
 
 from __future__ import annotations
@@ -34,10 +34,15 @@ class Interceptor:
         return compute(call, graph)
 
     def aggregate(
-        self, value: Tensor, weight: Tensor, graph: Any, compute: Callable[..., Tensor]
+        self,
+        value: Tensor,
+        weight: Tensor | None,
+        graph: Any,
+        reduce: str,
+        compute: Callable[..., Tensor],
     ) -> Tensor:
-        """Return the weighted sum, mean or extreme of values; ``weight`` is ``[..., E, H]``."""
-        return compute(value, weight, graph)
+        """Return the sum, mean or extreme of values; ``weight`` is ``[..., E, H]`` or ``None``."""
+        return compute(value, weight, graph, reduce)
 
     def merge_attention(
         self, parts: Any, compute: Callable[..., tuple[Tensor, Tensor]]

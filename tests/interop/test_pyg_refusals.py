@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -36,22 +38,30 @@ def test_aggregations_are_checked_when_they_are_changed() -> None:
         layer.aggr = "softmax"
 
 
-def test_messages_are_not_there_to_be_seen(index: torch.Tensor) -> None:
+def test_decomposed_layers_are_refused(index: torch.Tensor) -> None:
     layer = ours.GATConv(4, 2)
     before = layer(X, index)
-    handle = layer.register_message_forward_hook(lambda *_: None)
-    with pytest.raises(ArgumentError, match=r"message_forward_hooks.*nn\.GATConv"):
-        layer(X, index)
-    handle.remove()
-    layer.explain = True
-    with pytest.raises(ArgumentError, match="got explain"):
-        layer(X, index)
-    layer.explain = False
     layer.decomposed_layers = 2
     with pytest.raises(ArgumentError, match="decomposed_layers"):
         layer(X, index)
     layer.decomposed_layers = 1
     assert layer(X, index).equal(before)
+
+
+def _append(seen: list[object], *given: object) -> None:
+    seen.append(given)
+
+
+def test_hooks_see_the_messages(index: torch.Tensor) -> None:
+    for name in ("GATConv", "GCNConv", "SAGEConv"):
+        layer = getattr(ours, name)(4, 2)
+        before, seen = layer(X, index), []
+        see = partial(_append, seen)
+        handle = layer.register_message_forward_hook(see)
+        torch.testing.assert_close(layer(X, index), before)
+        handle.remove()
+        assert len(seen) == 1
+        assert layer(X, index).equal(before)
 
 
 def test_a_subclass_with_messages_of_its_own_is_not_ignored(index: torch.Tensor) -> None:

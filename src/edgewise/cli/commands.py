@@ -108,6 +108,13 @@ def explain(arguments: Namespace, _fields: Fields) -> int:
     return explain(arguments)
 
 
+def influence(arguments: Namespace, _fields: Fields) -> int:
+    """Run ``edgewise influence``."""
+    from edgewise.cli.influence import influence
+
+    return influence(arguments)
+
+
 def verify(_arguments: Namespace, _fields: Fields) -> int:
     """Run ``edgewise verify``."""
     from edgewise.cli.verify import run

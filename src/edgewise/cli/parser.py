@@ -23,8 +23,9 @@ Command = Callable[[argparse.Namespace, Fields], int]
 SEED = "--seed"
 FIELD = re.compile(r"--([a-z]\w*\.[a-z]\w*)(?:=(.*))?", re.DOTALL)
 HELP = {"-h", "--help"}
-OF_PREDICT = ("help", "input", "out", "draw", "batch-size", *(n.replace("_", "-") for n in OPTIONS))
-OPTION = re.compile(rf"--(?!(?:{'|'.join(OF_PREDICT)})(?:=|$))([a-z][\w-]*)(?:=(.*))?", re.DOTALL)
+OF_PREDICT = ("help", "input", "out", "draw", "why", "batch-size", *OPTIONS)
+_KNOWN = "|".join(OF_PREDICT).replace("_", "-")
+OPTION = re.compile(rf"--(?!(?:{_KNOWN})(?:=|$))([a-z][\w-]*)(?:=(.*))?", re.DOTALL)
 """An option of ``predict`` that argparse does not know."""
 EXAMPLES = """examples:
   edgewise list
@@ -171,6 +172,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     _add_training(add, "" if recipe is None else "\n\n" + recipe_text(recipe))
     _add_predicting(add, options_by_recipe() if helps and command == "predict" else "")
     _add_explaining(add)
+    _add_influence(add)
     verify = "compare the layers with those of PyTorch and PyTorch Geometric"
     _command(add, commands.verify, "verify", verify, "edgewise verify")
     doctor = "list versions, devices, and installed and missing packages and data sets"
@@ -287,6 +289,8 @@ def _add_predicting(
     help_ = "write answers to a .csv, .tsv or .jsonl file instead of printing them"
     command.add_argument("--out", type=Path, metavar="FILE", help=help_)
     command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of the answers")
+    help_ = "show the N words, atoms, neighbours or items that carry each answer most"
+    command.add_argument("--why", type=int, metavar="N", help=help_)
     help_ = "number of inputs per batch"
     command.add_argument("--batch-size", type=int, metavar="N", help=help_)
     for name, help_ in OPTIONS.items():
@@ -310,6 +314,22 @@ def _add_explaining(add: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
     help_ = "record only this module; give the option again for further ones"
     command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)
+
+
+def _add_influence(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _command(
+        add,
+        commands.influence,
+        "influence",
+        "rank the members of a run's graph by their influence",
+        "edgewise influence runs/gat-cora --top 10 --draw influence.png",
+    )
+    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    help_ = "number of members to list (10)"
+    command.add_argument("--top", type=int, default=10, metavar="N", help=help_)
+    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure")
+    help_ = "random seed of the estimates (0)"
+    command.add_argument("--seed", type=int, default=0, metavar="N", help=help_)
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from edgewise.arguments import check_least
 from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictors import all_predictors
@@ -69,9 +70,10 @@ def predict(arguments: Namespace) -> int:
     if arguments.inputs:
         inputs = list(run.predictor.from_words(arguments.inputs))
     errors: list[str] = []
-    answers = _collect_errors(
-        run.stream(inputs, batch_size=arguments.batch_size, **options), errors
-    )
+    answers: Iterable[Any] = run.stream(inputs, batch_size=arguments.batch_size, **options)
+    if arguments.why is not None:
+        answers = _with_reasons(run, inputs, answers, arguments.why)
+    answers = _collect_errors(answers, errors)
     if arguments.draw is not None or arguments.out is None:
         answers = list(answers)
     if arguments.out is not None:
@@ -86,6 +88,20 @@ def predict(arguments: Namespace) -> int:
     for line in errors:
         print(f"edgewise: {line}", file=sys.stderr)
     return 1 if errors else 0
+
+
+def _with_reasons(run: Any, inputs: Any, answers: Iterable[Any], count: int) -> Iterator[Any]:
+    """Yield all answers with reasons for those of valid inputs."""
+    from edgewise.explain.reasons import add_reasons
+
+    check_least("--why", count, 1, "choose how many reasons you want")
+    values: Iterable[Any] = inputs or run.predictor.default_inputs()
+    if isinstance(inputs, Path):
+        values = (value for _, _, value in run.predictor.from_file(inputs))
+    for answer, value in zip(answers, values, strict=True):
+        if "error" not in answer:
+            add_reasons(run, answer, value, count)
+        yield answer
 
 
 def _check_other(out: Path, given: Path | None) -> None:
@@ -136,6 +152,8 @@ def _print(answers: Iterable[Any], text_key: str) -> None:
     if text_key:
         for answer in good:
             print(answer[text_key])
+            for part in answer.get("why", ()):
+                print(f"  {part['part']}: {', '.join(part['why'])}")
         return
     rows = [row for answer in good for row in flat(answer)]
     if rows:

@@ -1,8 +1,12 @@
-"""Explanations of models: recorded attention weights, pages, figures and attention heads."""
+"""Explanations of models: recorded weights, pages, figures, heads, reasons and influence."""
 
 from __future__ import annotations
 
+from edgewise.explain.attribution import Case, Contributions, contributions, without
+from edgewise.explain.cases import NodeCases, cases
+from edgewise.explain.edges_left_out import outputs_left_out
 from edgewise.explain.explanation import Explanation, explanation
+from edgewise.explain.fidelity import Fidelity, fidelity
 from edgewise.explain.figures import draw_head, draw_heads, draw_rollout
 from edgewise.explain.heads import (
     HeadStatistics,
@@ -12,32 +16,55 @@ from edgewise.explain.heads import (
     observations,
     statistics,
 )
+from edgewise.explain.influence import Influence, centralities, influence, removals
 from edgewise.explain.page import write_page
 from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save_pruned
+from edgewise.explain.reasons import Attribution, Reason, attributions
 from edgewise.explain.record import LayerRecord, Recorded, record
+from edgewise.explain.structure import Dependencies, Sentence, dependencies, edge_recovery
 from edgewise.explain.suggestion import Suggestion, suggest
 
 __all__ = [
+    "Attribution",
+    "Case",
+    "Contributions",
+    "Dependencies",
     "Explanation",
+    "Fidelity",
     "HeadStatistics",
+    "Influence",
     "LayerRecord",
+    "NodeCases",
     "Observations",
+    "Reason",
     "Recorded",
+    "Sentence",
     "Suggestion",
+    "attributions",
+    "cases",
+    "centralities",
+    "contributions",
+    "dependencies",
     "draw_head",
     "draw_heads",
     "draw_rollout",
+    "edge_recovery",
     "explanation",
+    "fidelity",
     "importance",
+    "influence",
     "layers_with_heads",
     "load_pruned",
     "masked_heads",
     "observations",
+    "outputs_left_out",
     "prune",
     "record",
+    "removals",
     "save_pruned",
     "statistics",
     "suggest",
+    "without",
     "write_page",
 ]
 

@@ -154,9 +154,15 @@ class _Gates(NamedInterceptor):
         return self._gate(out), lse
 
     def aggregate(
-        self, value: Tensor, weight: Tensor, graph: Graph, compute: Callable[..., Tensor]
+        self,
+        value: Tensor,
+        weight: Tensor | None,
+        graph: Graph,
+        reduce: str,
+        compute: Callable[..., Tensor],
     ) -> Tensor:
-        return self._gate(compute(value, weight, graph))
+        out = compute(value, weight, graph, reduce)
+        return out if weight is None else self._gate(out)
 
 
 class _Gains(NamedInterceptor):

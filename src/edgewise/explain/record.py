@@ -274,9 +274,16 @@ class _Recorder(NamedInterceptor):
         return out, lse
 
     def aggregate(
-        self, value: Tensor, weight: Tensor, graph: Graph, compute: Callable[..., Tensor]
+        self,
+        value: Tensor,
+        weight: Tensor | None,
+        graph: Graph,
+        reduce: str,
+        compute: Callable[..., Tensor],
     ) -> Tensor:
-        out = compute(value, weight, graph)
+        out = compute(value, weight, graph, reduce)
+        if weight is None:
+            return out
         name = self.name
         # Products with sparse features and sums of weights (degrees) are not messages of nodes.
         if isinstance(self.module, SparseLinear) or (

@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -111,6 +112,22 @@ class Run:
         for name in dict.fromkeys(name for row in found for name in row):
             joined[name] = [row.get(name) for row in found]
         return joined
+
+    def explain(self, inputs: Any = None, *, top: int = 5, **options: Any) -> Any:
+        """Explain answers by the words, atoms, neighbours or items that carry them.
+
+        Args:
+            inputs: inputs as for :meth:`predict`, without files.
+            top: number of reasons for each answer.
+            options: those of :func:`edgewise.explain.attributions`.
+
+        Returns:
+            A list of :class:`edgewise.explain.Attribution`.
+
+        """
+        # By its name, because edgewise.explain is built on this package.
+        explain = import_module("edgewise.explain")
+        return explain.attributions(self, inputs, top=top, **options)
 
     def draw(self, answers: list[Answer]) -> Figure:
         """Plot answers; only forecasts have a figure."""

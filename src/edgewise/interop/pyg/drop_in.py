@@ -65,6 +65,27 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         """Return the ``reduce`` argument of :func:`edgewise.aggregate` for ``aggr``."""
         return REDUCTIONS[self.aggr]
 
+    @property
+    def explain(self) -> bool | None:
+        """Whether PyG's ``Explainer`` masks the messages of this layer."""
+        explain: bool | None = self._explain
+        return explain
+
+    @explain.setter
+    def explain(self, explain: bool | None) -> None:
+        MessagePassing.explain.fset(self, explain)
+        self.__dict__.pop("propagate", None)  # PyG replaces the method
+
+    @property
+    def _has_messages(self) -> bool:
+        """Whether messages are masked or hooks see them, so that PyG's code has to make them."""
+        return bool(self.explain or any(getattr(self, name, None) for name in HOOKS))
+
+    def propagate(self, edge_index: Tensor, size: Size = None, **features: Any) -> Tensor:
+        """Pass messages as PyG does, one by one."""
+        out: Tensor = MessagePassing.propagate(self, edge_index, size, **features)
+        return out
+
     def _graph(
         self, adjacency: Tensor, pair: tuple[Tensor, Tensor | None], size: Size = None
     ) -> Graph:
@@ -81,9 +102,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         return bool(self.flow == "source_to_target")
 
     def _refuse_what_needs_messages(self, x: Tensor) -> None:
-        asked = [name.strip("_") for name in HOOKS if getattr(self, name, None)]
-        asked += ["explain"] if self.explain else []
-        asked += ["decomposed_layers"] if self.decomposed_layers != 1 else []
+        asked = ["decomposed_layers"] if self.decomposed_layers != 1 else []
         asked += _overridden(type(self))
         if self.node_dim % x.dim() != x.dim() - 2:
             asked.append(f"node_dim={self.node_dim} for x {list(x.shape)}")

@@ -29,6 +29,10 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
         return_attention_weights: bool | None = None,
     ) -> Any:
         """Return ``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` on request."""
+        if self._has_messages:
+            return nn.GATConv.forward(
+                self, x, edge_index, edge_attr, size, return_attention_weights
+            )
         pair = as_pair(x)
         graph, edge_attr = self._looped(edge_index, pair, edge_attr, size)
         value, at_target = self._values(pair)

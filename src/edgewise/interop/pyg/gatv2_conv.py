@@ -26,6 +26,8 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
         return_attention_weights: bool | None = None,
     ) -> Any:
         """Return ``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` on request."""
+        if self._has_messages:
+            return nn.GATv2Conv.forward(self, x, edge_index, edge_attr, return_attention_weights)
         left, right = as_pair(x)
         if right is None:
             raise ArgumentError(

@@ -24,6 +24,9 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Return ``[..., N, out_channels]`` from x ``[..., N, in_channels]``."""
+        if self._has_messages:
+            out: Tensor = nn.GCNConv.forward(self, x, edge_index, edge_weight)
+            return out
         if not isinstance(x, Tensor):
             raise ArgumentError(
                 "x",

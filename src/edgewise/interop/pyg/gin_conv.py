@@ -11,4 +11,4 @@ from edgewise.interop.pyg.sage_conv import SAGEConv
 class GINConv(DropIn, nn.GINConv):  # type: ignore[misc]
     r"""PyG's ``GINConv``, :math:`h((1 + \epsilon) x_i + \sum_j x_j)` (Xu et al., 2019)."""
 
-    propagate = SAGEConv.propagate
+    propagate = SAGEConv.propagate  # type: ignore[assignment]

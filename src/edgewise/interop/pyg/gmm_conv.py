@@ -21,7 +21,7 @@ class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
     stored, as in PyG.
     """
 
-    def propagate(
+    def propagate(  # type: ignore[override]
         self,
         edge_index: Tensor,
         size: Size = None,
@@ -30,6 +30,8 @@ class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
         edge_attr: Tensor | None,
     ) -> Tensor:
         """Aggregate neighbours into ``[N_dst, out_channels]``."""
+        if self._has_messages:
+            return DropIn.propagate(self, edge_index, size, x=x, edge_attr=edge_attr)
         graph = self._graph(edge_index, x, size)
         coordinates = edge_features(edge_index, edge_attr)
         if coordinates is None:

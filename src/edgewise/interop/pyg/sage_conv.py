@@ -17,10 +17,12 @@ class SAGEConv(DropIn, nn.SAGEConv):  # type: ignore[misc]
     an error.
     """
 
-    def propagate(
+    def propagate(  # type: ignore[override]
         self, edge_index: Tensor, size: Size = None, *, x: tuple[Tensor, Tensor | None]
     ) -> Tensor:
         """Aggregate neighbours into ``[..., N_dst, F]``, weighted by the entries of a matrix."""
+        if self._has_messages:
+            return DropIn.propagate(self, edge_index, size, x=x)
         graph, values = self._graph(edge_index, x, size), values_of(edge_index)
         senders = x[0].unsqueeze(-2)
         return aggregate(senders, graph, weight=values, reduce=self._reduce).squeeze(-2)

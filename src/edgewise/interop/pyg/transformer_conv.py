@@ -30,6 +30,10 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
         return_attention_weights: bool | None = None,
     ) -> Any:
         """Return ``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` on request."""
+        if self._has_messages:
+            return nn.TransformerConv.forward(
+                self, x, edge_index, edge_attr, return_attention_weights
+            )
         left, right = as_pair(x)
         graph = self._graph(edge_index, (left, right))
         query, key, value = (

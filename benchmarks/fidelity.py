@@ -1,0 +1,217 @@
+"""Fidelity and time of each method of attribution, on cases of a trained run.
+
+    python -m benchmarks.fidelity RUN [--input FILE] [--cases 200] [--gnn-explainer]
+
+Fid+ is the loss of the answer's probability (of a property: the absolute change) if the named parts
+are deleted, Fid- if all others are. A fifth of the parts are named, 10 at most. ``random`` names as
+many at random. ``--gnn-explainer`` adds PyTorch Geometric's GNNExplainer with 200 epochs, for runs
+of gat-cora: on the neighbourhood of each node, and its time on the whole graph for 3 nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import edgewise
+from edgewise.errors import ArgumentError, require
+from edgewise.explain.attribution import Case, Contributions, Method, contributions
+from edgewise.explain.cases import NodeCases, cases, rows_of
+from edgewise.explain.fidelity import fidelity
+from edgewise.inference import Run
+from edgewise.inference.images import ImageClasses
+from edgewise.inference.nodes import LinkSuggestions, NodeClasses
+
+METHODS: tuple[Method, ...] = ("left_out", "gradient", "attention", "rollout", "removed")
+MOST_REMOVED = 500
+"""Cases with more edges are not attributed by ``removed``."""
+
+
+def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
+    """Yield inputs: those of a file, nodes in random order, or scikit-learn's digits."""
+    predictor = run.predictor
+    if path is not None:
+        for _, _, value in predictor.from_file(path):
+            yield predictor._of_row(value) if isinstance(value, dict) else value
+    elif isinstance(predictor, (NodeClasses, LinkSuggestions)):
+        ids = predictor.nodes.ids
+        order = torch.randperm(len(ids), generator=torch.Generator().manual_seed(0))
+        yield from (ids[node] for node in order.tolist())
+    elif isinstance(predictor, ImageClasses):
+        from PIL import Image
+        from sklearn.datasets import load_digits
+
+        for image in load_digits().images[-400:]:
+            yield Image.fromarray((image * 255 / 16).astype("uint8"))
+
+
+def cases_of(run: Run, path: Path | None) -> Iterator[Case]:
+    """Yield the cases of all inputs that the run can answer."""
+    nodes = NodeCases(run.predictor) if isinstance(run.predictor, NodeClasses) else None
+    for value in inputs_of(run, path):
+        try:
+            if nodes is not None:
+                yield nodes.case([nodes.predictor.nodes.number(value)])
+            else:
+                yield from cases(run.predictor, value)
+        except ArgumentError:
+            continue
+
+
+class PyGModel(nn.Module):
+    """The model of gat-cora, made of PyTorch Geometric's layers with the same weights."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        from torch_geometric.nn import GATConv
+
+        self.layers = nn.ModuleList()
+        for layer in (model.layers[1], model.layers[4]):
+            heads, width = layer.att_dst.shape
+            theirs = GATConv(
+                layer.linear.in_features, width, heads, concat=not layer.average, bias=True
+            )
+            theirs.load_state_dict(
+                {
+                    "lin.weight": layer.linear.weight,
+                    "att_src": layer.att_src[None],
+                    "att_dst": layer.att_dst[None],
+                    "bias": layer.bias,
+                }
+            )
+            self.layers.append(theirs)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        hidden = nn.functional.elu(self.layers[0](x, edge_index))
+        out: Tensor = self.layers[1](hidden, edge_index)
+        return out
+
+
+def gnn_explainer(run: Run) -> Callable[..., Tensor]:
+    """Return a function that gives GNNExplainer's mask of the edges."""
+    require("torch_geometric", extra="graphs", purpose="comparing with GNNExplainer")
+    from torch_geometric.explain import Explainer, GNNExplainer
+
+    model = PyGModel(run.model).eval()
+    explainer = Explainer(
+        model,
+        GNNExplainer(epochs=200),
+        explanation_type="model",
+        edge_mask_type="object",
+        model_config={
+            "mode": "multiclass_classification",
+            "task_level": "node",
+            "return_type": "raw",
+        },
+    )
+
+    def mask(x: Tensor, edge_index: Tensor, node: int) -> Tensor:
+        found: Tensor = explainer(x, edge_index, index=node).edge_mask
+        return found
+
+    return mask
+
+
+def by_pair(case: Case, pairs: Tensor, edge_index: Tensor, mask: Tensor) -> Contributions:
+    """Sum a mask of directed edges over both directions."""
+    count = len(case.labels)
+    low, high = edge_index.min(0).values, edge_index.max(0).values
+    keys, own = pairs[0] * count + pairs[1], low * count + high
+    place = torch.searchsorted(keys, own).clamp(max=len(keys) - 1)
+    same = keys[place] == own
+    edges = torch.zeros(len(keys)).index_add(0, place[same], mask[same])
+    return Contributions(torch.zeros(count), pairs, edges, "GNNExplainer")
+
+
+Rows = dict[str, list[tuple[float, float, float]]]
+
+
+def measure(case: Case, method: Method, found: Rows) -> tuple[int, Contributions] | None:
+    """Add a row for a method; return the number of parts, or ``None`` for a case of one part."""
+    start = time.perf_counter()
+    each = contributions(case, method)
+    seconds = time.perf_counter() - start
+    result = fidelity(case, each)
+    if result is None:
+        return None
+    found[method].append((result.plus, result.minus, seconds))
+    return result.of, each
+
+
+def add_gnn_explainer(
+    case: Case, nodes: NodeCases, explain: Callable[..., Tensor], pairs: Tensor, found: Rows
+) -> None:
+    """Add a row for GNNExplainer on the neighbourhood of a node."""
+    assert case.own is not None
+    node = nodes.ids.index(case.labels[int(case.own[0])])
+    block, inner = nodes.neighbourhood(node, nodes.hops or 2)
+    edge_index = nodes.induced([(block, inner)], torch.zeros(1, dtype=torch.long))
+    x = rows_of(nodes.x, block).to_dense()
+    start = time.perf_counter()
+    mask = explain(x, edge_index, 0)
+    seconds = time.perf_counter() - start
+    result = fidelity(case, by_pair(case, pairs, edge_index, mask))
+    assert result is not None
+    found["GNNExplainer"].append((result.plus, result.minus, seconds))
+
+
+def show(name: str, sizes: list[int], found: Rows) -> None:
+    """Print a table of the means."""
+    count = len(sizes)
+    print(f"{name}: {count} cases, {sum(sizes) / max(count, 1):.0f} parts on average")
+    print(f"{'method':14} {'Fid+':>8} {'Fid-':>8} {'difference':>10} {'ms a case':>10}")
+    for method, rows in found.items():
+        plus, minus, seconds = torch.tensor(rows).mean(0).tolist()
+        line = f"{method:14} {plus:8.3f} {minus:8.3f} {plus - minus:10.3f} {1000 * seconds:10.1f}"
+        print(line if len(rows) >= count else f"{line}   ({len(rows)} cases)")
+
+
+def main() -> None:
+    """Print the fidelity of each method."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--input", type=Path)
+    parser.add_argument("--cases", type=int, default=200)
+    parser.add_argument("--gnn-explainer", action="store_true")
+    given = parser.parse_args()
+    run = edgewise.load(given.run)
+    found: Rows = defaultdict(list)
+    random = torch.Generator().manual_seed(0)
+    explain = gnn_explainer(run) if given.gnn_explainer else None
+    nodes = NodeCases(run.predictor) if isinstance(run.predictor, NodeClasses) else None
+    sizes: list[int] = []
+    for case in cases_of(run, given.input):
+        if len(sizes) == given.cases:
+            break
+        first = measure(case, "left_out", found)
+        if first is None:
+            continue
+        count, each = first
+        sizes.append(count)
+        for method in METHODS[1:]:
+            if method != "removed" or count <= MOST_REMOVED:
+                measure(case, method, found)
+        if explain is not None and nodes is not None:
+            add_gnn_explainer(case, nodes, explain, each.pairs, found)
+        for _ in range(5):
+            result = fidelity(case, each, random=random)
+            assert result is not None
+            found["random"].append((result.plus, result.minus, 0.0))
+    show(given.run.name, sizes, found)
+    if explain is not None and nodes is not None:
+        x = nodes.x.to_dense()
+        start = time.perf_counter()
+        for node in range(3):
+            explain(x, nodes.edge_index, node)
+        print(f"GNNExplainer on the whole graph: {(time.perf_counter() - start) / 3:.1f} s a node")
+
+
+if __name__ == "__main__":
+    main()

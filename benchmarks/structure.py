@@ -1,0 +1,145 @@
+"""Structure recovered from the attention of trained runs.
+
+    python -m benchmarks.structure --tags RUN --conllu FILE [--sentences 1000]
+    python -m benchmarks.structure --hidden RUN [--draw FILE]
+    python -m benchmarks.structure --process 40
+
+``--tags`` is a run of tag-ewt: dependency edges are read off its attention, with half of the
+sentences for the fit of the combination. ``--hidden`` is a run of node classification that attends
+to all nodes and reads no edges, such as gps-cora with ``--model.local none``: the edges of its
+graph are compared with its attention, and with the cosine similarity of the features.
+``--process`` trains one layer of attention over all nodes of a random graph of that many nodes.
+Each node has a random number, and the layer has to predict the mean of its neighbours' numbers
+without their edges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import edgewise
+from edgewise import graphs, layers
+from edgewise.data.graphs.node_data import graph_kept
+from edgewise.data.text.conllu import read_conllu
+from edgewise.encodings import Learned
+from edgewise.explain.record import record
+from edgewise.explain.structure import Sentence, dependencies, edge_recovery, roc_auc
+
+LONGEST = 40
+"""Maximum number of words, which the tagger reads as a whole."""
+
+
+def show_dependencies(run: edgewise.Run, path: Path, count: int) -> None:
+    """Print the fraction of dependency edges found."""
+    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+    sentences = [
+        Sentence([word for word, _ in each], [int(head) - 1 for _, head in each])
+        for each in read_conllu(text, path.name, "head")
+        if 2 <= len(each) <= LONGEST
+    ][:count]
+    found = dependencies(run, sentences, fitted=len(sentences) // 2)
+    print(f"undirected dependency edges found, in {found.tested} sentences:")
+    print(f"  chain of neighbours        {found.chain:6.1%}")
+    print(f"  all edges of length {found.offset[0]}      {found.offset[1]:6.1%}")
+    print(f"  best head                  {found.best[1]:6.1%}  {found.best[0]}")
+    print(f"  mean of {len(found.heads):2} heads           {found.mean:6.1%}")
+    print(f"  heads combined             {found.combined:6.1%}  fitted on {found.fitted} sentences")
+
+
+def show_hidden(run: edgewise.Run, path: Path | None) -> None:
+    """Print the area under the ROC curve of each head."""
+    kept = graph_kept(run.predictor.preprocessing.values)
+    count = len(kept.ids)
+    with torch.no_grad(), record(run.model, max_edges=count * count) as recorded:
+        run.model(kept.x, kept.graph)
+    found = edge_recovery(recorded.layers, kept.graph)
+    x = torch.nn.functional.normalize(kept.x.to_dense(), dim=-1)
+    low, high = torch.triu_indices(count, count, 1)
+    is_edge = torch.zeros(count, count, dtype=torch.bool)
+    is_edge[kept.edge_index[0], kept.edge_index[1]] = True
+    found["cosine of the features"] = roc_auc(
+        (x @ x.T)[low, high], (is_edge | is_edge.T)[low, high]
+    )
+    print(f"area under the ROC curve of {int(is_edge.sum()) // 2:,} hidden edges:")
+    for name, value in found.items():
+        print(f"  {name:50} {value:.3f}")
+    if path is not None:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6, 0.3 * len(found) + 1), layout="constrained")
+        axes = figure.subplots()
+        axes.barh(list(found), list(found.values()), color="#1f6feb")
+        axes.axvline(0.5, color="#444f5d", lw=1)
+        axes.set(xlim=(0, 1), xlabel="area under the ROC curve", title="Hidden edges recovered")
+        figure.savefig(path)
+        print(path)
+
+
+class Predictor(nn.Module):
+    """Attention over all nodes, each known by a learned vector and its present value.
+
+    Args:
+        count: number of nodes.
+        width: hidden size.
+    """
+
+    def __init__(self, count: int, width: int = 64) -> None:
+        super().__init__()
+        self.value, self.positions = nn.Linear(1, width), Learned(count, width, std=0.3)
+        self.attention = layers.MultiHeadAttention(width, 4)
+        self.output = nn.Linear(width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states = self.positions(self.value(x[..., None]))
+        out: Tensor = self.output(self.attention(states, graphs.complete()))[..., 0]
+        return out
+
+
+def show_process(count: int, steps: int = 2000) -> None:
+    """Train a layer on means of neighbours, and print how well its weights name the edges."""
+    random = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    adjacency = torch.rand(count, count, generator=random) < 3 / count
+    adjacency = (adjacency | adjacency.T).fill_diagonal_(False)
+    mean = adjacency / adjacency.sum(1, keepdim=True).clamp(min=1)
+    model = Predictor(count)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(steps):
+        x = torch.randn(32, count, generator=random)
+        loss = (model(x) - x @ mean.T).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    hidden = graphs.edges(adjacency.nonzero().T, count)
+    with torch.no_grad(), record(model) as recorded:
+        model(torch.zeros(count))
+    print(f"{hidden.num_edges // 2} hidden edges of {count} nodes, loss {loss:.4f}:")
+    for name, value in edge_recovery(recorded.layers, hidden).items():
+        print(f"  {name:50} {value:.3f}")
+
+
+def main() -> None:
+    """Print the structure recovered from each run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tags", type=Path)
+    parser.add_argument("--conllu", type=Path)
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--hidden", type=Path)
+    parser.add_argument("--process", type=int)
+    parser.add_argument("--draw", type=Path)
+    given = parser.parse_args()
+    if given.tags is not None and given.conllu is not None:
+        show_dependencies(edgewise.load(given.tags), given.conllu, given.sentences)
+    if given.hidden is not None:
+        show_hidden(edgewise.load(given.hidden), given.draw)
+    if given.process is not None:
+        show_process(given.process)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""``edgewise influence``: print the most influential members of a run's graph."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from edgewise.arguments import check_least
+from edgewise.cli.table import table
+
+
+def influence(arguments: Namespace) -> int:
+    """Print a ranking, rank correlations and disagreements; draw a figure on request."""
+    from edgewise.explain.influence import MODEL, influence
+    from edgewise.inference import load
+    from edgewise.training import RunFolder
+
+    check_least("--top", arguments.top, 1, "choose how many members to list")
+    found = influence(load(arguments.folder), seed=arguments.seed)
+    print("most influential members on the model's outputs, with their ranks by each measure:")
+    _print(found.ranking(top=arguments.top))
+    print("\nrank correlation with the influence on the model:")
+    pairs = found.correlations()
+    rows = [[name, f"{value:.2f}"] for (first, name), value in pairs.items() if first == MODEL]
+    print(table([["measure", "Spearman"], *rows], left=1))
+    print("\nranked much higher by the model than by PageRank, then much lower:")
+    _print(found.disagreements(top=arguments.top // 2 or 1))
+    for name, note in found.notes.items():
+        print(f"{name}: {note}")
+    if arguments.draw is not None:
+        RunFolder(arguments.draw.parent).write_figure(arguments.draw.name, found.draw())
+        print(arguments.draw)
+    return 0
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    cells = [
+        [f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values()]
+        for row in rows
+    ]
+    print(table([list(rows[0]), *cells], left=1))

@@ -1,0 +1,551 @@
+"""Answers of each kind of run as cases for :mod:`edgewise.explain.attribution`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from edgewise.data.graphs.edge_splits import both_ways
+from edgewise.data.graphs.node_data import graph_kept
+from edgewise.data.molecules.masked_molecules import ATOM_KINDS, hide
+from edgewise.data.molecules.molecule_table import packed
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
+from edgewise.data.text.tokenizer import special_ids
+from edgewise.errors import ArgumentError
+from edgewise.explain.attribution import (
+    Case,
+    Contributions,
+    Method,
+    contributions,
+    outputs_of,
+)
+from edgewise.graphs import edges
+from edgewise.inference.graphs import GraphClasses
+from edgewise.inference.images import ImageClasses
+from edgewise.inference.molecules import (
+    KINDS,
+    HiddenAtoms,
+    MoleculeProperties,
+    PenalisedLogP,
+    _flags,
+)
+from edgewise.inference.nodes import LinkSuggestions, NodeClasses
+from edgewise.inference.predictor import Predictor
+from edgewise.inference.recommendations import Recommendations
+from edgewise.inference.series import Forecasts
+from edgewise.inference.text import (
+    Continuations,
+    HiddenWords,
+    SentenceClasses,
+    Translations,
+    WordTags,
+)
+from edgewise.layers import LanguageModel, Recommender, Tokens
+from edgewise.models.link_predictor import LinkPredictor
+from edgewise.ragged import ranges
+
+Scores = Callable[[], Tensor]
+AT_ONCE = 256
+"""Number of nodes of a graph that are explained in one pass."""
+
+
+def cases(predictor: Predictor, value: Any, *, top: int = 1) -> list[Case]:
+    """Return a case for each part of the answer to an input, such as each word of a sentence.
+
+    Args:
+        predictor: predictor of a run.
+        value: an input, as given to :meth:`edgewise.inference.Predictor.prepare`.
+        top: number of recommended items or links to explain.
+
+    Raises:
+        ArgumentError: the input is invalid, or answers of this kind of run cannot be explained.
+
+    """
+    for kind, make in _MAKERS.items():
+        if isinstance(predictor, kind):
+            return list(make(predictor, value, top))
+    raise ArgumentError(
+        "run",
+        expected=f"a run of {', '.join(kind.__name__ for kind in _MAKERS)}",
+        got=f"one of {type(predictor).__name__}",
+        remedy="call edgewise.explain.contributions with a Case",
+    )
+
+
+def _outputs(predictor: Any, example: Any) -> tuple[tuple[Any, ...], Tensor]:
+    """Answer one example; return the positional arguments of the model and its output."""
+    with outputs_of(predictor.model) as found:
+        predictor.answer([example])
+    return found[-1]
+
+
+def log_odds(scores: Tensor, label: Tensor) -> Tensor:
+    """Return log p / (1 - p) of a label for each row of logits, which never saturates.
+
+    Args:
+        scores: logits ``[R, K]``.
+        label: index of a label for each row, ``[R]``.
+    """
+    own = scores.gather(1, label[:, None])[:, 0]
+    others = scores.scatter(1, label[:, None], -torch.inf)
+    return own - others.logsumexp(-1)
+
+
+def _row_odds(scores: Scores, row: int, label: int) -> Scores:
+    return lambda: log_odds(scores()[row : row + 1], torch.tensor([label]))
+
+
+def _rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Scores]:
+    """Return the model's arguments, its outputs ``[R, K]``, and a function to compute them."""
+    example = predictor.prepare(value)
+
+    def scores() -> Tensor:
+        out = _outputs(predictor, example)[1]
+        return out.reshape(-1, out.shape[-1])
+
+    with torch.no_grad():
+        given, out = _outputs(predictor, example)
+    return given, out.reshape(-1, out.shape[-1]), scores
+
+
+def _sentence(predictor: SentenceClasses, value: Any, _: int) -> Iterator[Case]:
+    given, out, scores = _rows(predictor, value)
+    member, labels = _words(predictor.tokenizer, given[0].ids.flatten())
+    best = int(out[0].argmax())
+    answer = predictor.preprocessing.values["labels"][best]
+    yield Case(_row_odds(scores, 0, best), member, labels, answer)
+
+
+def _tags(predictor: WordTags, value: Any, _: int) -> Iterator[Case]:
+    words = predictor.prepare(value)
+    given, out, scores = _rows(predictor, value)
+    tokens, sizes = given
+    member = torch.arange(len(words)).repeat_interleave(sizes)
+    start = sizes.cumsum(0) - sizes
+    if len(tokens.sizes) > 1:
+        raise _too_long(len(member))
+    for row, (word, best) in enumerate(zip(words, out.argmax(-1).tolist(), strict=True)):
+        own = torch.arange(int(start[row]), int(start[row] + sizes[row]))
+        answer = f"{word}: {predictor.preprocessing.values['labels'][best]}"
+        yield Case(_row_odds(scores, row, best), member, words, answer, own)
+
+
+def _hidden_words(predictor: HiddenWords, value: Any, _: int) -> Iterator[Case]:
+    given, out, scores = _rows(predictor, value)
+    member, labels = _words(predictor.tokenizer, given[0].ids.flatten())
+    out = out.clone()
+    out[:, special_ids(predictor.tokenizer)] = -torch.inf
+    for row, best in enumerate(out.argmax(-1).tolist()):
+        word = predictor.tokenizer.decode([best]).strip()
+        own = given[1][row].reshape(1)
+        yield Case(_row_odds(scores, row, best), member, labels, word, own)
+
+
+def _continuation(predictor: Continuations, value: Any, _: int) -> Iterator[Case]:
+    """Explain the most probable next token, from the last tokens that fit the context."""
+    data: Any = predictor.recipe.data
+    ids = predictor.prepare(value)[-data.context :]
+    model = predictor.model
+    assert isinstance(model, LanguageModel)
+    last = torch.tensor([len(ids) - 1])
+    tokens = Tokens(ids, torch.tensor([len(ids)]))
+
+    def scores() -> Tensor:
+        out: Tensor = model(tokens, last)
+        return out
+
+    with torch.no_grad():
+        best = int(scores()[0].argmax())
+    labels = [data.decode(predictor.tokenizer, one.reshape(1)) for one in ids]
+    answer = data.decode(predictor.tokenizer, torch.tensor([best]))
+    yield Case(_row_odds(scores, 0, best), torch.arange(len(ids)), labels, answer, last)
+
+
+def _translation(predictor: Translations, value: Any, _: int) -> Iterator[Case]:
+    """Explain each token of the translation by the words of the source."""
+    from edgewise.data.text.packed_texts import PackedTexts
+    from edgewise.data.text.parallel import Pairs
+
+    ids = predictor.prepare(value)
+    with torch.no_grad():
+        text = predictor.answer([ids])[0]["translation"]
+    source = PackedTexts(ids, torch.tensor([len(ids)]))
+    batch = Pairs.of_sources(predictor.tokenizer, source, [text]).take(torch.tensor([0]))
+    member, labels = _words(predictor.tokenizer, ids)
+    wanted = batch.target.flatten()
+
+    def scores() -> Tensor:
+        out: Tensor = predictor.model(*batch.inputs, **batch.keywords)
+        return out.reshape(-1, out.shape[-1])
+
+    for row, best in enumerate(wanted.tolist()):
+        if best not in special_ids(predictor.tokenizer).tolist():
+            word = predictor.tokenizer.decode([best]).strip()
+            yield Case(_row_odds(scores, row, best), member, labels, word)
+
+
+def _graph_classes(predictor: GraphClasses, value: Any, _: int) -> Iterator[Case]:
+    given, out, scores = _rows(predictor, value)
+    count, best = given[0].shape[-2], int(out[0].argmax())
+    answer = predictor.preprocessing.values["labels"][best]
+    labels = [f"node {node}" for node in range(count)]
+    score = _row_odds(scores, 0, best)
+    yield Case(score, torch.arange(count), labels, str(answer), by_edge=True)
+
+
+def _property(predictor: Any, value: Any, _: int) -> Iterator[Case]:
+    given, out, scores = _rows(predictor, value)
+    example = predictor.prepare(value)
+    if hasattr(example, "molecule"):
+        labels = _atoms(example.molecule)
+    else:  # PenalisedLogP keeps the graph alone
+        labels = [f"atom {atom + 1}" for atom in range(given[0].shape[-2])]
+    member = torch.arange(len(labels))
+    yield Case(
+        lambda: scores()[0, :1],
+        member,
+        labels,
+        f"{float(out[0, 0]):.4g}",
+        by_edge=True,
+        is_odds=False,
+    )
+
+
+def _hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
+    one = predictor.prepare(value)
+    codes = PrecomputedEncodings(packed([one.molecule]))
+    atoms = _flags([(one.molecule.GetNumAtoms(), one.atoms)])
+    bonds = _flags([(one.molecule.GetNumBonds(), one.bonds)])
+    batch = hide(codes, torch.tensor([0]), atoms, bonds)
+
+    def scores() -> Tensor:
+        return batch.counted(predictor.model(*batch.inputs, **batch.keywords))
+
+    with torch.no_grad():
+        out = scores()
+    labels = _atoms(one.molecule)
+    for row, found in enumerate(out):
+        of_atom = row < len(one.atoms)
+        allowed = slice(0, ATOM_KINDS) if of_atom else slice(ATOM_KINDS, None)
+        best = int(found[allowed].argmax()) + (0 if of_atom else ATOM_KINDS)
+        own = torch.tensor([one.atoms[row]]) if of_atom else None
+        score = _row_odds(scores, row, best)
+        yield Case(score, torch.arange(len(labels)), labels, KINDS[best], own, by_edge=True)
+
+
+def _image(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
+    given, out, scores = _rows(predictor, value)
+    embedding = next(
+        (part for part in predictor.model.modules() if hasattr(part, "num_patches")), None
+    )
+    if embedding is None:
+        raise ArgumentError(
+            "run",
+            expected="a model of patches, such as vit",
+            got=type(predictor.model).__name__,
+            remedy="train another model",
+        )
+    height, width = given[0].shape[-2:]
+    count = int(embedding.num_patches)  # type: ignore[arg-type]
+    columns = round(math.sqrt(count * width / height))
+    labels = [f"row {n // columns + 1}, column {n % columns + 1}" for n in range(count)]
+    best = int(out[0].argmax())
+    answer = str(predictor.preprocessing.values["labels"][best])
+    score = _row_odds(scores, 0, best)
+    yield Case(score, torch.arange(count), labels, answer, class_token=True)
+
+
+def _forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
+    """Explain each value of the forecast by the steps of the history, in units of the series."""
+    series = predictor.prepare(value)
+    given, out, scores = _rows(predictor, value)
+    count = given[0].shape[-1]
+    labels = [
+        str(series.date(step - count + 1))
+        if series.step
+        else f"{count - 1 - step} steps before the end"
+        for step in range(count)
+    ]
+    for ahead in range(out.shape[-1]):
+        yield Case(
+            lambda ahead=ahead: scores()[0, ahead : ahead + 1],  # type: ignore[misc]
+            torch.arange(count),
+            labels,
+            f"step {ahead + 1}: {float(out[0, ahead]):.4g}",
+            is_odds=False,
+        )
+
+
+def _links(predictor: LinkSuggestions, value: Any, top: int) -> Iterator[Case]:
+    node = predictor.prepare(value)
+    model, ids = predictor.model, predictor.nodes.ids
+    assert isinstance(model, LinkPredictor)
+    graph = edges(both_ways(predictor.preprocessing.values["known"]), len(ids))
+    with torch.no_grad():
+        links = predictor.answer([node], top=top, evidence=0)[0]["links"]
+    for link in links:
+        own = torch.tensor([node, predictor.nodes.number(link["id"])])
+
+        def score(own: Tensor = own) -> Tensor:
+            return model.score(model.embed(graph), own[:, None])
+
+        member = torch.arange(len(ids))
+        yield Case(score, member, ids, link["id"], own, by_edge=True, whole_graph=True)
+
+
+def _recommended(predictor: Recommendations, value: Any, top: int) -> Iterator[Case]:
+    user = predictor.prepare(value)
+    model, first = predictor.model, len(predictor.users.ids)
+    assert isinstance(model, Recommender)
+    pairs = predictor.preprocessing.values["known"] + torch.tensor([[0], [first]])
+    labels = [*predictor.users.ids, *predictor.items.ids]
+    graph = edges(both_ways(pairs), len(labels))
+    with torch.no_grad():
+        items = predictor.answer([user], top=top, evidence=0)[0]["items"]
+    for item in items:
+        own = torch.tensor([user, first + predictor.items.number(item["item"])])
+
+        def score(own: Tensor = own) -> Tensor:
+            states = model.embed(graph)[own]
+            return (states[0] * states[1]).sum().reshape(1)
+
+        member = torch.arange(len(labels))
+        yield Case(
+            score, member, labels, item["item"], own, by_edge=True, is_odds=False, whole_graph=True
+        )
+
+
+def _node(predictor: NodeClasses, value: Any, _: int) -> Iterator[Case]:
+    yield node_cases(predictor).case([predictor.nodes.number(value)])
+
+
+def node_cases(predictor: NodeClasses) -> NodeCases:
+    """Return the cases of a predictor, made once."""
+    if predictor not in _NODE_CASES:
+        _NODE_CASES[predictor] = NodeCases(predictor)
+    return _NODE_CASES[predictor]
+
+
+class NodeCases:
+    """Cases of the nodes of a training graph, each on the neighbourhood that its answer depends on.
+
+    The neighbourhoods of several nodes are packed, so that one pass explains all of them. If the
+    answers on the neighbourhoods differ from those on the whole graph, as with attention to all
+    nodes, each case has the whole graph.
+
+    Args:
+        predictor: predictor of a run of node classification.
+    """
+
+    def __init__(self, predictor: NodeClasses) -> None:
+        self.predictor, self.model = predictor, predictor.model
+        kept = graph_kept(predictor.preprocessing.values)
+        self.x, self.edge_index, self.ids = kept.x, kept.edge_index, kept.ids
+        self.best = predictor.probabilities.argmax(-1)
+        order = self.edge_index[1].argsort(stable=True)
+        self._sources = self.edge_index[0][order]
+        self._degree = torch.bincount(self.edge_index[1], minlength=len(self.ids))
+        self._start = self._degree.cumsum(0) - self._degree
+        self.hops = self._find_hops()
+
+    def _find_hops(self) -> int | None:
+        """Return the size of sufficient neighbourhoods in steps, ``None`` for the whole graph."""
+        from edgewise.explain.attribution import _Tape
+        from edgewise.interception import intercepting
+
+        tape = _Tape()
+        with torch.no_grad(), intercepting(tape):
+            self.model(self.x, edges(self.edge_index, len(self.ids)))
+        size = (len(self.ids), len(self.ids))
+        calls = sum((s.graph.num_sources, s.graph.num_targets) == size for s in tape.steps)
+        some = torch.arange(0, len(self.ids), max(1, len(self.ids) // 16)).tolist()
+        for hops in (calls, calls + 1):
+            if hops > 4:
+                return None
+            with torch.no_grad():
+                found = self.case(some, hops).score()
+            chance = self.predictor.probabilities[some, self.best[some]]
+            if torch.allclose(found.sigmoid(), chance, atol=1e-4):
+                return hops
+        return None
+
+    def neighbourhood(self, node: int, hops: int) -> tuple[Tensor, int]:
+        """Return the nodes that reach a node in at most ``hops`` steps, nearest first.
+
+        The node itself is the first one. The second result is the number of nodes that are closer
+        than ``hops``.
+        """
+        known = torch.tensor([node])
+        new, inner = known, 0
+        for _ in range(hops):
+            inner = len(known)
+            count = self._degree[new]
+            read = self._sources[ranges(self._start[new], count)].unique()
+            new = read[~torch.isin(read, known)]
+            known = torch.cat([known, new])
+        return known, inner
+
+    def case(self, nodes: Sequence[int], hops: int | None = None) -> Case:
+        """Return the case of the classes of some nodes.
+
+        Args:
+            nodes: indices of nodes; one alone if cases have the whole graph.
+            hops: size of the neighbourhoods; by default the sufficient one.
+        """
+        hops = self.hops if hops is None else hops
+        best = self.best[list(nodes)]
+        names = self.predictor.preprocessing.values["labels"]
+        answer = ", ".join(str(names[one]) for one in best.tolist())
+        if hops is None:
+            graph, member = edges(self.edge_index, len(self.ids)), torch.arange(len(self.ids))
+            own, x, labels = torch.tensor(list(nodes)), self.x, list(self.ids)
+        else:
+            blocks = [self.neighbourhood(node, hops) for node in nodes]
+            every = torch.cat([block for block, _ in blocks])
+            sizes = torch.tensor([len(block) for block, _ in blocks])
+            own = sizes.cumsum(0) - sizes
+            graph = edges(self.induced(blocks, own), len(every))
+            member = torch.arange(len(every))
+            x, labels = rows_of(self.x, every), [self.ids[node] for node in every.tolist()]
+
+        def score() -> Tensor:
+            return log_odds(self.model(x, graph)[own], best)
+
+        return Case(score, member, labels, answer, own, by_edge=True, whole_graph=hops is None)
+
+    def contributions(
+        self, nodes: Sequence[int], method: Method = "left_out"
+    ) -> Iterator[tuple[Case, Contributions]]:
+        """Yield the case of each node and its contributions, with many nodes in one pass.
+
+        Args:
+            nodes: indices of nodes.
+            method: method of :func:`edgewise.explain.contributions`, without ``"removed"``.
+        """
+        if self.hops is None:
+            for node in nodes:
+                case = self.case([node])
+                yield case, contributions(case, method)
+            return
+        for first in range(0, len(nodes), AT_ONCE):
+            chunk = list(nodes[first : first + AT_ONCE])
+            packed_case = self.case(chunk)
+            found = contributions(packed_case, method)
+            assert packed_case.own is not None
+            starts = [*packed_case.own.tolist(), len(packed_case.labels)]
+            # Pairs are sorted by their first member, hence by block.
+            ends = torch.searchsorted(found.pairs[0].contiguous(), torch.tensor(starts)).tolist()
+            for place, node in enumerate(chunk):
+                start, stop = starts[place : place + 2]
+                part = slice(ends[place], ends[place + 1])
+                yield (
+                    Case(
+                        lambda node=node: self.case([node]).score(),  # type: ignore[misc]
+                        torch.arange(stop - start),
+                        packed_case.labels[start:stop],
+                        str(self.predictor.preprocessing.values["labels"][int(self.best[node])]),
+                        torch.tensor([0]),
+                        by_edge=True,
+                    ),
+                    Contributions(
+                        found.members[start:stop],
+                        found.pairs[:, part] - start,
+                        found.edges[part],
+                        method,
+                    ),
+                )
+
+    def induced(self, blocks: Sequence[tuple[Tensor, int]], offset: Tensor) -> Tensor:
+        """Return the edges into the inner nodes of each block, numbered over all blocks."""
+        place = torch.full((len(self.ids),), -1)
+        found = []
+        for (block, inner), start in zip(blocks, offset.tolist(), strict=True):
+            place[block] = torch.arange(len(block))
+            count = self._degree[block]
+            source = place[self._sources[ranges(self._start[block], count)]]
+            target = torch.arange(len(block)).repeat_interleave(count)
+            # Edges into the outermost nodes are left out: the answer does not depend on them.
+            inside = (source >= 0) & (target < inner)
+            found.append(torch.stack([source[inside], target[inside]]) + start)
+            place[block] = -1
+        return torch.cat(found, dim=1)
+
+
+def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
+    """Select rows of a dense or compressed sparse matrix."""
+    if x.layout is torch.strided:
+        return x[nodes]
+    start, count = x.crow_indices()[nodes], x.crow_indices().diff()[nodes]
+    place = ranges(start, count)
+    rows = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    shape = (len(nodes), x.shape[1])
+    return torch.sparse_csr_tensor(rows, x.col_indices()[place], x.values()[place], shape)
+
+
+def _words(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
+    """Join the pieces of words; return the word of each token, and the words.
+
+    Special tokens such as ``[CLS]`` belong to no word.
+    """
+    special = set(special_ids(tokenizer).tolist())
+    member: list[int] = []
+    labels: list[str] = []
+    ended, marks = True, _marks_words(tokenizer)
+    for token in ids.tolist():
+        if token in special:
+            member.append(-1)
+            ended = True
+            continue
+        piece = tokenizer.id_to_token(token) or ""
+        text = piece.removeprefix("##").lstrip("▁Ġ")
+        marked = piece.startswith(("▁", "Ġ"))
+        joins = piece.startswith("##") or (marks and not marked and text.isalnum())
+        if joins and not ended:
+            labels[-1] += text
+        else:
+            labels.append(text or piece)
+        member.append(len(labels) - 1)
+        ended = False
+    return torch.tensor(member), labels
+
+
+def _marks_words(tokenizer: Any) -> bool:
+    """Return whether tokens mark the beginnings of words."""
+    return any(piece.startswith(("▁", "Ġ")) for piece in list(tokenizer.get_vocab())[:2000])
+
+
+def _atoms(molecule: Any) -> list[str]:
+    return [f"{atom.GetSymbol()}{atom.GetIdx() + 1}" for atom in molecule.GetAtoms()]
+
+
+def _too_long(count: int) -> ArgumentError:
+    return ArgumentError(
+        "input",
+        expected="a sentence that the model reads as a whole",
+        got=f"{count} tokens, which it reads in parts",
+        remedy="give a shorter sentence",
+    )
+
+
+_NODE_CASES: WeakKeyDictionary[NodeClasses, NodeCases] = WeakKeyDictionary()
+_MAKERS: dict[type[Predictor], Callable[[Any, Any, int], Iterator[Case]]] = {
+    Continuations: _continuation,
+    Forecasts: _forecast,
+    GraphClasses: _graph_classes,
+    HiddenAtoms: _hidden_atoms,
+    HiddenWords: _hidden_words,
+    ImageClasses: _image,
+    LinkSuggestions: _links,
+    MoleculeProperties: _property,
+    NodeClasses: _node,
+    PenalisedLogP: _property,
+    Recommendations: _recommended,
+    SentenceClasses: _sentence,
+    Translations: _translation,
+    WordTags: _tags,
+}

@@ -1,0 +1,201 @@
+r"""Output of attention without each of its edges, for all edges of a call in one pass.
+
+Softmax over the remaining sources only rescales their weights. If :math:`o_i = \sum_j w_{ij} v_j`,
+the output without the edge from j is
+
+.. math:: o_{i,-j} = \frac{o_i - w_{ij} v_j}{1 - w_{ij}}
+
+The division loses precision as w approaches 1. At most one edge of a target and head has a weight
+above ``DOMINANT``, so one more call of attention, in which all such edges are masked, computes
+these rows again.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from edgewise.attention import AttendOptions, Reduce, aggregate, attend
+from edgewise.checks import bind_graph
+from edgewise.edge_steps import attention_weights, edge_scores
+from edgewise.engines.call import for_each_query
+from edgewise.engines.reference import expand
+from edgewise.graphs import Graph, Pattern, incidence
+from edgewise.scores import Dot
+
+DOMINANT = 0.9
+"""Weight above which a row is computed again. It must be at least 0.5."""
+
+
+def outputs_left_out(
+    query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
+) -> Tensor:
+    """Compute the output of the target of each edge without this edge.
+
+    With α-entmax in place of softmax, the weights of the other edges are rescaled, which is the
+    result without the edge only if the edge has a weight of 0.
+
+    Args:
+        query: ``[..., N_dst, H, D]``.
+        key: ``[..., N_src, H, D]``.
+        value: ``[..., N_src, H, Dv]``.
+        graph: the edges. A pattern is bound to the sizes of query and key.
+        options: those of :func:`edgewise.attend`; dropout is not applied.
+
+    Returns:
+        ``[..., E, H, Dv]`` in the order of ``graph.edge_index``. The output of a target whose only
+        edge is left out is 0.
+
+    """
+    graph = bind_graph(graph, query.shape[-3], key.shape[-3], query.device)
+    weights, out, masked = _outputs(query, key, value, graph, options)
+    message = for_each_query(query, value).index_select(-3, graph.source)
+    edge_value = options.get("edge_value")
+    if edge_value is not None:
+        message = message + expand(edge_value)
+    weight = weights[..., None]
+    exact = (out.index_select(-3, graph.target) - weight * message) / (1 - weight)
+    if masked is None:
+        return exact
+    again = masked.index_select(-3, graph.target)
+    return torch.where(weight > DOMINANT, again, exact)
+
+
+def effects_left_out(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Graph,
+    gradient: Tensor,
+    **options: Unpack[AttendOptions],
+) -> Tensor:
+    r"""Compute :math:`\langle g_i,\; o_{i,-j} - o_i \rangle` for each edge and head.
+
+    With the gradient g of a score with respect to the output, this is the change of the score if
+    the edge is left out, to first order in the change of the output. No tensor ``[E, H, Dv]`` is
+    held in memory.
+
+    Args:
+        query: ``[..., N_dst, H, D]``.
+        key: ``[..., N_src, H, D]``.
+        value: ``[..., N_src, H, Dv]``.
+        graph: graph of the call.
+        gradient: ``[..., N_dst, H, Dv]``.
+        options: those of :func:`edgewise.attend`; dropout is not applied.
+
+    Returns:
+        ``[..., E, H]`` in the order of ``graph.edge_index``.
+
+    """
+    weights, out, masked = _outputs(query, key, value, graph, options)
+    along = _along(gradient, value, graph, options)
+    at_target = (gradient * out).sum(-1).index_select(-2, graph.target)
+    change = weights / (1 - weights) * (at_target - along)
+    if masked is None:
+        return change
+    again = (gradient * masked).sum(-1).index_select(-2, graph.target) - at_target
+    return torch.where(weights > DOMINANT, again, change)
+
+
+def gradients_of_gains(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Graph,
+    gradient: Tensor,
+    **options: Unpack[AttendOptions],
+) -> Tensor:
+    """Compute gradient × gain, ``[..., E, H]``, from the gradient of the output.
+
+    The gain multiplies the score of an edge (see :func:`edgewise.attend`). The arguments are those
+    of :func:`effects_left_out`.
+    """
+    terms = _without(options, "edge_value", "dropout")
+    weights = attention_weights(query, key, graph, **terms)
+    value = for_each_query(query, value)
+    out = aggregate(value, graph, weight=weights)
+    at_target = (gradient * out).sum(-1).index_select(-2, graph.target)
+    score = edge_scores(query, key, graph, **_without(terms, "bias", "normaliser"))
+    return score * weights * (_along(gradient, value, graph, {}) - at_target)
+
+
+def effects_of_aggregation(
+    value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce, gradient: Tensor
+) -> Tensor:
+    """Compute the change of a score if each edge of :func:`edgewise.aggregate` is left out.
+
+    Args:
+        value: ``[..., N_src, H, D]``.
+        weight: ``[..., E, H]``, or ``None``.
+        graph: graph of the call.
+        reduce: reduction of the call.
+        gradient: gradient of the score ``[..., N_dst, H, D]``.
+
+    Returns:
+        ``[..., E, H]`` in the order of ``graph.edge_index``.
+
+    """
+    if reduce in ("max", "min"):
+        return _effects_of_extremes(value, weight, graph, reduce, gradient)
+    along = _along(gradient, value, graph, {})
+    if weight is not None:
+        along = along * weight
+    if reduce == "sum":
+        return -along
+    out = aggregate(value, graph, weight=weight, reduce=reduce)
+    at_target = (gradient * out).sum(-1).index_select(-2, graph.target)
+    degree = graph.in_degree()[graph.target][:, None].to(along)
+    return torch.where(degree > 1, (at_target - along) / (degree - 1).clamp(min=1), -at_target)
+
+
+def _effects_of_extremes(
+    value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce, gradient: Tensor
+) -> Tensor:
+    """Compute the effects of edges on a maximum or minimum: only the extreme edge has one."""
+    message = value.index_select(-3, graph.source)
+    if weight is not None:
+        message = message * weight[..., None]
+    each = incidence(graph)
+    out = aggregate(message, each, reduce=reduce)
+    extreme = message == out.index_select(-3, graph.target)
+    ties = aggregate(extreme.to(message), each).index_select(-3, graph.target)
+    worst = -torch.inf if reduce == "max" else torch.inf
+    others = aggregate(message.masked_fill(extreme, worst), each, reduce=reduce)
+    others = others.masked_fill(others.isinf(), 0.0)  # no other edge enters the target
+    change = (gradient * (others - out)).index_select(-3, graph.target)
+    return change.masked_fill(~extreme | (ties > 1), 0.0).sum(-1)
+
+
+def _outputs(
+    query: Tensor, key: Tensor, value: Tensor, graph: Graph, options: AttendOptions
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the weights, the output, and the output without dominant edges if there are any."""
+    given = _without(options, "dropout")
+    weights = attention_weights(query, key, graph, **_without(given, "edge_value"))
+    out = attend(query, key, value, graph, layout="NHD", **given)
+    dominant = weights > DOMINANT
+    if not bool(dominant.any()):
+        return weights, out, None
+    bias = torch.zeros_like(weights)
+    own = options.get("bias")
+    if own is not None:
+        bias = bias + expand(own)
+    masking: AttendOptions = {**given, "bias": bias.masked_fill(dominant, -torch.inf)}
+    return weights, out, attend(query, key, value, graph, layout="NHD", **masking)
+
+
+def _along(gradient: Tensor, value: Tensor, graph: Graph, options: AttendOptions) -> Tensor:
+    """Return the product of the gradient of the target and the message of each edge."""
+    value = for_each_query(gradient, value)
+    terms: AttendOptions = {"score": Dot(scale=1.0)}
+    edge_value = options.get("edge_value")
+    if edge_value is not None:
+        terms["edge_key"] = edge_value
+    return edge_scores(gradient, value, graph, **terms)
+
+
+def _without(options: AttendOptions, *names: str) -> AttendOptions:
+    kept = {name: given for name, given in options.items() if name not in names}
+    return kept  # type: ignore[return-value]

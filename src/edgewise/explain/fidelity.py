@@ -1,0 +1,96 @@
+"""Fidelity of attributions: deletion of the named parts against deletion of as many others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.explain.attribution import Case, Contributions, listed, without
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Change of an answer if parts are deleted, in probability or in units of the property.
+
+    Attributes:
+        plus: Fid+, the change if the named parts are deleted; higher is better.
+        minus: Fid-, the change if all other parts are deleted; lower is better.
+        parts: number of named parts.
+        of: number of parts.
+    """
+
+    plus: float
+    minus: float
+    parts: int
+    of: int
+
+
+def parts_of(case: Case, found: Contributions) -> tuple[Tensor, Tensor]:
+    """Return the parts that may be named, by index, and the contribution of each.
+
+    They are edges for ``by_edge``, else members. In a graph with more than one neighbourhood, only
+    the edges at the node that gives the answer are named.
+    """
+    if not case.by_edge:
+        chosen = listed(case).nonzero()[:, 0]
+        return chosen, found.members[chosen]
+    chosen = torch.arange(found.pairs.shape[1])
+    if case.own is not None and case.whole_graph:
+        own = case.member[case.own]
+        chosen = chosen[torch.isin(found.pairs, own).any(0)]
+    return chosen, found.edges[chosen]
+
+
+def fidelity(
+    case: Case,
+    found: Contributions,
+    *,
+    fraction: float = 0.2,
+    most: int = 10,
+    random: torch.Generator | None = None,
+) -> Fidelity | None:
+    """Measure Fid+ and Fid- of an attribution (Amara et al., GraphFramEx, 2022).
+
+    Args:
+        case: the answer.
+        found: contributions to its score.
+        fraction: fraction of the parts that are named, at least one part.
+        most: maximum number of named parts.
+        random: name parts at random in place of those with the highest contributions.
+
+    Returns:
+        The fidelity, or ``None`` for a case of fewer than two parts.
+
+    """
+    parts, values = parts_of(case, found)
+    count = len(parts)
+    if count < 2:
+        return None
+    size = min(max(1, round(fraction * count)), most, count - 1)
+    if not case.is_odds:  # a property has no direction that would be an answer
+        values = values.abs()
+    if random is None:
+        order = values.argsort(descending=True, stable=True)
+    else:
+        order = torch.randperm(count, generator=random)
+    with torch.no_grad():
+        whole = _answer(case, case.score())
+        plus = whole - _answer(case, _deleted(case, found, parts[order[:size]]))
+        minus = whole - _answer(case, _deleted(case, found, parts[order[size:]]))
+    if not case.is_odds:
+        plus, minus = abs(plus), abs(minus)
+    return Fidelity(plus, minus, size, count)
+
+
+def _deleted(case: Case, found: Contributions, parts: Tensor) -> Tensor:
+    if case.by_edge:
+        return without(case, pairs=found.pairs[:, parts])
+    gone = torch.zeros(len(case.labels), dtype=torch.bool)
+    gone[parts] = True
+    return without(case, gone)
+
+
+def _answer(case: Case, score: Tensor) -> float:
+    return float(score.sigmoid() if case.is_odds else score)

@@ -1,0 +1,275 @@
+"""Influence of the members of a graph: measures of centrality beside that of a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from edgewise.arguments import check_choice
+from edgewise.data.graphs.edge_splits import both_ways
+from edgewise.data.graphs.node_data import graph_kept
+from edgewise.errors import ArgumentError, require
+from edgewise.explain.attribution import Case, contributions, without
+from edgewise.graphs import Graph, edges
+from edgewise.inference import Run
+from edgewise.inference.nodes import LinkSuggestions, NodeClasses
+from edgewise.inference.recommendations import Recommendations
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MODEL = "model"
+PROBES = 32
+"""Number of random projections of the outputs; each needs one forward and one backward pass."""
+PAIRS = 20_000_000
+"""Maximum number of sources times undirected edges for betweenness, which samples sources beyond,
+and of members times such edges for the exact influence on a model."""
+AT_ONCE = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """Measures of the influence of each member of a graph.
+
+    Attributes:
+        labels: names of the members.
+        measures: values ``[N]`` by name: ``"model"``, ``"degree"``, ``"closeness"``,
+            ``"betweenness"``, ``"eigenvector"`` and ``"PageRank"``.
+        notes: how a measure was computed, if it was estimated.
+    """
+
+    labels: list[str]
+    measures: dict[str, Tensor]
+    notes: dict[str, str]
+
+    def ranks(self, name: str) -> Tensor:
+        """Return the rank of each member by a measure, 1 for the highest, ``[N]``."""
+        check_choice("name", name, self.measures)
+        order = self.measures[name].argsort(descending=True, stable=True)
+        ranks = torch.empty_like(order)
+        ranks[order] = torch.arange(1, len(order) + 1)
+        return ranks
+
+    def ranking(self, by: str = MODEL, top: int = 10) -> list[dict[str, Any]]:
+        """Return the most influential members by a measure, with their ranks by all others."""
+        ranks = {name: self.ranks(name) for name in self.measures}
+        order = ranks[by].argsort()[:top].tolist()
+        return [self._row(member, ranks) for member in order]
+
+    def disagreements(self, name: str = "PageRank", top: int = 5) -> list[dict[str, Any]]:
+        """Return members that the model ranks much higher than a measure does, then the opposite.
+
+        Differences are those of the logarithms of ranks, as rank 1 against 10 matters more than 991
+        against 1000.
+        """
+        ranks = {each: self.ranks(each) for each in self.measures}
+        apart = ranks[name].double().log() - ranks[MODEL].double().log()
+        order = apart.argsort(descending=True)
+        chosen = [*order[:top].tolist(), *order.flip(0)[:top].tolist()]
+        return [self._row(member, ranks) for member in chosen]
+
+    def correlations(self) -> dict[tuple[str, str], float]:
+        """Return Spearman's rank correlation of each pair of measures."""
+        require("scipy", extra="graphs", purpose="rank correlations")
+        from scipy.stats import spearmanr
+
+        names = list(self.measures)
+        return {
+            (first, second): float(spearmanr(self.measures[first], self.measures[second])[0])
+            for place, first in enumerate(names)
+            for second in names[place + 1 :]
+        }
+
+    def draw(self) -> Figure:
+        """Plot the influence on the model against each measure of centrality, on log scales."""
+        require("matplotlib", extra="plot", purpose="drawing influence")
+        from matplotlib.figure import Figure
+
+        names = [name for name in self.measures if name != MODEL]
+        figure = Figure(figsize=(3.2 * len(names), 3.4), layout="constrained")
+        found = self.correlations()
+        model = self.measures[MODEL]
+        best = model.argsort(descending=True)[:3].tolist()
+        every = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+        for axes, name in zip(every, names, strict=True):
+            values = self.measures[name]
+            shown = (values > 0) & (model > 0)
+            axes.scatter(values[shown], model[shown], s=4, alpha=0.4, color="#1f6feb", lw=0)
+            for member in best:
+                if bool(shown[member]):
+                    axes.annotate(self.labels[member], (values[member], model[member]), fontsize=8)
+            axes.set(xscale="log", yscale="log", xlabel=name)
+            axes.set_title(f"rank correlation {found[MODEL, name]:.2f}", fontsize=9)
+        figure.axes[0].set_ylabel("change of the outputs without the member")
+        return figure
+
+    def _row(self, member: int, ranks: dict[str, Tensor]) -> dict[str, Any]:
+        value = float(self.measures[MODEL][member])
+        places = {name: int(rank[member]) for name, rank in ranks.items()}
+        return {"id": self.labels[member], "influence": value, **places}
+
+
+def influence(run: Run, *, seed: int = 0) -> Influence:
+    """Measure the influence of each member of a run's graph.
+
+    The influence on the model is the Euclidean norm of the change of all outputs if no node reads
+    the member. Outputs are class probabilities, or the states of nodes for links and items. It is
+    computed exactly for graphs in which members times edges are at most ``PAIRS``; Cora takes 25 s.
+    For larger ones it is estimated to first order for all members at once, from random projections
+    of the outputs. On ego-Facebook the rank correlation of the two was 0.99 over 120 members.
+
+    Args:
+        run: run of node classification, link prediction or recommendation.
+        seed: random seed of the projections and of the sources sampled for betweenness.
+
+    Raises:
+        ArgumentError: the run has no graph of its own.
+
+    """
+    outputs, graph, labels = outputs_of_graph(run)
+    found, notes = centralities(graph, seed=seed)
+    if len(labels) * graph.num_edges <= 2 * PAIRS:
+        measures = {MODEL: removals(run, torch.arange(len(labels)))}
+    else:
+        measures = {MODEL: _norms(outputs, labels, seed)}
+        notes[MODEL] = f"estimated from {PROBES} random projections"
+    return Influence(labels, measures | found, notes)
+
+
+def removals(run: Run, members: Tensor) -> Tensor:
+    """Compute the change of all outputs without each of some members, ``[M]``, exactly.
+
+    Args:
+        run: run as for :func:`influence`.
+        members: indices of members; each needs one forward pass over the graph.
+    """
+    outputs, _, labels = outputs_of_graph(run)
+    case = Case(lambda: outputs().flatten(), torch.arange(len(labels)), labels)
+    with torch.no_grad():
+        whole = case.score()
+    changes = []
+    for member in members.tolist():
+        gone = torch.zeros(len(labels), dtype=torch.bool)
+        gone[member] = True
+        changes.append((without(case, gone) - whole).norm())
+    return torch.stack(changes)
+
+
+def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Compute degree, closeness, betweenness, eigenvector centrality and PageRank.
+
+    Edges are read in both directions and without self-loops.
+
+    Args:
+        graph: graph of the members.
+        seed: random seed of the sources sampled for betweenness in large graphs.
+
+    Returns:
+        The values ``[N]`` by name, and notes on those that are estimated.
+
+    """
+    require("networkx", extra="graphs", purpose="measures of centrality")
+    require("scipy", extra="graphs", purpose="measures of centrality")
+    import networkx
+    import numpy as np
+    from scipy import sparse
+    from scipy.sparse.linalg import eigsh
+
+    count = graph.num_targets
+    index = graph.without_self_loops().edge_index
+    index = torch.cat([index, index.flip(0)], dim=1).unique(dim=1).numpy()
+    matrix = sparse.csr_matrix((np.ones(index.shape[1]), tuple(index)), (count, count))
+    network = networkx.from_scipy_sparse_array(matrix)
+    sources = min(count, max(2, 2 * PAIRS // max(index.shape[1], 1)))
+    between = networkx.betweenness_centrality(
+        network, k=None if sources == count else sources, seed=seed
+    )
+    vector = np.abs(eigsh(matrix, k=1, which="LA", v0=np.ones(count))[1][:, 0])
+    found = {
+        "degree": np.asarray(matrix.sum(1)).reshape(-1),
+        "closeness": _closeness(matrix),
+        "betweenness": np.array([between[node] for node in range(count)]),
+        "eigenvector": vector,
+        "PageRank": np.array(list(networkx.pagerank(network).values())),
+    }
+    notes = {}
+    if sources < count:
+        notes["betweenness"] = f"estimated from {sources:,} of {count:,} sources"
+    return {name: torch.as_tensor(value).double() for name, value in found.items()}, notes
+
+
+def outputs_of_graph(run: Run) -> tuple[Callable[[], Tensor], Graph, list[str]]:
+    """Return a function that computes all outputs of a run's graph, the graph and its labels.
+
+    Raises:
+        ArgumentError: the run has no graph of its own.
+
+    """
+    predictor, kept = run.predictor, run.predictor.preprocessing.values
+    model: Any = run.model
+    if isinstance(predictor, NodeClasses):
+        found = graph_kept(kept)
+        graph: Graph = found.graph
+        return lambda: model(found.x, graph).softmax(-1), graph, found.ids
+    if isinstance(predictor, LinkSuggestions):
+        graph = edges(both_ways(kept["known"]), len(kept["ids"]))
+        return lambda: model.embed(graph), graph, list(kept["ids"])
+    if isinstance(predictor, Recommendations):
+        labels = [*kept["users"], *kept["items"]]
+        pairs = kept["known"] + torch.tensor([[0], [len(kept["users"])]])
+        graph = edges(both_ways(pairs), len(labels))
+        return lambda: model.embed(graph), graph, labels
+    raise ArgumentError(
+        "run",
+        expected="a run on one graph: node classification, link prediction or recommendation",
+        got=f"a run of {run.recipe.name}",
+        remedy="train for example gat-cora or sage-facebook",
+    )
+
+
+def _norms(outputs: Callable[[], Tensor], labels: list[str], seed: int) -> Tensor:
+    """Estimate the norm of the change of the outputs without each member, ``[N]``.
+
+    The product of the change with a vector of independent normal numbers has the squared norm as
+    its variance.
+    """
+    random = torch.Generator().manual_seed(seed)
+    total = torch.zeros(len(labels), dtype=torch.double)
+    with torch.no_grad():
+        shape = outputs().shape
+    for _ in range(PROBES):
+        probe = torch.randn(shape, generator=random)
+
+        def score(probe: Tensor = probe) -> Tensor:
+            return (outputs() * probe).sum().reshape(1)
+
+        case = Case(score, torch.arange(len(labels)), labels)
+        total += contributions(case, "left_out").members.double() ** 2
+    return (total / PROBES).sqrt()
+
+
+def _closeness(matrix: Any) -> Any:
+    """Compute closeness as NetworkX does, by a search from many nodes at once."""
+    import numpy as np
+
+    count = matrix.shape[0]
+    closeness = np.zeros(count)
+    for start in range(0, count, AT_ONCE):
+        nodes = np.arange(start, min(start + AT_ONCE, count))
+        reached = np.zeros((count, len(nodes)), dtype=bool)
+        reached[nodes, np.arange(len(nodes))] = True
+        new, steps = reached.copy(), 0
+        distance = np.zeros(len(nodes))
+        while new.any():
+            steps += 1
+            new = (matrix @ new.astype(np.float32) > 0) & ~reached
+            reached |= new
+            distance += steps * new.sum(0)
+        others = reached.sum(0) - 1
+        near = np.divide(others, distance, out=np.zeros(len(nodes)), where=distance > 0)
+        closeness[nodes] = near * others / max(count - 1, 1)
+    return closeness

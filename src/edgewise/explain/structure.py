@@ -1,0 +1,269 @@
+"""Structure recovered from attention: edges of syntax trees, and of a graph hidden from a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ArgumentError
+from edgewise.explain.record import LayerRecord, record
+from edgewise.graphs import Graph
+from edgewise.inference import Run
+from edgewise.inference.text import WordTags
+
+ITERATIONS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Sentence:
+    """A sentence and its syntax tree.
+
+    Attributes:
+        words: the words.
+        heads: index of the head of each word, -1 for the root.
+    """
+
+    words: list[str]
+    heads: list[int]
+
+    def edges(self) -> set[tuple[int, int]]:
+        """Return the undirected edges between words, the smaller index first."""
+        pairs = [(word, head) for word, head in enumerate(self.heads) if head >= 0]
+        return {(min(pair), max(pair)) for pair in pairs}
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """Fraction of dependency edges that are recovered, undirected.
+
+    Attributes:
+        chain: edges between neighbouring words.
+        offset: the best distance d other than 1, and the fraction of edges of that length. The
+            edges i to i + d and the chain are all structures that need no model.
+        heads: fraction for each head by ``"layer/head"``: maximum spanning tree over its weights.
+        mean: tree over the mean of all heads.
+        combined: tree over a linear combination of all heads, fitted on other sentences.
+        fitted: number of sentences of the fit.
+        tested: number of sentences of all other numbers.
+    """
+
+    chain: float
+    offset: tuple[int, float]
+    heads: dict[str, float] = field(repr=False)
+    mean: float
+    combined: float
+    fitted: int
+    tested: int
+
+    @property
+    def best(self) -> tuple[str, float]:
+        """The head with the highest fraction, chosen on the same sentences."""
+        name = max(self.heads, key=lambda name: self.heads[name])
+        return name, self.heads[name]
+
+
+def dependencies(run: Run, sentences: Sequence[Sentence], *, fitted: int) -> Dependencies:
+    """Read dependency edges off the attention weights of a run that tags words.
+
+    The weight of a pair of words is the sum of its weights in both directions, summed over the
+    pieces of the source and averaged over those of the target. The tree that connects all words
+    with the largest sum of weights is compared with the syntax tree (Raganato and Tiedemann, 2018).
+
+    Args:
+        run: run of a tagger with attention, such as tag-ewt.
+        sentences: sentences with their trees.
+        fitted: number of sentences, from the first one, for the linear combination of heads. The
+            others are the test set.
+
+    Raises:
+        ArgumentError: the run does not tag words, or no sentences are left to test.
+
+    """
+    if not isinstance(run.predictor, WordTags):
+        raise ArgumentError(
+            "run",
+            expected="a run that tags words, such as tag-ewt",
+            got=f"a run of {run.recipe.name}",
+            remedy="train one",
+        )
+    if not 0 < fitted < len(sentences):
+        raise ArgumentError(
+            "fitted",
+            expected=f"a number of sentences from 1 to {len(sentences) - 1}",
+            got=str(fitted),
+            remedy="choose about half of the sentences",
+        )
+    names: list[str] = []
+    weights: list[Tensor] = []
+    for sentence in sentences:
+        names, found = _word_weights(run, sentence.words)
+        weights.append(found)
+    scale = torch.cat([found.flatten(1) for found in weights[:fitted]], 1).std(1).clamp(min=1e-12)
+    weights = [found / scale[:, None, None] for found in weights]
+    combination = _fit(weights[:fitted], sentences[:fitted])
+    tested = sentences[fitted:]
+    rest = weights[fitted:]
+
+    def fraction(trees: Sequence[set[tuple[int, int]]]) -> float:
+        right = sum(
+            len(tree & sentence.edges()) for tree, sentence in zip(trees, tested, strict=True)
+        )
+        return right / max(sum(len(sentence.edges()) for sentence in tested), 1)
+
+    def at_distance(distance: int) -> float:
+        return fraction(
+            [
+                {(word, word + distance) for word in range(len(sentence.words) - distance)}
+                for sentence in tested
+            ]
+        )
+
+    offsets = {distance: at_distance(distance) for distance in range(2, 6)}
+    best = max(offsets, key=lambda distance: offsets[distance])
+    return Dependencies(
+        chain=at_distance(1),
+        offset=(best, offsets[best]),
+        heads={
+            name: fraction([_tree(found[place]) for found in rest])
+            for place, name in enumerate(names)
+        },
+        mean=fraction([_tree(found.mean(0)) for found in rest]),
+        combined=fraction([_tree(_scores(found, combination)) for found in rest]),
+        fitted=fitted,
+        tested=len(tested),
+    )
+
+
+def edge_recovery(layers: Sequence[LayerRecord], graph: Graph) -> dict[str, float]:
+    """Compute how well the weights of each head separate edges of a graph from other pairs.
+
+    Args:
+        layers: recorded weights of a model on the complete graph, without batch dimensions.
+        graph: graph of the same nodes that the model did not read.
+
+    Returns:
+        Area under the ROC curve by ``"layer/head"``: the probability that an edge has a larger
+        weight than a pair that is no edge. Weights of both directions are added. ``"mean"`` is the
+        mean of all heads.
+
+    Raises:
+        ArgumentError: no layer has all pairs of the nodes of the graph.
+
+    """
+    count = graph.num_targets
+    low, high = torch.triu_indices(count, count, 1)
+    is_edge = torch.zeros(count, count, dtype=torch.bool)
+    is_edge[graph.target, graph.source] = True
+    is_edge = (is_edge | is_edge.T)[low, high]
+    found: dict[str, float] = {}
+    total = torch.zeros(len(low))
+    for layer in layers:
+        full = layer.graph.num_edges == count * count and layer.edges is None
+        if not full or layer.graph.num_targets != count:
+            continue
+        for place, head in enumerate(layer.heads):
+            matrix = torch.zeros(count, count)
+            matrix[layer.graph.target, layer.graph.source] = layer.weights[..., place].float()
+            values = (matrix + matrix.T)[low, high]
+            total += values / values.mean()
+            found[f"{layer.name}/{head}"] = roc_auc(values, is_edge)
+    if not found:
+        raise ArgumentError(
+            "layers",
+            expected=f"a layer with all pairs of {count} nodes",
+            got=", ".join(layer.name for layer in layers) or "none",
+            remedy="record a model on the complete graph, and raise max_edges=",
+        )
+    return found | {"mean": roc_auc(total, is_edge)}
+
+
+def roc_auc(values: Tensor, positive: Tensor) -> float:
+    """Return the area under the ROC curve; equal values count one half.
+
+    Args:
+        values: ``[P]``.
+        positive: mask ``[P]``.
+    """
+    _, place, counts = values.unique(return_inverse=True, return_counts=True)
+    rank = counts.cumsum(0).double() - (counts.double() - 1) / 2
+    many = int(positive.sum())
+    total = float(rank[place[positive]].sum()) - many * (many + 1) / 2
+    return total / max(many * (len(values) - many), 1)
+
+
+def _word_weights(run: Run, words: list[str]) -> tuple[list[str], Tensor]:
+    """Return the names of all heads and their weights between words, ``[heads, W, W]``."""
+    predictor = run.predictor
+    assert isinstance(predictor, WordTags)
+    sizes: list[Tensor] = []
+    hook = run.model.register_forward_pre_hook(lambda _, given: sizes.append(given[1]))
+    try:
+        with torch.no_grad(), record(run.model) as recorded:
+            predictor.answer([predictor.prepare(words)])
+    finally:
+        hook.remove()
+    size = sizes[-1].to(torch.long)
+    word = torch.arange(len(size)).repeat_interleave(size)
+    names, found = [], []
+    for layer in recorded.layers:
+        graph = layer.graph
+        if graph.num_targets != len(word) or graph.num_sources != len(word):
+            continue
+        place = word[graph.target] * len(size) + word[graph.source]
+        summed = torch.zeros(len(size) ** 2, len(layer.heads))
+        summed.index_add_(0, place, layer.weights.reshape(-1, graph.num_edges, len(layer.heads))[0])
+        matrix = summed.view(len(size), len(size), -1) / size[:, None, None]
+        found += list((matrix + matrix.transpose(0, 1)).unbind(-1))
+        names += [f"{layer.name}/{head}" for head in layer.heads]
+    return names, torch.stack(found)
+
+
+def _tree(weights: Tensor) -> set[tuple[int, int]]:
+    """Return the edges of the maximum spanning tree over a symmetric matrix (Prim, 1957)."""
+    count = len(weights)
+    best, parent = weights[0].clone(), torch.zeros(count, dtype=torch.long)
+    inside = torch.zeros(count, dtype=torch.bool)
+    inside[0] = True
+    edges = set()
+    for _ in range(count - 1):
+        new = int(best.masked_fill(inside, -torch.inf).argmax())
+        other = int(parent[new])
+        edges.add((min(new, other), max(new, other)))
+        inside[new] = True
+        closer = weights[new] > best
+        best, parent = torch.where(closer, weights[new], best), parent.masked_fill(closer, new)
+    return edges
+
+
+def _scores(weights: Tensor, combination: Tensor) -> Tensor:
+    """Return the log-odds of an edge for each pair of words, ``[W, W]``."""
+    return torch.einsum("hij,h->ij", weights, combination)
+
+
+def _fit(weights: Sequence[Tensor], sentences: Sequence[Sentence]) -> Tensor:
+    """Fit a logistic regression of edges on the weights of all heads, ``[heads]``."""
+    features, labels = [], []
+    for found, sentence in zip(weights, sentences, strict=True):
+        low, high = torch.triu_indices(found.shape[1], found.shape[1], 1)
+        edges = sentence.edges()
+        pairs = zip(low.tolist(), high.tolist(), strict=True)
+        features.append(found[:, low, high].T)
+        labels += [float(pair in edges) for pair in pairs]
+    x, y = torch.cat(features), torch.tensor(labels)
+    weight = torch.zeros(x.shape[1] + 1, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        logits = x @ weight[1:] + weight[0]
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, y)
+        loss = loss + 1e-4 * weight[1:].square().sum()
+        loss.backward()
+        return loss
+
+    with torch.enable_grad():
+        optimizer.step(closure)
+    return weight.detach()[1:]

@@ -1,0 +1,110 @@
+"""Contributions of edges and members are those of the model without them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edgewise import graphs
+from edgewise.errors import ArgumentError
+from edgewise.explain import Case, contributions, fidelity, without
+from edgewise.explain.attribution import listed
+from edgewise.layers import MultiHeadAttention, Pool
+from edgewise.models import gat, gcn, graphsage
+
+INDEX = torch.tensor([[0, 1, 2, 3, 4, 1, 2, 3, 4, 0], [1, 2, 3, 4, 0, 0, 1, 2, 3, 4]])
+
+
+def node_case(model: nn.Module, x: Tensor, index: Tensor = INDEX) -> Case:
+    graph = graphs.edges(index, 5)
+    labels = [str(node) for node in range(5)]
+    own = torch.tensor([0])
+    return Case(lambda: model(x, graph)[own, 0], torch.arange(5), labels, own=own, by_edge=True)
+
+
+@pytest.mark.parametrize("make", [gat, graphsage], ids=["gat", "graphsage"])
+def test_a_removed_edge_is_not_in_the_graph(make: object) -> None:
+    model, x = make(4, 3).eval(), torch.randn(5, 4)  # type: ignore[operator]
+    case = node_case(model, x)
+    found = contributions(case, "removed")
+    assert found.pairs.T.tolist() == [[0, 1], [0, 4], [1, 2], [2, 3], [3, 4]]
+    for pair, contribution in zip(found.pairs.T, found.edges, strict=True):
+        kept = ~torch.isin(INDEX, pair).all(0)
+        fewer = node_case(model, x, INDEX[:, kept])
+        torch.testing.assert_close(contribution, (case.score() - fewer.score())[0])
+
+
+def test_left_out_is_exact_for_one_linear_layer() -> None:
+    layer, x = MultiHeadAttention(8, 2), torch.randn(5, 8)
+    case = node_case(layer, x)
+    first, exact = contributions(case, "left_out"), contributions(case, "removed")
+    # A layer without self-loops reads its input only along the edges.
+    torch.testing.assert_close(first.edges, exact.edges, atol=1e-5, rtol=1e-4)
+
+
+def test_sums_are_left_out_exactly() -> None:
+    model, x = gcn(4, 3, depth=1).eval(), torch.randn(5, 4)
+    case = node_case(model, x)
+    first = contributions(case, "left_out")
+    weights = model.layers[1].linear.weight[0]
+    expected = torch.zeros(5)
+    for pair, place in zip(first.pairs.T.tolist(), range(5), strict=True):
+        other = [node for node in pair if node != 0]
+        if len(other) == 1:  # each node has three neighbours with its loop: weight 1 / 3
+            expected[place] = weights @ x[other[0]] / 3
+    torch.testing.assert_close(first.edges, expected)
+
+
+def test_a_removed_member_is_read_by_nobody() -> None:
+    layer, pool, x = MultiHeadAttention(8, 2), Pool("mean"), torch.randn(5, 8)
+    member = torch.tensor([-1, 0, 0, 1, 2])
+
+    def score(nodes: Tensor = x) -> Tensor:
+        return pool(layer(nodes, graphs.complete()))[:1]
+
+    case = Case(score, member, ["a", "b", "c"])
+    gone = torch.tensor([True, False, False])
+    torch.testing.assert_close(without(case, gone), score(x[[0, 3, 4]]))
+    found = contributions(case, "removed")
+    torch.testing.assert_close(found.members[:1], score() - score(x[[0, 3, 4]]))
+    assert found.method == "removed"
+    last = torch.tensor([False, False, True])
+    torch.testing.assert_close(without(case, last), score(x[:4]))
+
+
+@pytest.mark.parametrize("method", ["left_out", "gradient", "attention", "rollout", "removed"])
+def test_nodes_that_the_answer_does_not_depend_on_contribute_nothing(method: str) -> None:
+    index = torch.tensor([[1, 2, 3, 4], [0, 1, 4, 3]])
+    case = node_case(gat(4, 3).eval(), torch.randn(5, 4), index)
+    found = contributions(case, method)  # type: ignore[arg-type]
+    assert bool((found.members[1:3] != 0).all())
+    if method != "attention":
+        assert not bool(found.members[3:].any())
+
+
+def test_the_answer_itself_is_not_listed() -> None:
+    case = node_case(gat(4, 3).eval(), torch.randn(5, 4))
+    assert listed(case).tolist() == [False, True, True, True, True]
+
+
+def test_fidelity_deletes_the_named_edges_and_the_others() -> None:
+    torch.manual_seed(1)
+    case = node_case(gat(4, 3).eval(), torch.randn(5, 4))
+    found = contributions(case, "removed")
+    result = fidelity(case, found, fraction=0.4)
+    assert result is not None
+    assert (result.parts, result.of) == (2, 5)
+    order = found.edges.argsort(descending=True)
+    for value, gone in ((result.plus, order[:2]), (result.minus, order[2:])):
+        rest = without(case, pairs=found.pairs[:, gone]).sigmoid()
+        torch.testing.assert_close(torch.tensor([value]), (case.score().sigmoid() - rest).detach())
+
+
+def test_a_model_without_attention_is_refused() -> None:
+    x = torch.randn(5, 4, requires_grad=True)
+    case = Case(lambda: x.sum().reshape(1), torch.arange(5), list("abcde"))
+    with pytest.raises(ArgumentError, match="no call of attention"):
+        contributions(case)
+    with pytest.raises(ArgumentError, match="method"):
+        contributions(case, "best")  # type: ignore[arg-type]

@@ -1,0 +1,115 @@
+"""Runs explain their answers, in Python and on the command line."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("lightning")
+
+import edgewise
+from edgewise.cli import main
+from edgewise.data.tables.read import read_json
+from edgewise.explain import NodeCases, contributions
+from edgewise.explain.cases import log_odds
+from edgewise.inference import Run
+from edgewise.recipes import find
+from edgewise.runs import train, with_values
+
+FAST = {"trainer.accelerator": "cpu", "trainer.epochs": 3}
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of node classification on a graph of 120 nodes."""
+    folder = tmp_path_factory.mktemp("nodes")
+    made = random.Random(0)
+    rows = [f"p{i},{'law' if i % 2 else 'art'},{i % 2 + made.gauss(0, 1):.3f}" for i in range(120)]
+    (folder / "nodes.csv").write_text("\n".join(["paper,topic,length", *rows]))
+    pairs = [f"p{i},p{made.randrange(120)}" for i in range(120)]
+    (folder / "edges.csv").write_text("\n".join(["citing,cited", *pairs]))
+    values = {
+        "data.nodes": str(folder / "nodes.csv"),
+        "data.edges": str(folder / "edges.csv"),
+        "data.label": "topic",
+    }
+    train(with_values(find("nodes"), FAST | values), folder / "run")
+    return edgewise.load(folder / "run")
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a run of text classification."""
+    pytest.importorskip("tokenizers")
+    folder = tmp_path_factory.mktemp("texts")
+    made, words = random.Random(0), ["good", "bad", "film", "plot", "the", "a", "of", "music"]
+    texts = [" ".join(made.choices(words, k=8)) for _ in range(80)]
+    rows = [f"{text},{'yes' if text.count('good') > 1 else 'no'}" for text in texts]
+    (folder / "mine.csv").write_text("\n".join(["text,label", *rows]))
+    small = {"model.width": 16, "model.depth": 1, "model.heads": 2, "model.ffn_dim": 32}
+    values = {"data.path": str(folder / "mine.csv"), **small, **FAST}
+    train(with_values(find("texts"), values), folder / "run")
+    return folder / "run"
+
+
+def test_the_answers_on_neighbourhoods_are_those_on_the_graph(nodes: Run) -> None:
+    every = NodeCases(nodes.predictor)  # type: ignore[arg-type]
+    assert every.hops == 2
+    best = every.predictor.probabilities.max(-1).values
+    found = every.case([3, 77, 8]).score().sigmoid()
+    torch.testing.assert_close(found, best[[3, 77, 8]], atol=1e-5, rtol=1e-4)
+
+
+def test_nodes_explained_together_have_the_same_reasons(nodes: Run) -> None:
+    every = NodeCases(nodes.predictor)  # type: ignore[arg-type]
+    for node, (case, found) in zip([5, 90], every.contributions([5, 90]), strict=True):
+        alone = every.case([node])
+        expected = contributions(alone, "left_out")
+        assert list(case.labels) == list(alone.labels)
+        torch.testing.assert_close(case.score(), alone.score())
+        torch.testing.assert_close(found.pairs, expected.pairs)
+        torch.testing.assert_close(found.edges, expected.edges, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(found.members, expected.members, atol=1e-5, rtol=1e-4)
+
+
+def test_a_run_explains_all_nodes(nodes: Run) -> None:
+    found = nodes.explain([f"p{i}" for i in range(120)], top=2)
+    assert len(found) == 120
+    assert {one.method for one in found} == {"left_out"}
+    assert {one.method for one in nodes.explain("p3")} == {"removed"}
+
+
+def test_words_are_named_on_the_command_line(
+    sentences: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "answers.jsonl"
+    text = "the good film of good music"
+    assert main(["predict", str(sentences), text, "--why", "2", "--out", str(out)]) == 0
+    answer = read_json(out.read_text())
+    assert len(answer["why"]) == 2
+    reasons = edgewise.load(sentences).explain(text, top=2)[0].reasons
+    assert answer["why"] == [str(reason) for reason in reasons]
+    assert {reason.part for reason in reasons} <= set(text.split())
+    assert main(["predict", str(sentences), text, "--why", "0"]) == 2
+    assert "--why" in capsys.readouterr().err
+
+
+def test_the_contribution_of_a_word_is_that_of_the_text_without_it(sentences: Path) -> None:
+    run = edgewise.load(sentences)
+    found = run.explain("good film", top=5)[0]
+    # Positions stay, so the text has no shorter form to compare with: cut the word in the model.
+    case = edgewise.explain.cases(run.predictor, "good film")[0]
+    gone = torch.tensor([True, False])
+    expected = float(case.score().detach().sum() - edgewise.explain.without(case, gone).sum())
+    good = next(reason for reason in found.reasons if reason.part == "good")
+    assert good.contribution == pytest.approx(expected, abs=1e-6)
+
+
+def test_log_odds_are_those_of_the_probability() -> None:
+    scores = torch.randn(4, 3, dtype=torch.double)
+    label = torch.tensor([0, 2, 1, 1])
+    chance = scores.softmax(-1).gather(1, label[:, None])[:, 0]
+    torch.testing.assert_close(log_odds(scores, label), (chance / (1 - chance)).log())

@@ -1,0 +1,81 @@
+"""Trees over weights, combinations of heads and the recovery of hidden edges."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+pytest.importorskip("scipy")
+pytest.importorskip("sklearn")
+from scipy.sparse.csgraph import minimum_spanning_tree
+from sklearn.metrics import roc_auc_score
+
+from edgewise import graphs
+from edgewise.errors import ArgumentError
+from edgewise.explain import record
+from edgewise.explain.structure import (
+    Sentence,
+    _fit,
+    _tree,
+    dependencies,
+    edge_recovery,
+    roc_auc,
+)
+from edgewise.layers import MultiHeadAttention
+
+
+def test_the_tree_is_the_maximum_spanning_tree() -> None:
+    weights = torch.rand(9, 9, dtype=torch.double) + 0.1
+    weights = weights + weights.T
+    found = _tree(weights)
+    theirs = minimum_spanning_tree((10 - weights).fill_diagonal_(0).numpy()).tocoo()
+    pairs = zip(theirs.row.tolist(), theirs.col.tolist(), strict=True)
+    assert found == {(min(pair), max(pair)) for pair in pairs}
+    assert _tree(torch.ones(1, 1)) == set()
+
+
+def test_edges_of_a_sentence_are_undirected() -> None:
+    assert Sentence(["a", "b", "c"], [1, -1, 1]).edges() == {(0, 1), (1, 2)}
+
+
+def test_the_area_under_the_curve_is_that_of_scikit_learn() -> None:
+    values = torch.randint(6, (80,)).double()  # with ties
+    positive = torch.rand(80) < 0.3
+    assert roc_auc(values, positive) == pytest.approx(roc_auc_score(positive, values))
+
+
+def test_the_head_that_has_the_edges_gets_the_weight() -> None:
+    sentence = Sentence(list("abcde"), [1, -1, 1, 4, 1])
+    edges = torch.zeros(5, 5)
+    for first, second in sentence.edges():
+        edges[first, second] = edges[second, first] = 1.0
+    noise = torch.rand(5, 5)
+    combination = _fit([torch.stack([noise + noise.T, edges])] * 4, [sentence] * 4)
+    assert combination[1] > 3 * combination[0].abs()
+
+
+def test_hidden_edges_are_recovered_from_weights() -> None:
+    torch.manual_seed(0)
+    layer, count = MultiHeadAttention(8, 2), 12
+    hidden = graphs.edges(torch.randint(count, (2, 20)), count)
+    with record(layer) as recorded:
+        layer(torch.randn(count, 8), graphs.complete())
+    weights = recorded.layers[0].weights
+    matrix = weights.view(count, count, 2)  # targets first
+    pairs = torch.stack([hidden.source, hidden.target])
+    matrix[pairs[1], pairs[0], 1] += 5.0
+    found = edge_recovery(recorded.layers, hidden)
+    assert found["MultiHeadAttention/1"] == 1.0
+    assert 0 < found["MultiHeadAttention/0"] < 1
+    with record(layer) as windowed:
+        layer(torch.randn(count, 8), graphs.window(1))
+    with pytest.raises(ArgumentError, match="all pairs of 12 nodes"):
+        edge_recovery(windowed.layers, hidden)
+
+
+def test_other_runs_are_refused() -> None:
+    run = SimpleNamespace(predictor=None, recipe=SimpleNamespace(name="digits"))
+    with pytest.raises(ArgumentError, match="digits"):
+        dependencies(run, [], fitted=1)  # type: ignore[arg-type]
