@@ -224,7 +224,7 @@ def _hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
     batch = hide(codes, torch.tensor([0]), atoms, bonds)
 
     def scores() -> Tensor:
-        return batch.counted(predictor.model(*batch.inputs, **batch.keywords))
+        return batch.select_outputs(predictor.model(*batch.inputs, **batch.keywords))
 
     with torch.no_grad():
         out = scores()

@@ -76,7 +76,7 @@ def losses_of(
 
     def own_loss(module: nn.Module, batch: Any) -> Tensor:
         mean: Tensor = task.loss(
-            batch.counted(module(*batch.inputs, **batch.keywords)), batch.target
+            batch.select_outputs(module(*batch.inputs, **batch.keywords)), batch.target
         )
         return mean
 

@@ -180,7 +180,7 @@ class _Arrays:
         return place
 
     def add_signed(self, values: NDArray[np.int64]) -> list[int]:
-        """Add signed integers, which alternate: 0, -1, 1, -2, …"""
+        """Add signed integers, which alternate: 0, -1, 1, -2 and so on."""
         return self.add(((values << 1) ^ (values >> 63)).astype("<u4"))
 
 
