@@ -34,7 +34,8 @@ class TableBias:
 
     def __post_init__(self) -> None:
         _check_index(self.index, self.table)
-        if self.index.dtype not in (torch.int32, torch.int64):  # PyTorch takes uint8 for a mask
+        if self.index.dtype not in (torch.int32, torch.int64):
+            # PyTorch treats a uint8 index as a boolean mask, so the index is converted to int64.
             object.__setattr__(self, "index", self.index.long())
 
     @property

@@ -62,10 +62,10 @@ class WriteError(EdgewiseError, OSError):
 
 
 class MissingExtraError(EdgewiseError, ImportError):
-    """Optional package that is needed but not installed.
+    """Error: an optional dependency is not installed.
 
     Args:
-        package: name of the package in an import statement.
+        package: import name of the missing package.
         extra: extra of Edgewise that installs it.
         purpose: feature that needs the package.
     """

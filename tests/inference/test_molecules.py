@@ -107,7 +107,7 @@ def test_what_cannot_be_read_is_named_and_the_others_are_answered(
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("CCO", "`T`: expected a number as condition of CCO; got none"),
+        ("CCO", "`T`: expected a number for the condition 'T' of CCO; got none"),
         ({"structure": "CCO", "T": 300}, "one without P"),
         ({"structure": "CCO", "T": "hot", "P": 1}, "`T`: expected a number"),
         ({"structure": "CCO", "T": "", "P": 1}, "`T`: expected a number"),

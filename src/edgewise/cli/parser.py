@@ -210,7 +210,8 @@ def _add_looking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     help_ = "a name that `edgewise list` prints, or the text of a graph"
     command.add_argument("name", metavar="NAME", help=help_)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of a graph")
+    help_ = "save a figure of NAME to FILE (only if NAME is a graph)"
+    command.add_argument("--draw", type=Path, metavar="FILE", help=help_)
     command.add_argument(
         "--nodes", type=int, default=16, help="number of nodes to show of a graph (default: 16)"
     )
@@ -244,7 +245,7 @@ def _add_training(
     )
     command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
-    command.add_argument("values", nargs="+", metavar="VALUE", help="values of the field")
+    command.add_argument("values", nargs="+", metavar="VALUE", help="values to try, one training run each")
     help_ = "train each value with N seeds and report mean and standard deviation"
     command.add_argument("--seeds", type=int, metavar="N", help=help_)
     help_ = "train N values in parallel, each in its own process with one thread"

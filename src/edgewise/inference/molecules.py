@@ -121,10 +121,11 @@ class MoleculeProperties(Predictor):
         if math.isnan(found) or (positive and found <= 0):
             raise ArgumentError(
                 name,
-                expected=f"a number{' above 0' * positive} as condition of {smiles[:80]}",
+                expected=f"a number{' above 0' * positive} for the condition {name!r} of "
+                f"{smiles[:80]}",
                 got="none" if value is None else repr(value),
-                remedy=f"give it as a column {name!r} beside {self.smiles!r}, or as a word "
-                f"{name}=VALUE",
+                remedy=f"add a column {name!r} to the input table, or pass {name}=VALUE on the "
+                "command line",
             )
         return found
 

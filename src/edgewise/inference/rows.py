@@ -1,4 +1,4 @@
-"""Writing of answers to a table or to JSON lines."""
+"""Write predictions to a CSV, TSV or JSON Lines file."""
 
 from __future__ import annotations
 

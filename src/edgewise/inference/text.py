@@ -234,9 +234,9 @@ class Continuations(OnTexts):
         if not len(ids):
             raise ArgumentError(
                 "input",
-                expected=f"{self.input}, at least one token",
+                expected="a non-empty prompt (a string)",
                 got=repr(value)[:60],
-                remedy="write a word",
+                remedy="pass a string with at least one character",
             )
         assert isinstance(ids, Tensor)
         return ids

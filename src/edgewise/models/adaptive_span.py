@@ -5,7 +5,7 @@ Graph: ``causal() & window(r)``; heads with the same radius r, beyond which m is
 Score: Dot (scaled) of rotated queries and keys, full projections
 Encoding: rotary, in every layer (the paper adds relative position vectors to the keys)
 Normalisation: softmax over the neighbourhood with log m as a bias; layer norm before each sublayer
-Update: residual connection, then a feed-forward network (ReLU) with its own
+Update: residual connections around attention and around the feed-forward network (ReLU)
 Paper: Sukhbaatar et al., Adaptive attention span in Transformers, 2019
 """
 

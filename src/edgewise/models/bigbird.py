@@ -5,7 +5,7 @@ Graph: ``expand(window(1) | hubs([0, -1]) | random blocks, size)``, sampled per 
 Score: Dot (scaled), full projections
 Encoding: learned absolute positions
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Zaheer et al., Big Bird: transformers for longer sequences, 2020
 """
 

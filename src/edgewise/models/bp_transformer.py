@@ -5,7 +5,7 @@ Graph: spans attend to their tokens; tokens to k nodes of each level on either s
 Score: Dot (scaled), full projections, and a learned bias per head and edge type
 Encoding: by edge type: level, side and rank of the node beside the token
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Paper: Ye et al., BP-Transformer: modelling long-range context via binary partitioning, 2019
 """
 

@@ -5,7 +5,7 @@ Graph: ``causal()`` with more sources than targets: compressed memory, memory, t
 Score: Dot on concatenated content and position terms; all layers share u and v
 Encoding: relative sinusoidal; a compressed memory takes one position
 Normalisation: softmax over the neighbourhood; layer norm after or before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Paper: Rae et al., Compressive Transformers for long-range sequence modelling, 2019
 """
 

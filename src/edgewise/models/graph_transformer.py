@@ -4,7 +4,7 @@ Formula: h = norm(h + Σ_j softmax_j(e_ij · q_i·k_j / √D) v_j); h = norm(h +
 Graph: the input graph
 Score: Dot (scaled), times the edge weight e_ij if given
 Normalisation: softmax over the neighbourhood; batch norm after each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
 """
 

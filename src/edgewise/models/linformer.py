@@ -5,7 +5,7 @@ Graph: complete bipartite, from k projected rows to n tokens
 Score: Dot (scaled), full projections
 Encoding: learned absolute positions
 Normalisation: softmax over the k rows; layer norm after each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Wang et al., Linformer: self-attention with linear complexity, 2020
 """
 

@@ -5,7 +5,7 @@ Graph: ``window(r)`` and all tokens to the hubs, r per layer; the hubs to all to
 Score: Dot (scaled), full projections; hubs have their own query, key and value projections
 Encoding: learned; the token at position p, not counting padding, uses row p + padding + 1
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Beltagy et al., Longformer: the long-document Transformer, 2020
 """
 

@@ -5,7 +5,7 @@ Formula: keep the patches of the lowest noise; encode them; decode with a learne
 Graph: encoder complete over the class token and visible patches; decoder complete over all patches
 Score: Dot (scaled), full projections
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Encoding: fixed sinusoids of row and column
 Paper: He et al., Masked autoencoders are scalable vision learners, 2022
 """

@@ -4,7 +4,7 @@ Formula: Z⁰ = V h, Zᵏ⁺¹ = (1 - α) A Zᵏ + α Z⁰ with attention A; h =
 Graph: the input graph with self-loops
 Score: Additive with heads of width 1: leaky(a·tanh(W_q h_i) + b·tanh(W_k h_j))
 Normalisation: one softmax, diffused over K hops in O(K·E); layer norm before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Paper: Wang et al., Multi-hop attention graph neural networks, 2021
 """
 

@@ -5,7 +5,7 @@ Graph: none; the sums over j cover the whole text, or j ≤ i if causal
 Score: φ(q)·φ(k), with expectation exp(q·k) over W; q and k are divided by D^¼
 Encoding: learned absolute positions
 Normalisation: by the sum of weights, as in softmax; layer norm before each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Choromanski et al., Rethinking attention with Performers, 2021
 """
 

@@ -5,7 +5,7 @@ Formula: patch embedding; stages of window attention; between stages 2 × 2 patc
 Graph: complete within each window; every second layer shifts the windows by half a window
 Score: Dot (scaled), full projections, and a relative position bias
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Encoding: relative position bias, one table per layer
 Paper: Liu et al., Swin Transformer: hierarchical vision Transformer using shifted windows, 2021
 """

@@ -5,7 +5,7 @@ Graph: ``causal()`` with more sources than targets: the memory, then the segment
 Score: Dot on concatenated content and position terms; all layers share u and v
 Encoding: relative sinusoidal
 Normalisation: softmax over the neighbourhood; layer norm after or before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Paper: Dai et al., Transformer-XL: attentive language models beyond a fixed-length context, 2019
 """
 

@@ -4,7 +4,7 @@ Formula: s_ij = q_i·k_j / √D + b_(up, down) + r_label, with the steps to the 
 Graph: the complete graph of each tree
 Score: Dot (scaled)
 Normalisation: softmax; layer norm before each sublayer
-Update: residuals, feed-forward network
+Update: residual connections around attention and around the feed-forward network
 Paper: Shiv and Quirk, Novel positional encodings to enable tree-based transformers, 2019
 """
 

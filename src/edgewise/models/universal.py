@@ -5,7 +5,7 @@ Graph: complete by default; any pattern, or a graph at the call
 Score: Dot (scaled), full projections
 Encoding: sinusoidal, of position and step, added before every step
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
-Update: residual connection, then a feed-forward network with its own; optional halting per token
+Update: residuals around attention and the feed-forward network; optional halting per token
 Paper: Dehghani et al., Universal Transformers, 2018
 """
 

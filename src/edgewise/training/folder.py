@@ -164,7 +164,9 @@ class RunFolder:
                     file.unlink()
 
     def write(self, name: str, fill: Callable[[Path], object]) -> Path:
-        """Let ``fill`` write a temporary file, and rename it to ``name`` when it is complete.
+        """Write the file ``name`` atomically.
+
+        ``fill`` is called with a temporary path. The temporary file is then renamed to ``name``.
 
         Raises:
             WriteError: the file cannot be written.

@@ -84,8 +84,10 @@ class TrainingModule(lightning.LightningModule):
             nn.ModuleDict({"loss": MeanLoss(), **task.metrics()}) for _ in range(3)
         )
         for metric in self.train_metrics.modules():
-            if isinstance(metric, Metric):  # also nested metrics
-                metric.persistent(True)  # a resumed epoch reports all its examples
+            if isinstance(metric, Metric):
+                # Save metric states in the checkpoint. After a resume in mid-epoch, the metrics
+                # then include the batches before the interruption.
+                metric.persistent(True)
         self.penalised = [m for m in model.modules() if isinstance(m, Penalised)]
         self.generation_metrics = nn.ModuleDict(task.generation_metrics())
 

@@ -257,7 +257,9 @@ def history_of(table: Table, column: str, date: str, step: Step | None) -> Serie
 
 
 def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> Series:
-    """Return the values of a column at all dates from the first to the last.
+    """Return a column as a regularly spaced series, in order of date.
+
+    Dates without a value are interpolated linearly, with a warning.
 
     Raises:
         ArgumentError: two rows have the same date, a date does not match the step, or more than a

@@ -263,7 +263,10 @@ def _bad_row(
 def _records(
     lines: Iterable[str], delimiter: str, *, strict: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the last line and the cells of each row."""
+    """Yield each row as ``(line, cells)``.
+
+    ``line`` is the number of the last line of the row, as quoted cells may span lines.
+    """
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(
         lines, delimiter=delimiter, strict=strict, skipinitialspace=True, quoting=quoting

@@ -67,9 +67,10 @@ class Table:
         return replace(self, frame=self.frame.iloc[list(rows)], lines=lines)
 
     def without_header(self, names: Sequence[str]) -> Table:
-        """Return the table with new column names, and the old ones as the first row.
+        """Rename the columns of a table without a header.
 
-        If the format stores column names, no row is added.
+        The reader took the first data row for column names, so it is inserted again as row 1.
+        If the format stores column names, the columns are renamed and no row is inserted.
 
         Raises:
             ArgumentError: the number of columns differs from that of ``names``.

@@ -290,7 +290,11 @@ class _Call:
             self.job.merge_flat("add_merge", side, self.members, slots, out)
 
     def _summed(self, name: str, copies: Tensor, like: Tensor) -> Tensor:
-        """Sum the copies of a gradient in a fixed order."""
+        """Sum the partial gradients into the shape of ``like``.
+
+        Each member, block of heads or Triton program wrote one. The order of the sum is fixed, so
+        the result is deterministic.
+        """
         index: Tensor | None = self.given.get(f"{name}_index")
         if index is not None:
             classes = classes_of(index, like.shape[-2])

@@ -16,7 +16,8 @@ from edgewise.models import MODELS
 UNUSED = ("position_ids", "embeddings.token_type_ids")
 UNUSED_HEAD = ("head.decoder.", "head.bias")  # loaded by the pieces if they differ
 
-HEADS = (  # names of the head in BERT and in RoBERTa
+# (name in the Hugging Face checkpoint, name in Edgewise): four of BERT, then four of RoBERTa.
+HEADS = (
     ("cls.predictions.transform.dense.", "head.dense."),
     ("cls.predictions.transform.LayerNorm.", "head.norm."),
     ("cls.predictions.decoder.", "head.decoder."),
