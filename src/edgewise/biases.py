@@ -120,7 +120,8 @@ class Offsets:
         graph = self.graph.to(self.classes.device)
         if self.classes.is_meta:
             return self.classes.new_empty(graph.num_edges)
-        with persist_on(self.classes.device):  # kept for calls in other modes
+        # The index is cached, and calls under other PyTorch modes may use it.
+        with persist_on(self.classes.device):
             return self.classes[self.source_place[graph.source] - self.target_place[graph.target]]
 
     def to(self, device: torch.device) -> Offsets:
@@ -286,7 +287,7 @@ def _check_index(index: Tensor, table: Tensor) -> None:
             got=f"one on {index.device}",
             remedy="move both with .to(device)",
         )
-    if index.is_meta:  # no data to check
+    if index.is_meta:  # A meta tensor has no values to check.
         return
     low, high = _range(index)
     if low < 0 or high >= table.shape[0]:

@@ -131,7 +131,7 @@ def _chosen_weights(
     with without_autocast(call.query.device):
         scores = REFERENCE.edge_scores(call.chosen(edges), layout)
     reached = lse.index_select(-2, target)
-    masked = reached == -torch.inf  # all edges of the target are masked
+    masked = reached == -torch.inf  # True if all edges of the target are masked.
     return (scores - reached.masked_fill(masked, 0.0)).exp()
 
 

@@ -87,7 +87,8 @@ def how_to_install(extra: str) -> str:
     """
     try:
         text = metadata.distribution("edgewise").read_text("direct_url.json")
-    except metadata.PackageNotFoundError:  # not installed, but imported from sys.path
+    # Edgewise was imported from sys.path without being installed.
+    except metadata.PackageNotFoundError:
         return f'pip install -e ".[{extra}]" in a clone of Edgewise'
     if text is None:
         return f"pip install 'edgewise[{extra}]'"

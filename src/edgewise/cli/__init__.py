@@ -35,13 +35,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     or written (explained on one line), 70 for an internal error, 130 for Ctrl-C, 143 for SIGTERM.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # for terminals without Unicode
+        # Some terminals do not support Unicode.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with warnings.catch_warnings(), _terminable():
             warnings.showwarning = _in_one_line  # type: ignore[assignment]
             arguments, fields = parse(sys.argv[1:] if argv is None else list(argv))
             code: int = arguments.run(arguments, fields)
-        sys.stdout.flush()  # raises the error of a full disk here, where it is caught
+        # Flush here, so that the error of a full disk is caught below.
+        sys.stdout.flush()
     except Interrupted as stop:
         print(f"edgewise: {stop}. To continue, repeat the command with --resume.", file=sys.stderr)
         return 128 + stop.signal

@@ -77,7 +77,8 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
         str(getattr(arguments, "name", "")),
     ]
     for text in typed:
-        allow(text)  # a module that the user names here may be imported
+        # The user may name a module here, which may then be imported.
+        allow(text)
     if fields and not hasattr(arguments, "takes_fields"):
         raise ArgumentError(
             f"--{next(iter(fields))}",
@@ -117,7 +118,7 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
     found: Fields = {}
     words = iter(argv)
     for word in words:
-        if word == "--":  # all words after it are inputs
+        if word == "--":  # All arguments after it are inputs.
             return [*rest, word, *words], found
         match = pattern.fullmatch(word)
         if not match:
@@ -245,7 +246,8 @@ def _add_training(
     )
     command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
-    command.add_argument("values", nargs="+", metavar="VALUE", help="values to try, one training run each")
+    help_ = "values to try, one training run each"
+    command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
     help_ = "train each value with N seeds and report mean and standard deviation"
     command.add_argument("--seeds", type=int, metavar="N", help=help_)
     help_ = "train N values in parallel, each in its own process with one thread"

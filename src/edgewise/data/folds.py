@@ -136,7 +136,8 @@ def hold_out(keys: Sequence[str | int], *, val: float, test: float, seed: int) -
         Sorted indices of the examples of ``"train"``, ``"val"`` and ``"test"``.
     """
     order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(seed)).tolist()
-    order.sort(key=lambda i: str(keys[i]))  # random order within each class
+    # The sort is stable, so the order within each class stays random.
+    order.sort(key=lambda i: str(keys[i]))
     rank = torch.arange(len(order), dtype=torch.double)
 
     def every(share: float, offset: float) -> Tensor:

@@ -11,7 +11,7 @@ from edgewise.arguments import check_count
 from edgewise.decoding.continuation import Continuation
 from edgewise.layers import EncoderDecoderModel, Memory, TextModel
 
-NEVER = -1e9  # below the score of every text; finite, so that sums do not overflow
+NEVER = -1e9  # lower than every score; finite, so that sums do not overflow
 
 
 @dataclass

@@ -109,7 +109,7 @@ def path_edges(graph: Graph, max_path_length: int) -> Tensor:
         paths = torch.full((count, n, n, max_path_length), FAR, device=graph.device)
         batch = torch.arange(count, device=graph.device)[:, None, None]
         source = torch.arange(n, device=graph.device).expand(count, n, n)
-        at = source.mT.clone()  # walk from the target back to the source
+        at = source.mT.clone()  # The path is followed from the target back to the source.
         for step in range(max_path_length):
             last = before[batch, at, source]
             going = last >= 0
@@ -178,7 +178,8 @@ def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: 
     check_from_zero("walk", walk, "choose for example 4")
     check_square(graph, SQUARE)
     _check_set(nodes, graph.num_targets)
-    times = torch.bincount(nodes, minlength=graph.num_targets)  # multiplicity in the set
+    # This is the number of times that each node is in S.
+    times = torch.bincount(nodes, minlength=graph.num_targets)
     code = torch.zeros(graph.num_targets, max_distance + 2 + walk, device=graph.device)
     for members in members_by_size(graph):
         own = times[members.nodes]
@@ -311,7 +312,8 @@ def path_classes(distances: Tensor, paths: Tensor, edge_attr: Tensor) -> tuple[T
         kind = torch.arange(len(edge_attr), device=edge_attr.device)
     else:
         kind = edge_attr.unique(dim=0, return_inverse=True)[1]
-    kind = torch.cat([kind + 1, kind.new_zeros(1)])  # the last one is for -1, the end of a path
+    # The last entry belongs to index -1, which marks the end of a path.
+    kind = torch.cat([kind + 1, kind.new_zeros(1)])
     num_kinds = int(kind.max()) + 1
     group = distances.long()
     num_groups = int(group.max()) + 1 if len(group) else 1

@@ -57,9 +57,8 @@ def draw(
     for axes, shown, (title, x, y) in zip(
         figure.subplots(1, 2), (codes, alike), titles, strict=True
     ):
-        limit = max(
-            float(shown.nan_to_num(0, 0, 0).abs().max()), 1e-9
-        )  # infinite between components
+        # Distances between components are infinite.
+        limit = max(float(shown.nan_to_num(0, 0, 0).abs().max()), 1e-9)
         axes.imshow(shown.numpy(), cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
         axes.set_title(title, fontsize=9)
         axes.set_xlabel(x, fontsize=8)

@@ -129,7 +129,7 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     other = source != target
     ones = torch.ones(int(other.sum()), dtype=torch.double).numpy()
     matrix = coo_array((ones, (target[other], source[other])), shape=(n, n)).tocsr()
-    matrix.data[:] = 1  # merge duplicate edges
+    matrix.data[:] = 1  # Duplicate edges were summed; count them once.
     if (matrix != matrix.T).nnz:
         raise ArgumentError(
             "graph",
@@ -148,7 +148,8 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     # Lanczos finds the largest eigenvalues without solving linear systems, so use 2 - L.
     shifted = -laplacian(matrix, normed=True)
     shifted.setdiag(shifted.diagonal() + 2)
-    start = torch.ones(n, dtype=torch.double).numpy()  # for reproducibility
+    # A fixed start makes the result reproducible.
+    start = torch.ones(n, dtype=torch.double).numpy()
     found, vectors = eigsh(shifted, k=zero + k, which="LA", v0=start)
     order = found.argsort()[::-1][zero:]
     values = torch.from_numpy(2 - found[order].copy())

@@ -134,5 +134,5 @@ class Problem:
     edge_vectors: bool = False
     dropout: float = 0.0
     lse: bool = False
-    entmax: bool = False  # instead of softmax
+    entmax: bool = False  # True for entmax, False for softmax
     reduce: str = "sum"

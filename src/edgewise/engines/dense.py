@@ -113,7 +113,8 @@ class Dense:
         masked = not problem.full
         if self._fused(problem):
             nodes = heads * (problem.num_targets + problem.num_sources)
-            pairs = heads * (problem.grid if masked else problem.num_edges)  # half if causal
+            # Without a mask, a causal graph has half of the pairs.
+            pairs = heads * (problem.grid if masked else problem.num_edges)
             return "dense fused", {
                 "call": 1,
                 "look": masked or problem.grid != problem.num_edges,
@@ -131,7 +132,7 @@ class Dense:
             "pair": pairs,
             "masked pair": masked * pairs,
             "term pair": (problem.gain + problem.bias) * pairs,
-            "own pair": own * pairs,  # which makes a vector for each pair
+            "own pair": own * pairs,  # The user's score has a vector for each pair.
             "own element": own * pairs * problem.width,
             "product": pairs * elements,
             "entmax pair": problem.entmax * pairs,
@@ -175,7 +176,8 @@ class Dense:
         if _would_spread(call, layout):
             return REFERENCE.attend_with_lse(call, layout.edges)
         scores = self._scores(call, layout)
-        if call.dropout > 0:  # the members of a batch have different masks
+        # The members of a batch have different dropout masks, so they are expanded.
+        if call.dropout > 0:
             scores = scores.expand(*call.batch, *scores.shape[-4:])
         weights, lse = _normalised(scores, call.normaliser)
         if call.dropout > 0:
@@ -218,7 +220,7 @@ class Dense:
         elif call.score is None:
             batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
             scores = query.new_zeros(*batch, layout.rows, layout.columns)
-        else:  # a score has its heads last
+        else:  # A score function returns heads in the last dimension.
             paired = call.score(query.transpose(-2, -3)[..., None, :, :], _pairs(key))
             scores = paired.movedim(-1, -3)
         if call.gain is not None:

@@ -36,11 +36,12 @@ class BoundGraphs:
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_graphs: int = MOST_GRAPHS) -> None:
         self.most_bytes, self.most_graphs = most_bytes, most_graphs
-        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()  # in order of last use
-        self._unmeasured: dict[_Key, _Entry] = {}  # used since the last measurement
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()  # The order is that of last use.
+        self._unmeasured: dict[_Key, _Entry] = {}  # entries used since the last measurement
         self._newest: _Entry | None = None
         self._measured = 0  # bytes
-        self._lock = RLock()  # binding a composition binds its operands
+        # The lock is reentrant, because binding a composition binds its operands.
+        self._lock = RLock()
 
     def __call__(self, pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
         """Return the graph of the pattern for these sizes."""

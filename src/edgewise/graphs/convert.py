@@ -129,7 +129,8 @@ def from_dense(matrix: Tensor) -> Edges:
 
 def from_pyg(data: Any) -> Edges:
     """Return the graph of a PyTorch Geometric ``Data`` or ``EdgeIndex``, in its edge order."""
-    if isinstance(data, Tensor):  # an EdgeIndex, whose sparse_size is (sources, targets)
+    # The tensor is an EdgeIndex, whose sparse_size is (sources, targets).
+    if isinstance(data, Tensor):
         size: Any = data.sparse_size() if hasattr(data, "sparse_size") else (None, None)
         if None in size:
             raise ArgumentError(

@@ -134,7 +134,8 @@ def _svg(graph: Graph) -> str:
     low, high = both.min(0).values, both.max(0).values
     margin, size = 12, max(2.0, min(5.0, 30 / math.sqrt(len(both))))
     scale = (SIDE - 2 * margin) / float((high - low).max().clamp(min=1e-9))
-    scale = min(scale, SIDE - 2 * margin)  # a single node is in the middle
+    # The bound matters for a single node, whose extent is zero.
+    scale = min(scale, SIDE - 2 * margin)
 
     def at(places: Tensor) -> list[list[float]]:
         middle = (low + high) / 2

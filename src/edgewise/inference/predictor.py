@@ -105,10 +105,11 @@ class Predictor(ABC):
 
     def from_python(self, inputs: Any) -> Iterable[Any]:
         """Return the inputs in a Python value: one, several, or the rows of a data frame."""
-        if isinstance(inputs, Tensor) and inputs.dim() < 2:  # ids, or numbers
+        # The tensor holds ids or numbers.
+        if isinstance(inputs, Tensor) and inputs.dim() < 2:
             inputs = inputs.tolist()
         if isinstance(inputs, (str, Mapping)) or not isinstance(inputs, Iterable):
-            return [inputs]  # not iterable: a numeric id or an image
+            return [inputs]  # The input is one value, such as an id or an image.
         if is_frame(inputs):
             return [row["input"] if set(row) == {"input"} else row for row in frame_rows(inputs)]
         return inputs

@@ -110,7 +110,8 @@ class WordTags(OnTexts):
         tags = self.preprocessing.values["labels"]
         words = encode_words(self.tokenizer, [word for words in examples for word in words])
         longest = self.preprocessing.model_arguments["longest_text"]
-        words = words.cut(longest)  # a single word can have more tokens than any training sentence
+        # A single word can have more tokens than any training sentence.
+        words = words.cut(longest)
         parts = split_lengths([len(words) for words in examples], words.sizes.tolist(), longest)
         tokens = data.shown("test", words.ids, torch.tensor(parts), self.tokenizer)
         probabilities = self.model(tokens, words.sizes).softmax(-1)
@@ -187,7 +188,7 @@ class HiddenWords(OnTexts):
         places = (ids == special_id(self.tokenizer, "mask")).nonzero().flatten()
         logits = self.model(Tokens(ids, sizes), places)
         special = special_ids(self.tokenizer)
-        logits[:, special] = -torch.inf  # special tokens such as <sep> are not words
+        logits[:, special] = -torch.inf  # Special tokens are not words.
         best = logits.softmax(-1).topk(min(top, logits.shape[-1] - len(special)), dim=-1)
         rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
         counts = [len(MASK.findall(text)) for text, _ in examples]
@@ -303,7 +304,8 @@ class Translations(OnTexts):
     def prepare(self, value: Any) -> Tensor:
         """Return the token ids ``[T]`` of the text."""
         read = sources_of(self.tokenizer, [check_text(value, self.input)]).ids
-        trained = self.preprocessing.values.get("longest")  # missing in runs of older versions
+        # Runs of older versions lack this value.
+        trained = self.preprocessing.values.get("longest")
         if trained is not None and len(read) > MAX_LENGTH_FACTOR * trained:
             raise ArgumentError(
                 "input",

@@ -110,7 +110,8 @@ class Cache:
         """Restore the result of :meth:`state_dict` for a model with the same layer names."""
         self.length = state["length"]
         self._room.clear()
-        device = next(model.parameters()).device  # checkpoints are loaded on the CPU
+        # Checkpoints are loaded on the CPU, so the state is moved to the model's device.
+        device = next(model.parameters()).device
         kept = state["kept"].items()
         self._kept = {
             model.get_submodule(name): tuple(part.to(device) for part in parts)

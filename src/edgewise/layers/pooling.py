@@ -82,7 +82,8 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             remedy="make it with graphs.membership(sizes)",
         )
     parts = torch.stack([members.start, members.stop])
-    if isinstance(batch, Graph):  # may read a graph twice, or in another order
+    # In a membership graph, several targets may read the same nodes, in any order.
+    if isinstance(batch, Graph):
         parts = parts.unique(dim=1)
     sizes = parts[1] - parts[0]
     if int(sizes.sum()) != x.shape[-2] or not torch.equal(starts(sizes), parts[0]):

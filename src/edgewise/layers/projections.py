@@ -85,7 +85,7 @@ class LinearByHead(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(heads, out_width // heads, in_width // heads))
         self.bias = nn.Parameter(torch.zeros(out_width)) if bias else None
-        bound = math.sqrt(heads / in_width)  # as nn.Linear with the input size of one head
+        bound = math.sqrt(heads / in_width)  # bound of nn.Linear with the input size of one head
         nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -119,7 +119,8 @@ class SequenceBatch:
     @property
     def extents(self) -> list[Extent]:
         """Return the extent of each mask row, read once; empty without a mask."""
-        if self._extents is None:  # no cached_property, whose lock torch.compile cannot trace
+        # cached_property has a lock, which torch.compile cannot trace.
+        if self._extents is None:
             self._extents = self._look()
         return self._extents
 

@@ -285,4 +285,4 @@ class TextModel(nn.Module):
 
 
 def _scaled(x: Tensor, scale: float) -> Tensor:
-    return x if scale == 1.0 else x * scale  # skip a pass over x
+    return x if scale == 1.0 else x * scale  # Skip the product if it has no effect.

@@ -97,7 +97,8 @@ class MultiHeadAttention(GraphLayer):
         self.head_width = head_width or width // heads
         if isinstance(score, str):
             score = learned_score(score, heads, self.head_width)
-        self.score = DOT if isinstance(score, ScaledDot) else score  # has no weights
+        # ScaledDot has no weights, so the shared object is used.
+        self.score = DOT if isinstance(score, ScaledDot) else score
         self.normaliser = layer_normaliser(normaliser, heads)
         self.rotary, self.dropout, self.source_width = rotary, dropout, source_width
 

@@ -376,7 +376,8 @@ class BigBirdBackbone(SingleTextBackbone):
         for layer, layer_pattern in zip(self.layers, self.graphs, strict=True):
             pattern = layer_pattern
             if self.random_attention == "training" and not self.training:
-                pattern = replace(pattern, heads=1, seed=None)  # the same for all heads
+                # In evaluation all heads share one pattern.
+                pattern = replace(pattern, heads=1, seed=None)
             lengths = {count} if texts is None else {tokens for tokens, _ in texts}
             if all(pattern.is_whole(tokens) for tokens in lengths):
                 pattern = replace(pattern, heads=1)

@@ -143,7 +143,8 @@ def _neighbour_edges(
     """
     rank = torch.arange(near + 1)
     for side in (-1, 1) if not causal else (-1,):
-        next_node = tokens + side  # the nearest node of the level that is not covered yet
+        # This is the nearest node of the level that is not covered yet.
+        next_node = tokens + side
         for level, count in enumerate(counts):
             # One more node if the next level would otherwise start in the middle of a span.
             odd = (next_node + side * near) % 2 == (1 if side > 0 else 0)
@@ -279,9 +280,8 @@ class SpanBackbone(SingleTextBackbone):
         edge_types = [kind for _, kind in partitions]
         kind = torch.cat([torch.zeros(0, dtype=torch.long), *edge_types])
         bias = TableBias(kind.to(x.device), self.table)
-        counts = [
-            [size, sum(nodes_per_level(size)) - size] for size in sizes if size
-        ]  # tokens, spans
+        # The number of tokens and the number of spans of each text.
+        counts = [[size, sum(nodes_per_level(size)) - size] for size in sizes if size]
         is_token = segment_index(torch.tensor(counts, dtype=torch.long).flatten()) % 2 == 0
         index = is_token.nonzero().flatten().to(x.device)
         nodes = x.new_zeros(*x.shape[:-2], len(is_token), x.shape[-1])

@@ -74,7 +74,7 @@ class GINELayer(GraphLayer):
         if self.edge is not None and edge_attr is not None:
             message = (graph.gather_source(x) + self.edge(edge_attr)).relu()
             total = aggregate(message.unsqueeze(-2), incidence(graph)).squeeze(-2)
-        else:  # a node sends all its neighbours the same message, so none is stored per edge
+        else:  # Without edge features, a node sends the same message to all neighbours.
             total = aggregate(x.relu().unsqueeze(-2), graph).squeeze(-2)
         out: Tensor = self.network((1 + self.epsilon) * x + total)
         return out

@@ -69,7 +69,7 @@ class GraphNetworkBlock(nn.Module):
             members: membership graph, in which each graph of the batch reads its nodes.
         """
         x, edge_attr, u = state
-        owner = torch.zeros_like(members.source)  # the graph of each node
+        owner = torch.zeros_like(members.source)  # graph to which each node belongs
         owner[members.source] = members.target
         owner_of_edge = owner[graph.target]
 
@@ -174,7 +174,8 @@ class GraphNetwork(GraphLayer):
         """Return the final state of nodes, edges and graphs, of size ``hidden`` each."""
         graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
-        like = self.decode.weight  # x may be sparse
+        # Take dtype and device from a weight, because x may be sparse.
+        like = self.decode.weight
         width = self.encode_edges.in_features
         edge_attr = given_or_ones(edge_attr, graph, width, like, batched=True)
         rows = members.num_targets, self.encode_graphs.in_features

@@ -56,7 +56,7 @@ class GraphTransformer(GraphLayer):
         """
         graph = bind_to_nodes(graph, x)
         if is_dense(edge_attr) and edge_attr.dim() == 1:
-            edge_attr = edge_attr.unsqueeze(-1)  # the same weight in each head
+            edge_attr = edge_attr.unsqueeze(-1)  # All heads use the same weight.
         if edge_attr is not None:
             is_float = is_dense(edge_attr) and edge_attr.is_floating_point()
             if not is_float or edge_attr.shape[-2:-1] != (graph.num_edges,):

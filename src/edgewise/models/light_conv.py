@@ -143,7 +143,8 @@ class SoftmaxConvolution(GraphLayer):
 
     def _edge_weights(self, weight: Tensor, graph: Graph) -> Tensor:
         """Return edge weights ``[..., E, H]``, looked up in the kernel by the edges' offsets."""
-        first = self.kernel - 1 if self.is_causal else self.kernel // 2  # distance of the first tap
+        # This is the distance of the first kernel position.
+        first = self.kernel - 1 if self.is_causal else self.kernel // 2
         tap = graph.cached(("tap", first), lambda: first - offsets(graph))
         if weight.dim() == 2:
             return weight.index_select(0, tap)

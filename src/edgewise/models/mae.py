@@ -150,7 +150,7 @@ class MaskedAutoencoder(nn.Module):
         """Return the mean squared error of the masked patches; 0 if there are none."""
         predicted: Tensor = self(images, noise)
         if not predicted.numel():
-            return predicted.sum()  # an empty mean would be NaN
+            return predicted.sum()  # The mean of an empty tensor would be NaN.
         return nn.functional.mse_loss(predicted, self.targets(images, noise))
 
     def classifier(self, out_width: int, *, pool: Pooling = "class") -> nn.Sequential:

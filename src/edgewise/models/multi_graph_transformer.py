@@ -93,7 +93,8 @@ class MultiGraphTransformer(GraphLayer):
             batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
         """
         graph, weight = bind_to_nodes(graph, x), self.embed.weight
-        if is_dense(edge_attr):  # compare before the cast, which could round small numbers to 0
+        # Compare before the cast, which could round small numbers to 0.
+        if is_dense(edge_attr):
             edge_attr = (edge_attr > 0).to(weight.dtype)
         check_edge_attr(edge_attr, graph, self.groups, weight)
         bias = None if edge_attr is None else self.bias(edge_attr)

@@ -271,7 +271,8 @@ class PerformerAttention(nn.Module):
             real: ``[B, T]``, True for tokens that are not padding.
             cache: cache of the sums over earlier keys; those of x are added.
         """
-        if self.training and self.redraw_every and not x.is_meta:  # meta tensors cannot be counted
+        # A call with meta tensors computes nothing, so it is not counted.
+        if self.training and self.redraw_every and not x.is_meta:
             if self.calls and self.calls % self.redraw_every == 0:
                 self.redraw()
             self.calls += 1

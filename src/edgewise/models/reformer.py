@@ -282,9 +282,8 @@ def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
     product = 1
     halves = [factor // 2 for factor in factors]
     for factor, turned in zip(factors, (x @ rotation).split(halves, -1), strict=True):
-        greatest = turned.abs().argmax(
-            -1, keepdim=True
-        )  # argmax of |x R| gives that of [x R; -x R]
+        # The argmax of |x R| and its sign give the argmax of [x R; -x R].
+        greatest = turned.abs().argmax(-1, keepdim=True)
         opposite = turned.gather(-1, greatest) < 0
         bucket = bucket + product * (greatest + factor // 2 * opposite).squeeze(-1)
         product *= factor
@@ -482,7 +481,8 @@ def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> 
     row, begin, end = stretches
     piece_start = pieces.nonzero().flatten()
     number, most = pieces.cumsum(0) - 1, len(token) + 1
-    line = number * most + token  # ascends from place to place
+    # The values increase along the sequence, as searchsorted requires.
+    line = number * most + token
     stretch, rank = runs_and_positions(number[end - 1] - number[begin] + 1)
     row, piece = row[stretch], number[begin][stretch] + rank
     return row, piece_start[piece], torch.searchsorted(line, piece * most + own[row])
@@ -547,7 +547,8 @@ class LSHAttention(nn.Module):
             each(x).unflatten(-1, (self.heads, self.head_width)).transpose(0, 1).contiguous()
             for each in (self.query_key, self.value)
         )
-        key = F.rms_norm(query, (self.head_width,), eps=1e-6)  # also scales the products by 1 / √D
+        # This also scales the products by 1 / √D.
+        key = F.rms_norm(query, (self.head_width,), eps=1e-6)
         out = self._read(query, key, value, texts)
         projected: Tensor = self.output(out.transpose(0, 1).flatten(1))
         return projected.view(shape)
@@ -583,7 +584,8 @@ class LSHAttention(nn.Module):
         weight = softmax_with_lse(lses, 0)[0][:, :, None, None]
         merged = weight[0] * parts[0][0]
         for by, (each, _) in zip(weight[1:], parts[1:], strict=False):
-            merged.addcmul_(by, each)  # in place, which autograd allows here
+            # Autograd allows this in-place step, as it does not save ``merged``.
+            merged.addcmul_(by, each)
         merged.index_add_(0, reader, weight[rounds:][in_round, reader] * out)
         return merged.to(value.dtype).view(self.heads, count, self.head_width)
 

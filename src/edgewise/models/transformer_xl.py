@@ -271,7 +271,7 @@ class SegmentBackbone(SingleTextBackbone):
         mask = sequences.padding_mask
         if sequences.cache is None:
             bound = sequences.bind(pattern)
-        else:  # the memory can be shorter than the past
+        else:  # The memory can be shorter than the past.
             sources = self.memory.num_memories(sequences.past) + sequences.count
             bound = bind_graph(pattern, sequences.count, sources, sequences.device)
             if mask is not None:

@@ -58,7 +58,7 @@ def downwards(graph: Graph) -> list[Level]:
 def levels(graph: Graph) -> list[Level]:
     """Sort nodes topologically into levels; raise an error if there is a cycle."""
     waiting = graph.in_degree()
-    order = (graph.target * graph.num_sources + graph.source).argsort()  # sort children by index
+    order = (graph.target * graph.num_sources + graph.source).argsort()  # Sort children by index.
     source, target = graph.source[order], graph.target[order]
     first = starts(waiting)
     place = torch.arange(len(order), device=order.device) - first[target]

@@ -79,7 +79,7 @@ def universal(
     head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
     model = init_normal(TextModel(embedding, Backbone(stack), head))
     if halt is not None:
-        nn.init.ones_(halt.bias)  # starts with few steps
+        nn.init.ones_(halt.bias)  # Training then starts with few steps per token.
     return model
 
 

@@ -53,7 +53,7 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
         record["packages"] = sorted(map(str, packages))
     for name, field in fields_of(recipe).items():
         part, _, key = name.rpartition(".")
-        if name != "model":  # recorded above as `use`
+        if name != "model":  # The model is recorded above as `use`.
             (record[part] if part else record)[key] = _shown(name, field)
     return record
 

@@ -39,7 +39,7 @@ def side_by_side(jobs: Sequence[Job], workers: int) -> None:
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
     if forks:
-        context.set_forkserver_preload(PRELOADED)  # imports are shared by all workers
+        context.set_forkserver_preload(PRELOADED)  # All workers share these imports.
     waiting, running, failed = list(jobs), dict[Connection, BaseProcess](), ""
     with interruptible() as request:
         try:
@@ -50,7 +50,7 @@ def side_by_side(jobs: Sequence[Job], workers: int) -> None:
                 ended: list[Any] = connection.wait(list(running), ASK_EVERY)
                 for answer in ended:
                     said = _ended(answer, running.pop(answer))
-                    failed = failed or said  # keep the first error
+                    failed = failed or said  # Keep the first error.
                 if failed or request.signal:
                     _stop(running.values())
         except BaseException:

@@ -70,7 +70,8 @@ def _as_loader(split: str, given: Mapping[str, Any]) -> Any:
         if value and hasattr(value[0], "edge_index") and getattr(value[0], "batch", None) is None:
             raise _no_loader(split, "a list of graphs", "DataLoader(graphs, batch_size=32) of PyG")
         value = Listed(value)
-    if hasattr(value, "with_format"):  # a Hugging Face data set, whose rows are examples
+    # A Hugging Face data set iterates over examples, not over batches.
+    if hasattr(value, "with_format"):
         raise _no_loader(split, *_of_hugging_face(split, value))
     if isinstance(value, (Tensor, str, Mapping)):
         raise _no_loader(split, f"a {type(value).__name__}", "DataLoader(TensorDataset(x, y), 32)")

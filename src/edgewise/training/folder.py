@@ -135,7 +135,8 @@ class RunFolder:
             if claimed:
                 self._give_up(name)
             for folder in made:
-                with suppress(OSError):  # it is not empty, or was not created
+                # rmdir fails if the folder is not empty or was not created.
+                with suppress(OSError):
                     folder.rmdir()
             raise
 
@@ -145,10 +146,11 @@ class RunFolder:
             part.write_text(text, encoding="utf-8")
             try:
                 try:
-                    os.link(part, final)  # atomic, and fails if the file exists
+                    # os.link is atomic, and fails if the file exists.
+                    os.link(part, final)
                 except FileExistsError:
                     raise
-                except OSError:  # a file system without hard links
+                except OSError:  # The file system has no hard links.
                     with final.open("x", encoding="utf-8") as file:
                         file.write(text)
             except FileExistsError:
@@ -174,9 +176,11 @@ class RunFolder:
         final = self.path / name
         with self._part(final) as part:
             part.touch()
-            mode = stat.S_IMODE(part.stat().st_mode)  # permissions by the umask
+            # These are the permissions that the umask sets.
+            mode = stat.S_IMODE(part.stat().st_mode)
             fill(part)
-            part.chmod(mode)  # some libraries set it to 0600
+            # Some libraries set the mode to 0600.
+            part.chmod(mode)
             part.replace(final)
         return final
 

@@ -123,7 +123,8 @@ class TrainingModule(lightning.LightningModule):
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         with explain_batch_errors(batch, self.model, self.task):
             self._measured(batch, "test")
-        here = len(batch.target) > 0  # else other processes have all its examples
+        # If the target is empty, other processes have all examples of this batch.
+        here = len(batch.target) > 0
         if self.generation_metrics and here:
             texts = self.task.generate(self.model, batch)
             for _, metric in _each(self.generation_metrics):
@@ -145,7 +146,7 @@ class TrainingModule(lightning.LightningModule):
         outputs = batch.select_outputs(self._outputs(batch, split))
         if outputs.dtype in (torch.bfloat16, torch.float16):
             outputs = outputs.float()
-        if not len(batch.target):  # other processes have all examples of this batch
+        if not len(batch.target):  # Other processes have all examples of this batch.
             return outputs.sum() * 0, 0
         loss = self.task.loss(outputs, batch.target)
         count = self.task.count(outputs, batch.target)

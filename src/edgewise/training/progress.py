@@ -16,8 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from edgewise.training.history import History
 
 BAR_EVERY = 0.1  # seconds between two updates of the bar
-LINE_EVERY = 10.0  # least number of seconds between two lines of finished epochs
-BATCH_LINE_EVERY = 60.0  # seconds until a line inside an epoch that is not finished
+LINE_EVERY = 10.0  # minimum seconds between two lines of finished epochs
+BATCH_LINE_EVERY = 60.0  # seconds before a line on an unfinished epoch is printed
 
 
 class ProgressDisplay(ProgressBar):
@@ -53,7 +53,8 @@ class ProgressDisplay(ProgressBar):
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=self.console,
-                auto_refresh=False,  # no second thread beside the training
+                # A refresh thread would compete with training.
+                auto_refresh=False,
             )
             self._bar.add_task(self.title, total=self.history.settings.epochs, text="")
             self._bar.start()

@@ -147,7 +147,8 @@ def last_of_each(
         )
     tested = (count * test).round().long().clamp(min=1) * enough
     held_out = tested + (count * val).round().long().clamp(min=1) * enough
-    held_out = torch.minimum(held_out, count - 1)  # at least one is left for training
+    # Leave at least one interaction for training.
+    held_out = torch.minimum(held_out, count - 1)
     user, position = runs_and_positions(count)
     left = count[user] - position  # 1 for the last
     in_test, in_train = left <= tested[user], left > held_out[user]

@@ -142,7 +142,7 @@ def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tenso
         bonds: mask of their bonds, ``[E / 2]``.
     """
     x, graph, members, edges = codes.graphs.take(which)
-    both = bonds.repeat_interleave(2)  # a bond is two edges, one after the other
+    both = bonds.repeat_interleave(2)  # A bond is two consecutive edges.
     elements, kinds = (
         of.argmax(1) for of in (x[atoms, :ATOM_KINDS], edges[::2][bonds, :BOND_KINDS])
     )

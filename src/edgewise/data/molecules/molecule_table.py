@@ -38,7 +38,7 @@ FURTHEST = 4.0  # descriptors are clipped to this number of standard deviations
 CONSTANT = 1e-6  # standard deviation below which a descriptor is dropped
 SHOWN = 5  # maximum number of rows that an error lists
 SEEN = 200  # number of distinct texts that are parsed to recognise a column of SMILES
-READ = 0.8  # fraction of them that has to be valid; the others are reported as errors
+READ = 0.8  # minimum fraction of valid texts; the others are reported as errors
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ COMMENTS = ("#", "%", "//")
 MARKS = ("\t", "::", *(mark for mark in DELIMITERS if mark != "\t"))
 WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # numbers, dates and times
-DIGITS = 20  # of a 64-bit integer
+DIGITS = 20  # number of digits of a 64-bit integer
 PER_LINE, LETTERS = 400, 3  # bytes in memory for a line, and for each of its letters
 
 

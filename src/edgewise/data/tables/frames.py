@@ -142,7 +142,8 @@ def cell_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple, dict, np.ndarray)):
-        return json.dumps(value, default=lambda array: array.tolist())  # as Parquet files have
+        # Parquet files yield NumPy arrays.
+        return json.dumps(value, default=lambda array: array.tolist())
     return "" if value is None else str(value).removesuffix(" 00:00:00")
 
 

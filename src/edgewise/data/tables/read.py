@@ -142,7 +142,8 @@ def _of_text(path: Path, argument: str) -> Table:
         rows -= 1
     if not rows:
         raise _unusable(path, argument, "no rows", delimiter)
-    if True in blank[:rows]:  # skipping it would shift the later rows of a time series
+    # Skipping a blank row would shift the later rows of a time series.
+    if True in blank[:rows]:
         got = f"an empty line, row {lines[blank.index(True)]}"
         raise _unusable(path, argument, got, delimiter)
     return Table(path, frame.iloc[:rows], lines[:rows], delimiter)
@@ -173,13 +174,15 @@ def _chunks(
                 skip_blank_lines=False,
                 skipinitialspace=delimiter != "\t",
                 quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
-                engine="python",  # distinguishes a missing cell from an empty one
+                # This engine distinguishes a missing cell from an empty one.
+                engine="python",
                 chunksize=size or form.lines + 2,
             ) as parts,
         ):
             for read in parts:
                 part = read
-                if delimiter == "\t":  # a quotation mark within a cell is an ordinary character
+                # In TSV a quotation mark within a cell is an ordinary character.
+                if delimiter == "\t":
                     part = part.apply(lambda c: c.str.replace(QUOTED, _unquoted, regex=True))
                 breaks = sum(part[c].str.count("\r\n|\r|\n").fillna(0) for c in part.columns)
                 lines = (end + (breaks + 1).cumsum()).astype(int).tolist()
@@ -324,7 +327,7 @@ def _no_object(path: Path, got: str) -> ArgumentError:
 
 def _of_objects(path: Path) -> Table:
     form = text_form(path)
-    needed = 4 * form.characters  # the objects, their text and the frame
+    needed = 4 * form.characters  # Python objects, their text and the frame
     check_memory(str(path), needed, path.name, "use a part of its rows, or more memory")
     numbered = list(_objects(path))
     names = list(dict.fromkeys(str(name) for _, row in numbered for name in row))
@@ -350,7 +353,7 @@ def _of_binary(path: Path) -> Table:
         frame = pandas.read_parquet(content) if kind == "Parquet" else pandas.read_feather(content)
     except ArgumentError:
         raise
-    except Exception as error:  # libraries raise many classes for damaged files
+    except Exception as error:  # Libraries raise many classes of exceptions for damaged files.
         got = " ".join(str(error).split())[:80] or type(error).__name__
         raise unreadable(path, expected=f"a complete {kind} file", got=got) from error
     return Table(path, as_text(frame), list(range(len(frame))), named=True)

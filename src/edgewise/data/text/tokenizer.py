@@ -204,7 +204,8 @@ def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
             got=str(error),
             remedy="copy it again from the run",
         ) from error
-    tokenizer.no_truncation()  # as some files have truncation
+    # The file may enable truncation and padding; disable both.
+    tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
 

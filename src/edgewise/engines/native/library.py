@@ -100,7 +100,7 @@ def sum_copies(x: Tensor) -> Tensor:
     if not x.shape[0]:
         return x.new_zeros(x.shape[1:])
     if x.shape[0] == 1:
-        return x[0].clone()  # a view would keep x alive
+        return x[0].clone()  # A view would keep x in memory.
     out = torch.empty_like(x[0])
     loaded = library()
     assert loaded is not None

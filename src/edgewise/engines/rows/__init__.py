@@ -144,8 +144,10 @@ class Rows:
             batch = torch.broadcast_shapes(batch, weight.shape[:-2])
         nodes, shape = flat(value, batch), value.shape[-2:]
         if weight is not None and reduce in ("max", "min"):
-            nodes = nodes.to(accumulator(value))  # products rounded to 16 bits would tie
-        if weight is None or weight.shape[-1] == 1:  # all heads as one
+            # Products rounded to 16 bits could tie, so compute them in float32.
+            nodes = nodes.to(accumulator(value))
+        # Without a weight per head, all heads are reduced as one.
+        if weight is None or weight.shape[-1] == 1:
             nodes = nodes.reshape(*nodes.shape[:-2], 1, shape.numel())
         leaves = {"value": nodes}
         if weight is not None:

@@ -179,7 +179,8 @@ class RowsLayout:
         """Sort edges; in compiled code, return the tensors, which are checked when it runs."""
         if torch.compiler.is_compiling():
             return tuple(_sort_operator(row, column, rows, columns))
-        with disable_modes():  # the layout keeps these tensors
+        # The layout keeps these tensors, and calls under other PyTorch modes may use it.
+        with disable_modes():
             return RowsSide(sort_edges(row, column, rows, columns), columns)
 
     @property
@@ -213,7 +214,7 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
     """
     if isinstance(given, RowsSide):
         return given
-    assert not isinstance(given, SortedEdges)  # of Triton's kernels
+    assert not isinstance(given, SortedEdges)  # Only Triton's kernels take SortedEdges.
     return cached_side(_KNOWN, given, columns, lambda: RowsSide(given, columns))
 
 

@@ -101,7 +101,8 @@ class TilesAttend(AttentionOperator):
         query: Tensor = given["query"]
         value: Tensor = given["value"]
         layout = given["layout"]
-        if not isinstance(layout, TilesLayout):  # a list of its tensors, from the dispatcher
+        # The dispatcher passes the layout as a list of tensors.
+        if not isinstance(layout, TilesLayout):
             layout = TilesLayout(given["pairs"], *layout)
         fields = cached_choice(
             layout.call_fields,
@@ -110,7 +111,8 @@ class TilesAttend(AttentionOperator):
         )
         job = Job("ew_tiles_args", query, fields)
         self.fill(job, given)
-        if "target_place" in given:  # the bias of each offset, [heads, offsets]
+        # Pass the bias of each offset, [heads, offsets].
+        if "target_place" in given:
             by_offset = given["bias"][0].index_select(0, given["bias_index"])
             job.array("offsets.value", by_offset.T.expand(query.shape[-2], -1))
             job.fields["offsets.count"] = len(by_offset)

@@ -112,7 +112,7 @@ class FlexLayout:
 
         runs, count = _by_row(runs, rows)
         block, source_block, whole = _blocks(runs, count, columns)
-        down = (source_block * (block.max() + 1) + block).argsort()  # by source
+        down = (source_block * (block.max() + 1) + block).argsort()  # Sort by source.
         lists: list[tuple[Tensor, Tensor]] = []
         for order, of, other, size in (
             (slice(None), block, source_block, rows),
@@ -198,7 +198,8 @@ def _listed(of: Tensor, other: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
     """Return the function that tells whether a pair of places is an edge."""
-    nothing = runs.start.new_zeros(1)  # for rows without runs, whose pointer may be past the end
+    # The pointer of a row without runs may be past the end, so one entry is added.
+    nothing = runs.start.new_zeros(1)
     start, stop = (torch.cat([x, nothing]).int() for x in (runs.start, runs.stop))
     most = int(count.max())
     if most == 1 and bool((count == 1).all()):
@@ -212,7 +213,8 @@ def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
 
     def in_runs(_batch: Tensor, _head: Tensor, row: Tensor, column: Tensor) -> Tensor:
         first, end = pointer[row], pointer[row + 1]
-        low, high = first, end  # contains the last run that starts at or before the column
+        # The interval contains the last run that starts at or before the column.
+        low, high = first, end
         for _ in range(steps):
             middle = (low + high) >> 1
             before = start[middle] <= column

@@ -141,7 +141,8 @@ def schedule_runs(
         runs.append(torch.stack([target_place[row], start, start + length, edge, step]))
     row, *rest = torch.cat(runs, 1).unbind()
     pointer = boundaries(torch.zeros_like(degree).index_add_(0, row, torch.ones_like(row)))
-    if not bool((row[1:] >= row[:-1]).all()):  # sorted if there is one part, and its step is 1
+    # The rows are already sorted if there is one part with step 1.
+    if not bool((row[1:] >= row[:-1]).all()):
         order = row.argsort(stable=True)
         rest = [x[order] for x in rest]
     start, stop, edge, step = (x.contiguous() for x in rest)

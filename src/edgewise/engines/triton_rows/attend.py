@@ -41,7 +41,8 @@ class TritonAttend(RowsAttend):
         job, side, members = call.job, call.side, call.members
         out = results["out"]
         projected = "edge_value_features" in given
-        if projected:  # in the accumulation dtype until the projection is added
+        # Sums stay in the accumulation dtype until the projection is added.
+        if projected:
             out = out.new_empty(out.shape, dtype=job.accumulator)
             job.put(sums=job.empty(members, side.rows, call.heads, call.value_features))
         job.put(out=out, stats=results["stats"], lse=results.get("lse"))
@@ -225,7 +226,8 @@ class _Call:
         job, rows, given = self.job, self.side.rows, self.given
         sums: dict[str, Tensor] = {}
         moved = "edge_key_features" in given and not additive
-        if "query" in needed:  # in the accumulation dtype until the projection is added
+        # Sums stay in the accumulation dtype until the projection is added.
+        if "query" in needed:
             dtype = job.accumulator if moved else job.like.dtype
             sums["query"] = given["query"].new_empty(given["query"].shape, dtype=dtype)
         if moved and ("query" in needed or "edge_key_weight" in needed):
@@ -279,7 +281,8 @@ class _Call:
         slots = {f"slot_{name}": x.shape[-2:].numel() for name, x in results.items()}
         job.results(side, self.members, **slots)
         tiles = self.tiles.halved
-        if given["activation"]:  # its derivative takes registers
+        # The derivative of an activation takes registers, so use smaller tiles.
+        if given["activation"]:
             tiles = tiles.halved
         job.over_rows("attend_backward_columns", side, self.members, tiles, tiles.blocks)
         self._add_pieces(side, results)

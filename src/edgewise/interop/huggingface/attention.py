@@ -147,7 +147,8 @@ def _reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Ten
         if stamp.equal(mask) if isinstance(stamp, Tensor) else stamp == version_of(mask):
             cached: tuple[Reads, Tensor | None] = found
             return cached
-    with persist_on(mask.device):  # the next call may train
+    # The cached mask may be used by a later call that trains.
+    with persist_on(mask.device):
         own = detach_from_inference(mask)
         found = reads_of_mask(own, targets, sources)
         known[form] = version_of(mask) if own is mask else own, found
@@ -312,9 +313,8 @@ class _WhenImported(importlib.abc.MetaPathFinder):
 
             def then_register(module: ModuleType) -> None:
                 execute(module)
-                with suppress(
-                    ImportError
-                ):  # this version is too old for graphs; everything else works
+                # If this version is too old for graphs, everything else still works.
+                with suppress(ImportError):
                     register()
 
             spec.loader.exec_module = then_register  # type: ignore[method-assign]

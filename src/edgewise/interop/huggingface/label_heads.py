@@ -52,7 +52,8 @@ class LabelHead:
         else:
             model = TextClassifier(trunk, LastTokenHead(width, classes, dropout=dropout))
             pieces |= linear("head.output", self.output, bias=False)
-        if self.output != "qa_outputs":  # start and end logits have no class names
+        # The start and end logits of question answering have no class names.
+        if self.output != "qa_outputs":
             model.labels = theirs.labels(classes)
         return model, pieces
 
