@@ -249,7 +249,7 @@ def _checked_vector(
 
 
 def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
-    """Broadcast the leading dimensions of all arguments."""
+    """Return the batch shape to which the leading dimensions of all arguments broadcast."""
     own = {"bias": 2, "gain": 2}
     batches = {
         name: x.shape[: -own.get(name, 3)] for name, x in given.items() if isinstance(x, Tensor)

@@ -47,7 +47,7 @@ def edge_scores(
             "normaliser",
             expected="softmax, the default, as scores are not normalised",
             got=repr(options["normaliser"]),
-            remedy="omit it, or call attention_weights for normalised scores",
+            remedy="omit normaliser, or call attention_weights for normalised scores",
         )
     return _scores(call, graph)
 

@@ -1,7 +1,7 @@
 """Old names of arguments and recipe fields, with the names that replaced them.
 
-Old names raise an error that gives the new one; run folders that were written with old names are
-read as before.
+An old name raises an error that gives the new name; run folders that were written with old names
+are read as before.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def test_a_picture_that_there_is_not_is_refused_before_anything_is_answered(
     out, picture = tmp_path / "a.csv", tmp_path / "a.png"
     command = ["predict", str(runs["plain"]), "C", "--out", str(out), "--draw", str(picture)]
     assert main(command) == 2
-    assert "a run whose answers can be plotted" in capsys.readouterr().err
+    assert "a run whose predictions can be plotted" in capsys.readouterr().err
     assert not out.exists()
 
 

@@ -150,8 +150,8 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
 
     Args:
         command: the command given.
-        words: all words given. If they ask for help, the help of ``train`` and ``compare`` lists
-            the fields of the recipe, and that of ``predict`` the options of each recipe.
+        words: all arguments given. If they ask for help, the help of ``train`` and ``compare``
+            lists the fields of the recipe, and that of ``predict`` the options of each recipe.
     """
     parser = argparse.ArgumentParser(
         prog="edgewise",
@@ -271,7 +271,7 @@ def _add_predicting(
         "predict on new inputs with a trained run",
         'edgewise predict runs/sst2 "A film to fall in love with." --top 2\n'
         '  edgewise predict runs/gpt-shakespeare "ROMEO:" --temperature 0.8\n'
-        "  edgewise predict runs/mine --input new.csv --out answers.csv\n\n"
+        "  edgewise predict runs/mine --input new.csv --out predictions.csv\n\n"
         f"options by kind of run, with the recipes of each kind:\n{known_options}",
     )
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
@@ -282,9 +282,9 @@ def _add_predicting(
         "training table, or a text with one input per line"
     )
     command.add_argument("--input", type=Path, metavar="FILE", help=help_)
-    help_ = "write answers to a .csv, .tsv or .jsonl file instead of printing them"
+    help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"
     command.add_argument("--out", type=Path, metavar="FILE", help=help_)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of the answers")
+    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of predictions")
     help_ = "number of inputs per batch"
     command.add_argument("--batch-size", type=int, metavar="N", help=help_)
     for name, help_ in OPTIONS.items():

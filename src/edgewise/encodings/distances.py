@@ -166,7 +166,7 @@ def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: 
     Args:
         graph: one graph, or a packed batch.
         nodes: indices of S, ``[S]``: two nodes for a link, one for a node.
-        max_distance: largest distance with a class of its own.
+        max_distance: largest distance that is not merged with larger distances into one class.
         walk: number of random-walk steps; 0 for none.
 
     Raises:

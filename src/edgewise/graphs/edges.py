@@ -36,7 +36,7 @@ class Edges(Graph):
     @property
     def has_duplicates(self) -> bool:
         if not self.is_numbered:
-            return True  # not checked
+            return True  # Without values, duplicates cannot be excluded.
         return self._keys().numel() < self.num_edges
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:

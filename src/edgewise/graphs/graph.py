@@ -57,7 +57,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def _build(self, num_targets: int, num_sources: int) -> Graph:
-        """Build the graph for these sizes."""
+        """Build the graph of the pattern for these numbers of targets and sources."""
 
     def _refuse(self, expected: str, num_targets: int, num_sources: int) -> NoReturn:
         raise ArgumentError(
@@ -195,7 +195,7 @@ class Graph(Pattern):
 
     @abstractmethod
     def _moved(self, device: torch.device) -> Graph:
-        """Return a copy on another device."""
+        """Return a copy of the graph on another device."""
 
     @property
     def source(self) -> Tensor:

@@ -211,7 +211,7 @@ def _apart(a: Lists, step: int) -> Lists:
 
 
 def _together(a: Lists, step: int) -> Lists:
-    """Undo :func:`_apart`."""
+    """Join runs that :func:`_apart` split by remainder."""
     if step == 1:
         return a
     row = torch.div(a.row, step, rounding_mode="floor")

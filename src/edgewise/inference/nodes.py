@@ -1,4 +1,4 @@
-"""Answers on nodes of a graph: classes and links, with the lookup of ids."""
+"""Predictors for nodes of a graph: classes and links, with the lookup of ids."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class NodeClasses(Predictor):
 
     @torch.no_grad()
     def _probabilities(self, found: NodeGraph) -> Tensor:
-        """Return the class probabilities ``[N, classes]``."""
+        """Return the class probabilities of all nodes, ``[N, classes]``."""
         scores: Tensor = self.model(found.x, found.graph)
         return scores.softmax(-1)
 
@@ -199,7 +199,7 @@ class LinkSuggestions(Predictor):
             yield found
 
     def _scores(self, node: int, others: range) -> Tensor:
-        """Return the scores ``[len(others)]``."""
+        """Return the probability of a link from ``node`` to each of ``others``."""
         assert isinstance(self.model, LinkPredictor)
         other = torch.arange(others.start, others.stop)
         parts = [

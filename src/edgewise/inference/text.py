@@ -1,4 +1,4 @@
-"""Answers on texts: labels, tags, masked words, continuations and translations."""
+"""Predictors for texts: labels, tags, masked words, continuations and translations."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class EncoderDecoderModel(nn.Module):
         embedding: embedding of source ids, and of target ids if shared.
         core: encoder and decoder.
         head: maps states to logits of tokens.
-        target_embedding: embedding of target ids, if they have a vocabulary of their own.
+        target_embedding: embedding of target ids, if source and target have different vocabularies.
     """
 
     def __init__(

@@ -15,7 +15,8 @@ from edgewise.torch_internals import in_functorch_transform, is_tracing
 class JointLinear(nn.Linear):
     """Several linear maps of the same features, stored as one matrix, with concatenated outputs.
 
-    One matrix product takes less time than several. Each part is initialised as a map of its own.
+    One matrix product takes less time than several. Each part is initialised like a separate linear
+    layer.
 
     Args:
         in_width: feature size.

@@ -94,7 +94,7 @@ class SequenceBatch:
 
         Args:
             pattern: attention pattern of a whole text.
-            sources: number of remembered nodes, if a layer has dropped the first ones.
+            sources: number of remembered nodes, if a layer has dropped the first nodes.
         """
         if self.sizes is not None and not isinstance(pattern, Graph):
             pattern = batch(pattern, self.sizes)

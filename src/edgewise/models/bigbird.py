@@ -169,7 +169,7 @@ def sample_blocks(
                         "random_blocks",
                         expected=f"at most {len(chosen)}, for {blocks} blocks of {size} tokens",
                         got=str(num_random),
-                        remedy="choose fewer, or smaller blocks",
+                        remedy="choose fewer random blocks, or smaller blocks",
                     )
                 if row <= blocks - 2:
                     sampled[head, row - 1] = chosen

@@ -165,11 +165,11 @@ def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
 
     Args:
         past: number of tokens whose nodes are cached.
-        tokens: number of tokens n, new ones included.
+        tokens: number of tokens n, including new tokens.
         near: number of nodes k per level.
 
     Returns:
-        The graph from all nodes to the new ones, and the type of each edge as in
+        The graph from all nodes to the new nodes, and the type of each edge as in
         :func:`partition_graph`.
     """
     counts, parts = nodes_per_level(tokens), []

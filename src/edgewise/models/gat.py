@@ -43,8 +43,8 @@ class GATLayer(GraphLayer):
         super().__init__()
         self.heads, self.dropout, self.average = heads, dropout, average
         self.linear = Linear(in_width, heads * width, bias=False)
-        self.att_dst = nn.Parameter(torch.empty(heads, width))  # a in the score above
-        self.att_src = nn.Parameter(torch.empty(heads, width))  # b in the score above
+        self.att_dst = nn.Parameter(torch.empty(heads, width))  # a in the formula above
+        self.att_src = nn.Parameter(torch.empty(heads, width))  # b in the formula above
         self.bias = nn.Parameter(torch.zeros(width if average else heads * width))
         for weight in (self.linear.weight, self.att_dst, self.att_src):
             nn.init.xavier_uniform_(weight)

@@ -171,7 +171,7 @@ class GraphNetwork(GraphLayer):
         batch: Membership = None,
         global_attr: Tensor | None = None,
     ) -> GraphState:
-        """Return the final state of nodes, edges and graphs, of size ``hidden`` each."""
+        """Return the final states of nodes, edges and graphs, each of the hidden size."""
         graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
         # Take dtype and device from a weight, because x may be sparse.

@@ -489,7 +489,7 @@ def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> 
 
 
 def _joined(ends: Ends) -> Ends:
-    """Drop empty runs and join adjacent ones."""
+    """Drop empty runs, and join runs that follow each other in the same row."""
     row, start, stop = ends
     some = start < stop
     row, start, stop = row[some], start[some], stop[some]

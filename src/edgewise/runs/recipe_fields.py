@@ -103,7 +103,7 @@ def _with_model(recipe: Recipe, name: str) -> Recipe:
             "model",
             expected=f"one of {', '.join(kind)}, which can replace {own}",
             got=f"{name}, a model of another kind",
-            remedy="choose one of them, or another recipe",
+            remedy="choose one of these models, or another recipe",
         )
     check_choice("model", name, kind)
     if name == own:

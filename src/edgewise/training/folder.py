@@ -103,7 +103,7 @@ class RunFolder:
                 str(self.path),
                 expected="the folder of one run",
                 got=f"a folder of several runs, {runs[0].parent.name} to {runs[-1].parent.name}",
-                remedy=f"name one of them, such as {runs[0].parent}",
+                remedy=f"name the folder of one run, such as {runs[0].parent}",
             )
 
     @contextmanager

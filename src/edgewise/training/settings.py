@@ -132,5 +132,5 @@ class TrainerSettings:
                 "trainer.devices",
                 expected=f"at most {most}, the number of {what} of this machine",
                 got=repr(self.devices),
-                remedy="choose fewer" + ", or trainer.accelerator cpu" * (what == "GPUs"),
+                remedy="choose fewer devices" + ", or trainer.accelerator cpu" * (what == "GPUs"),
             )

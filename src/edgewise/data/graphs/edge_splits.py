@@ -87,7 +87,10 @@ def check_edge_split(split: EdgeSplit) -> None:
     for name, pairs in parts.items():
         if not pairs.shape[1]:
             raise ArgumentError(
-                name, expected="at least one edge", got="none", remedy="give it a larger fraction"
+                name,
+                expected="at least one edge",
+                got="none",
+                remedy="give this split a larger fraction",
             )
     names = list(parts)
     width = max(int(pairs.max()) for pairs in parts.values()) + 1

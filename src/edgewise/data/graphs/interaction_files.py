@@ -102,7 +102,7 @@ class InteractionFiles(Interactions):
                 "data.rating",
                 expected=f"a column of ratings in {path.name}, as data.min_rating is given",
                 got="no column with a usual name",
-                remedy="name it with --data.rating, or omit --data.min_rating",
+                remedy="name the column with --data.rating, or omit --data.min_rating",
             )
         liked = numbers["data.rating"] >= self.min_rating
         if not liked.any():

@@ -244,7 +244,7 @@ class NodeFiles(NodeData):
         return Splits(sizes, train, val, test, batch_size=1, preprocessing=preprocessing)
 
     def _parts(self, found: Nodes, known: Tensor) -> dict[str, Tensor]:
-        """Return the labelled nodes of each split."""
+        """Return the indices of the labelled nodes of each split."""
         assert found.labels is not None
         parts = ["train"] * len(found.ids) if found.parts is None else found.parts
         index = {

@@ -179,7 +179,7 @@ def chosen(counts: Tensor, share: float, generator: Generator) -> Tensor:
 
 
 def _counts(codes: PrecomputedEncodings, which: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the numbers of atoms and bonds of some molecules."""
+    """Return the number of atoms and the number of bonds in each of some molecules."""
     return codes.graphs.sizes[which], codes.graphs.edge_start.diff()[which] // 2
 
 

@@ -141,7 +141,7 @@ class MoleculeTable(Data):
                 "data.fraction",
                 expected=f"numbers from 0 to 1 in column {target!r}",
                 got=f"{float(y.min())} to {float(y.max())} in {table.path.name}",
-                remedy="set it to false, or name another data.target",
+                remedy="set data.fraction to false, or name another data.target",
             )
         measured = self._conditions(table)
         graphs = packed(molecules.values())
@@ -307,7 +307,7 @@ class MoleculeTable(Data):
                 "data.fold",
                 expected=f"0, as column {by_column!r} sets the test split",
                 got=str(self.fold),
-                remedy="omit it, or set data.split_column to none",
+                remedy="omit data.fold, or set data.split_column to none",
             )
         parts = parts_of(table, by_column)
         if not len(parts["val"]):

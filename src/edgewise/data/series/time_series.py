@@ -167,7 +167,7 @@ class TimeSeries(Data):
                 "data.path",
                 expected="a table with a series",
                 got="none",
-                remedy="name it with --data.path, or a bundled one with --data.name, "
+                remedy="name a table with --data.path, or a bundled series with --data.name, "
                 + ", ".join(SEASONS),
             )
         return _bundled(self.name), {"column": self.name, "date": "date"}

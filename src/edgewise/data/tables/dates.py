@@ -177,7 +177,7 @@ def check_distinct(table: Table, dates: Sequence[Any]) -> None:
                 expected="one row for each date",
                 got=f"{date} in rows {table.line(first[date])} and {table.line(row)} of "
                 f"{table.path.name}",
-                remedy="keep one of them, or save each series in its own file",
+                remedy="keep one of these rows, or save each series in its own file",
             )
         first[date] = row
 

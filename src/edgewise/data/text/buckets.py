@@ -21,7 +21,7 @@ class BucketLoader(Loader):
     Args:
         make: function that returns the batch of an index ``[B]`` of examples.
         lengths: tokens of each example, ``[count]`` or ``[count, texts]``.
-        tokens: maximum number of tokens per batch; a longer example is a batch of its own.
+        tokens: maximum number of tokens per batch; a longer example forms a batch alone.
         seed: random seed, see :class:`Loader`. Without it, the longest examples come first, so
             that running out of memory shows at once.
     """

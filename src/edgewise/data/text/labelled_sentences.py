@@ -144,7 +144,7 @@ class LabelledSentences(LabelledText):
                 "data.labelled",
                 expected=f"at most {len(found)}, the number of training sentences",
                 got=str(self.labelled),
-                remedy="choose fewer, or 0 for all",
+                remedy="choose fewer sentences, or 0 for all",
             )
         drawn = torch.randperm(len(found), generator=torch.Generator().manual_seed(0))
         return [found[i] for i in drawn[: self.labelled].sort().values.tolist()]

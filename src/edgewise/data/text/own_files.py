@@ -51,7 +51,7 @@ class OwnFiles(TextData, ABC):
                 "data.fold",
                 expected="0 with data.test_path, which replaces the test fold",
                 got=str(self.fold),
-                remedy="omit one of them",
+                remedy="omit data.fold or data.test_path",
             )
 
     def _folds(self) -> Folds:

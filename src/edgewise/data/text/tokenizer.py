@@ -327,7 +327,7 @@ def _too_small(max_tokens: int, least: int) -> ArgumentError:
         "vocab_size",
         expected=f"at least {least}, the number of characters and special tokens",
         got=str(max_tokens),
-        remedy="choose more; with kind characters, unk in special allows fewer",
+        remedy="increase vocab_size; with kind characters, unk in special allows fewer",
     )
 
 

@@ -31,7 +31,7 @@ def training_windows(stream: Tensor, context: int, draw: int) -> Split:
             "data.context",
             expected=f"less than the {len(stream)} tokens of the training text",
             got=str(context),
-            remedy="shorten it, or give more text",
+            remedy="choose a shorter context, or give more text",
         )
     windows = stream.unfold(0, context + 1, 1)
 
@@ -102,7 +102,7 @@ class StreamLoader(Loader):
 
     @property
     def _of_row(self) -> int:
-        """Number of windows per row."""
+        """Number of windows in each row of the batch."""
         found = self.count // self._total_size
         if not found:
             raise ArgumentError(

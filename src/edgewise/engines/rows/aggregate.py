@@ -104,7 +104,7 @@ class RowsAggregate(KernelOperator):
         return made
 
     def _reduce(self, given: Given, side: RowsSide, out: Tensor) -> None:
-        """Reduce over the rows of one side."""
+        """Reduce the edges of each row of one side, and write the result to ``out``."""
         job = self._job(given, side)
         job.nodes("out", out)
         job.run("ew_aggregate")

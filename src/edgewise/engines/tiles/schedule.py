@@ -211,7 +211,7 @@ def _sort_within(sizes: Tensor, key: Tensor) -> Tensor:
 
 
 def _invert(node_at: Tensor) -> Tensor:
-    """Return the place of each node."""
+    """Return the place of each node, given the node at each place."""
     place = torch.arange(node_at.numel(), device=node_at.device)
     return torch.empty_like(node_at).index_copy_(0, node_at, place)
 

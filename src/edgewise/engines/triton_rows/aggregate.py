@@ -84,7 +84,7 @@ def sum_rows(value: Tensor, side: TritonSide) -> Tensor:
 def _reduce(
     value: Tensor, weight: Tensor | None, reduce: int, side: TritonSide, out: Tensor
 ) -> None:
-    """Reduce over the rows of one side."""
+    """Reduce the edges of each row of one side, and write the result to ``out``."""
     members, _, heads, width = node_sizes(value)
     job, tiles, blocks = _job(value, weight)
     job.put(out=out, REDUCE=reduce)

@@ -58,7 +58,7 @@ def _items(items, count, block, R: tl.constexpr):
 
 @triton.jit
 def _inner(block, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr):
-    """Return the offsets ``[BH, BD]`` of a block of heads in a node, and the mask of padding."""
+    """Return the offsets ``[BH, BD]`` of a block of heads within a node, and its padding mask."""
     head = block * BH + tl.arange(0, BH)
     width = tl.arange(0, BD)
     inside = (head < H)[:, None] & (width < D)[None, :]

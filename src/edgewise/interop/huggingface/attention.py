@@ -123,7 +123,7 @@ def _reads(
     key: Tensor,
     is_causal: bool | None,
 ) -> tuple[Reads, Tensor | None]:
-    """Return the allowed pairs of a call, and the bias of the scores."""
+    """Return the pairs that the mask of a call allows, and its additive bias."""
     if isinstance(mask, Reads):
         return mask, None
     targets, sources = query.shape[2], key.shape[2]

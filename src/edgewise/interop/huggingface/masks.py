@@ -183,7 +183,7 @@ def reads_of_call(
 
 
 def reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tensor | None]:
-    """Return the allowed pairs of a mask ``[B, H, T, S]``, and its bias of the scores, or None.
+    """Return the pairs that a mask ``[B, H, T, S]`` allows, and its additive bias or None.
 
     The caller caches the result by the version of the mask, so a change of the mask through
     ``.data`` or NumPy is not noticed.
@@ -246,7 +246,7 @@ class Asked:
         ]
 
     def _rows(self, targets: int, sources: int) -> Iterator[tuple[int, Tensor]]:
-        """Yield ``(first row, mask [members, rows, S])``."""
+        """Yield the mask in chunks of rows, as ``(first row, mask [members, rows, S])``."""
         from transformers.masking_utils import sdpa_mask
 
         step = max(AT_ONCE // max(self.members * sources, 1), 1)
