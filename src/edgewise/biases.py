@@ -100,7 +100,8 @@ class Offsets:
             place = detach_from_inference(getattr(self, name).int())
             object.__setattr__(self, name, place)
         object.__setattr__(self, "classes", detach_from_inference(self.classes))
-        if self.classes.dtype in (torch.int8, torch.int16, torch.uint8):  # see TableBias
+        # PyTorch indexes with int32 and int64 only; see TableBias.
+        if self.classes.dtype in (torch.int8, torch.int16, torch.uint8):
             object.__setattr__(self, "classes", self.classes.long())
         if 0 in sizes or self.classes.is_meta:
             return
@@ -143,7 +144,8 @@ class OffsetBias(TableBias):
 
     Relative positions in a text of length 10, clipped to 2 on each side::
 
-        place = torch.arange(10)  # differences to the targets' places, -9 to 0, are 0 to 18
+        # Differences to the targets' places, which are -9 to 0, range from 0 to 18.
+        place = torch.arange(10)
         behind = 9 - torch.arange(19)
         offsets = Offsets(place - 9, place, behind.clamp(-2, 2) + 2, graphs.causal().bind(10))
         attend(query, key, value, offsets.graph, bias=OffsetBias(offsets, torch.randn(5, heads)))

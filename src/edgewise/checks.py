@@ -255,7 +255,8 @@ def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
         name: x.shape[: -own.get(name, 3)] for name, x in given.items() if isinstance(x, Tensor)
     }
     first, *others = batches.values()
-    if all(other == first for other in others):  # broadcast_shapes takes as long as a small call
+    # Compare first, because broadcast_shapes takes as long as a small call.
+    if all(other == first for other in others):
         return first
     try:
         batch: torch.Size = torch.broadcast_shapes(first, *others)

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         print("edgewise: interrupted.", file=sys.stderr)
         return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
-    except BrokenPipeError:  # the program that reads the output, such as head, has ended
+    except BrokenPipeError:  # The program that reads the output, such as head, has ended.
         _discard_output()
         return 128 + signal.SIGPIPE
     except Exception as error:

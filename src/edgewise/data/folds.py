@@ -117,7 +117,7 @@ def deal(
     if how == "group":
         for members in sorted(groups.values(), key=len, reverse=True):
             min(dealt, key=len).extend(members)
-    else:  # round robin over the sorted classes, so that sizes differ by at most one
+    else:  # Deal out the sorted classes in turn, so that sizes differ by at most one.
         for turn, i in enumerate(i for members in groups.values() for i in members):
             dealt[turn % parts].append(i)
     return [torch.tensor(sorted(part)) for part in dealt]

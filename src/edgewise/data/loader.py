@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgewise.batches import Batch
 
-POOL = 32  # batches that are sorted by length together
+POOL = 32  # number of batches whose examples are sorted by length together
 
 
 class Loader:

@@ -27,8 +27,8 @@ from edgewise.encodings import distances, laplacian, members
 from edgewise.graphs import Graph
 from edgewise.ragged import boundaries, ranges, segment_index, starts
 
-AT_ONCE = 500  # graphs per chunk
-SHOWN_FROM = 2000  # graphs; for fewer, no progress bar is shown
+AT_ONCE = 500  # number of graphs per chunk
+SHOWN_FROM = 2000  # minimum number of graphs for which a progress bar is shown
 TYPES = (torch.uint8, torch.int16, torch.int32)
 
 

@@ -309,8 +309,8 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
     Raises:
         MissingDataError: see :func:`read_text`.
         ArgumentError: see :func:`read_text`; or a value is not a number, not an integer, or out of
-            the range of float32, or a line has another number of values than the first. The error
-            names line and column.
+            the range of float32, or a line has another number of values than the first line. The
+            error names line and column.
     """
     rows = []
     for line_number, line in enumerate(read_lines(path), 1):

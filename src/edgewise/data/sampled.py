@@ -12,7 +12,7 @@ from edgewise.batches import Batch
 from edgewise.data.loader import Loader
 from edgewise.data.splits import Split, Splits
 
-RANKS = 2**48 + 21  # seed offset between two processes
+RANKS = 2**48 + 21  # difference of the seeds of two successive ranks
 
 Draw = Callable[[Tensor, Generator], Batch]
 """Function that returns the batch of an index of examples, sampling with the generator."""

@@ -125,7 +125,7 @@ def _before(members: Members, steps: Tensor) -> Tensor:
     """Return the node before target i on a shortest path from j, ``[B, n, n]``; -1 if i = j."""
     n = steps.shape[1]
     before = torch.full_like(steps, FAR)
-    for node in reversed(range(n)):  # the lowest index is written last, so it wins
+    for node in reversed(range(n)):  # The lowest index is written last, so it wins.
         through = members.adjacency[:, :, node, None] > 0
         shorter = (steps[:, node, None] == steps - 1) & (steps > 0)
         before[through & shorter] = node

@@ -85,7 +85,8 @@ def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     for members in members_by_size(graph):
         check_undirected(members)
         found, vector = torch.linalg.eigh(_laplacian(members))
-        zero = (found < CONNECTED).sum(1, keepdim=True)  # eigenvalues are sorted in ascending order
+        # Eigenvalues are sorted in ascending order, so the first ``zero`` of them vanish.
+        zero = (found < CONNECTED).sum(1, keepdim=True)
         column = zero + torch.arange(k, device=graph.device)
         there = column < found.shape[1]
         column = column.clamp(max=found.shape[1] - 1)

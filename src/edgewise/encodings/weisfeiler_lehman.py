@@ -72,7 +72,8 @@ class WeisfeilerLehman(nn.Module):
 
     Args:
         width: feature size.
-        colors: number of vectors; colours beyond it, in graphs unseen in training, share the last.
+        colors: number of vectors; colours beyond it, in graphs unseen in training, share the last
+            vector.
         rounds: number of refinement rounds.
     """
 

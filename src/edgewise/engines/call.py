@@ -15,7 +15,7 @@ from edgewise.normalisers import Entmax
 from edgewise.scores import Score
 
 
-@dataclass(eq=False)  # frozen dataclasses take twice as long to create
+@dataclass(eq=False)  # Frozen dataclasses take twice as long to create.
 class AttentionCall:
     """Checked arguments of ``attend``.
 

@@ -24,7 +24,7 @@ from edgewise.scores import Additive, Dot
 from edgewise.torch_internals import is_tracing
 
 HOPPER = (9, 0)
-MOST_MASKED_PLACES = 1 << 30  # a boolean mask of 1 GiB
+MOST_MASKED_PLACES = 1 << 30  # maximum size of a boolean mask, 1 GiB
 
 
 class Places(NamedTuple):
@@ -76,7 +76,7 @@ class DenseLayout:
 
     @property
     def places(self) -> int:
-        """Number of pairs, edges or not."""
+        """Number of pairs of a target and a source, whether or not they are edges."""
         return self.blocks * self.rows * self.columns
 
 
@@ -371,7 +371,8 @@ def _columns(x: Tensor, layout: DenseLayout) -> Tensor:
 def _blocks(x: Tensor, places: Places | None, blocks: int, length: int) -> Tensor:
     """Reshape ``[..., N, H, D]`` to ``[..., blocks, H, length, D]``."""
     x = _to_places(x, places)
-    split = x.reshape(*x.shape[:-3], blocks, length, *x.shape[-2:])  # faster than unflatten
+    # reshape is faster than unflatten.
+    split = x.reshape(*x.shape[:-3], blocks, length, *x.shape[-2:])
     return split.transpose(-2, -3)
 
 

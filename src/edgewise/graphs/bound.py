@@ -55,7 +55,7 @@ class BoundGraphs:
         return entry.graph
 
     def cache_clear(self) -> None:
-        """Remove all graphs, as ``functools.lru_cache`` does."""
+        """Remove all graphs from the cache, like the method of ``functools.lru_cache``."""
         with self._lock:
             self._entries.clear()
             self._unmeasured.clear()

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, LINE, LOOP = "#1f3a5f", "#4c78a8", "#e45756"
-MOST_LINES = 4000  # more lines are unreadable and slow
-SMALL, FEW = 64, 800  # most nodes and edges of a graph drawn in a notebook
+MOST_LINES = 4000  # maximum number of lines; more are unreadable and slow
+SMALL, FEW = 64, 800  # maximum numbers of nodes and edges of a graph drawn in a notebook
 SIDE = 220  # width and height of the drawing in pixels
 
 
@@ -139,7 +139,7 @@ def _svg(graph: Graph) -> str:
 
     def at(places: Tensor) -> list[list[float]]:
         middle = (low + high) / 2
-        flipped = (places - middle) * torch.tensor([1.0, -1.0])  # y grows downwards
+        flipped = (places - middle) * torch.tensor([1.0, -1.0])  # In SVG, y increases downwards.
         return (flipped * scale + SIDE / 2).tolist()
 
     ends = list(zip(*graph.edge_index.cpu().tolist(), strict=True))

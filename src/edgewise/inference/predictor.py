@@ -148,8 +148,9 @@ class Predictor(ABC):
     def answer(self, examples: list[Any], *args: Any, **options: Any) -> list[Answer]:
         """Return the prediction for each example of a batch.
 
-        The options are keyword-only arguments of subclasses. Values of a prediction are numbers, texts or lists. A list of dicts, such as the items recommended to a
-        user, becomes several rows of a table.
+        The options are keyword-only arguments of subclasses. The values of a prediction are
+        numbers, texts or lists. A list of dicts, such as the items recommended to a user, becomes
+        several rows of a table.
         """
 
     def show(self, value: Any) -> str:

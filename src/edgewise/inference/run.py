@@ -182,7 +182,7 @@ def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
 
 
 def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
-    """Prefix keys of the prediction with ``predicted_`` if the row has the same, also in lists."""
+    """Prefix keys of the prediction that the row has too with ``predicted_``, also in lists."""
     return {
         f"predicted_{name}" if name in row else name: [_beside(row, one) for one in value]
         if is_of_dicts(value)

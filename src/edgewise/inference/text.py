@@ -339,7 +339,7 @@ class Translations(OnTexts):
         if max_new_tokens is not None:
             check_least("max_new_tokens", max_new_tokens, 1, "choose for example 50")
         source = PackedTexts(torch.cat(examples), torch.tensor(list(map(len, examples))))
-        unknown = [""] * len(examples)  # placeholders for the targets
+        unknown = [""] * len(examples)  # placeholders for the unknown targets
         pairs = Pairs.of_sources(self.tokenizer, source, unknown)
         texts = task.generate(self.model, pairs.take(torch.arange(len(examples))), max_new_tokens)
         return [{"translation": text} for text in texts]

@@ -93,7 +93,7 @@ class RecurrentBackbone(nn.Module):
         return out
 
     def _run(self, sequences: Sequence[Tensor], like: Tensor, cache: Cache | None) -> Tensor:
-        """Return the states of all nodes, one sequence after the other, skipping empty ones."""
+        """Return the states of the nodes of all sequences in turn, skipping empty sequences."""
         kept = [number for number, sequence in enumerate(sequences) if len(sequence)]
         if not kept:
             return like.new_zeros(0, self.cell.hidden_size * (1 + self.cell.bidirectional))

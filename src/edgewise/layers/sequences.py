@@ -388,7 +388,7 @@ class SingleTextBackbone(nn.Module):
         return self.run(x, sequences, graph)
 
     def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
-        """Return the states of x."""
+        """Return the states of the features x."""
         raise NotImplementedError
 
 

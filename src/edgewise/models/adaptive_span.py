@@ -88,7 +88,7 @@ def adaptive_span(
     ]
     backbone = AdaptiveSpanBackbone(layers, nn.LayerNorm(width), graph, penalty)
     embedding = TextEmbedding(vocab_size, width, dropout=dropout)
-    head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
+    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
     return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)
 
 

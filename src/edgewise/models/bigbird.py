@@ -161,7 +161,8 @@ def sample_blocks(
         for head in range(heads):
             for row in range(1, all_blocks - 1):
                 candidates = inner[inner <= last]
-                if row < all_blocks - 3:  # the authors do not exclude the window of the last two
+                # For the last two blocks, the authors do not exclude the window.
+                if row < all_blocks - 3:
                     candidates = candidates[abs(candidates - row) > 1]
                 chosen = generator.permutation(candidates)[:num_random]
                 if len(chosen) < num_random:
@@ -175,7 +176,8 @@ def sample_blocks(
                     sampled[head, row - 1] = chosen
         return torch.from_numpy(sampled)
     num_candidates = 5 + 2 * num_random
-    for row in range(1, blocks):  # the authors sample for the last block, too, and discard it
+    # The authors also sample for the last block, and discard the result.
+    for row in range(1, blocks):
         excluded = {0, row - 1, row, row + 1, num_candidates - 1}
         if row == 1:
             excluded.add(num_candidates - 2)

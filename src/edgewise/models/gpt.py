@@ -96,5 +96,5 @@ def gpt(
         for _ in range(depth)
     ]
     backbone = Backbone(TransformerStack(layers, norm(width), graph))
-    head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
+    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
     return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)

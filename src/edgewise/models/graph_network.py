@@ -189,7 +189,8 @@ class GraphNetwork(GraphLayer):
                 "each graph of the batch",
             )
         check_node_features(global_attr, self.encode_graphs.weight, "global_attr")
-        if x.dim() > 2:  # several feature sets of one graph; sparse x has no batch axis
+        # x contains several feature sets of one graph. A sparse x has no batch axis.
+        if x.dim() > 2:
             edge_attr, global_attr = (
                 each.expand(*x.shape[:-2], *each.shape[-2:]) for each in (edge_attr, global_attr)
             )

@@ -73,7 +73,8 @@ def llama(
         graph: attention graph: which tokens each token attends to.
     """
     norm = partial(nn.RMSNorm, eps=epsilon)
-    rotary = Rotary(head_width or width // heads, base, rates=rates)  # shared by all layers
+    # All layers share the rotary encoding.
+    rotary = Rotary(head_width or width // heads, base, rates=rates)
     layers = []
     for _ in range(depth):
         attention = MultiHeadAttention(

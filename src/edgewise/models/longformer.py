@@ -249,7 +249,7 @@ class LongformerBackbone(nn.Module):
             )
         patterns = self.graphs if graph is None else [check_graph(graph)] * len(self.graphs)
         if mask is not None:
-            mask = mask.cpu()  # the graphs of the hubs are built on the CPU
+            mask = mask.cpu()  # The graphs of the hubs are built on the CPU.
             mask = mask[None] if mask.dim() == 1 and sequences.sizes is None else mask
         shared = mask is None or bool((mask == mask[:1]).all())
         if sequences.sizes is None and shared and not sequences.has_padding:
@@ -289,7 +289,7 @@ class LongformerBackbone(nn.Module):
         targets = [per_hub * count for count in hub_counts]
         all_nodes = complete() if sizes is None else batch(complete(), targets, sizes)
         hub_graph = bind_graph(all_nodes, per_hub * len(hubs), x.shape[-2], x.device)
-        local: dict[Pattern, Graph] = {}  # layers with the same window share a graph
+        local: dict[Pattern, Graph] = {}  # Layers with the same window share a graph.
         for layer, pattern in zip(self.layers, patterns, strict=True):
             if pattern not in local:
                 layer_graph = _add_hub_sources(pattern, hubs_by_text, sizes)

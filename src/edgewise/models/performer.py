@@ -86,7 +86,7 @@ def performer(
     embedding = TextEmbedding(
         vocab_size, width, positions=Learned(max_length, width), dropout=dropout
     )
-    head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
+    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
     return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)
 
 
@@ -241,7 +241,7 @@ class PerformerAttention(nn.Module):
         self.register_buffer("calls", torch.zeros((), dtype=torch.long))
 
     def redraw(self) -> None:
-        """Resample W."""
+        """Resample the random projection W."""
         projection = orthogonal_features(self.features, self.head_width)
         self.projection = projection.to(self.projection)
 

@@ -70,7 +70,7 @@ def _steps_up(adjacency: Tensor, far: int) -> Tensor:
     up = torch.full(adjacency.shape, far, device=adjacency.device)
     for step in range(max(n, 1)):
         up = torch.where((at > 0) & (up == far), step, up)
-        at = at @ adjacency.mT  # targets are parents, sources are children
+        at = at @ adjacency.mT  # Targets are parents and sources are children.
         if not bool((at > 0).any()):
             return up
     raise no_forest("a cycle")

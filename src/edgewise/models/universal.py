@@ -76,7 +76,7 @@ def universal(
     halt = nn.Linear(width, 1) if halting else None
     stack = UniversalStack(layer, depth, graph, halt, threshold)
     embedding = TextEmbedding(vocab_size, width, dropout=dropout)
-    head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
+    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
     model = init_normal(TextModel(embedding, Backbone(stack), head))
     if halt is not None:
         nn.init.ones_(halt.bias)  # Training then starts with few steps per token.

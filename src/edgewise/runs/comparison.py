@@ -58,7 +58,7 @@ class Outcome:
 
     @property
     def label(self) -> str:
-        """Value as text."""
+        """Value of the varied field, as text."""
         return str(show_value(self.value))
 
     @property
@@ -77,7 +77,7 @@ class Comparison:
 
     @property
     def best(self) -> Outcome:
-        """Outcome with the best mean of the monitored metric. Ties go to the first."""
+        """Outcome with the best mean of the monitored metric. Ties go to the first outcome."""
         trainer = self.recipe.trainer
         sign = 1 if trainer.mode == "min" else -1
 

@@ -235,7 +235,7 @@ class RunFolder:
             raise MissingDataError(
                 f"{path}: no such file. Remedy: name a run folder of `edgewise train`."
             ) from error
-        except Exception as error:  # parsers raise many types of errors for damaged files
+        except Exception as error:  # Parsers raise many types of errors for damaged files.
             if isinstance(error, (EdgewiseError, PermissionError)):
                 raise
             raise ArgumentError(
@@ -246,7 +246,7 @@ class RunFolder:
             ) from error
 
     def has(self, name: str) -> bool:
-        """Return whether the file exists."""
+        """Return whether the folder contains the file ``name``."""
         return self._existing(name).is_file()
 
     def _existing(self, name: str) -> Path:

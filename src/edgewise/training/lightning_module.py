@@ -41,7 +41,7 @@ class MeanLoss(Metric):
         self.count += count
 
     def compute(self) -> Tensor:
-        """Return the mean so far."""
+        """Return the mean loss of all batches so far."""
         return self.total / self.count
 
 

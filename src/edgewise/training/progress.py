@@ -37,7 +37,7 @@ class ProgressDisplay(ProgressBar):
         self._shown_epochs = 0
 
     def disable(self) -> None:
-        """Show nothing. Lightning calls this in every process except the first."""
+        """Show nothing. Lightning calls this in every process except that of rank 0."""
         self.enabled = False
 
     def on_train_start(
@@ -70,7 +70,8 @@ class ProgressDisplay(ProgressBar):
         if not self.enabled:
             return
         waited = time.monotonic() - self._shown_at
-        batches, total = batch_idx + 1, trainer.num_training_batches  # infinite if unknown
+        # The number of batches is infinite if it is unknown.
+        batches, total = batch_idx + 1, trainer.num_training_batches
         if self._bar is not None:
             if waited >= BAR_EVERY:
                 self._update_bar(self._bar, len(self.history.rows) + batches / total)

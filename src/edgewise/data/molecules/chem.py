@@ -119,7 +119,7 @@ def descriptors(molecule: Any) -> list[float]:
 
 
 def ions(molecule: Any) -> tuple[Any, Any]:
-    """Return the cations of a molecule, and the rest; either may have no atoms."""
+    """Return the cations of a molecule, and its other fragments; either may have no atoms."""
     chem = rdkit()
     parts: tuple[list[Any], list[Any]] = [], []
     for part in chem.GetMolFrags(molecule, asMols=True):

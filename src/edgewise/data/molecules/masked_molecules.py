@@ -119,7 +119,7 @@ class HiddenParts(Batch):
     bonds: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))
 
     def to(self, device: torch.device) -> HiddenParts:
-        """Return a copy on another device."""
+        """Return a copy of the batch on another device."""
         moved = super().to(device)
         assert isinstance(moved, HiddenParts)
         return replace(moved, bonds=self.bonds.to(device))

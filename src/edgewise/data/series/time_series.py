@@ -105,7 +105,7 @@ class TimeSeries(Data):
         least = {"history": 0, "horizon": 0, "batch_size": 1, "season": 0, "windows": 0}
         for name, lowest in least.items():
             check_least(f"data.{name}", getattr(self, name), lowest, "choose for example 52")
-        if self.history == 1:  # one value has no standard deviation to divide by
+        if self.history == 1:  # The standard deviation of one value is undefined.
             check_least("data.history", 1, 2, "choose for example 52")
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
@@ -330,7 +330,7 @@ def _bundled(name: Bundled) -> Series:
     if name == "co2":
         last, step = table.index[-1].to_pydatetime(), Step("%Y-%m-%d", seconds=7 * 24 * 3600.0)
         table = table.interpolate()
-    elif name == "elnino":  # one row per year, one column per month
+    elif name == "elnino":  # The table has a row for each year and a column for each month.
         last, step = datetime(int(table["YEAR"].iloc[-1]), 12, 1), Step("%Y-%m", months=1)
         table = table.drop(columns="YEAR").stack()
     else:

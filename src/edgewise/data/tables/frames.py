@@ -131,7 +131,8 @@ def _text_column(values: Series[Any]) -> Series[Any]:
         values = values.astype(values.cat.categories.dtype)
     missing = values.isna()
     if values.dtype.kind == "f" and missing.any() and (values[~missing] % 1 == 0).all():
-        values = values.astype("Int64")  # pandas converts integers to floats if values are missing
+        # pandas has converted integers to floats if values are missing.
+        values = values.astype("Int64")
     if values.dtype == object:
         values = values.map(cell_text)
     return values.astype(str).where(~missing, "").reset_index(drop=True)

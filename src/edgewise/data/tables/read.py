@@ -41,7 +41,7 @@ OTHER_FORMS = (".xls", ".ods", ".numbers", ".json")
 PER_CELL = 60  # bytes of a Python string, without its characters
 SAMPLE = 20  # number of lines from which the delimiter is detected
 APPENDED = 4  # maximum number of empty cells that a spreadsheet appends to a row
-CHUNK = 4096  # rows in memory at once when a file is read row by row
+CHUNK = 4096  # number of rows in memory when a file is read row by row
 QUOTED = re.compile(r'^"((?:[^"]|"")*)"$')
 
 

@@ -191,9 +191,7 @@ class Table:
             argument,
             expected=expected,
             got=got,
-            remedy=f"name the column, such as --{argument} {likely}"
-            if free
-            else "add such a column",
+            remedy=f"name a column: --{argument} {likely}" if free else "add such a column",
         )
 
     def _is_numeric(self, cells: Series[Any]) -> bool:

@@ -116,7 +116,7 @@ def encode_all(
     for part in _portions(texts):
         try:
             coded = tokenizer.encode_batch_fast(part, add_special_tokens=False)
-        except Exception as error:  # the Rust library raises only this class
+        except Exception as error:  # The Rust library raises only this class.
             raise _unknown_character(tokenizer, texts, error) from error
         rows = [before + one.ids + after for one in coded]
         sizes += [len(row) for row in rows]
@@ -197,7 +197,7 @@ def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
     library = _library()
     try:
         tokenizer: Tokenizer = library.Tokenizer.from_str(text)
-    except Exception as error:  # the Rust library raises only this class
+    except Exception as error:  # The Rust library raises only this class.
         raise ArgumentError(
             origin,
             expected=f"a {TOKENIZER} written by Hugging Face tokenizers",

@@ -60,7 +60,8 @@ def held_out_windows(before: Tensor, stream: Tensor, context: int, stride: int) 
     windows = stream_with_context.unfold(0, context + 1, 1)
 
     def make(index: Tensor) -> Batch:
-        stop = ((index + 1) * stride).clamp(max=len(stream))  # window i ends before token stop
+        # Each window ends before the token at its stop.
+        stop = ((index + 1) * stride).clamp(max=len(stream))
         chosen = windows[stop - 1]
         counted = stop - index * stride
         target = chosen[:, 1:].flatten()

@@ -66,7 +66,7 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
         loaded.ew_abi.restype = ctypes.c_char_p
         for function in (*KERNELS, "ew_tiles_pieces", "ew_tiles_visits"):
             getattr(loaded, function)
-    except (OSError, AttributeError):  # damaged, or of another version
+    except (OSError, AttributeError):  # The library is damaged or of another version.
         return None, f"{path} does not load or is of another version ({_remedy()})"
     if HEADER.is_file() and HEADER.read_text(encoding="utf-8") != loaded.ew_abi().decode():
         return None, f"{path} was compiled from another {HEADER.name} than {HEADER} ({_remedy()})"

@@ -195,7 +195,7 @@ class KernelOperator(ABC):
 
     @abstractmethod
     def forward(self, given: Given, results: Results) -> None:
-        """Compute the results in place."""
+        """Compute the results into tensors that the caller has allocated."""
 
     @abstractmethod
     def backward(
@@ -255,7 +255,7 @@ class KernelOperator(ABC):
 
     def fill(self, job: Job, given: Given) -> None:
         """Write the arguments to the structure."""
-        for name in self.numbers:  # faster than calling as_it_is
+        for name in self.numbers:  # An inline loop is faster than a call of as_it_is.
             job.fields[name] = given[name]
         for name, put in self.puts.items():
             if name in given:
@@ -302,7 +302,8 @@ class KernelOperator(ABC):
         needs = list(ctx.needs_input_grad[: self.differentiable])
         given = grads[: self.with_gradient]
         gradient = getattr(torch.ops.edgewise, f"{self.name}_backward")
-        asked = [x for x in given if x is not None]  # empty if the loss depends on no result
+        # The list is empty if the loss depends on no result.
+        asked = [x for x in given if x is not None]
         made = gradient(needs, *results, *given, *inputs) if asked else [None] * len(needs)
         wanted = [x if need else None for x, need in zip(made, needs, strict=True)]
         # Autograd expects a gradient for each tensor of a list.
@@ -393,9 +394,10 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        if not [x for x in grads if x is not None]:  # the loss depends on no result
+        if not [x for x in grads if x is not None]:  # The loss depends on no result.
             return (None,) * (3 + len(ctx.leaves))
-        if torch.is_grad_enabled():  # create_graph=True: second derivatives raise an error
+        # With create_graph=True, second derivatives raise an error.
+        if torch.is_grad_enabled():
             with torch.no_grad():
                 found = _Eager.backward(ctx, *grads)
             leaves = ctx.saved_tensors[: len(ctx.leaves)]

@@ -32,7 +32,7 @@ REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """Put the weights of edges."""
+    """Put the edge weights into the arguments of the kernel."""
     job.array(name, x)
     job.fields["weight_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 

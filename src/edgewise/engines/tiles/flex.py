@@ -237,7 +237,8 @@ def flex_attend(
     nodes = _at(query, layout.row), _at(key, layout.column), _at(value, layout.column)
     given = [_heads_first(x.resolve_neg()) for x in nodes]
     out, lse = _flex()(given, layout.mask, scale, with_lse=with_lse)
-    for x in (out, lse):  # the backward kernels do not support gradients with a negative bit
+    # The backward kernels do not support gradients with a negative bit.
+    for x in (out, lse):
         if x is not None and x.requires_grad and not torch.compiler.is_compiling():
             x.register_hook(_resolve_neg)
     out = _at(_nodes_first(out, query), layout.place)
@@ -278,7 +279,8 @@ def _attention(
         nodes[2],
         block_mask=mask,
         scale=scale,
-        enable_gqa=nodes[0].shape[1] != nodes[1].shape[1],  # groups of heads share a key
+        # Groups of query heads may share a key head.
+        enable_gqa=nodes[0].shape[1] != nodes[1].shape[1],
         return_aux=aux,
     )
     return out, others.lse

@@ -162,7 +162,7 @@ def schedule_runs(
 
 
 def _units(blocks: Pieces, tiles: Pieces, sources: Tensor) -> Tensor:
-    """Return first block, first tile and first source of each segment, and the ends of the last."""
+    """Return first block, tile and source of each segment, and the ends of the last segment."""
     sizes = torch.stack([blocks.counts, tiles.counts, sources])
     return F.pad(sizes.cumsum(1), (1, 0)).T.int().contiguous()
 

@@ -28,7 +28,8 @@ class Sequences(NamedTuple):
     """Packed sequences, and the sources each position attends to in its own sequence.
 
     Attributes:
-        targets, sources: ``[sequences + 1]``, int32, start of each sequence, and end of the last.
+        targets, sources: ``[sequences + 1]``, int32, start of each sequence, and end of the last
+            sequence.
         most_targets, most_sources: length of the longest sequence.
         window: number of sources before and after its own position; -1 means all.
 

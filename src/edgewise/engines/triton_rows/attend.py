@@ -191,7 +191,7 @@ class _Call:
         self.job.put(**{name.upper(): x.shape[-1]})
         self.job.put(**{f"{name}_batch": x.shape[-2] if x.shape[0] > 1 else 0})
         if index is not None:
-            classes_of(index, x.shape[-2])  # raises IndexError if a class is out of range
+            classes_of(index, x.shape[-2])  # This raises IndexError if a class is out of range.
             self.job.array(f"{name}_index", index)
 
     def gradients(self, needed: Sequence[str], *, one_sided: bool) -> dict[str, Tensor]:

@@ -897,7 +897,7 @@ def aggregate(
     values = value + member * (value_batch * ALIGN)
     if REDUCE < 2:
         result = tl.zeros((R, BH, BD), ACC)
-    else:  # the minimum is the negated maximum of negated values
+    else:  # The minimum is the negated maximum of the negated values.
         result = tl.full((R, BH, BD), float("-inf"), ACC)
         bad = tl.zeros((R, BH, BD), tl.int32)
     for first in range(0, tl.max(end - begin), E):

@@ -103,11 +103,11 @@ class Job:
         self.strides: dict[str, int] = {}
 
     def put(self, **arguments: Any) -> None:
-        """Put arguments unchanged."""
+        """Set arguments of the kernels without conversion."""
         self.arguments.update(arguments)
 
     def array(self, name: str, x: Tensor) -> Tensor:
-        """Put a tensor, made contiguous."""
+        """Set an argument of the kernels to a contiguous copy of a tensor."""
         self.arguments[name] = x.resolve_neg().contiguous()
         return x
 

@@ -121,7 +121,8 @@ class Reads:
         self._refuse()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # copy and pickle look up optional attributes
+        # copy and pickle look up optional attributes, whose names begin with an underscore.
+        if name.startswith("_"):
             raise AttributeError(name)
         self._refuse()
 
