@@ -102,7 +102,7 @@ def beam_search(
 
 
 def _first_alone(batch: int, beams: int, device: torch.device) -> Tensor:
-    """Return initial scores with one open beam, because copies of it would stay identical."""
+    """Return initial scores that exclude all beams but one, because all beams are still equal."""
     scores = torch.full((batch, beams), NEVER, device=device)
     scores[:, 0] = 0.0
     return scores

@@ -166,7 +166,7 @@ class TransformerXLRelative(nn.Module):
                 "num_frequencies",
                 expected="an even number, for pairs of sine and cosine",
                 got=repr(num_frequencies),
-                remedy="add one to it",
+                remedy="add 1 to num_frequencies",
             )
         self.weight = nn.Parameter(
             torch.randn(heads, width, num_frequencies) * num_frequencies**-0.5

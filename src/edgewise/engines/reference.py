@@ -37,7 +37,7 @@ class Reference:
     grouped_heads = False
 
     def refuses(self, problem: Problem) -> list[str]:  # noqa: ARG002 - it serves every problem
-        """Return no reasons: this engine serves every problem."""
+        """Return an empty list, because this engine supports every problem."""
         return []
 
     def work(self, problem: Problem) -> Work:

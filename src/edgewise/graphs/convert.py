@@ -165,7 +165,7 @@ def from_scipy(matrix: Any) -> Edges:
         )
     coo = matrix.tocoo()
     with disable_modes():
-        # astype copies: the matrix may be read-only, which a tensor cannot be
+        # astype copies, because the matrix may be read-only, which tensors do not support.
         pairs = torch.stack([torch.as_tensor(ends.astype("int64")) for ends in (coo.col, coo.row)])
     return edges(pairs, (int(matrix.shape[1]), int(matrix.shape[0])))
 

@@ -65,7 +65,8 @@ class Cache:
     def forget(self, layer: nn.Module, reach: int) -> None:
         """Drop keys and values before the last ``reach`` nodes, which are not read any more.
 
-        This copies, so it is done only once twice that number is stored.
+        The remaining tensors are copied, so this is done only if more than ``2 * reach`` nodes are
+        stored.
         """
         kept = self._kept.get(layer)
         if kept is not None and kept[0].shape[-3] > 2 * reach:

@@ -267,7 +267,7 @@ class Memory:
             raise ArgumentError(
                 "sizes",
                 expected="source and target both packed, or both padded",
-                got="sizes for one of them",
+                got="sizes for only one of the two",
                 remedy="pass sizes for both, or an attention mask for both",
             )
         packed = sequences.sizes is not None
@@ -322,7 +322,7 @@ def refuse_cache(
     memory: Memory | None = None,
     why: str = "reads a text as a whole",
 ) -> None:
-    """Raise ArgumentError if a cache or a memory is given to a model that is no decoder."""
+    """Raise ArgumentError if a cache or a memory is given to a model that is not a decoder."""
     for argument, given in (("cache", sequences.cache), ("memory", memory)):
         if given is not None:
             raise ArgumentError(

@@ -277,7 +277,7 @@ class TextModel(nn.Module):
             raise ArgumentError(
                 "model",
                 expected="a model with a head, for logits of tokens",
-                got="a model without one, as its checkpoint has none",
+                got="a model without a head, as its checkpoint has none",
                 remedy="load the checkpoint of a language model (...ForMaskedLM, ...ForCausalLM)",
             )
         logits: Tensor = self.head(states, self.embedding.tokens.weight)

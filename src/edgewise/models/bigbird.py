@@ -217,7 +217,7 @@ class BlockSparse(Pattern):
         return tokens <= (5 + 2 * self.num_random) * self.size
 
     def copies(self, lengths: Iterable[int]) -> list[tuple[BlockSparse, int]]:
-        """Return patterns, with multiplicities, that together count each pair as it occurs.
+        """Return patterns with multiplicities that sum to the number of times each pair occurs.
 
         The first pattern has all pairs, with multiplicity 1.
 

@@ -216,7 +216,7 @@ class GPS(GraphLayer):
                 "local",
                 expected="gine, the layer that uses edge features",
                 got=f"{local}, and {edge_width} features per edge",
-                remedy="choose gine, or data without them (for example data.bonds=false)",
+                remedy="choose gine, or data without edge features (for example data.bonds=false)",
             )
         self.input_dropout = Dropout(dropout)
         self.embed = Linear(in_width, width)

@@ -252,7 +252,7 @@ class LightConv(EncoderDecoderModel):
                     "kernels",
                     expected="odd kernel sizes, so that windows are symmetric",
                     got=repr(kernel),
-                    remedy="add one to it",
+                    remedy="add 1 to this kernel size",
                 )
         sizes = [kernels[min(layer, len(kernels) - 1)] for layer in range(depth)]
         convolution = partial(SoftmaxConvolution, width, heads, taps=self.taps, dropout=dropout)

@@ -243,7 +243,7 @@ class Hashing:
                     "num_buckets",
                     expected="an even number, as each direction has an opposite",
                     got=str(factor),
-                    remedy="add one",
+                    remedy="add 1 to this number",
                 )
 
     def factors(self, max_length: int, chunk: int) -> tuple[int, ...]:

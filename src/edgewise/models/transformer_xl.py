@@ -99,7 +99,7 @@ def check_even(width: int) -> None:
             "width",
             expected="an even width, for pairs of sine and cosine",
             got=repr(width),
-            remedy="add one to it",
+            remedy="add 1 to the width",
         )
 
 

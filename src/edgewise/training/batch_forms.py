@@ -257,7 +257,7 @@ def _remedy_of_columns(
     if strange:
         return "pass a DataLoader of dataset.with_format('torch')"
     if targets:
-        return f"keep one of them, for example dataset.remove_columns({targets[1]!r})"
+        return f"keep one target, for example dataset.remove_columns({targets[1]!r})"
     return "rename the target, for example dataset.rename_column('class', 'label')"
 
 

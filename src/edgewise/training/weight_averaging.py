@@ -92,7 +92,7 @@ class LastAverage(lightning.Callback):
 
 
 def weight_averaging(settings: TrainerSettings) -> list[lightning.Callback]:
-    """Return the callback for the average in ``settings``, or nothing."""
+    """Return the callback for the average in ``settings``, or an empty list."""
     if settings.ema_decay:
         return [MovingAverage(settings.ema_decay)]
     return [LastAverage(settings.average_last_epochs)] if settings.average_last_epochs else []

@@ -221,7 +221,7 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
         raise unreadable(
             folder,
             expected="the files of one set of graphs",
-            got=f"those of {', '.join(names)}",
+            got=f"files of {', '.join(names)}",
             remedy="put each set into its own folder",
         )
     found = read_graph_files(folder, names[0], labelled=False)

@@ -403,7 +403,7 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
     for name in ("edge_index", "x", *(("y",) if labelled else ())):
         if name not in found:
             got = ", ".join(found) or "nothing"
-            raise unreadable(path, expected=f"an array {name!r}", got=got, remedy="add it")
+            raise unreadable(path, expected=f"an array {name!r}", got=got, remedy="add this array")
     _check_shapes(path, found)
     x = torch.tensor(found["x"], dtype=torch.float32)
     count = len(x)

@@ -227,7 +227,7 @@ def _refuse_irregular(table: Table, column: str, dates: Sequence[datetime]) -> N
     check_distinct(table, dates)
     raise ArgumentError(
         "data.date",
-        expected=f"dates at regular steps in column {column!r}; the usual one is {usual}",
+        expected=f"dates at regular steps in column {column!r}; the usual step is {usual}",
         got=f"{dates[wrong[1]]} after {dates[wrong[0]]}, in row {table.line(wrong[1])} of "
         f"{table.path.name}",
         remedy="resample the table to one row per day, week or month, such as by sums or means",

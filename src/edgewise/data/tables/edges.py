@@ -416,7 +416,7 @@ def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> F
             ", ".join(column.argument for column in columns),
             expected=f"two columns of {file.path.name}",
             got=f"the columns {', '.join(file.names)}",
-            remedy=f"name two of them with {one} and {other}",
+            remedy=f"name two of these columns with {one} and {other}",
         )
     first, second = places
     lines = []

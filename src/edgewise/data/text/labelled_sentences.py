@@ -170,6 +170,6 @@ def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
                 file,
                 expected=f"one of the labels of the training split, {', '.join(labels)}",
                 got=f"{label!r} of {text[:40]!r}",
-                remedy="correct it, or add sentences with it to the training split",
+                remedy="correct the label, or add training sentences with this label",
             )
     return torch.tensor([index_of[label] for _, label in found])

@@ -150,9 +150,9 @@ def special_id(tokenizer: Tokenizer, name: Special) -> int:
     if found is None:
         raise ArgumentError(
             "tokenizer",
-            expected=f"one with the special token <{name}>",
-            got="one without",
-            remedy=f"train it with special=({name!r}, ...)",
+            expected=f"a tokenizer with the special token <{name}>",
+            got="a tokenizer without this token",
+            remedy=f"train the tokenizer with special=({name!r}, ...)",
         )
     return found
 

@@ -114,7 +114,7 @@ class RowsSide(SortedEdges):
         """Check and divide sorted edges.
 
         Raises:
-            ArgumentError: if pointers decrease, or an index is out of range.
+            ArgumentError: pointers decrease, or an index is out of range.
 
         """
         super().__init__(tensors, columns)

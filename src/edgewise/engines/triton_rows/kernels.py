@@ -1043,7 +1043,7 @@ def aggregate_extreme_gradient(
     H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute gradients of the values of an extreme, in a pass over sources."""
+    """Compute gradients of the values for the reductions max and min, in a pass over sources."""
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
     row, begin, end, slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)
