@@ -65,7 +65,7 @@ def new_name(old: str, known: Collection[str]) -> str | None:
 
 
 def with_new_names(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Replace old names among the keys, and old values, by those that replaced them."""
+    """Replace old names among the keys, and old values, by the current names."""
     found = {new_name(name, known) or name: value for name, value in values.items()}
     for name, value in found.items():
         replaced = VALUES.get(name.rpartition(".")[2], {})

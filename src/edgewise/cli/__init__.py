@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Raise :class:`Terminated` on SIGTERM, unless the caller has set a handler of its own."""
+    """Raise :class:`Terminated` on SIGTERM, unless the caller has set another handler."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Terminated

@@ -110,7 +110,7 @@ def _folder_digest(folder: Path) -> str:
 
 
 def _git_blob(data: str, path: Path) -> str | None:
-    """Return the Git object id of a file if it is an accepted one."""
+    """Return the Git object id of a file if this id is accepted."""
     accepted = GIT_BLOBS.get(data, {}).get(path.name)
     if accepted is None:
         return None

@@ -330,7 +330,7 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
 
 
 def number(text: str) -> float:
-    """Convert text to a number; return NaN if it is not one, or is out of the range of float32."""
+    """Convert text to a number; return NaN if it is no number or exceeds the range of float32."""
     try:
         value = math.nan if "_" in text else float(text)  # Only Python reads 1_000 as a number.
     except ValueError:

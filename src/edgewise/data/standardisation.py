@@ -1,4 +1,4 @@
-"""Standardisation of columns; a run saves it to scale new rows in the same way."""
+"""Standardisation of columns; a run saves mean and std, so that new rows are scaled equally."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Laplacian eigenvectors, eigenvalues, and the encodings made of them.
+r"""Laplacian eigenvectors and eigenvalues, and encodings based on them.
 
 .. math:: L = I - D^{-1/2} A D^{-1/2} = U Λ U^\top, \qquad \mathrm{code}_i = (U_{i1}, …, U_{ik})
 

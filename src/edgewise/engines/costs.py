@@ -68,7 +68,7 @@ def entry_name(kind: str, dtype: torch.dtype) -> str:
 
 
 def costs_on(device: torch.device, dtype: torch.dtype) -> Costs:
-    """Return the costs for a device and dtype; 16-bit dtypes without an entry use that of 32."""
+    """Return the costs for a device and dtype; float32 stands in for missing 16-bit dtypes."""
     kind = device.type if device.type in COSTS else OTHERS
     return COSTS.get(entry_name(kind, dtype), COSTS[kind])
 

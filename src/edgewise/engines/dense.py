@@ -276,7 +276,7 @@ def _would_vanish(call: AttentionCall) -> bool:
 
 
 def _may_look(*nodes: Tensor) -> bool:
-    """Return whether the values of these tensors can be read on the host without waiting."""
+    """Return whether the host can read the values of these tensors without waiting for a device."""
     return nodes[0].device.type == "cpu" and not is_tracing(nodes)
 
 

@@ -106,7 +106,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Plan:
-    """Estimates of all engines for one problem, fastest first, those that cannot serve last.
+    """Estimates of all engines for one problem, fastest first, unsuitable engines last.
 
     ``note`` is a caveat if the estimates were not measured on such a device.
     """

@@ -102,7 +102,7 @@ def _places(graph: Graph) -> tuple[Tensor, Tensor]:
 
 
 def html(graph: Pattern, nodes: int = 16) -> str:
-    """Return HTML for notebooks: a drawing of a small graph, statistics of a large one.
+    """Return HTML for notebooks: a drawing of a small graph, statistics of a large graph.
 
     A pattern is bound to ``nodes`` nodes. If it is not defined for them, its name is shown.
     """

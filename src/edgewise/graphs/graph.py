@@ -107,7 +107,7 @@ class Pattern(ABC):
         return cast("Figure", OPERATIONS["draw"](graph, path))
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks: a drawing of a small graph, statistics of a large one."""
+        """Return HTML for notebooks: a drawing of a small graph, statistics of a large graph."""
         return cast("str", OPERATIONS["html"](self))
 
     def __repr__(self) -> str:

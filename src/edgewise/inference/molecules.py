@@ -96,7 +96,7 @@ class MoleculeProperties(Predictor):
         return (self.smiles, *self.names)
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """Read each argument as a SMILES; ``T=300`` sets a condition for all of them."""
+        """Read each argument as a SMILES; ``T=300`` sets a condition for all molecules."""
         split = [(word, *word.partition("=")[::2]) for word in words]
         at = {name: value for _, name, value in split if name in self.names}
         for word, name, _ in split:

@@ -97,7 +97,7 @@ class NewNode(NamedTuple):
 
 
 class NodeClasses(Predictor):
-    """Most probable classes of a node, in the training graph or in a new one.
+    """Most probable classes of a node in the training graph or in a new graph.
 
     The probabilities of all nodes of the training graph are computed when the run is loaded.
     """
@@ -147,7 +147,7 @@ class NodeClasses(Predictor):
 
 
 class LinkSuggestions(Predictor):
-    """Nodes with the highest scores for a node, without those it is already linked to.
+    """Nodes with the highest scores for a node, except the nodes it is already linked to.
 
     The states of the nodes are computed once, over all links in the data. A score is the predicted
     probability of a link, where half of the pairs are linked, as in training.

@@ -32,7 +32,7 @@ class Cache:
         self._steps: dict[int, Cache] = {}
 
     def extended(self, layer: nn.Module, new: KeyValue) -> KeyValue:
-        """Append the keys and values of new nodes to those of the layer, and return all.
+        """Append keys and values of new nodes to the cache of the layer, and return all of them.
 
         Buffers have room for twice the length, so most steps write only the new entries. With
         gradients enabled, tensors are concatenated instead, as autograd may have saved what would
@@ -129,7 +129,7 @@ class Cache:
         return key, value
 
     def select(self, rows: Tensor) -> None:
-        """Keep these members of the batch in this order, with repeats, as beam search does."""
+        """Select members of the batch by index; beam search may repeat and reorder them."""
         self._room.clear()
         for layer, kept in self._kept.items():
             self._kept[layer] = tuple(part.index_select(0, rows) for part in kept)

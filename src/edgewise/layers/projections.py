@@ -1,4 +1,4 @@
-"""Linear maps of attention: queries, keys and values of all heads in one matrix, or by head."""
+"""Linear maps of attention: one matrix for queries, keys and values, or one matrix per head."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JointLinear(nn.Linear):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialise the parts one after the other, as ``torch.nn.Linear`` does."""
+        """Initialise each part in turn, like ``torch.nn.Linear``."""
         bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
         biases = [None] * len(self.widths) if self.bias is None else self.bias.split(self.widths)
         for weight, bias in zip(self.weights(), biases, strict=True):

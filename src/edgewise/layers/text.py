@@ -128,7 +128,7 @@ class Backbone(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """Return states in the shape of x; those of padding are 0 if the batch is packed.
+        """Return states in the shape of x; states of padding are 0 if the batch is packed.
 
         Padded texts are converted to packed form where possible; see
         :meth:`SequenceBatch.without_padding`.

@@ -80,7 +80,7 @@ def compressive(
 
 
 class Compressed(Recent):
-    """Memory of a layer's last inputs and of the means of older ones.
+    """Memory of a layer's last inputs and of means of older inputs.
 
     Up to ``rate - 1`` more than ``length`` inputs stay uncompressed until they fill a mean. So the
     memory after n inputs does not depend on how they were divided into segments.
@@ -101,7 +101,7 @@ class Compressed(Recent):
         return past - means * self.rate + min(means, self.compressed)
 
     def update(self, layer: nn.Module, source: Tensor, cache: Cache) -> None:
-        """Store the last inputs and the means of older ones, without gradients."""
+        """Store the last inputs and means of older inputs, without gradients."""
         state = cache.state(layer)
         means = source[..., :0, :] if state is None else state[0]
         inputs = source[..., means.shape[-2] :, :].detach()

@@ -1,4 +1,4 @@
-r"""Masked autoencoder: predicts the masked patches of an image from the visible ones.
+r"""Masked autoencoder: predicts the masked patches of an image from the visible patches.
 
 Formula: keep the patches of the lowest noise; encode them; decode with a learned mask token for
     each masked patch; loss = mean (pixels − predicted)² over masked patches

@@ -362,7 +362,7 @@ class SortedSlots:
 
 @dataclass(frozen=True, repr=False)
 class OthersInLine(Pattern):
-    r"""Attention within a round: :math:`i` reads :math:`j \ne i` in the chunks near its own.
+    r"""Attention within a round: :math:`i` reads :math:`j \ne i` in nearby chunks.
 
     It is equal for all rounds and all calls with texts of these sizes; see :class:`SortedSlots`.
     """

@@ -105,7 +105,7 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
 
 
 def differing(wrong: list[str]) -> str:
-    """Describe the number of differing weights, and list the first of them."""
+    """Describe how many weights differ, and list the first few."""
     more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
     return f"{len(wrong)} weights that differ: {'; '.join(wrong[:SHOWN])}{more}"
 

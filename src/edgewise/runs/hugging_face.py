@@ -86,7 +86,7 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
 
     Args:
         model: model to train.
-        start: the folder.
+        start: folder of a Hugging Face checkpoint.
         labels: labels of the data, in the order of the model's outputs.
 
     Raises:

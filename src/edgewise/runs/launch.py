@@ -107,7 +107,7 @@ def _codes(workers: Sequence[Worker]) -> list[int | None]:
 
 
 def _end(workers: Sequence[Worker]) -> None:
-    """Wait until the processes have ended, and kill the remaining ones after PATIENCE seconds."""
+    """Wait until the processes have ended, and kill those left after PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while None in _codes(workers) and time.monotonic() < deadline:
         time.sleep(0.05)

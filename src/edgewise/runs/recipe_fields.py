@@ -49,7 +49,7 @@ def fields_of(recipe: Recipe) -> dict[str, Field]:
 
 
 def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Field]:
-    """Return the arguments of a model, without those that the data determine."""
+    """Return the arguments of a model, except those that the data determine."""
     hints, meanings = get_type_hints(model.func), field_meanings(model.func)
     return {
         name: Field(

@@ -85,7 +85,7 @@ def _ended(answer: Connection, process: BaseProcess) -> str:
 
 
 def _stop(processes: Any) -> None:
-    """Send SIGTERM once to each process; a second one would stop it within a step."""
+    """Send SIGTERM once to each process; a second SIGTERM would stop it within a step."""
     for process in processes:
         if not getattr(process, "asked_to_stop", False) and process.pid is not None:
             process.asked_to_stop = True

@@ -94,7 +94,7 @@ def _as_loader(split: str, given: Mapping[str, Any]) -> Any:
 
 
 def _of_hugging_face(split: str, dataset: Any) -> tuple[str, str]:
-    """Describe a Hugging Face data set, and return the expression for a loader of it."""
+    """Describe a Hugging Face data set, and return the Python expression that makes a loader."""
     if isinstance(dataset, Mapping):
         names = ", ".join(map(repr, dataset))
         chosen = split if split in dataset else next(iter(dataset), split)

@@ -274,7 +274,7 @@ class RunFolder:
             return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
     def check_checkpoint(self) -> None:
-        """Raise ArgumentError if the checkpoint is damaged, by its own checksums."""
+        """Raise ArgumentError if the checksums in the checkpoint show that it is damaged."""
         with (
             self._reading(self.checkpoint.name, "a checkpoint as it was saved", BEGIN_AGAIN),
             ZipFile(self.checkpoint) as parts,

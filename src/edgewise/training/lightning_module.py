@@ -131,7 +131,7 @@ class TrainingModule(lightning.LightningModule):
                 metric.update(texts, batch)
 
     def _outputs(self, batch: Batch, split: str) -> Tensor:
-        """Return the model's outputs, with the previous batch's cache if this one continues it."""
+        """Return the model's outputs; a batch that continues the previous one uses its cache."""
         if batch.continues is None:
             outputs: Tensor = self.model(*batch.inputs, **batch.keywords)
             return outputs

@@ -32,7 +32,7 @@ class Chosen(NamedTuple):
     Attributes:
         train, test: user and item indices ``[2, E]``, from 0.
         user_ids, item_ids: index of each user and item by id.
-        files: the files.
+        files: files of the interactions.
         val: validation interactions; ``None`` to split them off the training interactions.
         columns: names of the columns of users and items.
     """

@@ -35,7 +35,7 @@ class Pairs(NamedTuple):
         pairs: edges ``[2, E]``; with one node type, the smaller node comes first.
         left, right: nodes that may come first and second; equal with one node type.
         node_ids: index of each node by its id in the file.
-        file: the file.
+        file: file of the edges.
         column: name of the column of the first nodes.
     """
 

@@ -40,7 +40,7 @@ class ImageData(Data):
 
 
 def find_images(folder: Path) -> list[Path]:
-    """Return the sorted image files in a folder and its subfolders, except hidden ones."""
+    """Return the sorted image files in a folder and its subfolders, except hidden files."""
     return sorted(
         path
         for path in folder.rglob("*")

@@ -106,7 +106,7 @@ def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]
 
 
 def descriptors(molecule: Any) -> list[float]:
-    """Return all two-dimensional descriptors of RDKit, with 0 for undefined ones."""
+    """Return all two-dimensional descriptors of RDKit, with 0 for undefined descriptors."""
     rdkit()
     from rdkit import rdBase
     from rdkit.Chem import Descriptors

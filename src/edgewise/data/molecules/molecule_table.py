@@ -341,7 +341,7 @@ def described_all(molecules: Iterable[Any]) -> Tensor:
 
 
 def described_by(values: Tensor, scale: Standardisation) -> Tensor:
-    """Return the scaled descriptors ``[G, D]``, without those constant in training."""
+    """Return the scaled descriptors ``[G, D]`` that are not constant in training."""
     return scale.scaled(values)[:, scale.std > CONSTANT].clamp(-FURTHEST, FURTHEST)
 
 

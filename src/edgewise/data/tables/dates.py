@@ -37,7 +37,7 @@ class Step(NamedTuple):
     Attributes:
         format: ``strftime`` format.
         months: length in months, on the same day of the month; 0 for a step of another kind.
-        last: the day is the last one of each month.
+        last: whether all dates are the last day of a month.
         seconds: length in seconds of a step of constant length.
         weekdays: a step of one day that skips Saturday and Sunday.
     """
@@ -63,7 +63,7 @@ class Step(NamedTuple):
         return after
 
     def steps(self, one: datetime, other: datetime) -> float:
-        """Return the number of steps between dates; whole if both belong to one series."""
+        """Return the number of steps between two dates, an integer if both belong to one series."""
         if self.months:
             months = (other.year - one.year) * 12 + other.month - one.month
             whole = months // self.months
@@ -95,7 +95,7 @@ class Dates(NamedTuple):
 
 
 def parse_dates(texts: Sequence[str], format: str) -> list[datetime] | None:
-    """Return the dates, in UTC if zones are given; ``None`` if the format cannot read one."""
+    """Return the dates, in UTC if zones are given; ``None`` if a date does not have the format."""
     stripped = [text.strip() for text in texts]
     if format in DIGITS and any(len(text) != DIGITS[format] for text in stripped):
         return None

@@ -46,7 +46,7 @@ QUOTED = re.compile(r'^"((?:[^"]|"")*)"$')
 
 
 def form_of(path: Path) -> str:
-    """Return the suffix of a file in lower case, without that of the compression."""
+    """Return the suffix of a file in lower case, without the suffix of the compression."""
     return Path(path.stem if path.suffix.lower() in OPENED else path.name).suffix.lower()
 
 
@@ -210,7 +210,7 @@ class _WrongWidthError(Exception):
 
 
 def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[str]:
-    """Return the names of the columns, without the empty ones that spreadsheets append."""
+    """Return the names of the columns, without empty columns that spreadsheets append."""
     names = [str(name).strip() for name in part.iloc[0].fillna("")]
     while len(names) > 1 and not names[-1]:
         names.pop()
@@ -279,7 +279,7 @@ def _records(
 
 
 def _delimiter(path: Path, form: TextForm) -> str:
-    """Return the delimiter with which most of the first rows have the width of the first one."""
+    """Return the delimiter that gives most of the first rows as many cells as the first row."""
     with opened_text(path, form.encoding) as text:
         sample = list(islice(text, SAMPLE))
 

@@ -13,7 +13,7 @@ from edgewise.data.splits import Split
 
 
 class BucketLoader(Loader):
-    """Loader that sorts by length, cuts into batches by number of tokens, and shuffles these.
+    """Loader that sorts examples by length, forms batches by number of tokens, and shuffles them.
 
     Texts of equal length are shuffled in every epoch, so batches differ between epochs, but not
     their number.

@@ -78,7 +78,7 @@ class LabelledText(TextData):
             split: name of the split; word dropout applies to ``"train"`` only.
             ids: packed token ids, ``[N]``.
             sizes: length of each text, ``[B]``.
-            tokenizer: the tokenizer.
+            tokenizer: tokenizer of the data set.
         """
         if self.word_dropout and split == "train":
             ids = drop_words(ids, self.word_dropout, hiding_id(tokenizer), special_ids(tokenizer))

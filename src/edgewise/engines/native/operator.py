@@ -201,7 +201,7 @@ class KernelOperator(ABC):
     def backward(
         self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        """Return the gradients of the needed arguments from those of the results."""
+        """Return the gradients of the needed arguments, given the gradients of the results."""
 
     def __init__(self) -> None:
         self.names = tuple(argument.name for argument in self.arguments)
@@ -275,7 +275,7 @@ class KernelOperator(ABC):
         return self._all(self.allocate(self._given(arguments)))
 
     def _all(self, made: Results) -> Any:
-        """Return all results as a tuple or single tensor, empty tensors for those left out."""
+        """Return all results as a tuple or single tensor, with empty tensors for omitted results."""
         first = made[self.results[0]]
         results = [made[name] if name in made else first.new_empty(0) for name in self.results]
         return tuple(results) if len(results) > 1 else first

@@ -176,7 +176,7 @@ def _widened(call: AttentionCall) -> AttentionCall:
 def _arguments(
     call: AttentionCall, layout: RowsLayout, *, with_lse: bool = False
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the arguments of the operators: those with gradients, and the others."""
+    """Return the arguments of the operators: those with gradients, then those without."""
     batch, score = call.batch, call.score
     query, key, value = call.query, call.key, call.value
     if batch:

@@ -160,7 +160,7 @@ class RowsScores(KernelOperator):
         return made
 
     def gradients(self, given: Given, grad: Tensor, needed: Sequence[str]) -> dict[str, Tensor]:
-        """Return the gradients of the needed arguments from that of the scores."""
+        """Return the gradients of the needed arguments, given the gradient of the scores."""
         job, side = _job(self, given)
         job.array("scores", grad)
         return _gradients(job, side, given, needed)

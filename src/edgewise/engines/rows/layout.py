@@ -196,7 +196,7 @@ class RowsLayout:
 
 @while_tracing
 def _sorts_by_source(layout: RowsLayout) -> bool:
-    """Sort by source and cache it; return False if compiled code made the layout, without data."""
+    """Sort edges by source and cache them; return False if compiled code made an empty layout."""
     if "_by_source" not in vars(layout):
         return False
     if layout._by_source is None:
@@ -221,7 +221,7 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
 def cached_side(
     cache: WeakTensorKeyDictionary, tensors: Sequence[Tensor], columns: int, make: Callable[[], S]
 ) -> S:
-    """Return what was made of tensors, until one of them is replaced or modified in place."""
+    """Return a cached side, which is rebuilt if one of its tensors is replaced or modified."""
     versions = [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors]
     known: tuple[object, S] | None = cache.get(tensors[0])
     if known is None or known[0] != (columns, versions):

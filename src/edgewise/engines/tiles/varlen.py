@@ -43,7 +43,7 @@ class Sequences(NamedTuple):
 
 
 def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) -> Sequences | None:
-    """Convert runs, one per target, to sequences of these sizes; ``None`` if not of that form."""
+    """Convert runs, one per target, to sequences of these sizes; ``None`` if impossible."""
     if not start.numel():
         return None
     member = segment_index(targets, start.numel())

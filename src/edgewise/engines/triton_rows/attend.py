@@ -309,7 +309,7 @@ class _Call:
         return copies.view(like.shape)
 
     def _move_back(self, grad: Tensor, made: dict[str, Tensor], needed: Sequence[str]) -> None:
-        """Add the gradients of query and projection from that of the projected query."""
+        """Add the gradients of query and projection, given the gradient of the projected query."""
         query, weight = self.given["query"], self.given["edge_key_weight"]
         grad = grad.view(*query.shape[:-1], -1)
         if "query" in needed:

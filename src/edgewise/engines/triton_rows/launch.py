@@ -94,7 +94,7 @@ class Tiles:
 
 
 class Job:
-    """Arguments of the kernels of a call, by name; each kernel is passed those that it takes."""
+    """Arguments of the kernels of a call, by name; each kernel gets the arguments that it takes."""
 
     def __init__(self, like: Tensor) -> None:
         self.like = like
