@@ -301,7 +301,7 @@ def test_a_bare_model_has_states_and_no_logits() -> None:
     ids, mask = sentences()
     states = ours(ids, mask)
     close(states[mask.bool()], theirs(ids, mask).last_hidden_state[mask.bool()])
-    with refused("model", expected="a head", got="without one", remedy="ForMaskedLM"):
+    with refused("model", expected="a head", got="without a head", remedy="ForMaskedLM"):
         ours.logits(states)
 
 
@@ -425,7 +425,9 @@ def test_positions_are_repeated_and_said_so(
 
 
 def test_models_without_a_table_of_positions_need_none() -> None:
-    with refused("positions", expected="longformer, big_bird, gpt2", got="llama", remedy="omit positions"):
+    with refused(
+        "positions", expected="longformer, big_bird, gpt2", got="llama", remedy="omit positions"
+    ):
         load(llama(), positions=30)
 
 

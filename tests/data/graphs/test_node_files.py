@@ -142,7 +142,7 @@ def test_arrays(tmp_path):
         with refused(str(path), expected=expected, got=got, remedy=""):
             node_files(nodes=str(path)).load()
     np.savez(path, x=good["x"])
-    with refused(str(path), expected="an array 'edge_index'", got="x", remedy="add it"):
+    with refused(str(path), expected="an array 'edge_index'", got="x", remedy="add this array"):
         node_files(nodes=str(path)).load()
 
 

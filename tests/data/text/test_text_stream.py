@@ -173,7 +173,7 @@ def test_lines_come_back_from_their_ids(tmp_path, kind):
 
 
 def test_bad_input(path, tmp_path):
-    with refused("data.context", expected="less than the", got="400", remedy="shorten"):
+    with refused("data.context", expected="less than the", got="400", remedy="shorter"):
         text_files(paths=(path,), context=400).load()
     with refused("data.paths", expected="text files", got="none", remedy="--data.paths"):
         text_files().load()

@@ -275,7 +275,7 @@ class KernelOperator(ABC):
         return self._all(self.allocate(self._given(arguments)))
 
     def _all(self, made: Results) -> Any:
-        """Return all results as a tuple or single tensor, with empty tensors for omitted results."""
+        """Return all results as a tuple or single tensor, with empty tensors for omitted ones."""
         first = made[self.results[0]]
         results = [made[name] if name in made else first.new_empty(0) for name in self.results]
         return tuple(results) if len(results) > 1 else first
