@@ -28,7 +28,7 @@ class ArgumentError(EdgewiseError, ValueError):
         argument: name of the argument, as the caller wrote it.
         expected: values that are accepted.
         got: value that was given.
-        remedy: what to change.
+        remedy: instruction to the user.
     """
 
     def __init__(self, argument: str, *, expected: str, got: str, remedy: str) -> None:

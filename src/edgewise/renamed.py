@@ -74,7 +74,7 @@ def with_new_names(values: Mapping[str, Any], known: Collection[str]) -> dict[st
 
 
 def check_not_renamed(argument: str, known: Collection[str]) -> None:
-    """Raise ArgumentError if an unknown argument has a new name among the known ones."""
+    """Raise ArgumentError if an unknown argument was renamed to one of the known arguments."""
     new = new_name(argument, known)
     if new is not None:
         raise ArgumentError(

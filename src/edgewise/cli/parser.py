@@ -41,7 +41,7 @@ REPLACED = {
     "separate": "python -m edgewise_examples.distinguish, of the package in the folder examples",
     "distinguish": "python -m edgewise_examples.distinguish, of the package in the folder examples",
 }
-"""Commands of earlier versions, and what replaces them."""
+"""Commands of earlier versions, and the commands that replace them."""
 
 
 def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:

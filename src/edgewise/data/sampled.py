@@ -33,7 +33,7 @@ class SampledLoader(Loader):
 
     def _generator(self) -> Generator:
         assert self.seed is not None
-        # Seeded per batch, so that a resumed epoch samples what an uninterrupted one would.
+        # Seed per batch, so that a resumed epoch samples the same as an uninterrupted epoch.
         mixed = (self.seed * 1_000_003 + self._epoch) * 1_000_003 + self._served
         return Generator().manual_seed((mixed + self.rank * RANKS) % 2**63)
 

@@ -255,7 +255,7 @@ class PathEdges(nn.Module):
 
     .. math:: c_{ij} = \frac{1}{N} \sum_{n=1}^{N} e_n^\top w_n
 
-    Here N is the number of path edges, and each place n on the path has weights of its own. The
+    Here N is the number of path edges, and each place n on the path has separate weights. The
     bias is 0 for pairs without a path. One of several shortest paths is used; see
     :func:`path_edges`.
 

@@ -30,7 +30,7 @@ class BoundGraphs:
     """Least-recently-used cache of ``pattern._build(num_targets, num_sources)``.
 
     A graph grows while it is used, by its edge list and the layouts of engines. When a graph is
-    added, graphs used since the last addition are measured, and the least recently used ones are
+    added, graphs used since the last addition are measured, and the least recently used are
     removed until the others hold at most ``most_bytes``. The graph in use is always kept.
     """
 

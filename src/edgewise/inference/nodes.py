@@ -34,7 +34,7 @@ class KnownIds:
 
     Args:
         ids: the ids, ordered by index.
-        what: name of such a thing in errors, such as "user".
+        what: noun for an id in errors, such as "user".
         remedy: remedy in the error for an unknown id that resembles no other.
     """
 

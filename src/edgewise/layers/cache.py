@@ -35,8 +35,8 @@ class Cache:
         """Append keys and values of new nodes to the cache of the layer, and return all of them.
 
         Buffers have room for twice the length, so most steps write only the new entries. With
-        gradients enabled, tensors are concatenated instead, as autograd may have saved what would
-        be overwritten.
+        gradients enabled, tensors are concatenated instead, as autograd may have saved entries
+        that would be overwritten.
         """
         kept = self._kept.get(layer)
         if kept is not None:

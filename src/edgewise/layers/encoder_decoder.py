@@ -117,7 +117,7 @@ class EncoderDecoderModel(nn.Module):
         graph: Pattern | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Return the decoder's states ``[B, T, width]`` of ids that follow cached ones."""
+        """Return the decoder's states ``[B, T, width]`` of ids that follow the cached ids."""
         sequences = SequenceBatch(
             decoder_input_ids,
             decoder_attention_mask,

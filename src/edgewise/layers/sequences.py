@@ -42,7 +42,7 @@ class SequenceBatch:
         attention_mask: ``[B, T]``, 0 at padding, which no node attends to. With a cache, cached
             nodes come first.
         sizes: number of nodes of each sequence of a packed batch.
-        positions: positions, shaped as the tokens; by default 0, 1, ... after cached ones.
+        positions: positions, shaped as the tokens; by default 0, 1, ... after cached positions.
         cache: state of earlier calls, whose nodes precede these.
 
     Attributes:
@@ -330,7 +330,7 @@ def refuse_cache(
                 expected=f"None, as {name} {why}",
                 got=type(given).__name__,
                 remedy="use a causal model, such as gpt, or transformer for a pair of texts; "
-                "one that reads to the left alone also writes by generate(..., cached=False)",
+                "models with causal attention also generate with generate(..., cached=False)",
             )
 
 
@@ -352,7 +352,7 @@ class SingleTextBackbone(nn.Module):
         name: name of the model, for error messages.
         takes_graph: whether a call may replace the attention graph.
         caches: whether a cache can continue a text.
-        why_no_cache: what the model does that excludes a cache, for error messages.
+        why_no_cache: property of the model that excludes a cache, for error messages.
     """
 
     name: str

@@ -84,7 +84,7 @@ def bigbird(
     itself, its two neighbours, the first and last blocks and ``random_blocks`` sampled blocks; the
     first and last blocks attend to all. Texts of at most ``5 + 2 * random_blocks`` blocks use full
     attention. With ``random_attention="training"`` evaluation uses the first block in place of
-    sampled ones, as in Hugging Face Transformers.
+    sampled blocks, as in Hugging Face Transformers.
 
     Args:
         vocab_size: vocab size: number of token ids.

@@ -42,7 +42,7 @@ def compressive(
 
     ``model.logits(states)`` gives the logits of the next token at each position. With ``cache=`` a
     call continues the text of the call before. Each layer attends to its last ``memory`` inputs
-    and, for older ones, to the last ``compressed`` means of ``rate`` inputs. Mean pooling is the
+    and, for older inputs, to the last ``compressed`` means of ``rate`` inputs. Mean pooling is the
     paper's compression without weights: no gradient flows into memories, so compression with
     weights would need an auxiliary loss.
 

@@ -83,7 +83,7 @@ class EdgeTransformer(GraphLayer):
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        focus: what is predicted: "nodes" or "edges".
+        focus: objects to predict: "nodes" or "edges".
     """
 
     reads_edge_attr = True

@@ -30,7 +30,7 @@ class Forecaster(nn.Module):
 
     .. math:: \hat y_h = x_{T+h-s} + \sigma\,(W z_T + A u)_h
 
-    A is linear in the normalised history u, and the Transformer adds what is not linear. W and A
+    A is linear in the normalised history u, and the Transformer adds the nonlinear part. W and A
     start at zero, so the untrained model repeats the last season (the seasonal naive forecast).
     Called as ``model(history [B, T])``.
 

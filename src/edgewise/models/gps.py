@@ -188,7 +188,7 @@ class GPS(GraphLayer):
 
     reads_edge_attr = True
     attention_uses_edge_attr = False
-    """Whether edge features are used in attention, and not by the "gine" layer alone."""
+    """Whether attention uses edge features too, and not only the layer "gine"."""
 
     def __init__(
         self,

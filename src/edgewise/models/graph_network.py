@@ -197,8 +197,8 @@ class GraphNetwork(GraphLayer):
         if members.device.type != "meta" and bool((members.out_degree() != 1).any()):
             raise ArgumentError(
                 "batch",
-                expected="each node in exactly one graph, as graphs have states of their own",
-                got="a node in none, or in several",
+                expected="each node in exactly one graph, as each graph has a state",
+                got="a node in no graph, or in several graphs",
                 remedy="give the sizes of the graphs, and repeat the nodes of a graph that is read "
                 "several times, as PackedGraphs with shared=False does",
             )

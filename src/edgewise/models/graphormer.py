@@ -50,7 +50,7 @@ class Graphormer(GraphLayer):
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        max_distance: largest shortest-path distance with a bias of its own; larger ones share one.
+        max_distance: largest shortest-path distance with a separate bias; others share a bias.
         max_path_length: max number of path edges in the bias, those nearest to the target.
         dropout: dropout probability.
     """

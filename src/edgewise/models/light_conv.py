@@ -75,8 +75,8 @@ class SoftmaxConvolution(GraphLayer):
     .. math:: \mathrm{conv}(x)_{i,c} = \sum_{k=1}^{K} w_{h(c),k}\; x_{i+k-(K+1)/2,\,c},
               \qquad w_h = \mathrm{softmax}(f_h)
 
-    where channel c belongs to head h(c). Positions outside the text and padding contribute 0; the
-    softmax is over the whole kernel all the same. With ``is_causal`` the last of the K positions is
+    where channel c belongs to head h(c). Positions outside the text and padding contribute 0, but
+    the softmax is always over the whole kernel. With ``is_causal`` the last of the K positions is
     the node itself.
 
     Args:

@@ -65,7 +65,7 @@ def linformer(
         heads: number of attention heads per layer.
         ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         rank: number of rows that keys and values are projected to, k.
-        sharing: what shares a projection: "heads" of a layer, its "key_values", or all "layers".
+        sharing: scope of a shared projection: "heads" of a layer, its "key_values", or all "layers".
         max_length: max length of a text in tokens: number of positions and of projection columns.
         act: activation function of the feed-forward networks, by name.
         dropout: dropout probability.
@@ -114,7 +114,7 @@ class LinformerAttention(GraphLayer):
         heads: number of heads; must divide ``width``.
         rank: number of projected rows k.
         max_length: max length of a text in tokens.
-        sharing: what shares a projection: "heads", "key_values" or "layers"; with "layers" each
+        sharing: scope of a shared projection: "heads", "key_values" or "layers"; with "layers" each
             call passes the projection.
         dropout: dropout probability of the attention weights.
     """

@@ -67,7 +67,7 @@ def longformer(
         heads: number of attention heads per layer.
         ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         radius: window radius in tokens on either side, one for all layers or one per layer.
-        hubs: default positions with global attention; negative ones count from the end.
+        hubs: default positions with global attention; negative positions count from the end.
         max_length: number of rows of the position table; the first ``padding + 1`` are unused.
         types: number of token types (0 = none).
         act: activation function of the feed-forward networks, by name.

@@ -329,7 +329,7 @@ class SortedSlots:
         return place, self._ends(low, self.text)[0], self._ends(high, self.text)[1]
 
     def over_ends(self) -> tuple[Tensor, Ends]:
-        """Return what slots at the ends of a round read in other rounds, or by wrap-around.
+        """Return the attention from the ends of a round to other rounds, or by wrap-around.
 
         Returns: Reading slots as ``round * N + slot``, and the runs of slots that each reads, by
         its index.

@@ -126,8 +126,7 @@ class TreeTransformer(GraphLayer):
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        max_distance: largest number of steps up or down with a bias of its own; larger ones are
-            clipped.
+        max_distance: number of steps up or down at which larger numbers of steps are clipped.
         dropout: dropout probability.
     """
 

@@ -205,7 +205,7 @@ def is_missing(text: str) -> bool:
 
 
 def as_numbers(cells: Series[Any], delimiter: str = ",") -> Series[Any]:
-    """Convert cells to float64, with NaN for what is not a finite number within float32.
+    """Convert cells to float64, with NaN for cells without a finite number in float32's range.
 
     Args:
         cells: cells of a column.

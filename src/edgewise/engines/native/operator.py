@@ -34,7 +34,7 @@ NO_SECOND_DERIVATIVE = (
 )
 
 Given = Mapping[str, Any]
-"""Arguments by name, without absent ones."""
+"""Arguments by name, without absent arguments."""
 
 Results = dict[str, Tensor]
 """Results by name, without those that were not requested."""

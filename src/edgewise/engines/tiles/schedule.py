@@ -23,7 +23,7 @@ LOAD_COST = 16
 """Cost of loading a source for one more block of targets, in pairs."""
 
 LONG = 4
-"""Targets with more edges than this times the mean have blocks of their own."""
+"""Targets with more edges than this times the mean have separate blocks."""
 
 
 class PartRuns(NamedTuple):

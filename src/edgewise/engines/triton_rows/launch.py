@@ -135,7 +135,7 @@ class Job:
     def over_rows(
         self, kernel: str, side: TritonSide, members: int, tiles: Tiles, blocks: int
     ) -> None:
-        """Run a kernel over all rows of a side: long rows, then several short ones together."""
+        """Run a kernel over all rows of a side: long rows one by one, short rows in groups."""
         _, column, edge = side.tensors
         self.put(column=column, edge=edge, rows=side.rows, columns=side.columns)
         self.put(edges=side.edges, members=members)

@@ -135,10 +135,10 @@ def _reads(
 
 
 def _reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tensor | None]:
-    """Return what a mask allows and adds, cached because every layer receives the same mask.
+    """Return the pairs that a mask allows and its additive bias, cached across layers.
 
-    Changes in place are found by the version of the mask. An inference tensor has none, so its
-    values are compared with a copy.
+    Changes in place are detected by the version of the mask. An inference tensor has no version, so
+    its values are compared with a copy.
     """
     known = _masks.setdefault(mask, {})
     form = targets, sources

@@ -19,7 +19,7 @@ TABLES = {
 
 
 def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
-    """Return the checkpoint with ``positions`` positions; learned ones are repeated.
+    """Return the checkpoint with ``positions`` positions; learned positions are repeated.
 
     Raises:
         ArgumentError: the family has no learned positions, or ``positions`` is too small.
