@@ -65,7 +65,7 @@ def linformer(
         heads: number of attention heads per layer.
         ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         rank: number of rows that keys and values are projected to, k.
-        sharing: scope of a shared projection: "heads" of a layer, its "key_values", or all "layers".
+        sharing: scope of shared projections: "heads" of a layer, its "key_values" or all "layers".
         max_length: max length of a text in tokens: number of positions and of projection columns.
         act: activation function of the feed-forward networks, by name.
         dropout: dropout probability.
