@@ -149,7 +149,7 @@ def _dense_layout(graph: Graph) -> DenseLayout:
 
 
 def _padded_places(sizes: Tensor | None, length: int) -> Places | None:
-    """Return the places of segments padded to ``length``; ``None`` if none needs padding."""
+    """Return the places of segments padded to ``length``; ``None`` if no segment needs padding."""
     if sizes is None or bool((sizes == length).all()):
         return None
     segment, position = runs_and_positions(sizes)

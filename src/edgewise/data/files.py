@@ -94,7 +94,7 @@ def verify(data: str, path: Path, remedy: str = "") -> None:
 
 @lru_cache(maxsize=1024)  # Several loaders read the same files.
 def _digest(path: Path, *_state: int) -> str:
-    """Return the SHA-256 of a file's content, unpacked if its name ends in ``.gz``."""
+    """Return the SHA-256 of a file's content, decompressed if its name ends in ``.gz``."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

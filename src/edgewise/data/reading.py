@@ -166,7 +166,7 @@ def text_form(path: Path) -> TextForm:
 
 
 class _NotDecodedError(Exception):
-    """Byte that cannot be decoded, its line, and whether a non-ASCII character precedes it."""
+    """Error with an undecodable byte, its line, and whether a non-ASCII character precedes it."""
 
     def __init__(self, error: UnicodeDecodeError, line: int, foreign: bool) -> None:
         super().__init__(error.reason)

@@ -95,7 +95,7 @@ def _codes(
 
 
 def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return given codes and their similarities: inner products, or the pair codes themselves."""
+    """Return given codes and their similarities: inner products, or the codes of the pairs."""
     nodes = math.isqrt(codes.numel())
     if codes.dim() not in (1, 2) or (codes.dim() == 1 and nodes**2 != len(codes)):
         raise ArgumentError(

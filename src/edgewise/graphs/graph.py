@@ -341,6 +341,6 @@ def _counts(node: Tensor, count: int) -> Tensor:
 
 
 def _as_graph(pattern: Pattern) -> Graph:
-    """Cast a composition with a graph, which is a graph, as its sizes bind the other operand."""
+    """Cast a composition to Graph, which it is if one operand is a graph, whose sizes bind it."""
     assert isinstance(pattern, Graph)
     return pattern

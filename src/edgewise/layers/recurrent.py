@@ -142,7 +142,7 @@ class RecurrentModel(TextModel):
 
 
 def _time_first(state: tuple[Tensor, ...] | None) -> Tensor | tuple[Tensor, ...] | None:
-    """Convert the cache's ``[B, layers, H]`` to the cell's ``[layers, B, H]``; an LSTM has two."""
+    """Convert states ``[B, layers, H]`` of the cache to states ``[layers, B, H]`` of the cell."""
     if state is None:
         return None
     turned = tuple(part.transpose(0, 1).contiguous() for part in state)

@@ -175,7 +175,7 @@ class MultiHeadAttention(GraphLayer):
         return attention_weights(query, key, graph, score=score, normaliser=by, **edges)
 
     def _normaliser(self) -> Normaliser:
-        """Return the normaliser of this call."""
+        """Return the normaliser with the current value of a learned α."""
         given = self.normaliser
         return given() if isinstance(given, LearnedEntmax) else given
 
@@ -197,7 +197,7 @@ class MultiHeadAttention(GraphLayer):
     def _project_self(
         self, x: Tensor, positions: Tensor | None, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return query, key and value of self-attention, cached nodes first."""
+        """Return query, key and value of self-attention; cached keys and values come first."""
         if self.qkv is not None and self.key_heads == self.heads:
             query, key, value = unbind_qkv(self.qkv(x), self.heads)
         elif self.qkv is not None:

@@ -354,7 +354,7 @@ class SortedSlots:
         return reader, (row[some], (ahead + begin)[some], (ahead + end)[some])
 
     def _ends(self, chunk: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the first slot of a chunk, and the slot after its last."""
+        """Return the first slot of a chunk, and the slot after its last slot."""
         begin = torch.minimum(chunk * self.chunk_size[text], self.size[text])
         end = torch.minimum(begin + self.chunk_size[text], self.size[text])
         return self.first[text] + begin, self.first[text] + end
@@ -554,7 +554,7 @@ class LSHAttention(nn.Module):
         return projected.view(shape)
 
     def _read(self, query: Tensor, key: Tensor, value: Tensor, texts: Texts) -> Tensor:
-        """Attend with heads ``[H, N, D]``; the result has the same shape."""
+        """Return the attention output ``[H, N, D]`` of heads in this shape."""
         count, size = query.shape[1], self.chunks.size
         whole = [length <= size for length in texts.lengths]
         rounds = 1 if all(whole) else self.hashing.rounds
@@ -635,7 +635,7 @@ class LocalAttention(MultiHeadAttention):
         return super().forward(x, graph)
 
     def _graph(self, max_length: int, tokens: int) -> Graph:
-        """Return the graph of a text of padded ``max_length`` with ``tokens`` real tokens."""
+        """Return the graph of a text of ``tokens`` real tokens, padded to ``max_length``."""
         if max_length <= self.chunks.size:
             return complete().bind(tokens)
         count, kept = -(-max_length // self.chunks.size), -(-tokens // self.chunks.size)

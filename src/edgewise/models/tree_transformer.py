@@ -64,7 +64,7 @@ def tree_relations(graph: Graph) -> Tensor:
 
 
 def _steps_up(adjacency: Tensor, far: int) -> Tensor:
-    """Return the steps from node i up to its ancestor a, ``[B, n, n]``; ``far`` if a is none."""
+    """Return the number of steps from i up to a, ``[B, n, n]``; ``far`` if a is no ancestor."""
     n = adjacency.shape[1]
     at = torch.eye(n, dtype=adjacency.dtype, device=adjacency.device).expand_as(adjacency)
     up = torch.full(adjacency.shape, far, device=adjacency.device)

@@ -157,7 +157,7 @@ def compare(
 
 
 def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:
-    """Train one value, in this process or another. The recipe is passed as a record."""
+    """Train with one value of the field, in any process; the recipe is passed as a record."""
     recipe, started = from_record(record), RunFolder(folder).has(RECIPE)
     title = f"{recipe.name} {value}"
     if seeds is None:

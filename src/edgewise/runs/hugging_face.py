@@ -156,7 +156,7 @@ def _told(model: nn.Module) -> str:
 
 
 def _rows(name: str, weight: Tensor | None, vocab_size: int) -> Tensor | None:
-    """Cut off rows beyond the vocabulary, with which tables are often padded for speed."""
+    """Remove rows beyond the vocabulary, which often pad embedding tables for speed."""
     if weight is None or name not in OF_TOKENS:
         return weight
     return weight[:vocab_size]

@@ -77,7 +77,7 @@ def _check_model(recipe: Recipe) -> None:
 
 
 def _use(part: str, value: Any) -> str:
-    """Return the name in the record of the class of a part."""
+    """Return the name that the record uses for the class of a part."""
     # The classes of Edgewise come first, so that other packages are imported only if needed.
     for table in (getattr(KINDS[part], "own", {}), KINDS[part]):
         for name, kind in table.items():

@@ -110,7 +110,7 @@ def _work(tell: Connection, function: Callable[..., Any], arguments: tuple[Any, 
 
 
 class _Lines:
-    """Stream that does not claim to be a terminal."""
+    """Stream that is reported not to be a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

@@ -90,7 +90,7 @@ def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float
 
 
 def _started(recipe: Recipe, folder: RunFolder | None) -> tuple[nn.Module, Splits]:
-    """Return model and data as :func:`prepare`, for a new or resumed run in a folder."""
+    """Return model and data like :func:`prepare`, for a new or resumed run in a folder."""
     begins = recipe.start and not (folder and folder.checkpoint.is_file())
     if begins and not is_hugging_face(recipe.start):
         check_start(recipe)

@@ -195,7 +195,7 @@ class RunFolder:
                 part.unlink(missing_ok=True)
 
     def _parts(self) -> list[Path]:
-        """Return temporary files, including leftovers of killed processes."""
+        """Return the temporary files in the folder, including leftovers of killed processes."""
         return list(self.path.glob(".part-*"))
 
     def write_json(self, name: str, value: Any) -> None:
@@ -250,7 +250,7 @@ class RunFolder:
         return self._existing(name).is_file()
 
     def _existing(self, name: str) -> Path:
-        """Return the path of a file, under its old name if the folder has only that."""
+        """Return the path of a file, or of its old name if only that exists."""
         old = self.path / OLD_FILES.get(name, name)
         return old if old.is_file() and not (self.path / name).is_file() else self.path / name
 

@@ -103,7 +103,7 @@ class ProgressDisplay(ProgressBar):
             self._bar = None
 
     def _update_bar(self, bar: Progress, epochs: float) -> None:
-        """Move the bar; ``epochs`` counts the finished fraction of the current epoch, too."""
+        """Update the bar; ``epochs`` includes the finished fraction of the current epoch."""
         text = f"epoch {int(epochs)}/{self.history.settings.epochs}  {self._metric()}"
         bar.update(bar.task_ids[0], completed=epochs, text=text, refresh=True)
         self._shown_at = time.monotonic()

@@ -191,7 +191,7 @@ def test_bad_input(path, tmp_path):
         text_files(paths=(str(short),), context=4, val=0.01).load()
     broken = tmp_path / "broken.txt"
     broken.write_bytes(b"\x81ext")  # no letter of Windows-1252 either
-    with refused(str(broken), expected="UTF-8", got="none of them", remedy="UTF-8"):
+    with refused(str(broken), expected="UTF-8", got="invalid in all of them", remedy="UTF-8"):
         text_files(paths=(str(broken),)).load()
 
 

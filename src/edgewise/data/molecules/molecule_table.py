@@ -243,7 +243,7 @@ class MoleculeTable(Data):
         return table.choose("data.target", self.target, candidates, what, taken)
 
     def _readable(self, table: Table, smiles: str, target: str) -> tuple[Table, dict[str, Any]]:
-        """Return the valid rows, and their molecules by SMILES."""
+        """Return the rows with valid SMILES, and a dictionary of molecules by SMILES."""
         texts = table.columns[smiles]
         parsed = {text: parse(text) for text in dict.fromkeys(texts)}
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]

@@ -183,7 +183,7 @@ def check_distinct(table: Table, dates: Sequence[Any]) -> None:
 
 
 def _first_unread(texts: Sequence[str], formats: Sequence[str]) -> int:
-    """Return the first row that cannot be parsed, by the format that parses most rows."""
+    """Return the first row that the format of most rows cannot parse."""
     return max(
         next((row for row, text in enumerate(texts) if not parse_dates([text], one)), 0)
         for one in formats

@@ -206,7 +206,7 @@ def _unquoted(cell: re.Match[str]) -> str:
 
 
 class _WrongWidthError(Exception):
-    """A row has more or fewer cells than the header."""
+    """Error: a row has more or fewer cells than the header."""
 
 
 def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[str]:
@@ -221,7 +221,7 @@ def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[s
 
 
 def _fitted(part: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Return the rows under their names, missing cells for a blank row.
+    """Return the rows with column names, and missing cells for a blank row.
 
     Raises:
         _WrongWidthError: a row has more or fewer cells.

@@ -143,7 +143,7 @@ def _openmp_team() -> int | None:
 
 
 def _remedy() -> str:
-    """Return how to rebuild the library: from the sources in a clone, else by reinstalling."""
+    """Return the remedy: rebuild the library from the sources in a clone, else reinstall."""
     return "run `make native`" if HEADER.is_file() else "reinstall edgewise"
 
 

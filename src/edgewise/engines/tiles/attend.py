@@ -43,7 +43,7 @@ COUNTED = {
 
 
 def _put_place(job: Job, name: str, place: Tensor) -> None:
-    """Put the places of nodes for a bias by offset."""
+    """Set the kernel arguments for a bias by offset: the places of the nodes."""
     job.array(f"offsets.{name}", place)
 
 
@@ -153,7 +153,7 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
 
 
 def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
-    """Allocate the gradients of these arguments.
+    """Allocate memory for the gradients of the named arguments.
 
     If the arguments are slices of one projection ``[..., N, 3, H, D]``, the gradients are slices of
     one tensor too, which is the gradient of the projection: see ``edgewise.layers.projections``.

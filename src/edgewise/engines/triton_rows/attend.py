@@ -166,7 +166,7 @@ class _Call:
         return 1 if features is None else features.shape[-1]
 
     def _dropout(self, rate: float, seed: int, first_edge: int) -> None:
-        """Put the parameters of the dropout mask of :mod:`edgewise.engines.dropout`.
+        """Set the kernel arguments of the dropout mask of :mod:`edgewise.engines.dropout`.
 
         Raises:
             RuntimeError: if a CUDA graph is being captured, as its replays would repeat the mask.
@@ -186,7 +186,7 @@ class _Call:
         )
 
     def _term(self, name: str, x: Tensor, index: Tensor | None) -> None:
-        """Put a bias or gain, by edge or by class."""
+        """Set the kernel arguments of a bias or gain, per edge or per class."""
         self.job.array(name, x)
         self.job.put(**{name.upper(): x.shape[-1]})
         self.job.put(**{f"{name}_batch": x.shape[-2] if x.shape[0] > 1 else 0})
@@ -237,7 +237,7 @@ class _Call:
         return sums
 
     def _copies(self, needed: Sequence[str]) -> dict[str, Tensor]:
-        """Allocate gradients of which each member, block of heads or program writes a copy."""
+        """Allocate partial gradients; each member, block of heads or program writes one."""
         job, given, members = self.job, self.given, self.members
         copies: dict[str, Tensor] = {}
         for name in needed:

@@ -249,7 +249,7 @@ def _name(module: nn.Module) -> str:
 
 
 def _asks(kind: type[nn.Module]) -> bool:
-    """Return whether the forward pass looks up an attention function by name."""
+    """Return whether the forward pass of the module looks up an attention function by name."""
     forward = inspect.unwrap(kind.forward)
     return "ALL_ATTENTION_FUNCTIONS" in forward.__code__.co_names
 

@@ -107,7 +107,7 @@ class Reads:
         return both if holes is None else _without_sources(both, ~holes[self.forgotten :])
 
     def _span(self, number: int) -> tuple[int, int, Tensor | None]:
-        """Return the start and end of a text, and the padding within it, if there is any."""
+        """Return the start and end of a text, and the padding within it, if any."""
         if self.real is None:
             return 0, self.forgotten + self.sources, None
         real = self.real[number].cpu()
