@@ -221,7 +221,7 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
 def cached_side(
     cache: WeakTensorKeyDictionary, tensors: Sequence[Tensor], columns: int, make: Callable[[], S]
 ) -> S:
-    """Return a cached side, which is rebuilt if one of its tensors is replaced or modified."""
+    """Return what was made of tensors, until one of them is replaced or modified in place."""
     versions = [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors]
     known: tuple[object, S] | None = cache.get(tensors[0])
     if known is None or known[0] != (columns, versions):
