@@ -32,9 +32,13 @@ DRY_RUN: dict[str, Any] = runpy.run_path(str(ROOT / "examples" / "scripts" / "dr
 
 
 def names(path: Path) -> set[str]:
-    """Functions and classes of a file, at its top."""
+    """Functions, classes and variables of a file, at its top."""
     kinds = (ast.FunctionDef, ast.ClassDef)
-    return {node.name for node in ast.parse(path.read_text()).body if isinstance(node, kinds)}
+    body = ast.parse(path.read_text()).body
+    assigned = [node.targets[0] for node in body if isinstance(node, ast.Assign)]
+    return {node.name for node in body if isinstance(node, kinds)} | {
+        target.id for target in assigned if isinstance(target, ast.Name)
+    }
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0].strip()[:60])

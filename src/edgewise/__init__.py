@@ -100,7 +100,8 @@ _HOMES = {
 }
 """Module that defines each name. Other names of ``__all__`` are subpackages."""
 
-if not TYPE_CHECKING:  # with __getattr__ a type checker would accept any attribute
+# With __getattr__, a type checker would accept any name.
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name not in __all__:

@@ -138,7 +138,8 @@ def attend(
 
 def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
     device = call.query.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):  # asked here to save a call
+    # The condition is tested here, which saves a function call if autocast is off.
+    if device != "meta" and torch.is_autocast_enabled(device):
         with without_autocast(call.query.device):
             return _attend(call, graph, engine)
     whole = _choose(call, graph, engine)

@@ -18,10 +18,10 @@ class Task(ABC):
     """Loss and metrics of outputs ``[M, ...]`` and their targets."""
 
     takes: ClassVar[tuple[str, ...]] = ()
-    """Sizes set by the data that :meth:`complete` takes; the model factory takes the others."""
+    """Sizes of the data that :meth:`complete` takes; the model factory takes the other sizes."""
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
-        """Return the model to train: the recipe's model, with an output head if the task adds one.
+        """Return the model to train: the recipe's model, with the output head of the task, if any.
 
         Args:
             model: model of the recipe, built with the data's sizes other than ``takes``.

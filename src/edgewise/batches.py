@@ -34,7 +34,7 @@ class Batch:
     continues: bool | None = None
 
     def to(self, device: torch.device) -> Batch:
-        """Return the batch on another device."""
+        """Return a copy of the batch on another device."""
         if self.target.device == device:
             return self
         select = None if self.select is None else self.select.to(device)

@@ -34,7 +34,8 @@ class TableBias:
 
     def __post_init__(self) -> None:
         _check_index(self.index, self.table)
-        if self.index.dtype not in (torch.int32, torch.int64):  # PyTorch takes uint8 for a mask
+        if self.index.dtype not in (torch.int32, torch.int64):
+            # PyTorch treats a uint8 index as a boolean mask, so the index is converted to int64.
             object.__setattr__(self, "index", self.index.long())
 
     @property
@@ -99,7 +100,8 @@ class Offsets:
             place = detach_from_inference(getattr(self, name).int())
             object.__setattr__(self, name, place)
         object.__setattr__(self, "classes", detach_from_inference(self.classes))
-        if self.classes.dtype in (torch.int8, torch.int16, torch.uint8):  # see TableBias
+        # PyTorch indexes with int32 and int64 only; see TableBias.
+        if self.classes.dtype in (torch.int8, torch.int16, torch.uint8):
             object.__setattr__(self, "classes", self.classes.long())
         if 0 in sizes or self.classes.is_meta:
             return
@@ -119,7 +121,8 @@ class Offsets:
         graph = self.graph.to(self.classes.device)
         if self.classes.is_meta:
             return self.classes.new_empty(graph.num_edges)
-        with persist_on(self.classes.device):  # kept for calls in other modes
+        # The index is cached, and calls under other PyTorch modes may use it.
+        with persist_on(self.classes.device):
             return self.classes[self.source_place[graph.source] - self.target_place[graph.target]]
 
     def to(self, device: torch.device) -> Offsets:
@@ -141,7 +144,8 @@ class OffsetBias(TableBias):
 
     Relative positions in a text of length 10, clipped to 2 on each side::
 
-        place = torch.arange(10)  # differences to the targets' places, -9 to 0, are 0 to 18
+        # Differences to the targets' places, which are -9 to 0, range from 0 to 18.
+        place = torch.arange(10)
         behind = 9 - torch.arange(19)
         offsets = Offsets(place - 9, place, behind.clamp(-2, 2) + 2, graphs.causal().bind(10))
         attend(query, key, value, offsets.graph, bias=OffsetBias(offsets, torch.randn(5, heads)))
@@ -285,7 +289,7 @@ def _check_index(index: Tensor, table: Tensor) -> None:
             got=f"one on {index.device}",
             remedy="move both with .to(device)",
         )
-    if index.is_meta:  # no data to check
+    if index.is_meta:  # A meta tensor has no values to check.
         return
     low, high = _range(index)
     if low < 0 or high >= table.shape[0]:

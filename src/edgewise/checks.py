@@ -77,7 +77,7 @@ def _warn_of_heads_first(query: Tensor, key: Tensor) -> None:
             f"query {list(query.shape)} is read as [..., nodes, heads, width]: {nodes} nodes with "
             f"{heads} heads each. Pass layout='HND' if the heads come first, as in PyTorch's "
             "scaled_dot_product_attention, or layout='NHD' to say that this is meant.",
-            stacklevel=4,  # the caller of attend
+            stacklevel=4,  # The warning points at the caller of attend.
         )
 
 
@@ -128,7 +128,8 @@ def checked_call(
             remedy="pass 0.0 outside of training",
         )
     bare = bias is None and gain is None and edge_key is None and edge_value is None
-    if not (edge_key is None and edge_value is None):  # which have all heads
+    # Edge vectors have all heads, so keys and values are repeated for grouped heads.
+    if not (edge_key is None and edge_value is None):
         key, value = for_each_query(query, key), for_each_query(query, value)
     alone = query.dim() == key.dim() == value.dim() == 3
     batch = NO_BATCH if alone else query.shape[:-3]
@@ -158,7 +159,8 @@ def checked_call(
         batch,
         score,
         bias=checked_term("bias", bias, edges, query),
-        gain=None if score is None else checked_gain,  # there is no score to multiply
+        # Without a score, the gain has nothing to multiply.
+        gain=None if score is None else checked_gain,
         edge_key=_checked_vector("edge_key", edge_key, edges, query),
         edge_value=_checked_vector("edge_value", edge_value, edges, value),
         dropout=dropout,
@@ -247,13 +249,14 @@ def _checked_vector(
 
 
 def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
-    """Broadcast the leading dimensions of all arguments."""
+    """Return the batch shape to which the leading dimensions of all arguments broadcast."""
     own = {"bias": 2, "gain": 2}
     batches = {
         name: x.shape[: -own.get(name, 3)] for name, x in given.items() if isinstance(x, Tensor)
     }
     first, *others = batches.values()
-    if all(other == first for other in others):  # broadcast_shapes takes as long as a small call
+    # Compare first, because broadcast_shapes takes as long as a small call.
+    if all(other == first for other in others):
         return first
     try:
         batch: torch.Size = torch.broadcast_shapes(first, *others)

@@ -40,10 +40,11 @@ def persist_on(device: torch.device) -> AbstractContextManager[object]:
     """
     if device.type == "cuda":
         return _seen_by_all_streams(device)
-    if torch.compiler.is_dynamo_compiling():  # tensors are real when the compiled code runs
+    if torch.compiler.is_dynamo_compiling():  # Tensors are real when the compiled code runs.
         return nullcontext()
     inside = torch.is_inference_mode_enabled() or modes_are_active()
-    return _outside() if inside else torch.no_grad()  # much faster if there is no mode to leave
+    # no_grad is much faster, and suffices if no mode is active.
+    return _outside() if inside else torch.no_grad()
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def edge_scores(
             "normaliser",
             expected="softmax, the default, as scores are not normalised",
             got=repr(options["normaliser"]),
-            remedy="omit it, or call attention_weights for normalised scores",
+            remedy="omit normaliser, or call attention_weights for normalised scores",
         )
     return _scores(call, graph)
 
@@ -131,7 +131,7 @@ def _chosen_weights(
     with without_autocast(call.query.device):
         scores = REFERENCE.edge_scores(call.chosen(edges), layout)
     reached = lse.index_select(-2, target)
-    masked = reached == -torch.inf  # all edges of the target are masked
+    masked = reached == -torch.inf  # True if all edges of the target are masked.
     return (scores - reached.masked_fill(masked, 0.0)).exp()
 
 

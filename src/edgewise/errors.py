@@ -28,7 +28,7 @@ class ArgumentError(EdgewiseError, ValueError):
         argument: name of the argument, as the caller wrote it.
         expected: values that are accepted.
         got: value that was given.
-        remedy: what to change.
+        remedy: instruction to the user.
     """
 
     def __init__(self, argument: str, *, expected: str, got: str, remedy: str) -> None:
@@ -62,10 +62,10 @@ class WriteError(EdgewiseError, OSError):
 
 
 class MissingExtraError(EdgewiseError, ImportError):
-    """Optional package that is needed but not installed.
+    """Error: an optional dependency is not installed.
 
     Args:
-        package: name of the package in an import statement.
+        package: import name of the missing package.
         extra: extra of Edgewise that installs it.
         purpose: feature that needs the package.
     """
@@ -87,7 +87,8 @@ def how_to_install(extra: str) -> str:
     """
     try:
         text = metadata.distribution("edgewise").read_text("direct_url.json")
-    except metadata.PackageNotFoundError:  # not installed, but imported from sys.path
+    # Edgewise was imported from sys.path without being installed.
+    except metadata.PackageNotFoundError:
         return f'pip install -e ".[{extra}]" in a clone of Edgewise'
     if text is None:
         return f"pip install 'edgewise[{extra}]'"

@@ -59,7 +59,8 @@ def _execution_parts(graph: Graph) -> Sequence[Graph]:
     runs = [part for part in graph.parts if isinstance(part, Intervals | Runs)]
     if not 0 < len(runs) < len(graph.parts):
         return graph.parts
-    others = graph.parts[len(runs) :]  # a union has its runs first
+    # A union lists its runs before its other parts.
+    others = graph.parts[len(runs) :]
     return disjoint_union(runs, graph.num_targets, graph.num_sources), *others
 
 
@@ -148,7 +149,7 @@ def _dense_layout(graph: Graph) -> DenseLayout:
 
 
 def _padded_places(sizes: Tensor | None, length: int) -> Places | None:
-    """Return the places of segments padded to ``length``; ``None`` if none needs padding."""
+    """Return the places of segments padded to ``length``; ``None`` if no segment needs padding."""
     if sizes is None or bool((sizes == length).all()):
         return None
     segment, position = runs_and_positions(sizes)
@@ -178,7 +179,8 @@ def _tiling(graph: Graph) -> Tiling | None:
         tiling = graph.graph.derived(_tiling)
         return None if tiling is None else Tiling(tiling.pairs)
     one_run = isinstance(graph, Intervals) and graph.step == 1
-    if one_run and graph.num_targets == 1:  # fast: each step of decoding has its own graph
+    # Take this short path, because each step of decoding has its own graph.
+    if one_run and graph.num_targets == 1:
         return Tiling(GROUP * graph.num_edges)
     on_gpu = graph.device.type in flex.DEVICES
     if isinstance(graph, Intervals) and one_run and not on_gpu:
@@ -240,7 +242,8 @@ def _part_runs(graph: Graph) -> list[PartRuns]:
     parts, ahead = [], 0
     for part in graph.parts:
         runs = lists_of(part)
-        assert runs is not None  # else the engine has refused the graph
+        # The engine refuses graphs without runs.
+        assert runs is not None
         first_edge = ahead + starts(runs.lengths())
         parts.append(PartRuns(runs.row, runs.start, runs.stop, first_edge, runs.step))
         ahead += part.num_edges

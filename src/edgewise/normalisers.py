@@ -33,7 +33,7 @@ class Entmax:
 
     def __post_init__(self) -> None:
         if isinstance(self.alpha, Tensor):
-            return  # checked with the call, when the number of heads is known
+            return  # attend checks it, when the number of heads is known.
         if not (isinstance(self.alpha, Real) and 1.0 <= self.alpha <= 2.0):
             raise alpha_out_of_range(repr(self.alpha))
 

@@ -83,7 +83,7 @@ class Registry(Mapping[str, T], Generic[T]):
     """Read-only table by name: the entries of Edgewise, then those of installed packages.
 
     An entry of Edgewise has precedence over one of the same name in a package, and the package
-    whose entry point comes first in the alphabet over the others.
+    whose entry point comes first in the alphabet over the other entry points.
 
     Args:
         table: the attribute of a package's module with its entries, such as ``DATA``.

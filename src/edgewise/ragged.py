@@ -34,7 +34,7 @@ def segment_index(lengths: Tensor, total: int | None = None) -> Tensor:
     stop = lengths.cumsum(0)
     if total is None:
         total = int(stop[-1].item()) if len(stop) else 0
-        torch._check(total >= 0)  # lets torch.export use it as a size
+        torch._check(total >= 0)  # torch.export can then use it as a size.
     ended = stop.new_zeros(total + 1).scatter_add_(0, stop, torch.ones_like(stop))
     return ended[:total].cumsum(0)
 

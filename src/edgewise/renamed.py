@@ -1,7 +1,7 @@
 """Old names of classes, arguments and recipe fields, with the names that replaced them.
 
-Old names raise an error that gives the new one; run folders that were written with old names are
-read as before.
+An old name raises an error that gives the new name; run folders that were written with old names
+are read as before.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def new_name(old: str, known: Collection[str]) -> str | None:
 
 
 def with_new_names(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Replace old names among the keys, and old values, by those that replaced them."""
+    """Replace old names among the keys, and old values, by the current names."""
     found = {new_name(name, known) or name: value for name, value in values.items()}
     for name, value in found.items():
         replaced = VALUES.get(name.rpartition(".")[2], {})
@@ -93,7 +93,7 @@ def with_new_names(values: Mapping[str, Any], known: Collection[str]) -> dict[st
 
 
 def check_not_renamed(argument: str, known: Collection[str]) -> None:
-    """Raise ArgumentError if an unknown argument has a new name among the known ones."""
+    """Raise ArgumentError if an unknown argument was renamed to one of the known arguments."""
     new = new_name(argument, known)
     if new is not None:
         raise _renamed(argument, new)

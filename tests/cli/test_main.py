@@ -178,7 +178,7 @@ def test_own_data_that_are_not_named_are_asked_for_in_the_same_words(capsys, tmp
         code, _, err = run(capsys, "train", name, "--out", tmp_path / "run")
         assert code == 2
         assert f"`data.{field}`" in err
-        assert re.search(rf"got none. Remedy: name (it|them) with --data.{field}", err), err
+        assert re.search(rf"got none. Remedy: name .* with --data.{field}", err), err
 
 
 def test_train_and_test(capsys, tmp_path):

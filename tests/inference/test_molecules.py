@@ -107,7 +107,7 @@ def test_what_cannot_be_read_is_named_and_the_others_are_answered(
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("CCO", "`T`: expected a number as condition of CCO; got none"),
+        ("CCO", "`T`: expected a number for the condition 'T' of CCO; got none"),
         ({"structure": "CCO", "T": 300}, "one without P"),
         ({"structure": "CCO", "T": "hot", "P": 1}, "`T`: expected a number"),
         ({"structure": "CCO", "T": "", "P": 1}, "`T`: expected a number"),
@@ -190,7 +190,7 @@ def test_a_picture_that_there_is_not_is_refused_before_anything_is_answered(
     out, picture = tmp_path / "a.csv", tmp_path / "a.png"
     command = ["predict", str(runs["plain"]), "C", "--out", str(out), "--draw", str(picture)]
     assert main(command) == 2
-    assert "a run whose answers can be plotted" in capsys.readouterr().err
+    assert "a run whose predictions can be plotted" in capsys.readouterr().err
     assert not out.exists()
 
 

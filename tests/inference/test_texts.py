@@ -380,7 +380,7 @@ def test_prompts_and_runs_that_give_no_text(
     writer: Path, labels: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["predict", str(writer), ""]) == 1
-    assert "at least one token" in capsys.readouterr().err
+    assert "a non-empty prompt" in capsys.readouterr().err
     assert main(["predict", str(labels), "a", "--temperature", "0.5"]) == 2
     assert "one of top" in capsys.readouterr().err
     for option, value, said in (

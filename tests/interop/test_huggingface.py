@@ -301,7 +301,7 @@ def test_a_bare_model_has_states_and_no_logits() -> None:
     ids, mask = sentences()
     states = ours(ids, mask)
     close(states[mask.bool()], theirs(ids, mask).last_hidden_state[mask.bool()])
-    with refused("model", expected="a head", got="without one", remedy="ForMaskedLM"):
+    with refused("model", expected="a head", got="without a head", remedy="ForMaskedLM"):
         ours.logits(states)
 
 
@@ -418,14 +418,16 @@ def test_positions_are_repeated_and_said_so(
         same = short(ids[:, :learned], graph=long.backbone.stack.graph)
         torch.testing.assert_close(long(ids[:, :learned]), same)
     load(theirs, positions=learned)  # without a warning
-    with refused("positions", expected=f"at least {learned}", got="5", remedy="omit it"):
+    with refused("positions", expected=f"at least {learned}", got="5", remedy="omit positions"):
         load(theirs, positions=5)
     with refused("positions", expected="an integer", got="'many'", remedy="4096"):
         load(theirs, positions="many")
 
 
 def test_models_without_a_table_of_positions_need_none() -> None:
-    with refused("positions", expected="longformer, big_bird, gpt2", got="llama", remedy="omit it"):
+    with refused(
+        "positions", expected="longformer, big_bird, gpt2", got="llama", remedy="omit positions"
+    ):
         load(llama(), positions=30)
 
 

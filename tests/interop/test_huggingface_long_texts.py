@@ -139,7 +139,7 @@ def test_the_pooler_of_longformer_comes_along() -> None:
     ours = load(theirs)
     ids, mask = texts(1)
     close(ours.pooler(ours(ids, mask)[:, 0]), theirs(ids, mask).pooler_output)
-    with refused("model", expected="a head", got="without one", remedy="ForMaskedLM"):
+    with refused("model", expected="a head", got="without a head", remedy="ForMaskedLM"):
         ours.logits(ours(ids, mask))
 
 
@@ -275,5 +275,5 @@ def test_more_positions_than_were_learned_are_theirs_with_a_repeated_table(name:
     torch.manual_seed(1)
     ids = torch.randint(3, VOCABULARY, (2, wanted))
     close(ours.logits(ours(ids)), longer(ids).logits)
-    with refused("positions", expected=f"at least {learned}", got="20", remedy="omit it"):
+    with refused("positions", expected=f"at least {learned}", got="20", remedy="omit positions"):
         load(theirs, positions=20)

@@ -112,5 +112,5 @@ def test_members_of_a_packed_graph_make_up_all_nodes(starts: list[int]) -> None:
 def test_the_members_that_a_graph_knows_are_those_of_the_sizes() -> None:
     graph = graphs.batch(graphs.complete(), [3, 1])
     assert packed_graph(torch.randn(4, 8), graph, [3, 1]) is graph
-    with pytest.raises(ArgumentError, match="no edge joins"):
+    with pytest.raises(ArgumentError, match="no edge connects"):
         packed_graph(torch.randn(4, 8), graph, [2, 2])

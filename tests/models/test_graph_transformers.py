@@ -372,7 +372,9 @@ def test_the_layer_for_the_neighbours_is_that_of_its_model(local: Any) -> None:
     expected = model.head(layer.norm(expected + layer.network(expected)))
     torch.testing.assert_close(model(x, graph, batch=SIZES), expected, rtol=0, atol=1e-12)
     if local != "none":
-        with refused("local", expected="gine", got=f"{local}, and 3", remedy="without them"):
+        with refused(
+            "local", expected="gine", got=f"{local}, and 3", remedy="without edge features"
+        ):
             models.gps(4, 2, edge_width=3, local=local)
 
 

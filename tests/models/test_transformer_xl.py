@@ -145,7 +145,7 @@ def test_padding_in_front_is_not_remembered() -> None:
 
 
 def test_what_cannot_be() -> None:
-    with refused("width", expected="even", got="9", remedy="add one"):
+    with refused("width", expected="even", got="9", remedy="add 1"):
         models.transformer_xl(VOCABULARY, width=9, heads=3)
     with refused("heads", expected="divisor", got="3", remedy="width"):
         models.transformer_xl(VOCABULARY, width=8, heads=3)

@@ -154,7 +154,7 @@ def test_cycles_and_too_many_children_are_refused() -> None:
     with refused("graph", expected="a forest", got="a cycle", remedy="children"):
         models.tree_lstm(3, 2)(torch.zeros(2, 3), both)
     three = graphs.tree([-1, 0, 0, 0], reads="children").bind(4)
-    with refused("graph", expected="at most 2", got="one with 3", remedy="children=0"):
+    with refused("graph", expected="at most 2", got="a node with 3 children", remedy="children=0"):
         models.tree_lstm(3, 2, children=2)(torch.zeros(4, 3), three)
 
 
@@ -168,7 +168,7 @@ def test_what_is_no_forest_is_refused(name: str) -> None:
     with refused("graph", expected="a forest", got="a cycle", remedy="children"):
         model(torch.zeros(3, 3), ring)
     chain = graphs.tree([-1, 0, 1], reads="children").bind(3)
-    with refused("batch", expected="that no edge joins", got="an edge", remedy="sizes"):
+    with refused("batch", expected="that no edge connects", got="an edge", remedy="sizes"):
         model(torch.zeros(3, 3), chain, batch=[2, 1])
 
 

@@ -83,7 +83,9 @@ def test_texts_longer_than_learned_positions_reach():
     with refused("model.max_length", expected="at least 7", got="6", remedy="truncate texts"):
         LanguageModeling().complete(short, {"longest_text": 7})
     padding_takes_two = models.roberta(11, width=8, depth=1, heads=2, max_length=6)
-    with refused("model.max_length", expected="at least 7", got="6", remedy="increase it"):
+    with refused(
+        "model.max_length", expected="at least 7", got="6", remedy="increase model.max_length"
+    ):
         Tagging().complete(padding_takes_two, {"longest_text": 5, "out_width": 2})
     endless = models.llama(11, width=8, depth=1, heads=2)
     assert LanguageModeling().complete(endless, {"longest_text": 7})

@@ -49,7 +49,7 @@ class WikiSummaries(TextData):
     Attributes:
         chosen: minimum number of sentences of an article, and number of sentences of a summary.
         max_length: maximum number of tokens of a sentence; longer ones are truncated.
-        val: fraction of articles for validation, the last ones of the file.
+        val: fraction of articles for validation, taken from the end of the file.
         kind, vocab_size, lowercase, tokenizer: see :class:`TextData`.
         batch_size: number of articles per batch.
     """

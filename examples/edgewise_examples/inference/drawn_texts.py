@@ -1,4 +1,4 @@
-"""Answers on synthetic texts: the tokens that follow."""
+"""Predictor for synthetic texts: the tokens that follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers on lookup graphs: values of dictionary keys, and of a leaf of a tree."""
+"""Predictors for lookup graphs: values of dictionary keys, and of a leaf of a tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers on sketches: classes and their probabilities."""
+"""Predictor for sketches: classes and their probabilities."""
 
 from __future__ import annotations
 

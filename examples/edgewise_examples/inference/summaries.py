@@ -1,4 +1,4 @@
-"""Answers on articles: extractive summaries."""
+"""Predictor for articles: extractive summaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers on sentences with syntax trees: a label for each word."""
+"""Predictor for sentences with syntax trees: a label for each word."""
 
 from __future__ import annotations
 

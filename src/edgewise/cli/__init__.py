@@ -35,20 +35,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     or written (explained on one line), 70 for an internal error, 130 for Ctrl-C, 143 for SIGTERM.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # for terminals without Unicode
+        # Some terminals do not support Unicode.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with warnings.catch_warnings(), _terminable():
             warnings.showwarning = _in_one_line  # type: ignore[assignment]
             arguments, fields = parse(sys.argv[1:] if argv is None else list(argv))
             code: int = arguments.run(arguments, fields)
-        sys.stdout.flush()  # raises the error of a full disk here, where it is caught
+        # Flush here, so that the error of a full disk is caught below.
+        sys.stdout.flush()
     except Interrupted as stop:
         print(f"edgewise: {stop}. To continue, repeat the command with --resume.", file=sys.stderr)
         return 128 + stop.signal
     except KeyboardInterrupt as stop:
         print("edgewise: interrupted.", file=sys.stderr)
         return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
-    except BrokenPipeError:  # the program that reads the output, such as head, has ended
+    except BrokenPipeError:  # The program that reads the output, such as head, has ended.
         _discard_output()
         return 128 + signal.SIGPIPE
     except Exception as error:
@@ -60,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Raise :class:`Terminated` on SIGTERM, unless the caller has set a handler of its own."""
+    """Raise :class:`Terminated` on SIGTERM, unless the caller has set another handler."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Terminated

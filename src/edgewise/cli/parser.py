@@ -42,7 +42,7 @@ REPLACED = {
     "separate": "python -m edgewise_examples.distinguish, of the package in the folder examples",
     "distinguish": "python -m edgewise_examples.distinguish, of the package in the folder examples",
 }
-"""Commands of earlier versions, and what replaces them."""
+"""Commands of earlier versions, and the commands that replace them."""
 
 
 def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
@@ -82,7 +82,8 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
         str(getattr(arguments, "name", "")),
     ]
     for text in typed:
-        allow(text)  # a module that the user names here may be imported
+        # The user may name a module here, which may then be imported.
+        allow(text)
     if fields and not hasattr(arguments, "takes_fields"):
         raise ArgumentError(
             f"--{next(iter(fields))}",
@@ -122,7 +123,7 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
     found: Fields = {}
     words = iter(argv)
     for word in words:
-        if word == "--":  # all words after it are inputs
+        if word == "--":  # All arguments after it are inputs.
             return [*rest, word, *words], found
         match = pattern.fullmatch(word)
         if not match:
@@ -154,8 +155,8 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
 
     Args:
         command: the command given.
-        words: all words given. If they ask for help, the help of ``train`` and ``compare`` lists
-            the fields of the recipe, and that of ``predict`` the options of each recipe.
+        words: all arguments given. If they ask for help, the help of ``train`` and ``compare``
+            lists the fields of the recipe, and that of ``predict`` the options of each recipe.
     """
     parser = argparse.ArgumentParser(
         prog="edgewise",
@@ -217,7 +218,8 @@ def _add_looking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     help_ = "a name that `edgewise list` prints, or the text of a graph"
     command.add_argument("name", metavar="NAME", help=help_)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of a graph")
+    help_ = "save a figure of NAME to FILE (only if NAME is a graph)"
+    command.add_argument("--draw", type=Path, metavar="FILE", help=help_)
     command.add_argument(
         "--nodes", type=int, default=16, help="number of nodes to show of a graph (default: 16)"
     )
@@ -251,7 +253,8 @@ def _add_training(
     )
     command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
-    command.add_argument("values", nargs="+", metavar="VALUE", help="values of the field")
+    help_ = "values to try, one training run each"
+    command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
     help_ = "train each value with N seeds and report mean and standard deviation"
     command.add_argument("--seeds", type=int, metavar="N", help=help_)
     help_ = "train N values in parallel, each in its own process with one thread"
@@ -275,7 +278,7 @@ def _add_predicting(
         "predict on new inputs with a trained run",
         'edgewise predict runs/sst2 "A film to fall in love with." --top 2\n'
         '  edgewise predict runs/gpt-shakespeare "ROMEO:" --temperature 0.8\n'
-        "  edgewise predict runs/mine --input new.csv --out answers.csv\n\n"
+        "  edgewise predict runs/mine --input new.csv --out predictions.csv\n\n"
         f"options by kind of run, with the recipes of each kind:\n{known_options}",
     )
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
@@ -286,10 +289,12 @@ def _add_predicting(
         "training table, or a text with one input per line"
     )
     command.add_argument("--input", type=Path, metavar="FILE", help=help_)
-    help_ = "write answers to a .csv, .tsv or .jsonl file instead of printing them"
+    help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"
     command.add_argument("--out", type=Path, metavar="FILE", help=help_)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of the answers")
-    help_ = "show the N words, atoms, neighbours or items that carry each answer most"
+    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of predictions")
+    help_ = (
+        "show the N words, atoms, neighbours or items with the largest effect on each prediction"
+    )
     command.add_argument("--why", type=int, metavar="N", help=help_)
     help_ = "number of inputs per batch"
     command.add_argument("--batch-size", type=int, metavar="N", help=help_)

@@ -69,7 +69,7 @@ def _draw_results(found: Comparison, split: Measured, axes: Axes) -> None:
     labels = [outcome.label for outcome in found.outcomes]
     axes.set_yticks(range(len(labels)), labels, family="monospace")
     axes.invert_yaxis()
-    axes.margins(x=0.3)  # room for the numbers
+    axes.margins(x=0.3)  # Leave room for the numbers.
     if name.endswith("accuracy"):
         axes.set_xticks([0.0, 0.25, 0.5, 0.75, 1.0])
     _plain(axes, name.replace("/", " "))

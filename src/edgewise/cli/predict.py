@@ -1,4 +1,4 @@
-"""``edgewise predict``: print the answers of a run or write them to a file."""
+"""``edgewise predict``: print the predictions of a run or write them to a file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_CELL = 60
 
 
 def options_by_recipe() -> str:
-    """Return the options of each kind of run, and the recipes of this kind."""
+    """Return the options of each kind of run, with the recipes of that kind."""
     served: dict[str, list[str]] = {}
     for kind in all_predictors():
         options = " ".join(f"--{name.replace('_', '-')}" for name in kind.options()) or "none"
@@ -45,7 +45,7 @@ def options_by_recipe() -> str:
 
 
 def predict(arguments: Namespace) -> int:
-    """Answer the inputs; return 1 if some of them are invalid, else 0."""
+    """Predict on the inputs; return 1 if some of them are invalid, else 0."""
     from edgewise.inference import load
     from edgewise.inference.rows import check_form, write_answers
     from edgewise.training import RunFolder
@@ -55,7 +55,7 @@ def predict(arguments: Namespace) -> int:
             "INPUT",
             expected="inputs, or a file of them with --input",
             got="both",
-            remedy="name one of them",
+            remedy="give the inputs as arguments, or a file with --input",
         )
     if arguments.out is not None:
         check_form(arguments.out)
@@ -105,10 +105,10 @@ def _with_reasons(run: Any, inputs: Any, answers: Iterable[Any], count: int) -> 
 
 
 def _check_other(out: Path, given: Path | None) -> None:
-    """Check that the answers do not replace the file of inputs.
+    """Check that the predictions do not replace the file of inputs.
 
     Raises:
-        ArgumentError: they would, or their file is in the folder of inputs.
+        ArgumentError: they would, or the output file is in the folder of inputs.
     """
     if given is None or not (out.exists() and given.exists()):
         return
@@ -117,12 +117,12 @@ def _check_other(out: Path, given: Path | None) -> None:
             "--out",
             expected="a file that is not one of the inputs",
             got=str(out),
-            remedy="choose another name",
+            remedy="choose another name for the output file",
         )
 
 
 def _collect_errors(answers: Iterable[Any], errors: list[str]) -> Iterable[Any]:
-    """Yield all answers, and append the errors of invalid inputs to ``errors``."""
+    """Yield all predictions, and append the errors of invalid inputs to ``errors``."""
     for answer in _with_progress(answers):
         if "error" in answer:
             errors.append(answer["error"])
@@ -130,7 +130,7 @@ def _collect_errors(answers: Iterable[Any], errors: list[str]) -> Iterable[Any]:
 
 
 def _with_progress(answers: Iterable[Any]) -> Iterable[Any]:
-    """Yield all answers, with a progress bar on a terminal if rich is installed."""
+    """Yield all predictions, with a progress bar on a terminal if rich is installed."""
     if not sys.stderr.isatty() or find_spec("rich") is None:
         yield from answers
         return

@@ -21,7 +21,7 @@ from edgewise.data.checksums import GIT_BLOBS, SHA256
 from edgewise.errors import ArgumentError, MissingDataError
 
 TIMEOUT = 60  # seconds
-NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # a data set or a file, without a folder
+NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # name of a data set or of a file, without a folder
 DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
 
 
@@ -92,9 +92,9 @@ def verify(data: str, path: Path, remedy: str = "") -> None:
         raise unreadable(path, expected=wanted, got=found, remedy=remedy)
 
 
-@lru_cache(maxsize=1024)  # several loaders read the same files
+@lru_cache(maxsize=1024)  # Several loaders read the same files.
 def _digest(path: Path, *_state: int) -> str:
-    """Return the SHA-256 of a file's content, unpacked if its name ends in ``.gz``."""
+    """Return the SHA-256 of a file's content, decompressed if its name ends in ``.gz``."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -110,7 +110,7 @@ def _folder_digest(folder: Path) -> str:
 
 
 def _git_blob(data: str, path: Path) -> str | None:
-    """Return the Git object id of a file if it is an accepted one."""
+    """Return the Git object id of a file if this id is accepted."""
     accepted = GIT_BLOBS.get(data, {}).get(path.name)
     if accepted is None:
         return None
@@ -163,7 +163,7 @@ def fetch(sources: Mapping[str, str], folder: Path) -> None:
         with urlopen(address, timeout=TIMEOUT) as answer:
             content = answer.read()
         if address.endswith(".gz"):
-            gzip.decompress(content)  # fails on an error page
+            gzip.decompress(content)  # Decompression fails if the server sent an error page.
         elif name.endswith(".gz"):
             content = gzip.compress(content)
         (folder / name).write_bytes(content)
@@ -211,7 +211,8 @@ def naming(*files: str | Path) -> Iterator[None]:
 def _download(raw: Path, data: str, files: Sequence[str], download: Callable[[Path], None]) -> None:
     raw.parent.mkdir(parents=True, exist_ok=True)
     part = raw.with_name(f"raw.part-{uuid4().hex}")
-    part.mkdir()  # tempfile's folders can be read by their owner only
+    # Folders of tempfile would be readable by their owner only.
+    part.mkdir()
     try:
         try:
             download(part)
@@ -227,7 +228,7 @@ def _download(raw: Path, data: str, files: Sequence[str], download: Callable[[Pa
         _check(part, files, "try again")
         try:
             part.rename(raw)
-        except OSError:  # another process has finished the same download
+        except OSError:  # Another process has finished the same download.
             if not raw.is_dir():
                 raise
     finally:

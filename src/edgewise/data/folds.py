@@ -117,7 +117,7 @@ def deal(
     if how == "group":
         for members in sorted(groups.values(), key=len, reverse=True):
             min(dealt, key=len).extend(members)
-    else:  # round robin over the sorted classes, so that sizes differ by at most one
+    else:  # Deal out the sorted classes in turn, so that sizes differ by at most one.
         for turn, i in enumerate(i for members in groups.values() for i in members):
             dealt[turn % parts].append(i)
     return [torch.tensor(sorted(part)) for part in dealt]
@@ -136,7 +136,8 @@ def hold_out(keys: Sequence[str | int], *, val: float, test: float, seed: int) -
         Sorted indices of the examples of ``"train"``, ``"val"`` and ``"test"``.
     """
     order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(seed)).tolist()
-    order.sort(key=lambda i: str(keys[i]))  # random order within each class
+    # The sort is stable, so the order within each class stays random.
+    order.sort(key=lambda i: str(keys[i]))
     rank = torch.arange(len(order), dtype=torch.double)
 
     def every(share: float, offset: float) -> Tensor:

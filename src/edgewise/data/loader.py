@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgewise.batches import Batch
 
-POOL = 32  # batches that are sorted by length together
+POOL = 32  # number of batches whose examples are sorted by length together
 
 
 class Loader:
@@ -109,7 +109,8 @@ class Loader:
 
     def _mixed(self) -> torch.Generator | None:
         """Return the random generator of this epoch; ``None`` if it is not shuffled."""
-        if self.seed is None or self.count < 2:  # seeding takes as long as a small step
+        # Seeding takes as long as a small training step, so avoid it if possible.
+        if self.seed is None or self.count < 2:
             return None
         return torch.Generator().manual_seed(self.seed * 1_000_003 + self._epoch)
 

@@ -27,8 +27,8 @@ from edgewise.encodings import distances, laplacian, members
 from edgewise.graphs import Graph
 from edgewise.ragged import boundaries, ranges, segment_index, starts
 
-AT_ONCE = 500  # graphs per chunk
-SHOWN_FROM = 2000  # graphs; for fewer, no progress bar is shown
+AT_ONCE = 500  # number of graphs per chunk
+SHOWN_FROM = 2000  # minimum number of graphs for which a progress bar is shown
 TYPES = (torch.uint8, torch.int16, torch.int32)
 
 
@@ -109,7 +109,7 @@ class PrecomputedEncodings:
         path = cache_root() / "codes" / f"{type(encoding).__name__}-{self._key(encoding)}.npy"
         try:
             return torch.from_numpy(np.load(path, allow_pickle=False))
-        except (OSError, ValueError, EOFError):  # no file yet, or a damaged one
+        except (OSError, ValueError, EOFError):  # The file does not exist or is damaged.
             rows = self._computed(encoding)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}.part-{uuid4().hex}")
@@ -126,7 +126,8 @@ class PrecomputedEncodings:
         for tensor in (graphs.edge_index, graphs.node_start, graphs.edge_start):
             found.update(tensor.contiguous().numpy().tobytes())
         found.update(repr(encoding.settings).encode())
-        own = inspect.getmodule(type(encoding))  # a model's own encoding may use laplacian
+        # An encoding defined with a model may use laplacian.
+        own = inspect.getmodule(type(encoding))
         for module in (own, laplacian, members, sys.modules[__name__]):
             assert module is not None
             found.update(Path(str(module.__file__)).read_bytes())
@@ -167,7 +168,7 @@ def shown(chunks: Iterable[Tensor], graphs: int, title: str) -> Iterator[Iterabl
     try:
         from rich.console import Console
         from rich.progress import Progress
-    except ImportError:  # part of the extra train
+    except ImportError:  # rich belongs to the extra train.
         yield chunks
         return
     console = Console(stderr=True)

@@ -30,7 +30,7 @@ BLOCK = 2**20  # bytes decoded at once
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is a prefix of this one
+    (codecs.BOM_UTF32_LE, "utf-32"),  # UTF-32 precedes UTF-16, whose mark is a prefix of this mark.
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
@@ -166,7 +166,7 @@ def text_form(path: Path) -> TextForm:
 
 
 class _NotDecodedError(Exception):
-    """Byte that cannot be decoded, its line, and whether a non-ASCII character precedes it."""
+    """Error with an undecodable byte, its line, and whether a non-ASCII character precedes it."""
 
     def __init__(self, error: UnicodeDecodeError, line: int, foreign: bool) -> None:
         super().__init__(error.reason)
@@ -267,7 +267,7 @@ def read_own_text(path: Path) -> str:
 
 def _own(path: Path) -> str:
     form = text_form(path)
-    needed = 2 * form.characters  # two copies while line ends are replaced
+    needed = 2 * form.characters  # There are two copies while line ends are replaced.
     check_memory(str(path), needed, path.name, "use a part of it, or more memory")
     with opened_text(path, form.encoding) as text:
         return text.read()
@@ -309,8 +309,8 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
     Raises:
         MissingDataError: see :func:`read_text`.
         ArgumentError: see :func:`read_text`; or a value is not a number, not an integer, or out of
-            the range of float32, or a line has another number of values than the first. The error
-            names line and column.
+            the range of float32, or a line has another number of values than the first line. The
+            error names line and column.
     """
     rows = []
     for line_number, line in enumerate(read_lines(path), 1):
@@ -330,9 +330,9 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
 
 
 def number(text: str) -> float:
-    """Convert text to a number; return NaN if it is not one, or is out of the range of float32."""
+    """Convert text to a number; return NaN if it is no number or exceeds the range of float32."""
     try:
-        value = math.nan if "_" in text else float(text)  # only Python accepts 1_000
+        value = math.nan if "_" in text else float(text)  # Only Python reads 1_000 as a number.
     except ValueError:
         return math.nan
     return value if abs(value) <= LARGEST else math.nan

@@ -1,4 +1,4 @@
-"""Standardisation of columns; a run saves it to scale new rows in the same way."""
+"""Standardisation of columns; a run saves mean and std, so that new rows are scaled equally."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Standardisation(NamedTuple):
         return cls(values.mean(0), values.std(0, correction=0))
 
     def scaled(self, values: Tensor) -> Tensor:
-        """Return standardised columns in float32."""
+        """Return the columns standardised with ``mean`` and ``std``, in float32."""
         return ((values.double() - self.mean) / self.std.clamp(min=1e-12)).float()
 
     def record(self) -> dict[str, list[float]]:

@@ -11,7 +11,7 @@ from edgewise.arguments import check_count
 from edgewise.decoding.continuation import Continuation
 from edgewise.layers import EncoderDecoderModel, Memory, TextModel
 
-NEVER = -1e9  # below the score of every text; finite, so that sums do not overflow
+NEVER = -1e9  # lower than every score; finite, so that sums do not overflow
 
 
 @dataclass
@@ -102,7 +102,7 @@ def beam_search(
 
 
 def _first_alone(batch: int, beams: int, device: torch.device) -> Tensor:
-    """Return initial scores with one open beam, because copies of it would stay identical."""
+    """Return initial scores that exclude all beams but one, because all beams are still equal."""
     scores = torch.full((batch, beams), NEVER, device=device)
     scores[:, 0] = 0.0
     return scores

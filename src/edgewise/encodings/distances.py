@@ -109,7 +109,7 @@ def path_edges(graph: Graph, max_path_length: int) -> Tensor:
         paths = torch.full((count, n, n, max_path_length), FAR, device=graph.device)
         batch = torch.arange(count, device=graph.device)[:, None, None]
         source = torch.arange(n, device=graph.device).expand(count, n, n)
-        at = source.mT.clone()  # walk from the target back to the source
+        at = source.mT.clone()  # The path is followed from the target back to the source.
         for step in range(max_path_length):
             last = before[batch, at, source]
             going = last >= 0
@@ -125,7 +125,7 @@ def _before(members: Members, steps: Tensor) -> Tensor:
     """Return the node before target i on a shortest path from j, ``[B, n, n]``; -1 if i = j."""
     n = steps.shape[1]
     before = torch.full_like(steps, FAR)
-    for node in reversed(range(n)):  # the lowest index is written last, so it wins
+    for node in reversed(range(n)):  # The lowest index is written last, so it wins.
         through = members.adjacency[:, :, node, None] > 0
         shorter = (steps[:, node, None] == steps - 1) & (steps > 0)
         before[through & shorter] = node
@@ -167,7 +167,7 @@ def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: 
     Args:
         graph: one graph, or a packed batch.
         nodes: indices of S, ``[S]``: two nodes for a link, one for a node.
-        max_distance: largest distance with a class of its own.
+        max_distance: largest distance that is not merged with larger distances into one class.
         walk: number of random-walk steps; 0 for none.
 
     Raises:
@@ -177,7 +177,8 @@ def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: 
     """
     check_square(graph, SQUARE)
     _check_set(nodes, graph.num_targets)
-    times = torch.bincount(nodes, minlength=graph.num_targets)  # multiplicity in the set
+    # This is the number of times that each node is in S.
+    times = torch.bincount(nodes, minlength=graph.num_targets)
     code = torch.zeros(graph.num_targets, max_distance + 2 + walk, device=graph.device)
     for members in members_by_size(graph):
         own = times[members.nodes]
@@ -253,7 +254,7 @@ class PathEdges(nn.Module):
 
     .. math:: c_{ij} = \frac{1}{N} \sum_{n=1}^{N} e_n^\top w_n
 
-    Here N is the number of path edges, and each place n on the path has weights of its own. The
+    Here N is the number of path edges, and each place n on the path has separate weights. The
     bias is 0 for pairs without a path. One of several shortest paths is used; see
     :func:`path_edges`.
 
@@ -310,7 +311,8 @@ def path_classes(distances: Tensor, paths: Tensor, edge_attr: Tensor) -> tuple[T
         kind = torch.arange(len(edge_attr), device=edge_attr.device)
     else:
         kind = edge_attr.unique(dim=0, return_inverse=True)[1]
-    kind = torch.cat([kind + 1, kind.new_zeros(1)])  # the last one is for -1, the end of a path
+    # The last entry belongs to index -1, which marks the end of a path.
+    kind = torch.cat([kind + 1, kind.new_zeros(1)])
     num_kinds = int(kind.max()) + 1
     group = distances.long()
     num_groups = int(group.max()) + 1 if len(group) else 1

@@ -57,9 +57,8 @@ def draw(
     for axes, shown, (title, x, y) in zip(
         figure.subplots(1, 2), (codes, alike), titles, strict=True
     ):
-        limit = max(
-            float(shown.nan_to_num(0, 0, 0).abs().max()), 1e-9
-        )  # infinite between components
+        # Distances between components are infinite.
+        limit = max(float(shown.nan_to_num(0, 0, 0).abs().max()), 1e-9)
         axes.imshow(shown.numpy(), cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
         axes.set_title(title, fontsize=9)
         axes.set_xlabel(x, fontsize=8)
@@ -96,7 +95,7 @@ def _codes(
 
 
 def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return given codes and their similarities: inner products, or the pair codes themselves."""
+    """Return given codes and their similarities: inner products, or the codes of the pairs."""
     nodes = math.isqrt(codes.numel())
     if codes.dim() not in (1, 2) or (codes.dim() == 1 and nodes**2 != len(codes)):
         raise ArgumentError(

@@ -1,4 +1,4 @@
-r"""Laplacian eigenvectors, eigenvalues, and the encodings made of them.
+r"""Laplacian eigenvectors and eigenvalues, and encodings based on them.
 
 .. math:: L = I - D^{-1/2} A D^{-1/2} = U Λ U^\top, \qquad \mathrm{code}_i = (U_{i1}, …, U_{ik})
 
@@ -85,7 +85,8 @@ def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     for members in members_by_size(graph):
         check_undirected(members)
         found, vector = torch.linalg.eigh(_laplacian(members))
-        zero = (found < CONNECTED).sum(1, keepdim=True)  # eigenvalues are sorted in ascending order
+        # Eigenvalues are sorted in ascending order, so the first ``zero`` of them vanish.
+        zero = (found < CONNECTED).sum(1, keepdim=True)
         column = zero + torch.arange(k, device=graph.device)
         there = column < found.shape[1]
         column = column.clamp(max=found.shape[1] - 1)
@@ -129,7 +130,7 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     other = source != target
     ones = torch.ones(int(other.sum()), dtype=torch.double).numpy()
     matrix = coo_array((ones, (target[other], source[other])), shape=(n, n)).tocsr()
-    matrix.data[:] = 1  # merge duplicate edges
+    matrix.data[:] = 1  # Duplicate edges were summed; count them once.
     if (matrix != matrix.T).nnz:
         raise ArgumentError(
             "graph",
@@ -148,7 +149,8 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     # Lanczos finds the largest eigenvalues without solving linear systems, so use 2 - L.
     shifted = -laplacian(matrix, normed=True)
     shifted.setdiag(shifted.diagonal() + 2)
-    start = torch.ones(n, dtype=torch.double).numpy()  # for reproducibility
+    # A fixed start makes the result reproducible.
+    start = torch.ones(n, dtype=torch.double).numpy()
     found, vectors = eigsh(shifted, k=zero + k, which="LA", v0=start)
     order = found.argsort()[::-1][zero:]
     values = torch.from_numpy(2 - found[order].copy())

@@ -16,9 +16,9 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, check_square
 from edgewise.ragged import runs_and_positions, segment_index, starts
 
-AT_ONCE = 2**22  # matrix entries of a chunk
+AT_ONCE = 2**22  # maximum number of matrix entries per chunk
 SQUARE = "give the graph of one set of nodes"
-LARGEST = 8192  # nodes of a member; its dense float64 matrix takes 512 MB
+LARGEST = 8192  # maximum number of nodes per graph; a float64 matrix takes 512 MB
 
 
 class Members(NamedTuple):

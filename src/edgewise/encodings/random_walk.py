@@ -61,7 +61,8 @@ class RandomWalk(nn.Module):
     def __init__(self, width: int, steps: int = 20) -> None:
         super().__init__()
         self.steps = steps
-        self.norm = nn.BatchNorm1d(steps)  # probabilities of late steps vary little
+        # Probabilities of late steps vary little, so normalise them.
+        self.norm = nn.BatchNorm1d(steps)
         self.project = nn.Linear(steps, width, bias=False)
 
     @property
@@ -77,7 +78,8 @@ class RandomWalk(nn.Module):
         """Return features ``[N, width]`` from x of that shape and probabilities ``[N, steps]``."""
         check_code(code, x.shape[-2], self.steps)
         code = code.to(x)
-        if self.training and len(code) < 2:  # the variance of one node is undefined
+        # Batch norm needs at least two nodes, as the variance of one is undefined.
+        if self.training and len(code) < 2:
             norm = self.norm
             code = F.batch_norm(
                 code, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps

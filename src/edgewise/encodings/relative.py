@@ -110,7 +110,7 @@ class ALiBi(nn.Module):
 
 def alibi_slopes(heads: int) -> Tensor:
     """Return the slopes ``[H]``, steepest first; if H is not a power of two, add slopes of 2H."""
-    power = 2 ** int(math.log2(heads))  # the largest power of two up to H
+    power = 2 ** int(math.log2(heads))  # largest power of two up to H
     slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
     slopes += [2 ** (-4 * (h + 1) / power) for h in range(0, 2 * (heads - power), 2)]
     return torch.tensor(slopes)
@@ -166,7 +166,7 @@ class TransformerXLRelative(nn.Module):
                 "num_frequencies",
                 expected="an even number, for pairs of sine and cosine",
                 got=repr(num_frequencies),
-                remedy="add one to it",
+                remedy="add 1 to num_frequencies",
             )
         self.weight = nn.Parameter(
             torch.randn(heads, width, num_frequencies) * num_frequencies**-0.5

@@ -26,7 +26,7 @@ def real_pairs(sizes: Tensor) -> Tensor:
     nodes are those of ``graphs.batch(graphs.complete(), sizes)``, both in their order.
     """
     side = sizes + 1
-    graph, node = runs_and_positions(sizes)  # a row of pairs for each real node
+    graph, node = runs_and_positions(sizes)  # Each real node has a row of pairs.
     row = starts(side.square())[graph] + (node + 1) * side[graph]
     return ranges(row + 1, sizes[graph])
 
@@ -34,7 +34,7 @@ def real_pairs(sizes: Tensor) -> Tensor:
 def graphs_of_outputs(sizes: Tensor, membership: Graph) -> Tensor:
     """Return the index ``[B]`` of the graph whose nodes each output of ``membership`` reads."""
     assert isinstance(membership, Intervals)
-    known = 2 * starts(sizes) + (sizes > 0)  # an empty graph starts where the next one does
+    known = 2 * starts(sizes) + (sizes > 0)  # An empty graph starts where the next graph starts.
     wanted = 2 * membership.start + (membership.stop > membership.start)
     return torch.searchsorted(known, wanted.to(known.device))
 

@@ -53,7 +53,8 @@ def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tenso
         by_color = (target * max(n_colors, 1) + colors[source]).argsort()
         read = colors[source[by_color]]
         found, used = torch.empty_like(colors), 0
-        for d in degree.unique().tolist():  # rows of one length are compared at once
+        # Nodes of equal degree have rows of equal length, which are compared at once.
+        for d in degree.unique().tolist():
             nodes = (degree == d).nonzero()[:, 0]
             place = first[nodes, None] + torch.arange(d, device=graph.device)
             rows = torch.cat([colors[nodes, None], read[place]], dim=1)
@@ -71,12 +72,13 @@ class WeisfeilerLehman(nn.Module):
 
     Args:
         width: feature size.
-        colors: number of vectors; colours beyond it, in graphs unseen in training, share the last.
+        colors: number of vectors; colours beyond it, in graphs unseen in training, share the last
+            vector.
         rounds: number of refinement rounds.
     """
 
     of_pairs = False
-    compares_graphs = True  # colours are numbered across all graphs
+    compares_graphs = True  # Colours are numbered across all graphs.
 
     def __init__(self, width: int, colors: int = 256, rounds: int = 2) -> None:
         super().__init__()

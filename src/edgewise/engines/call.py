@@ -15,7 +15,7 @@ from edgewise.normalisers import Entmax
 from edgewise.scores import Score
 
 
-@dataclass(eq=False)  # frozen dataclasses take twice as long to create
+@dataclass(eq=False)  # Frozen dataclasses take twice as long to create.
 class AttentionCall:
     """Checked arguments of ``attend``.
 
@@ -134,5 +134,5 @@ class Problem:
     edge_vectors: bool = False
     dropout: float = 0.0
     lse: bool = False
-    entmax: bool = False  # instead of softmax
+    entmax: bool = False  # True for entmax, False for softmax
     reduce: str = "sum"

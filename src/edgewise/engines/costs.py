@@ -1,7 +1,7 @@
 """Cost model of the engines: seconds by type of device, from ``costs.json`` in the same folder.
 
-For a problem, an engine returns its :data:`Work`: a form of computation and the amounts of what
-takes time in it, such as pairs, gathered elements or calls. The table has the seconds of one unit
+For a problem, an engine returns its :data:`Work`: a form of computation and the amounts of its
+operations, such as pairs, gathered elements or calls. The table has the seconds of one unit
 of each, forward and backward together, by type of device. An estimate is the sum of amount times
 seconds. Estimates serve only to compare engines with each other.
 
@@ -68,7 +68,7 @@ def entry_name(kind: str, dtype: torch.dtype) -> str:
 
 
 def costs_on(device: torch.device, dtype: torch.dtype) -> Costs:
-    """Return the costs for a device and dtype; 16-bit dtypes without an entry use that of 32."""
+    """Return the costs for a device and dtype; float32 stands in for missing 16-bit dtypes."""
     kind = device.type if device.type in COSTS else OTHERS
     return COSTS.get(entry_name(kind, dtype), COSTS[kind])
 

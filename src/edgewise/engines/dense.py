@@ -24,7 +24,7 @@ from edgewise.scores import Additive, Dot
 from edgewise.torch_internals import is_tracing
 
 HOPPER = (9, 0)
-MOST_MASKED_PLACES = 1 << 30  # a boolean mask of 1 GiB
+MOST_MASKED_PLACES = 1 << 30  # maximum size of a boolean mask, 1 GiB
 
 
 class Places(NamedTuple):
@@ -76,7 +76,7 @@ class DenseLayout:
 
     @property
     def places(self) -> int:
-        """Number of pairs, edges or not."""
+        """Number of pairs of a target and a source, whether or not they are edges."""
         return self.blocks * self.rows * self.columns
 
 
@@ -113,7 +113,8 @@ class Dense:
         masked = not problem.full
         if self._fused(problem):
             nodes = heads * (problem.num_targets + problem.num_sources)
-            pairs = heads * (problem.grid if masked else problem.num_edges)  # half if causal
+            # Without a mask, a causal graph has half of the pairs.
+            pairs = heads * (problem.grid if masked else problem.num_edges)
             return "dense fused", {
                 "call": 1,
                 "look": masked or problem.grid != problem.num_edges,
@@ -131,7 +132,7 @@ class Dense:
             "pair": pairs,
             "masked pair": masked * pairs,
             "term pair": (problem.gain + problem.bias) * pairs,
-            "own pair": own * pairs,  # which makes a vector for each pair
+            "own pair": own * pairs,  # The user's score has a vector for each pair.
             "own element": own * pairs * problem.width,
             "product": pairs * elements,
             "entmax pair": problem.entmax * pairs,
@@ -175,7 +176,8 @@ class Dense:
         if _would_spread(call, layout):
             return REFERENCE.attend_with_lse(call, layout.edges)
         scores = self._scores(call, layout)
-        if call.dropout > 0:  # the members of a batch have different masks
+        # The members of a batch have different dropout masks, so they are expanded.
+        if call.dropout > 0:
             scores = scores.expand(*call.batch, *scores.shape[-4:])
         weights, lse = _normalised(scores, call.normaliser)
         if call.dropout > 0:
@@ -218,7 +220,7 @@ class Dense:
         elif call.score is None:
             batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
             scores = query.new_zeros(*batch, layout.rows, layout.columns)
-        else:  # a score has its heads last
+        else:  # A score function returns heads in the last dimension.
             paired = call.score(query.transpose(-2, -3)[..., None, :, :], _pairs(key))
             scores = paired.movedim(-1, -3)
         if call.gain is not None:
@@ -274,7 +276,7 @@ def _would_vanish(call: AttentionCall) -> bool:
 
 
 def _may_look(*nodes: Tensor) -> bool:
-    """Return whether the values of these tensors can be read on the host without waiting."""
+    """Return whether the host can read the values of these tensors without waiting for a device."""
     return nodes[0].device.type == "cpu" and not is_tracing(nodes)
 
 
@@ -369,7 +371,8 @@ def _columns(x: Tensor, layout: DenseLayout) -> Tensor:
 def _blocks(x: Tensor, places: Places | None, blocks: int, length: int) -> Tensor:
     """Reshape ``[..., N, H, D]`` to ``[..., blocks, H, length, D]``."""
     x = _to_places(x, places)
-    split = x.reshape(*x.shape[:-3], blocks, length, *x.shape[-2:])  # faster than unflatten
+    # reshape is faster than unflatten.
+    split = x.reshape(*x.shape[:-3], blocks, length, *x.shape[-2:])
     return split.transpose(-2, -3)
 
 

@@ -18,7 +18,7 @@ def dropout_mask(
     heads: int,
     like: Tensor,
 ) -> Tensor:
-    """Return the mask ``[batch, edges, heads]``: 1 / (1 - p) for kept weights, 0 for dropped ones.
+    """Return the mask ``[batch, edges, heads]``: 1 / (1 - p) for kept weights, else 0.
 
     It has the dtype and the device of ``like``. All engines with dropout by edge compute the same
     mask, forward and backward.

@@ -54,7 +54,7 @@ def entmax(scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, co
 
 
 class _Entmax(torch.autograd.Function):
-    """Entmax whose gradient uses only the weights; the second derivative recomputes the forward."""
+    """Entmax with a gradient from the weights; the second derivative repeats the forward pass."""
 
     @staticmethod
     def forward(  # noqa: PLR0917 - torch.autograd.Function passes positional arguments
@@ -100,7 +100,7 @@ class _Entmax(torch.autograd.Function):
 def _threshold(
     gap: Tensor, power: float | Tensor, total: Total, count: int, *, looks: bool
 ) -> Tensor:
-    """Return c - most, by Newton's method from 0.
+    """Return the threshold c minus ``most``, by Newton's method from 0.
 
     Each step divides the product of (sum - 1) and slope, at first at most count², by at least 4,
     and the slope stays above 1. This bounds the number of steps for any scores; usually far fewer

@@ -62,7 +62,7 @@ class Engine(Protocol[L]):
     grouped_heads: bool
 
     def refuses(self, problem: Problem) -> list[str]:
-        """Return the reasons why this engine cannot serve, none if it can."""
+        """Return the reasons why this engine does not support a problem; empty if it does."""
 
     def work(self, problem: Problem) -> Work:
         """Return the form of computation and the amounts of work; see ``costs.json``."""
@@ -83,7 +83,7 @@ class EdgeEngine(Protocol[L]):
     layout: type[L]
 
     def refuses(self, problem: Problem) -> list[str]:
-        """Return the reasons why this engine cannot serve, none if it can."""
+        """Return the reasons why this engine does not support a problem; empty if it does."""
 
     def edge_scores(self, call: AttentionCall, layout: L) -> Tensor:
         """Return score · gain + bias of each edge, ``[..., E, H]``."""
@@ -106,7 +106,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Plan:
-    """Estimates of all engines for one problem, fastest first, those that cannot serve last.
+    """Estimates of all engines for one problem, fastest first, unsuitable engines last.
 
     ``note`` is a caveat if the estimates were not measured on such a device.
     """

@@ -37,7 +37,7 @@ class Reference:
     grouped_heads = False
 
     def refuses(self, problem: Problem) -> list[str]:  # noqa: ARG002 - it serves every problem
-        """Return no reasons: this engine serves every problem."""
+        """Return an empty list, because this engine supports every problem."""
         return []
 
     def work(self, problem: Problem) -> Work:
@@ -69,7 +69,7 @@ class Reference:
         scores = scores.expand(*call.batch, *scores.shape[-2:])
         if call.normaliser is None:
             weights, lse = _softmax(scores, layout)
-        else:  # entmax has no log-sum-exp
+        else:  # Entmax has no log-sum-exp, so return zeros.
             weights = self.edge_entmax(scores, call.normaliser, layout)
             lse = weights.new_zeros(*weights.shape[:-2], layout.num_targets, weights.shape[-1])
         if call.dropout > 0:

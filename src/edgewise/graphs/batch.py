@@ -52,7 +52,8 @@ def batch(
                 got=f"{len(sources)} sizes",
                 remedy="give one number of targets and one of sources for each member",
             )
-        if isinstance(graph, Composition):  # keeps the structure of both operands
+        # Batch each operand, so that both keep their structure.
+        if isinstance(graph, Composition):
             left = batch(graph.left, targets, sources)
             right = batch(graph.right, targets, sources)
             return type(graph).of(left, right)  # type: ignore[return-value]
@@ -85,7 +86,8 @@ def membership(sizes: Sizes) -> Graph:
 def _packed(members: Sequence[Graph]) -> Graph:
     device = common_device(members)
     counts = torch.tensor([(m.num_targets, m.num_sources) for m in members], dtype=torch.long)
-    sizes = counts.view(-1, 2).T.contiguous()  # on the CPU, where the sizes are known
+    # Compute the sizes on the CPU, so that no value is copied back from the GPU.
+    sizes = counts.view(-1, 2).T.contiguous()
     num_targets, num_sources = sizes.sum(1).tolist()
     target_sizes, source_sizes = sizes.to(device)
     segments = target_sizes, source_sizes

@@ -30,17 +30,18 @@ class BoundGraphs:
     """Least-recently-used cache of ``pattern._build(num_targets, num_sources)``.
 
     A graph grows while it is used, by its edge list and the layouts of engines. When a graph is
-    added, graphs used since the last addition are measured, and the least recently used ones are
+    added, graphs used since the last addition are measured, and the least recently used are
     removed until the others hold at most ``most_bytes``. The graph in use is always kept.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_graphs: int = MOST_GRAPHS) -> None:
         self.most_bytes, self.most_graphs = most_bytes, most_graphs
-        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()  # in order of last use
-        self._unmeasured: dict[_Key, _Entry] = {}  # used since the last measurement
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()  # The order is that of last use.
+        self._unmeasured: dict[_Key, _Entry] = {}  # entries used since the last measurement
         self._newest: _Entry | None = None
         self._measured = 0  # bytes
-        self._lock = RLock()  # binding a composition binds its operands
+        # The lock is reentrant, because binding a composition binds its operands.
+        self._lock = RLock()
 
     def __call__(self, pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
         """Return the graph of the pattern for these sizes."""
@@ -54,7 +55,7 @@ class BoundGraphs:
         return entry.graph
 
     def cache_clear(self) -> None:
-        """Remove all graphs, as ``functools.lru_cache`` does."""
+        """Remove all graphs from the cache, like the method of ``functools.lru_cache``."""
         with self._lock:
             self._entries.clear()
             self._unmeasured.clear()

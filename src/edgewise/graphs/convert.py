@@ -129,7 +129,8 @@ def from_dense(matrix: Tensor) -> Edges:
 
 def from_pyg(data: Any) -> Edges:
     """Return the graph of a PyTorch Geometric ``Data`` or ``EdgeIndex``, in its edge order."""
-    if isinstance(data, Tensor):  # an EdgeIndex, whose sparse_size is (sources, targets)
+    # The tensor is an EdgeIndex, whose sparse_size is (sources, targets).
+    if isinstance(data, Tensor):
         size: Any = data.sparse_size() if hasattr(data, "sparse_size") else (None, None)
         if None in size:
             raise ArgumentError(
@@ -164,7 +165,7 @@ def from_scipy(matrix: Any) -> Edges:
         )
     coo = matrix.tocoo()
     with disable_modes():
-        # astype copies: the matrix may be read-only, which a tensor cannot be
+        # astype copies, because the matrix may be read-only, which tensors do not support.
         pairs = torch.stack([torch.as_tensor(ends.astype("int64")) for ends in (coo.col, coo.row)])
     return edges(pairs, (int(matrix.shape[1]), int(matrix.shape[0])))
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 INK, LINE, LOOP = "#1f3a5f", "#4c78a8", "#e45756"
-MOST_LINES = 4000  # more lines are unreadable and slow
-SMALL, FEW = 64, 800  # most nodes and edges of a graph drawn in a notebook
+MOST_LINES = 4000  # maximum number of lines; more are unreadable and slow
+SMALL, FEW = 64, 800  # maximum numbers of nodes and edges of a graph drawn in a notebook
 SIDE = 220  # width and height of the drawing in pixels
 
 
@@ -157,7 +157,7 @@ def _places(graph: Graph) -> tuple[Tensor, Tensor]:
 
 
 def html(graph: Pattern, nodes: int = 16) -> str:
-    """Return HTML for notebooks: a drawing of a small graph, statistics of a large one.
+    """Return HTML for notebooks: a drawing of a small graph, statistics of a large graph.
 
     A pattern is bound to ``nodes`` nodes. If it is not defined for them, its name is shown.
     """
@@ -189,11 +189,12 @@ def _svg(graph: Graph) -> str:
     low, high = both.min(0).values, both.max(0).values
     margin, size = 12, max(2.0, min(5.0, 30 / math.sqrt(len(both))))
     scale = (SIDE - 2 * margin) / float((high - low).max().clamp(min=1e-9))
-    scale = min(scale, SIDE - 2 * margin)  # a single node is in the middle
+    # The bound matters for a single node, whose extent is zero.
+    scale = min(scale, SIDE - 2 * margin)
 
     def at(places: Tensor) -> list[list[float]]:
         middle = (low + high) / 2
-        flipped = (places - middle) * torch.tensor([1.0, -1.0])  # y grows downwards
+        flipped = (places - middle) * torch.tensor([1.0, -1.0])  # In SVG, y increases downwards.
         return (flipped * scale + SIDE / 2).tolist()
 
     ends = list(zip(*graph.edge_index.cpu().tolist(), strict=True))

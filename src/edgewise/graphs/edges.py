@@ -36,7 +36,7 @@ class Edges(Graph):
     @property
     def has_duplicates(self) -> bool:
         if not self.is_numbered:
-            return True  # not checked
+            return True  # Without values, duplicates cannot be excluded.
         return self._keys().numel() < self.num_edges
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
@@ -134,7 +134,8 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
             got=str(edge_index.dtype),
             remedy="cast it with .long(), or use graphs.from_dense for a boolean matrix",
         )
-    if hasattr(edge_index, "as_tensor"):  # an EdgeIndex of PyTorch Geometric
+    # PyTorch Geometric's EdgeIndex has this method.
+    if hasattr(edge_index, "as_tensor"):
         edge_index = edge_index.as_tensor()
     with disable_modes():
         edge_index = edge_index.to(torch.long, copy=True)
@@ -146,7 +147,8 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
 def _check_range(edge_index: Tensor, num_targets: int, num_sources: int) -> None:
     ends = ("source", num_sources), ("target", num_targets)
     outside = [(x < 0) | (x >= count) for x, (_, count) in zip(edge_index, ends, strict=True)]
-    if not (outside[0] | outside[1]).any():  # one check, as it waits for a GPU
+    # One combined check, because each check waits for the GPU.
+    if not (outside[0] | outside[1]).any():
         return
     for row, (what, count) in enumerate(ends):
         if outside[row].any():

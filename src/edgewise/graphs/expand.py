@@ -47,7 +47,7 @@ class Expand(Pattern):
         run = begin[block[row] - first] + rank
         start, stop = lists.start[run] * self.size, lists.stop[run] * self.size
         whole = Lists(row, start, stop.clamp_(max=num_sources), 1)
-        like = Intervals(block, block, num_sources)  # of these sizes
+        like = Intervals(block, block, num_sources)
         return graph_of(whole, like, None)
 
 

@@ -45,8 +45,9 @@ class Expander(Pattern):
             order = torch.randperm(num_targets, generator=generator)
             rings.append(torch.stack([order, order.roll(1)]))
         causal = torch.cat(rings, dim=1) if rings else torch.empty(2, 0, dtype=torch.long)
-        causal = causal[:, causal[0] != causal[1]]  # a cycle of one node is a self-loop
+        # A cycle of one node is a self-loop, which is dropped.
+        causal = causal[:, causal[0] != causal[1]]
         target, source = torch.cat([causal, causal.flip(0)], dim=1)
-        number = (target * num_targets + source).unique()  # by target, each edge once
+        number = (target * num_targets + source).unique()  # Sort by target and remove duplicates.
         n = max(num_targets, 1)
         return Edges(torch.stack([number % n, number // n]), num_targets, num_sources)

@@ -57,7 +57,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def _build(self, num_targets: int, num_sources: int) -> Graph:
-        """Build the graph for these sizes."""
+        """Build the graph of the pattern for these numbers of targets and sources."""
 
     def _refuse(self, expected: str, num_targets: int, num_sources: int) -> NoReturn:
         raise ArgumentError(
@@ -113,7 +113,7 @@ class Pattern(ABC):
         return cast("Figure", OPERATIONS["draw"](graph, path, weights))
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks: a drawing of a small graph, statistics of a large one."""
+        """Return HTML for notebooks: a drawing of a small graph, statistics of a large graph."""
         return cast("str", OPERATIONS["html"](self))
 
     def __repr__(self) -> str:
@@ -201,7 +201,7 @@ class Graph(Pattern):
 
     @abstractmethod
     def _moved(self, device: torch.device) -> Graph:
-        """Return a copy on another device."""
+        """Return a copy of the graph on another device."""
 
     @property
     def source(self) -> Tensor:
@@ -347,6 +347,6 @@ def _counts(node: Tensor, count: int) -> Tensor:
 
 
 def _as_graph(pattern: Pattern) -> Graph:
-    """Cast a composition with a graph, which is a graph, as its sizes bind the other operand."""
+    """Cast a composition to Graph, which it is if one operand is a graph, whose sizes bind it."""
     assert isinstance(pattern, Graph)
     return pattern

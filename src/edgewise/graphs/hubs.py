@@ -51,7 +51,9 @@ class Hubs(Pattern):
             start = torch.full_like(position, first)
             stop = torch.full_like(position, last + 1 if self.is_read else first)
             if self.reads:
-                whole = 0 if parts else num_sources  # in the first part alone
+                # Only the first part has the edges from all nodes to the hubs; the union would
+                # repeat them.
+                whole = 0 if parts else num_sources
                 start[is_hub], stop[is_hub] = 0, whole
             parts.append(Intervals(start, stop, num_sources))
         return disjoint_union(parts, num_targets, num_sources)

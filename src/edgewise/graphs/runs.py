@@ -176,7 +176,8 @@ def _clipped(
     begin, end = (b.row * width + b.start), (b.row * width + b.stop)
     order = begin.argsort()
     begin, end = begin[order], end[order]
-    if others:  # the gaps between them
+    # Replace the runs of b by the gaps between them.
+    if others:
         zero, far = begin.new_zeros(1), begin.new_full((1,), torch.iinfo(torch.long).max)
         begin, end = torch.cat([zero, end]), torch.cat([begin, far])
     return graph_of(_together(_within(a, begin, end, width), step), like, segments)
@@ -210,7 +211,7 @@ def _apart(a: Lists, step: int) -> Lists:
 
 
 def _together(a: Lists, step: int) -> Lists:
-    """Undo :func:`_apart`."""
+    """Join runs that :func:`_apart` split by remainder."""
     if step == 1:
         return a
     row = torch.div(a.row, step, rounding_mode="floor")

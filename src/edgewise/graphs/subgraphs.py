@@ -38,7 +38,7 @@ class Subgraphs(Pattern):
             members = tuple(
                 tuple(sorted({operator.index(node) for node in nodes})) for nodes in self.members
             )
-        except TypeError:  # not a list, or not integers
+        except TypeError:  # A member is not a list of integers.
             raise _no_members(repr(self.members)) from None
         if any(nodes and nodes[0] < 0 for nodes in members):
             raise _no_members(f"node {min(min(nodes, default=0) for nodes in members)}")

@@ -35,7 +35,7 @@ class Tree(Pattern):
         count = len(self.parents)
         settled: set[int] = set()
         for first in range(count):
-            node, path = first, dict[int, None]()  # an ordered set
+            node, path = first, dict[int, None]()  # A dict serves as an ordered set.
             while node != -1 and node not in settled:
                 if not 0 <= node < count or node in path:
                     raise ArgumentError(
@@ -53,6 +53,6 @@ class Tree(Pattern):
             self._refuse(f"{len(self.parents)} nodes", num_targets, num_sources)
         parent = torch.tensor(self.parents, dtype=torch.long)
         child = (parent >= 0).nonzero()[:, 0]
-        up = torch.stack([parent[child], child])  # the child attends to its parent
+        up = torch.stack([parent[child], child])  # Each child attends to its parent.
         chosen = {"parent": [up], "children": [up.flip(0)], "both": [up, up.flip(0)]}[self.reads]
         return Edges(torch.cat(chosen, dim=1), num_targets, num_sources)

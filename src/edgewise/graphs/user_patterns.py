@@ -57,10 +57,11 @@ def _allowed() -> set[str]:
 def _imported(module: str, name: str) -> object:
     here = str(os.getcwd())  # noqa: PTH109 - as an entry of the path
     if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)  # an installed command does not search the current folder
+        # An installed command does not search the current folder for modules.
+        sys.path.insert(0, here)
     try:
         return importlib.import_module(module)
-    except Exception as error:  # the module may raise anything
+    except Exception as error:  # The user's module may raise any exception.
         raise ArgumentError(
             "graph",
             expected=f"a module {module} that can be imported, in this folder or installed",

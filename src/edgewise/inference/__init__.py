@@ -1,4 +1,4 @@
-"""Predictions of trained runs on new inputs; one file per kind of answer."""
+"""Predictions of trained runs on new inputs; one file per kind of input."""
 
 from __future__ import annotations
 

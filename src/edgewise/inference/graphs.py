@@ -1,4 +1,4 @@
-"""Answers on graphs: classes and their probabilities."""
+"""Predictor for graphs: classes and their probabilities."""
 
 from __future__ import annotations
 

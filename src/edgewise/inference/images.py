@@ -1,4 +1,4 @@
-"""Answers on image files: classes and their probabilities."""
+"""Predictor for image files: classes and their probabilities."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ def _images_in(folder: Path) -> list[Path]:
             "input",
             expected=f"a folder with images ({', '.join(SUFFIXES)})",
             got=str(folder),
-            remedy="name another folder, or files",
+            remedy="give another folder, or image files",
         )
     return found

@@ -1,4 +1,4 @@
-"""Answers on molecules: properties, and masked atoms and bonds."""
+"""Predictors for molecules: properties, and masked atoms and bonds."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class MoleculeProperties(Predictor):
         return (self.smiles, *self.names)
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """Read each word as a SMILES; ``T=300`` sets a condition for all of them."""
+        """Read each argument as a SMILES; ``T=300`` sets a condition for all molecules."""
         split = [(word, *word.partition("=")[::2]) for word in words]
         at = {name: value for _, name, value in split if name in self.names}
         for word, name, _ in split:
@@ -121,10 +121,11 @@ class MoleculeProperties(Predictor):
         if math.isnan(found) or (positive and found <= 0):
             raise ArgumentError(
                 name,
-                expected=f"a number{' above 0' * positive} as condition of {smiles[:80]}",
+                expected=f"a number{' above 0' * positive} for the condition {name!r} of "
+                f"{smiles[:80]}",
                 got="none" if value is None else repr(value),
-                remedy=f"give it as a column {name!r} beside {self.smiles!r}, or as a word "
-                f"{name}=VALUE",
+                remedy=f"add a column {name!r} to the input table, or pass {name}=VALUE on the "
+                "command line",
             )
         return found
 
@@ -241,7 +242,7 @@ def _flags(chosen: list[tuple[int, list[int]]]) -> Tensor:
 
 
 def _found(one: Masked, of_atoms: Tensor, of_bonds: Tensor, top: int) -> Answer:
-    """Return the answer for one molecule; atoms are numbered from 1 in the order of the SMILES."""
+    """Return the prediction for a molecule; atoms are numbered from 1 in SMILES order."""
     ends = [one.molecule.GetBondWithIdx(at) for at in one.bonds]
     places = [f"atom {at + 1}" for at in one.atoms]
     places += [f"bond {bond.GetBeginAtomIdx() + 1}-{bond.GetEndAtomIdx() + 1}" for bond in ends]

@@ -1,4 +1,4 @@
-"""Answers on nodes of a graph: classes and links, with the lookup of ids."""
+"""Predictors for nodes of a graph: classes and links, with the lookup of ids."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class KnownIds:
 
     Args:
         ids: the ids, ordered by index.
-        what: name of such a thing in errors, such as "user".
+        what: noun for an id in errors, such as "user".
         remedy: remedy in the error for an unknown id that resembles no other.
     """
 
@@ -97,7 +97,7 @@ class NewNode(NamedTuple):
 
 
 class NodeClasses(Predictor):
-    """Most probable classes of a node, in the training graph or in a new one.
+    """Most probable classes of a node in the training graph or in a new graph.
 
     The probabilities of all nodes of the training graph are computed when the run is loaded.
     """
@@ -116,7 +116,7 @@ class NodeClasses(Predictor):
 
     @torch.no_grad()
     def _probabilities(self, found: NodeGraph) -> Tensor:
-        """Return the class probabilities ``[N, classes]``."""
+        """Return the class probabilities of all nodes, ``[N, classes]``."""
         scores: Tensor = self.model(found.x, found.graph)
         return scores.softmax(-1)
 
@@ -147,7 +147,7 @@ class NodeClasses(Predictor):
 
 
 class LinkSuggestions(Predictor):
-    """Nodes with the highest scores for a node, without those it is already linked to.
+    """Nodes with the highest scores for a node, except the nodes it is already linked to.
 
     The states of the nodes are computed once, over all links in the data. A score is the predicted
     probability of a link, where half of the pairs are linked, as in training.
@@ -199,7 +199,7 @@ class LinkSuggestions(Predictor):
             yield found
 
     def _scores(self, node: int, others: range) -> Tensor:
-        """Return the scores ``[len(others)]``."""
+        """Return the probability of a link from ``node`` to each of ``others``."""
         assert isinstance(self.model, LinkPredictor)
         other = torch.arange(others.start, others.stop)
         parts = [

@@ -1,4 +1,4 @@
-"""Base class of predictors, which turn inputs into batches and model outputs into answers."""
+"""Base class of predictors, which turn inputs into batches and model outputs into predictions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Predictor(ABC):
     """Base of predictors for one kind of trained model, such as classifiers of sentences.
 
     A subclass names the data sets and the task that it serves, reads an input (:meth:`from_row`,
-    :meth:`prepare`) and answers a batch of inputs (:meth:`answer`). The keyword arguments of
+    :meth:`prepare`) and predicts on a batch of inputs (:meth:`answer`). The keyword arguments of
     :meth:`answer` are the options of ``Run.predict`` and ``edgewise predict``.
 
     Args:
@@ -58,7 +58,7 @@ class Predictor(ABC):
     input: ClassVar[str]
     """Description of one input with its article, such as "a sentence"."""
     text_key: ClassVar[str] = ""
-    """Key of an answer that is a text. If set, the command prints this text alone."""
+    """Key of the text in a prediction. If set, the command prints this text alone."""
     batch_size: ClassVar[int] = 64
     """Default number of inputs per batch."""
     frame_is_one_input: ClassVar[bool] = False
@@ -83,7 +83,7 @@ class Predictor(ABC):
         self.set_up()
 
     def set_up(self) -> None:  # noqa: B027 - optional
-        """Compute once what every answer needs, such as the states of a graph's nodes."""
+        """Compute once what every prediction needs, such as the states of a graph's nodes."""
 
     @classmethod
     def serves(cls, recipe: Recipe) -> bool:
@@ -105,16 +105,17 @@ class Predictor(ABC):
 
     def from_python(self, inputs: Any) -> Iterable[Any]:
         """Return the inputs in a Python value: one, several, or the rows of a data frame."""
-        if isinstance(inputs, Tensor) and inputs.dim() < 2:  # ids, or numbers
+        # The tensor holds ids or numbers.
+        if isinstance(inputs, Tensor) and inputs.dim() < 2:
             inputs = inputs.tolist()
         if isinstance(inputs, (str, Mapping)) or not isinstance(inputs, Iterable):
-            return [inputs]  # not iterable: a numeric id or an image
+            return [inputs]  # The input is one value, such as an id or an image.
         if is_frame(inputs):
             return [row["input"] if set(row) == {"input"} else row for row in frame_rows(inputs)]
         return inputs
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """Return the inputs in the words of a command line, by default one per word."""
+        """Return the inputs in the arguments of a command line, by default one per argument."""
         yield from words
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
@@ -140,36 +141,37 @@ class Predictor(ABC):
         """Check one input and return it as an example for :meth:`answer`.
 
         Raises:
-            ArgumentError: the input is invalid. Other inputs are still answered.
+            ArgumentError: the input is invalid. The other inputs are still predicted.
         """
 
     @abstractmethod
     def answer(self, examples: list[Any], *args: Any, **options: Any) -> list[Answer]:
-        """Answer each example of a batch; options are keyword-only arguments of subclasses.
+        """Return the prediction for each example of a batch.
 
-        Values are numbers, texts or lists. A list of dicts, such as the items recommended to a
-        user, becomes several rows of a table.
+        The options are keyword-only arguments of subclasses. The values of a prediction are
+        numbers, texts or lists. A list of dicts, such as the items recommended to a user, becomes
+        several rows of a table.
         """
 
     def show(self, value: Any) -> str:
-        """Format an input for the ``input`` key of its answer."""
+        """Format an input for the ``input`` key of its prediction."""
         return as_words(value)
 
     def draw(self, answers: Sequence[Answer]) -> Figure:  # noqa: ARG002 - see the subclasses
-        """Plot some answers.
+        """Plot predictions.
 
         Raises:
-            ArgumentError: answers of this kind have no figure.
+            ArgumentError: predictions of this kind have no figure.
         """
         raise ArgumentError(
             "--draw",
-            expected="a run whose answers can be plotted, such as a forecast",
+            expected="a run whose predictions can be plotted, such as a forecast",
             got=f"a run of {self.recipe.name}",
             remedy="leave it out",
         )
 
     def check_draws(self) -> None:
-        """Raise the error of :meth:`draw` if answers of this kind have no figure."""
+        """Raise the error of :meth:`draw` if predictions of this kind have no figure."""
         if type(self).draw is Predictor.draw:
             self.draw([])
 
@@ -205,7 +207,7 @@ class Predictor(ABC):
 
     @torch.no_grad()
     def answers(self, values: Sequence[Any], options: Mapping[str, Any]) -> list[Answer]:
-        """Answer inputs in order; an invalid input gets an answer with the key ``error``."""
+        """Return a prediction for each input in order, with ``error`` if the input is invalid."""
         found: list[Answer] = []
         examples, places = [], []
         for place, value in enumerate(values):
@@ -257,7 +259,7 @@ def check_renamed(name: str, argument: str, dashes: str) -> None:
 def top_labels(probabilities: Tensor, labels: list[str], top: int) -> list[Answer]:
     """Return the most probable label of each row of ``[B, classes]``.
 
-    Each answer has ``label`` and ``probability``. If ``top`` is above 1, it also has ``top``, a
+    Each prediction has ``label`` and ``probability``. If ``top`` is above 1, it also has ``top``, a
     list of that many such pairs, the most probable first.
     """
     check_least("top", top, 1, "choose how many labels you want")
@@ -286,7 +288,7 @@ def check_unicode(value: Any) -> None:
             "input",
             expected="a text in Unicode",
             got=f"{value[error.start]!r} at character {error.start}",
-            remedy="give it in UTF-8",
+            remedy="encode the text in UTF-8",
         ) from error
 
 

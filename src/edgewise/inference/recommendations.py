@@ -19,7 +19,7 @@ from edgewise.tasks import Recommendation
 
 
 class Recommendations(Predictor):
-    """Items with the highest scores for a user, without those the user already has.
+    """Items with the highest scores for a user, except the items the user already has.
 
     The states of users and items are computed once, over all interactions in the data.
     """

@@ -1,4 +1,4 @@
-"""Writing of answers to a table or to JSON lines."""
+"""Write predictions to a CSV, TSV or JSON Lines file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ FORMS = (".csv", ".tsv", ".jsonl")
 
 
 def flat(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Convert an answer to rows of a table: one, or one with its rank for each dict of a list."""
+    """Convert a prediction to rows of a table.
+
+    A prediction with a list of dicts has one row for each dict, with its rank. Others have one row.
+    """
     lists = [name for name, value in answer.items() if is_of_dicts(value)]
     plain = {n: _cell(v) for n, v in answer.items() if n not in lists}
     if not lists:
@@ -30,7 +33,7 @@ def flat(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def is_of_dicts(value: Any) -> bool:
-    """Return whether a value of an answer is a list of dicts, which become rows of a table."""
+    """Return whether a value of a prediction is a list of dicts, which become rows of a table."""
     return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
 
 
@@ -39,7 +42,7 @@ def _cell(value: Any) -> Any:
 
 
 def check_form(path: Path) -> None:
-    """Check the suffix of a file for answers.
+    """Check the suffix of a file for predictions.
 
     Raises:
         ArgumentError: the suffix is not one of ``FORMS``.
@@ -54,10 +57,10 @@ def check_form(path: Path) -> None:
 
 
 def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
-    """Write answers one by one to a temporary file, which is renamed when it is complete.
+    """Write predictions one by one to a temporary file, which is renamed when it is complete.
 
     Args:
-        path: ``.csv`` or ``.tsv`` for a table with the columns of all answers, or ``.jsonl``.
+        path: ``.csv`` or ``.tsv`` for a table with the columns of all predictions, or ``.jsonl``.
         answers: see :meth:`edgewise.inference.Predictor.answer`.
 
     Raises:

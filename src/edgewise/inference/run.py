@@ -62,7 +62,7 @@ class Run:
         return RunFolder(self.path).read_metrics()
 
     def predict(self, inputs: Any = None, *, batch_size: int | None = None, **options: Any) -> Any:
-        """Return the answers, in the order of the inputs.
+        """Return the predictions, in the order of the inputs.
 
         Args:
             inputs: a list of inputs, such as sentences or SMILES; rows as dicts; a data frame of
@@ -73,9 +73,10 @@ class Run:
                 all of them.
 
         Returns:
-            A dict for each input: ``input`` and the answer, or ``error`` if the model cannot answer
-            it. For a data frame a pandas ``DataFrame``: its own columns, and the same answers as
-            further columns. An answer of several parts, such as ``top=3``, has a row for each part.
+            A dict for each input: ``input`` and the prediction, or ``error`` if the input is
+            invalid. For a data frame, a pandas ``DataFrame`` with its columns and the predictions
+            as further columns. A prediction of several parts, such as ``top=3``, has a row for each
+            part.
 
         Raises:
             ArgumentError: unknown option, or a file in another format.
@@ -87,7 +88,7 @@ class Run:
     def stream(
         self, inputs: Any = None, *, batch_size: int | None = None, **options: Any
     ) -> Iterator[Answer]:
-        """Yield the answers of :meth:`predict` one by one, with one batch in memory at a time."""
+        """Yield the predictions of :meth:`predict` in turn, with one batch in memory at a time."""
         size = self.predictor.batch_size if batch_size is None else batch_size
         check_least("batch_size", size, 1, "choose for example 64")
         chosen = self.predictor.check_options(options)
@@ -130,7 +131,7 @@ class Run:
         return explain.attributions(self, inputs, top=top, **options)
 
     def draw(self, answers: list[Answer]) -> Figure:
-        """Plot answers; only forecasts have a figure."""
+        """Plot predictions; only forecasts have a figure."""
         return self.predictor.draw(answers)
 
     def _of_values(
@@ -186,7 +187,7 @@ def _parts(values: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
-    """Join a row of a table with its answer; columns of the row keep their names.
+    """Join a row of a table with its prediction; columns of the row keep their names.
 
     A column ``error`` is renamed to ``own_error``, as this key marks an invalid input.
     """
@@ -198,7 +199,7 @@ def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
 
 
 def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
-    """Prefix keys of the answer with ``predicted_`` if the row has the same, also in lists."""
+    """Prefix keys of the prediction that the row has too with ``predicted_``, also in lists."""
     return {
         f"predicted_{name}" if name in row else name: [_beside(row, one) for one in value]
         if is_of_dicts(value)

@@ -1,4 +1,4 @@
-"""Answers on time series: forecasts, as rows and as figures."""
+"""Predictor for time series: forecasts, as rows and as figures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Forecasts(Predictor):
         return [self.own]
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """Read all words as the values of one history."""
+        """Read all arguments as the values of one history."""
         yield list(words)
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
@@ -135,7 +135,7 @@ class Forecasts(Predictor):
         return value.path.name if isinstance(value, Table) else f"{len(value)} values"
 
     def draw(self, answers: Sequence[Answer]) -> Figure:
-        """Plot the history, the forecast and, in a backtest, the truth of each answer."""
+        """Plot the history, the forecast and, in a backtest, the true values, for each series."""
         require("matplotlib", extra="plot", purpose="drawing a forecast")
         from matplotlib.figure import Figure
 

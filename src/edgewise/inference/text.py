@@ -1,4 +1,4 @@
-"""Answers on texts: labels, tags, masked words, continuations and translations."""
+"""Predictors for texts: labels, tags, masked words, continuations and translations."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ class WordTags(OnTexts):
         tags = self.preprocessing.values["labels"]
         words = encode_words(self.tokenizer, [word for words in examples for word in words])
         longest = self.preprocessing.model_arguments["longest_text"]
-        words = words.cut(longest)  # a single word can have more tokens than any training sentence
+        # A single word can have more tokens than any training sentence.
+        words = words.cut(longest)
         parts = split_lengths([len(words) for words in examples], words.sizes.tolist(), longest)
         tokens = data.shown("test", words.ids, torch.tensor(parts), self.tokenizer)
         probabilities = self.model(tokens, words.sizes).softmax(-1)
@@ -187,7 +188,7 @@ class HiddenWords(OnTexts):
         places = (ids == special_id(self.tokenizer, "mask")).nonzero().flatten()
         logits = self.model(Tokens(ids, sizes), places)
         special = special_ids(self.tokenizer)
-        logits[:, special] = -torch.inf  # special tokens such as <sep> are not words
+        logits[:, special] = -torch.inf  # Special tokens are not words.
         best = logits.softmax(-1).topk(min(top, logits.shape[-1] - len(special)), dim=-1)
         rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
         counts = [len(MASK.findall(text)) for text, _ in examples]
@@ -234,9 +235,9 @@ class Continuations(OnTexts):
         if not len(ids):
             raise ArgumentError(
                 "input",
-                expected=f"{self.input}, at least one token",
+                expected="a non-empty prompt (a string)",
                 got=repr(value)[:60],
-                remedy="write a word",
+                remedy="pass a string with at least one character",
             )
         assert isinstance(ids, Tensor)
         return ids
@@ -303,7 +304,8 @@ class Translations(OnTexts):
     def prepare(self, value: Any) -> Tensor:
         """Return the token ids ``[T]`` of the text."""
         read = sources_of(self.tokenizer, [check_text(value, self.input)]).ids
-        trained = self.preprocessing.values.get("longest")  # missing in runs of older versions
+        # Runs of older versions lack this value.
+        trained = self.preprocessing.values.get("longest")
         if trained is not None and len(read) > MAX_LENGTH_FACTOR * trained:
             raise ArgumentError(
                 "input",
@@ -337,7 +339,7 @@ class Translations(OnTexts):
         if max_new_tokens is not None:
             check_least("max_new_tokens", max_new_tokens, 1, "choose for example 50")
         source = PackedTexts(torch.cat(examples), torch.tensor(list(map(len, examples))))
-        unknown = [""] * len(examples)  # placeholders for the targets
+        unknown = [""] * len(examples)  # placeholders for the unknown targets
         pairs = Pairs.of_sources(self.tokenizer, source, unknown)
         texts = task.generate(self.model, pairs.take(torch.arange(len(examples))), max_new_tokens)
         return [{"translation": text} for text in texts]

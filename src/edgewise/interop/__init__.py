@@ -13,7 +13,8 @@ __all__ = ["huggingface", "pyg"]
 if TYPE_CHECKING:
     from edgewise.interop import huggingface, pyg
 
-if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name
+# With __getattr__, a type checker would accept any name.
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name in __all__:

@@ -32,11 +32,11 @@ class Cache:
         self._steps: dict[int, Cache] = {}
 
     def extended(self, layer: nn.Module, new: KeyValue) -> KeyValue:
-        """Append the keys and values of new nodes to those of the layer, and return all.
+        """Append keys and values of new nodes to the cache of the layer, and return all of them.
 
         Buffers have room for twice the length, so most steps write only the new entries. With
-        gradients enabled, tensors are concatenated instead, as autograd may have saved what would
-        be overwritten.
+        gradients enabled, tensors are concatenated instead, as autograd may have saved entries
+        that would be overwritten.
         """
         kept = self._kept.get(layer)
         if kept is not None:
@@ -65,7 +65,8 @@ class Cache:
     def forget(self, layer: nn.Module, reach: int) -> None:
         """Drop keys and values before the last ``reach`` nodes, which are not read any more.
 
-        This copies, so it is done only once twice that number is stored.
+        The remaining tensors are copied, so this is done only if more than ``2 * reach`` nodes are
+        stored.
         """
         kept = self._kept.get(layer)
         if kept is not None and kept[0].shape[-3] > 2 * reach:
@@ -110,7 +111,8 @@ class Cache:
         """Restore the result of :meth:`state_dict` for a model with the same layer names."""
         self.length = state["length"]
         self._room.clear()
-        device = next(model.parameters()).device  # checkpoints are loaded on the CPU
+        # Checkpoints are loaded on the CPU, so the state is moved to the model's device.
+        device = next(model.parameters()).device
         kept = state["kept"].items()
         self._kept = {
             model.get_submodule(name): tuple(part.to(device) for part in parts)
@@ -127,7 +129,7 @@ class Cache:
         return key, value
 
     def select(self, rows: Tensor) -> None:
-        """Keep these members of the batch in this order, with repeats, as beam search does."""
+        """Select members of the batch by index; beam search may repeat and reorder them."""
         self._room.clear()
         for layer, kept in self._kept.items():
             self._kept[layer] = tuple(part.index_select(0, rows) for part in kept)

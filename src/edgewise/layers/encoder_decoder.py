@@ -49,7 +49,7 @@ class EncoderDecoderModel(nn.Module):
         embedding: embedding of source ids, and of target ids if shared.
         core: encoder and decoder.
         head: maps states to logits of tokens.
-        target_embedding: embedding of target ids, if they have a vocabulary of their own.
+        target_embedding: embedding of target ids, if source and target have different vocabularies.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class EncoderDecoderModel(nn.Module):
         graph: Pattern | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Return the decoder's states ``[B, T, width]`` of ids that follow cached ones."""
+        """Return the decoder's states ``[B, T, width]`` of ids that follow the cached ids."""
         sequences = SequenceBatch(
             decoder_input_ids,
             decoder_attention_mask,

@@ -120,7 +120,7 @@ class LanguageModel(nn.Module):
             raise ArgumentError(
                 "data.consecutive",
                 expected="a model that carries something of bounded size from text to text",
-                got=f"one that reads by a {type(self.trunk.backbone).__name__}",
+                got=f"a model with the backbone {type(self.trunk.backbone).__name__}",
                 remedy="choose transformer_xl, compressive, lstm, gru or rnn, or data.consecutive"
                 " false",
             )

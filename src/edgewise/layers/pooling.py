@@ -47,8 +47,8 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
             "batch",
             expected=f"the sizes of graphs of {count} nodes in all, or their membership graph",
             got=f"{graph.num_sources} nodes",
-            remedy="of a vector with the graph of each node, as PyTorch Geometric has it, "
-            "give batch.bincount()",
+            remedy="if batch is a vector with the graph of each node, as in PyTorch Geometric, "
+            "pass batch.bincount()",
         )
     return graph.to(x.device)
 
@@ -82,7 +82,8 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             remedy="make it with graphs.membership(sizes)",
         )
     parts = torch.stack([members.start, members.stop])
-    if isinstance(batch, Graph):  # may read a graph twice, or in another order
+    # In a membership graph, several targets may read the same nodes, in any order.
+    if isinstance(batch, Graph):
         parts = parts.unique(dim=1)
     sizes = parts[1] - parts[0]
     if int(sizes.sum()) != x.shape[-2] or not torch.equal(starts(sizes), parts[0]):
@@ -98,8 +99,8 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
     if not torch.equal(member[graph.source], member[graph.target]):
         raise ArgumentError(
             "batch",
-            expected="graphs that no edge joins",
-            got="an edge from one to another",
+            expected="graphs that no edge connects",
+            got="an edge between two graphs",
             remedy="check the order of the sizes",
         )
     return Edges(graph.edge_index, x.shape[-2], x.shape[-2], (sizes, sizes))

@@ -1,4 +1,4 @@
-"""Linear maps of attention: queries, keys and values of all heads in one matrix, or by head."""
+"""Linear maps of attention: one matrix for queries, keys and values, or one matrix per head."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from edgewise.torch_internals import in_functorch_transform, is_tracing
 class JointLinear(nn.Linear):
     """Several linear maps of the same features, stored as one matrix, with concatenated outputs.
 
-    One matrix product takes less time than several. Each part is initialised as a map of its own.
+    One matrix product takes less time than several. Each part is initialised like a separate linear
+    layer.
 
     Args:
         in_width: feature size.
@@ -31,7 +32,7 @@ class JointLinear(nn.Linear):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialise the parts one after the other, as ``torch.nn.Linear`` does."""
+        """Initialise each part in turn, like ``torch.nn.Linear``."""
         bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
         biases = [None] * len(self.widths) if self.bias is None else self.bias.split(self.widths)
         for weight, bias in zip(self.weights(), biases, strict=True):
@@ -94,7 +95,7 @@ class LinearByHead(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(heads, out_width // heads, in_width // heads))
         self.bias = nn.Parameter(torch.zeros(out_width)) if bias else None
-        bound = math.sqrt(heads / in_width)  # as nn.Linear with the input size of one head
+        bound = math.sqrt(heads / in_width)  # bound of nn.Linear with the input size of one head
         nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -93,7 +93,7 @@ class RecurrentBackbone(nn.Module):
         return out
 
     def _run(self, sequences: Sequence[Tensor], like: Tensor, cache: Cache | None) -> Tensor:
-        """Return the states of all nodes, one sequence after the other, skipping empty ones."""
+        """Return the states of the nodes of all sequences in turn, skipping empty sequences."""
         kept = [number for number, sequence in enumerate(sequences) if len(sequence)]
         if not kept:
             return like.new_zeros(0, self.cell.hidden_size * (1 + self.cell.bidirectional))
@@ -142,7 +142,7 @@ class RecurrentModel(TextModel):
 
 
 def _time_first(state: tuple[Tensor, ...] | None) -> Tensor | tuple[Tensor, ...] | None:
-    """Convert the cache's ``[B, layers, H]`` to the cell's ``[layers, B, H]``; an LSTM has two."""
+    """Convert states ``[B, layers, H]`` of the cache to states ``[layers, B, H]`` of the cell."""
     if state is None:
         return None
     turned = tuple(part.transpose(0, 1).contiguous() for part in state)

@@ -42,7 +42,7 @@ class SequenceBatch:
         attention_mask: ``[B, T]``, 0 at padding, which no node attends to. With a cache, cached
             nodes come first.
         sizes: number of nodes of each sequence of a packed batch.
-        positions: positions, shaped as the tokens; by default 0, 1, ... after cached ones.
+        positions: positions, shaped as the tokens; by default 0, 1, ... after cached positions.
         cache: state of earlier calls, whose nodes precede these.
 
     Attributes:
@@ -94,7 +94,7 @@ class SequenceBatch:
 
         Args:
             pattern: attention pattern of a whole text.
-            sources: number of remembered nodes, if a layer has dropped the first ones.
+            sources: number of remembered nodes, if a layer has dropped the first nodes.
         """
         if self.sizes is not None and not isinstance(pattern, Graph):
             pattern = batch(pattern, self.sizes)
@@ -119,7 +119,8 @@ class SequenceBatch:
     @property
     def extents(self) -> list[Extent]:
         """Return the extent of each mask row, read once; empty without a mask."""
-        if self._extents is None:  # no cached_property, whose lock torch.compile cannot trace
+        # cached_property has a lock, which torch.compile cannot trace.
+        if self._extents is None:
             self._extents = self._look()
         return self._extents
 
@@ -266,7 +267,7 @@ class Memory:
             raise ArgumentError(
                 "sizes",
                 expected="source and target both packed, or both padded",
-                got="sizes for one of them",
+                got="sizes for only one of the two",
                 remedy="pass sizes for both, or an attention mask for both",
             )
         packed = sequences.sizes is not None
@@ -321,7 +322,7 @@ def refuse_cache(
     memory: Memory | None = None,
     why: str = "reads a text as a whole",
 ) -> None:
-    """Raise ArgumentError if a cache or a memory is given to a model that is no decoder."""
+    """Raise ArgumentError if a cache or a memory is given to a model that is not a decoder."""
     for argument, given in (("cache", sequences.cache), ("memory", memory)):
         if given is not None:
             raise ArgumentError(
@@ -329,7 +330,7 @@ def refuse_cache(
                 expected=f"None, as {name} {why}",
                 got=type(given).__name__,
                 remedy="use a causal model, such as gpt, or transformer for a pair of texts; "
-                "one that reads to the left alone also writes by generate(..., cached=False)",
+                "models with causal attention also generate with generate(..., cached=False)",
             )
 
 
@@ -351,7 +352,7 @@ class SingleTextBackbone(nn.Module):
         name: name of the model, for error messages.
         takes_graph: whether a call may replace the attention graph.
         caches: whether a cache can continue a text.
-        why_no_cache: what the model does that excludes a cache, for error messages.
+        why_no_cache: property of the model that excludes a cache, for error messages.
     """
 
     name: str
@@ -387,7 +388,7 @@ class SingleTextBackbone(nn.Module):
         return self.run(x, sequences, graph)
 
     def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
-        """Return the states of x."""
+        """Return the states of the features x."""
         raise NotImplementedError
 
 

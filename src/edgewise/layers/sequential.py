@@ -30,7 +30,7 @@ class GraphLayer(nn.Module):
 
 
 def shares_nodes(model: nn.Module) -> bool:
-    """Return whether several outputs of a batch may read the same nodes in all parts of a model."""
+    """Return whether, in all layers of a model, several outputs may depend on the same nodes."""
     return all(part.shares_nodes for part in model.modules() if isinstance(part, GraphLayer))
 
 

@@ -128,7 +128,7 @@ class Backbone(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """Return states in the shape of x; those of padding are 0 if the batch is packed.
+        """Return states in the shape of x; states of padding are 0 if the batch is packed.
 
         Padded texts are converted to packed form where possible; see
         :meth:`SequenceBatch.without_padding`.
@@ -277,7 +277,7 @@ class TextModel(nn.Module):
             raise ArgumentError(
                 "model",
                 expected="a model with a head, for logits of tokens",
-                got="a model without one, as its checkpoint has none",
+                got="a model without a head, as its checkpoint has none",
                 remedy="load the checkpoint of a language model (...ForMaskedLM, ...ForCausalLM)",
             )
         logits: Tensor = self.head(states, self.embedding.tokens.weight)
@@ -285,4 +285,4 @@ class TextModel(nn.Module):
 
 
 def _scaled(x: Tensor, scale: float) -> Tensor:
-    return x if scale == 1.0 else x * scale  # skip a pass over x
+    return x if scale == 1.0 else x * scale  # Skip the product if it has no effect.

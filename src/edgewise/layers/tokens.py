@@ -34,7 +34,7 @@ class Tokens:
         """Convert a packed batch to a padded one with this padding id."""
         if self.sizes is None:
             return self
-        mask = torch.arange(int(self.sizes.max())) < self.sizes[:, None]  # on the CPU, as sizes
+        mask = torch.arange(int(self.sizes.max())) < self.sizes[:, None]
         if bool(mask.all()):
             return Tokens(self.ids.view(mask.shape))
         device, place = self.ids.device, mask.flatten().nonzero().flatten()

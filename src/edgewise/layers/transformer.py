@@ -99,7 +99,8 @@ class MultiHeadAttention(GraphLayer):
         self.head_width = head_width or width // heads
         if isinstance(score, str):
             score = learned_score(score, heads, self.head_width)
-        self.score = DOT if isinstance(score, ScaledDot) else score  # has no weights
+        # ScaledDot has no weights, so the shared object is used.
+        self.score = DOT if isinstance(score, ScaledDot) else score
         self.normaliser = layer_normaliser(normaliser, heads)
         self.rotary, self.dropout, self.source_width = rotary, dropout, source_width
 
@@ -237,7 +238,7 @@ class MultiHeadAttention(GraphLayer):
         return chosen  # type: ignore[no-any-return]
 
     def _normaliser(self) -> Normaliser:
-        """Return the normaliser of this call."""
+        """Return the normaliser with the current value of a learned α."""
         given = self.normaliser
         return given() if isinstance(given, LearnedEntmax) else given
 
@@ -259,7 +260,7 @@ class MultiHeadAttention(GraphLayer):
     def _project_self(
         self, x: Tensor, positions: Tensor | None, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return query, key and value of self-attention, cached nodes first."""
+        """Return query, key and value of self-attention; cached keys and values come first."""
         if self.qkv is not None and self.key_heads == self.heads:
             query, key, value = unbind_qkv(self.qkv(x), self.heads)
         elif self.qkv is not None:

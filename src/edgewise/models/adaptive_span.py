@@ -5,7 +5,7 @@ Graph: ``causal() & window(r)``; heads with the same radius r, beyond which m is
 Score: Dot (scaled) of rotated queries and keys, full projections
 Encoding: rotary, in every layer (the paper adds relative position vectors to the keys)
 Normalisation: softmax over the neighbourhood with log m as a bias; layer norm before each sublayer
-Update: residual connection, then a feed-forward network (ReLU) with its own
+Update: residual connections around attention and around the feed-forward network (ReLU)
 Paper: Sukhbaatar et al., Adaptive attention span in Transformers, 2019
 """
 
@@ -88,7 +88,7 @@ def adaptive_span(
     ]
     backbone = AdaptiveSpanBackbone(layers, nn.LayerNorm(width), graph, penalty)
     embedding = TextEmbedding(vocab_size, width, dropout=dropout)
-    head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
+    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
     return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)
 
 
@@ -164,14 +164,16 @@ class SpanAttention(GraphLayer):
             sequences: padding, packing, positions and cache.
             radii: radius of each head's window, if :func:`radii_of` was called for all layers.
         """
-        if self.training:  # undo a step of the optimizer out of the range
+        # The optimizer may have moved the parameter out of [0, 1].
+        if self.training:
             self.share.data.clamp_(0, 1)  # .data, because autograd may have saved the parameter
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         query, key = (self.rotary(each, sequences.positions) for each in (query, key))
         radii = radii_of([self])[0] if radii is None else radii
         if sequences.cache is not None:
             key, value = sequences.cache.extended(self, (key, value))
-        if sequences.cache is not None and graph == causal():  # other patterns need all positions
+        # With other patterns, later targets may need any position.
+        if sequences.cache is not None and graph == causal():
             sequences.cache.forget(self, max(radii))
         heads_by_radius: dict[int, list[int]] = {}
         for head, radius in enumerate(radii):
@@ -208,9 +210,10 @@ def radii_of(layers: Sequence[SpanAttention]) -> list[list[int]]:
     Args:
         layers: attention of each layer.
     """
-    if not layers or layers[0].share.is_meta:  # meta tensors have no values
+    if not layers or layers[0].share.is_meta:  # Meta tensors have no values.
         return [[layer.span] * layer.heads for layer in layers]
-    masked = [(layer.spans.detach() + layer.ramp).ceil().long() for layer in layers]  # m is 0 there
+    # The soft mask m is 0 from these distances on.
+    masked = [(layer.spans.detach() + layer.ramp).ceil().long() for layer in layers]
     reached = iter((torch.cat(masked) - 1).tolist())
     return [
         [min(layer.span, math.ceil(next(reached) / STEP) * STEP) for _ in range(layer.heads)]

@@ -5,7 +5,7 @@ Graph: complete by default; ``causal()`` makes the model unidirectional
 Score: Dot (scaled), full projections
 Encoding: learned absolute positions
 Normalisation: softmax or entmax (α fixed or learned); layer norm after each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
 """
 

@@ -5,7 +5,7 @@ Graph: ``expand(window(1) | hubs([0, -1]) | random blocks, size)``, sampled per 
 Score: Dot (scaled), full projections
 Encoding: learned absolute positions
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Zaheer et al., Big Bird: transformers for longer sequences, 2020
 """
 
@@ -84,7 +84,7 @@ def bigbird(
     itself, its two neighbours, the first and last blocks and ``random_blocks`` sampled blocks; the
     first and last blocks attend to all. Texts of at most ``5 + 2 * random_blocks`` blocks use full
     attention. With ``random_attention="training"`` evaluation uses the first block in place of
-    sampled ones, as in Hugging Face Transformers.
+    sampled blocks, as in Hugging Face Transformers.
 
     Args:
         vocab_size: vocab size: number of token ids.
@@ -161,7 +161,8 @@ def sample_blocks(
         for head in range(heads):
             for row in range(1, all_blocks - 1):
                 candidates = inner[inner <= last]
-                if row < all_blocks - 3:  # the authors do not exclude the window of the last two
+                # For the last two blocks, the authors do not exclude the window.
+                if row < all_blocks - 3:
                     candidates = candidates[abs(candidates - row) > 1]
                 chosen = generator.permutation(candidates)[:num_random]
                 if len(chosen) < num_random:
@@ -169,13 +170,14 @@ def sample_blocks(
                         "random_blocks",
                         expected=f"at most {len(chosen)}, for {blocks} blocks of {size} tokens",
                         got=str(num_random),
-                        remedy="choose fewer, or smaller blocks",
+                        remedy="choose fewer random blocks, or smaller blocks",
                     )
                 if row <= blocks - 2:
                     sampled[head, row - 1] = chosen
         return torch.from_numpy(sampled)
     num_candidates = 5 + 2 * num_random
-    for row in range(1, blocks):  # the authors sample for the last block, too, and discard it
+    # The authors also sample for the last block, and discard the result.
+    for row in range(1, blocks):
         excluded = {0, row - 1, row, row + 1, num_candidates - 1}
         if row == 1:
             excluded.add(num_candidates - 2)
@@ -215,7 +217,7 @@ class BlockSparse(Pattern):
         return tokens <= (5 + 2 * self.num_random) * self.size
 
     def copies(self, lengths: Iterable[int]) -> list[tuple[BlockSparse, int]]:
-        """Return patterns, with multiplicities, that together count each pair as it occurs.
+        """Return patterns with multiplicities that sum to the number of times each pair occurs.
 
         The first pattern has all pairs, with multiplicity 1.
 
@@ -376,7 +378,8 @@ class BigBirdBackbone(SingleTextBackbone):
         for layer, layer_pattern in zip(self.layers, self.graphs, strict=True):
             pattern = layer_pattern
             if self.random_attention == "training" and not self.training:
-                pattern = replace(pattern, heads=1, seed=None)  # the same for all heads
+                # In evaluation all heads share one pattern.
+                pattern = replace(pattern, heads=1, seed=None)
             lengths = {count} if texts is None else {tokens for tokens, _ in texts}
             if all(pattern.is_whole(tokens) for tokens in lengths):
                 pattern = replace(pattern, heads=1)

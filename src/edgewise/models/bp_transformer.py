@@ -5,7 +5,7 @@ Graph: spans attend to their tokens; tokens to k nodes of each level on either s
 Score: Dot (scaled), full projections, and a learned bias per head and edge type
 Encoding: by edge type: level, side and rank of the node beside the token
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Paper: Ye et al., BP-Transformer: modelling long-range context via binary partitioning, 2019
 """
 
@@ -143,7 +143,8 @@ def _neighbour_edges(
     """
     rank = torch.arange(near + 1)
     for side in (-1, 1) if not causal else (-1,):
-        next_node = tokens + side  # the nearest node of the level that is not covered yet
+        # This is the nearest node of the level that is not covered yet.
+        next_node = tokens + side
         for level, count in enumerate(counts):
             # One more node if the next level would otherwise start in the middle of a span.
             odd = (next_node + side * near) % 2 == (1 if side > 0 else 0)
@@ -164,11 +165,11 @@ def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
 
     Args:
         past: number of tokens whose nodes are cached.
-        tokens: number of tokens n, new ones included.
+        tokens: number of tokens n, including new tokens.
         near: number of nodes k per level.
 
     Returns:
-        The graph from all nodes to the new ones, and the type of each edge as in
+        The graph from all nodes to the new nodes, and the type of each edge as in
         :func:`partition_graph`.
     """
     counts, parts = nodes_per_level(tokens), []
@@ -279,9 +280,8 @@ class SpanBackbone(SingleTextBackbone):
         edge_types = [kind for _, kind in partitions]
         kind = torch.cat([torch.zeros(0, dtype=torch.long), *edge_types])
         bias = TableBias(kind.to(x.device), self.table)
-        counts = [
-            [size, sum(nodes_per_level(size)) - size] for size in sizes if size
-        ]  # tokens, spans
+        # The number of tokens and the number of spans of each text.
+        counts = [[size, sum(nodes_per_level(size)) - size] for size in sizes if size]
         is_token = segment_index(torch.tensor(counts, dtype=torch.long).flatten()) % 2 == 0
         index = is_token.nonzero().flatten().to(x.device)
         nodes = x.new_zeros(*x.shape[:-2], len(is_token), x.shape[-1])

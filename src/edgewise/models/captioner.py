@@ -5,7 +5,7 @@ Graph: patches complete (or any pattern), tokens causal, cross-attention complet
 Score: Dot (scaled), full projections
 Encoding: learned, by row and column for patches and by position for tokens
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Cornia et al., Meshed-memory transformer for image captioning, 2020 (without the mesh)
 """
 

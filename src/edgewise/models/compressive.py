@@ -5,7 +5,7 @@ Graph: ``causal()`` with more sources than targets: compressed memory, memory, t
 Score: Dot on concatenated content and position terms; all layers share u and v
 Encoding: relative sinusoidal; a compressed memory takes one position
 Normalisation: softmax over the neighbourhood; layer norm after or before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Paper: Rae et al., Compressive Transformers for long-range sequence modelling, 2019
 """
 
@@ -42,9 +42,9 @@ def compressive(
 
     ``model.logits(states)`` gives the logits of the next token at each position. With ``cache=`` a
     call continues the text of the call before. Each layer attends to its last ``memory`` inputs
-    and, for older ones, to the last ``compressed`` means of ``rate`` inputs. Mean pooling is the
-    paper's compression without weights: no gradient flows into memories, so the others need a loss
-    of their own.
+    and, for older inputs, to the last ``compressed`` means of ``rate`` inputs. Mean pooling is the
+    paper's compression without weights: no gradient flows into memories, so compression with
+    weights would need an auxiliary loss.
 
     Args:
         vocab_size: vocab size: number of token ids.
@@ -80,7 +80,7 @@ def compressive(
 
 
 class Compressed(Recent):
-    """Memory of a layer's last inputs and of the means of older ones.
+    """Memory of a layer's last inputs and of means of older inputs.
 
     Up to ``rate - 1`` more than ``length`` inputs stay uncompressed until they fill a mean. So the
     memory after n inputs does not depend on how they were divided into segments.
@@ -101,7 +101,7 @@ class Compressed(Recent):
         return past - means * self.rate + min(means, self.compressed)
 
     def update(self, layer: nn.Module, source: Tensor, cache: Cache) -> None:
-        """Store the last inputs and the means of older ones, without gradients."""
+        """Store the last inputs and means of older inputs, without gradients."""
         state = cache.state(layer)
         means = source[..., :0, :] if state is None else state[0]
         inputs = source[..., means.shape[-2] :, :].detach()

@@ -5,7 +5,7 @@ Graph: ``window(K // 2)``; decoder ``causal() & window(K - 1)``; kernel size K p
 Score: none; one logit per offset in the window, a linear map of the target token
 Encoding: sinusoidal positions in encoder and decoder
 Normalisation: softmax over the kernel, zero padding; layer norm after or before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around the convolution and around the feed-forward network
 Paper: Wu et al., Pay less attention with lightweight and dynamic convolutions, 2019
 """
 

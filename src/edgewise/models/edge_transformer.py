@@ -4,7 +4,7 @@ Formula: s_ij = q_i ∘ k_j ∘ (E e_ij) / √D; h_i' = Σ_j softmax_j(Σ s_ij) 
 Graph: the input graph
 Score: sum of the vector s_ij, by gathers: the fused primitive has no multiplicative edge vectors
 Normalisation: softmax over the neighbourhood; batch norm after each sublayer
-Update: residual connection and feed-forward network with its own, for nodes and for edges
+Update: residual connections around attention and the feed-forward networks of nodes and edges
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
 """
 
@@ -83,7 +83,7 @@ class EdgeTransformer(GraphLayer):
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        focus: what is predicted: "nodes" or "edges".
+        focus: objects to predict: "nodes" or "edges".
     """
 
     reads_edge_attr = True

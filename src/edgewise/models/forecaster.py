@@ -5,7 +5,7 @@ Graph: causal by default; any pattern over the steps of the history
 Score: Dot (scaled), full projections
 Encoding: learned, one vector per time step
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Kim et al., Reversible instance normalization for accurate time-series forecasting, 2022
 
 The linear path A is from Zeng et al., Are Transformers effective for time series forecasting?, 2023
@@ -30,7 +30,7 @@ class Forecaster(nn.Module):
 
     .. math:: \hat y_h = x_{T+h-s} + \sigma\,(W z_T + A u)_h
 
-    A is linear in the normalised history u, and the Transformer adds what is not linear. W and A
+    A is linear in the normalised history u, and the Transformer adds the nonlinear part. W and A
     start at zero, so the untrained model repeats the last season (the seasonal naive forecast).
     Called as ``model(history [B, T])``.
 

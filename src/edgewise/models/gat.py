@@ -43,20 +43,21 @@ class GATLayer(GraphLayer):
         super().__init__()
         self.heads, self.dropout, self.average = heads, dropout, average
         self.linear = Linear(in_width, heads * width, bias=False)
-        self.att_dst = nn.Parameter(torch.empty(heads, width))  # a
-        self.att_src = nn.Parameter(torch.empty(heads, width))  # b
+        self.att_dst = nn.Parameter(torch.empty(heads, width))  # a in the formula above
+        self.att_src = nn.Parameter(torch.empty(heads, width))  # b in the formula above
         self.bias = nn.Parameter(torch.zeros(width if average else heads * width))
         for weight in (self.linear.weight, self.att_dst, self.att_src):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         graph = bind_to_nodes(graph, x)
-        graph = graph.without_self_loops().with_self_loops()  # exactly one loop per node
+        graph = graph.without_self_loops().with_self_loops()  # Each node has exactly one self-loop.
         value = self.linear(x).unflatten(-1, (self.heads, -1))
         query = (value * self.att_dst).sum(-1, keepdim=True)
         key = (value * self.att_src).sum(-1, keepdim=True)
-        query, key = query.to(value), key.to(value)  # autocast computes sums in float32
-        value = F.dropout(value, self.dropout, self.training)  # after the scores are computed
+        query, key = query.to(value), key.to(value)  # Autocast computes sums in float32.
+        # The scores above use the values before dropout.
+        value = F.dropout(value, self.dropout, self.training)
         dropout = self.dropout if self.training else 0.0
         out = attend(query, key, value, graph, score=Additive(), dropout=dropout)
         return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias

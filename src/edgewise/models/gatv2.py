@@ -48,7 +48,7 @@ class GATv2Layer(GraphLayer):
         graph = bind_to_nodes(graph, x)
         query = self.query(x).unflatten(-1, (self.heads, -1))
         key = self.key(x).unflatten(-1, (self.heads, -1))
-        graph = graph.without_self_loops().with_self_loops()  # exactly one loop per node
+        graph = graph.without_self_loops().with_self_loops()  # Each node has exactly one self-loop.
         dropout = self.dropout if self.training else 0.0
         out = attend(query, key, key, graph, score=Additive(weight=self.score), dropout=dropout)
         return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias

@@ -74,7 +74,7 @@ class GINELayer(GraphLayer):
         if self.edge is not None and edge_attr is not None:
             message = (graph.gather_source(x) + self.edge(edge_attr)).relu()
             total = aggregate(message.unsqueeze(-2), incidence(graph)).squeeze(-2)
-        else:  # a node sends all its neighbours the same message, so none is stored per edge
+        else:  # Without edge features, a node sends the same message to all neighbours.
             total = aggregate(x.relu().unsqueeze(-2), graph).squeeze(-2)
         out: Tensor = self.network((1 + self.epsilon) * x + total)
         return out
@@ -188,7 +188,7 @@ class GPS(GraphLayer):
 
     reads_edge_attr = True
     attention_uses_edge_attr = False
-    """Whether edge features are used in attention, and not by the "gine" layer alone."""
+    """Whether attention uses edge features too, and not only the layer "gine"."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class GPS(GraphLayer):
                 "local",
                 expected="gine, the layer that uses edge features",
                 got=f"{local}, and {edge_width} features per edge",
-                remedy="choose gine, or data without them (for example data.bonds=false)",
+                remedy="choose gine, or data without edge features (for example data.bonds=false)",
             )
         self.input_dropout = Dropout(dropout)
         self.embed = Linear(in_width, width)

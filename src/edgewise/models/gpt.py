@@ -5,7 +5,7 @@ Graph: causal by default; any pattern without edges from the future
 Score: Dot (scaled), full projections
 Encoding: learned absolute positions
 Normalisation: softmax or entmax (α fixed or learned); layer norm before each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Radford et al., Language models are unsupervised multitask learners, 2019
 
 Order of a forward pass, in three files
@@ -96,5 +96,5 @@ def gpt(
         for _ in range(depth)
     ]
     backbone = Backbone(TransformerStack(layers, norm(width), graph))
-    head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
+    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
     return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)

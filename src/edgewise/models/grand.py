@@ -69,7 +69,7 @@ class Grand(GraphLayer):
         check_node_features(x, self.first.weight)
         # Propagation is linear, so the first layer can precede it: fewer features to propagate.
         h = F.linear(self.dropout(x), self.first.weight).unsqueeze(-2)
-        if self.training:  # one head per view, each with its own dropped nodes
+        if self.training:  # Each view of the nodes is one head, with other nodes dropped.
             views = (*h.shape[:-2], self.views, 1)
             h = h * (torch.rand(views, device=h.device) >= self.drop_node)
         else:

@@ -69,7 +69,7 @@ class GraphNetworkBlock(nn.Module):
             members: membership graph, in which each graph of the batch reads its nodes.
         """
         x, edge_attr, u = state
-        owner = torch.zeros_like(members.source)  # the graph of each node
+        owner = torch.zeros_like(members.source)  # graph to which each node belongs
         owner[members.source] = members.target
         owner_of_edge = owner[graph.target]
 
@@ -171,10 +171,11 @@ class GraphNetwork(GraphLayer):
         batch: Membership = None,
         global_attr: Tensor | None = None,
     ) -> GraphState:
-        """Return the final state of nodes, edges and graphs, of size ``hidden`` each."""
+        """Return the final states of nodes, edges and graphs, each of the hidden size."""
         graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
-        like = self.decode.weight  # x may be sparse
+        # Take dtype and device from a weight, because x may be sparse.
+        like = self.decode.weight
         width = self.encode_edges.in_features
         edge_attr = given_or_ones(edge_attr, graph, width, like, batched=True)
         rows = members.num_targets, self.encode_graphs.in_features
@@ -188,15 +189,16 @@ class GraphNetwork(GraphLayer):
                 "each graph of the batch",
             )
         check_node_features(global_attr, self.encode_graphs.weight, "global_attr")
-        if x.dim() > 2:  # several feature sets of one graph; sparse x has no batch axis
+        # x contains several feature sets of one graph. A sparse x has no batch axis.
+        if x.dim() > 2:
             edge_attr, global_attr = (
                 each.expand(*x.shape[:-2], *each.shape[-2:]) for each in (edge_attr, global_attr)
             )
         if members.device.type != "meta" and bool((members.out_degree() != 1).any()):
             raise ArgumentError(
                 "batch",
-                expected="each node in exactly one graph, as graphs have states of their own",
-                got="a node in none, or in several",
+                expected="each node in exactly one graph, as each graph has a state",
+                got="a node in no graph, or in several graphs",
                 remedy="give the sizes of the graphs, and repeat the nodes of a graph that is read "
                 "several times, as PackedGraphs with shared=False does",
             )

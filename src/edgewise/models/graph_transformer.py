@@ -4,7 +4,7 @@ Formula: h = norm(h + Σ_j softmax_j(e_ij · q_i·k_j / √D) v_j); h = norm(h +
 Graph: the input graph
 Score: Dot (scaled), times the edge weight e_ij if given
 Normalisation: softmax over the neighbourhood; batch norm after each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
 """
 
@@ -56,7 +56,7 @@ class GraphTransformer(GraphLayer):
         """
         graph = bind_to_nodes(graph, x)
         if is_dense(edge_attr) and edge_attr.dim() == 1:
-            edge_attr = edge_attr.unsqueeze(-1)  # the same weight in each head
+            edge_attr = edge_attr.unsqueeze(-1)  # All heads use the same weight.
         if edge_attr is not None:
             is_float = is_dense(edge_attr) and edge_attr.is_floating_point()
             if not is_float or edge_attr.shape[-2:-1] != (graph.num_edges,):

@@ -5,7 +5,7 @@ over the edges of the path; h_i = x_i + z⁻_in(i) + z⁺_out(i) before the firs
 Graph: the complete graph of each molecule and of a virtual node that is joined to all its atoms
 Score: Dot (scaled)
 Normalisation: softmax; layer norm before each sublayer
-Update: residuals, feed-forward network; the output is read from the virtual node
+Update: residuals around attention and the feed-forward network; the virtual node is the output
 Paper: Ying et al., Do Transformers really perform bad for graph representation?, 2021
 """
 
@@ -50,7 +50,7 @@ class Graphormer(GraphLayer):
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        max_distance: largest shortest-path distance with a bias of its own; larger ones share one.
+        max_distance: largest shortest-path distance with a separate bias; others share a bias.
         max_path_length: max number of path edges in the bias, those nearest to the target.
         dropout: dropout probability.
     """

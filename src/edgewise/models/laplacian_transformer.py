@@ -4,7 +4,7 @@ Formula: h_i = W x_i + P λ_i; s_ij = q_i ∘ k_j ∘ (E e_ij) / √D; h_i' = Σ
 Graph: the input graph; a membership graph for the readout
 Score: sum of the vector s_ij, by gathers: the fused primitive has no multiplicative edge vectors
 Normalisation: softmax over the neighbourhood; batch norm after each sublayer
-Update: residual connection and feed-forward network with its own, for nodes and for edges
+Update: residual connections around attention and the feed-forward networks of nodes and edges
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
 """
 

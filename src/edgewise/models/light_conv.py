@@ -5,7 +5,7 @@ Graph: ``window(K // 2)``; decoder ``causal() & window(K - 1)``; kernel size K p
 Score: none; one logit per offset in the window, the same for all nodes
 Encoding: sinusoidal positions in encoder and decoder
 Normalisation: softmax over the kernel, zero padding; layer norm after or before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around the convolution and around the feed-forward network
 Paper: Wu et al., Pay less attention with lightweight and dynamic convolutions, 2019
 """
 
@@ -75,8 +75,8 @@ class SoftmaxConvolution(GraphLayer):
     .. math:: \mathrm{conv}(x)_{i,c} = \sum_{k=1}^{K} w_{h(c),k}\; x_{i+k-(K+1)/2,\,c},
               \qquad w_h = \mathrm{softmax}(f_h)
 
-    where channel c belongs to head h(c). Positions outside the text and padding contribute 0; the
-    softmax is over the whole kernel all the same. With ``is_causal`` the last of the K positions is
+    where channel c belongs to head h(c). Positions outside the text and padding contribute 0, but
+    the softmax is always over the whole kernel. With ``is_causal`` the last of the K positions is
     the node itself.
 
     Args:
@@ -143,7 +143,8 @@ class SoftmaxConvolution(GraphLayer):
 
     def _edge_weights(self, weight: Tensor, graph: Graph) -> Tensor:
         """Return edge weights ``[..., E, H]``, looked up in the kernel by the edges' offsets."""
-        first = self.kernel - 1 if self.is_causal else self.kernel // 2  # distance of the first tap
+        # This is the distance of the first kernel position.
+        first = self.kernel - 1 if self.is_causal else self.kernel // 2
         tap = graph.cached(("tap", first), lambda: first - offsets(graph))
         if weight.dim() == 2:
             return weight.index_select(0, tap)
@@ -251,7 +252,7 @@ class LightConv(EncoderDecoderModel):
                     "kernels",
                     expected="odd kernel sizes, so that windows are symmetric",
                     got=repr(kernel),
-                    remedy="add one to it",
+                    remedy="add 1 to this kernel size",
                 )
         sizes = [kernels[min(layer, len(kernels) - 1)] for layer in range(depth)]
         convolution = partial(SoftmaxConvolution, width, heads, taps=self.taps, dropout=dropout)

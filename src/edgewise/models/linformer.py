@@ -5,7 +5,7 @@ Graph: complete bipartite, from k projected rows to n tokens
 Score: Dot (scaled), full projections
 Encoding: learned absolute positions
 Normalisation: softmax over the k rows; layer norm after each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Wang et al., Linformer: self-attention with linear complexity, 2020
 """
 
@@ -65,7 +65,7 @@ def linformer(
         heads: number of attention heads per layer.
         ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         rank: number of rows that keys and values are projected to, k.
-        sharing: what shares a projection: "heads" of a layer, its "key_values", or all "layers".
+        sharing: scope of shared projections: "heads" of a layer, its "key_values" or all "layers".
         max_length: max length of a text in tokens: number of positions and of projection columns.
         act: activation function of the feed-forward networks, by name.
         dropout: dropout probability.
@@ -114,7 +114,7 @@ class LinformerAttention(GraphLayer):
         heads: number of heads; must divide ``width``.
         rank: number of projected rows k.
         max_length: max length of a text in tokens.
-        sharing: what shares a projection: "heads", "key_values" or "layers"; with "layers" each
+        sharing: scope of a shared projection: "heads", "key_values" or "layers"; with "layers" each
             call passes the projection.
         dropout: dropout probability of the attention weights.
     """
@@ -164,7 +164,8 @@ class LinformerAttention(GraphLayer):
         key = torch.einsum("kt,bthd->bkhd", of_keys[:, :tokens], key)
         value = torch.einsum("kt,bthd->bkhd", of_values[:, :tokens], value)
         dropout = self.dropout if self.training else 0.0
-        key, value = key.to(query), value.to(query)  # under autocast the types may differ
+        # Under autocast the dtypes may differ.
+        key, value = key.to(query), value.to(query)
         out = attend(query, key, value, graph, dropout=dropout, layout="NHD")
         projected: Tensor = self.output(out.flatten(-2))
         return projected

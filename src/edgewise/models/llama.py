@@ -5,7 +5,7 @@ Graph: causal by default; any pattern without edges from the future
 Score: Dot (scaled) of rotated queries and keys; query heads may share key and value heads
 Encoding: rotary, in every layer
 Normalisation: softmax over the neighbourhood; RMS norm before each sublayer
-Update: residual connection, then a gated feed-forward network (SiLU) with its own
+Update: residual connections around attention and around the gated feed-forward network (SiLU)
 Paper: Touvron et al., LLaMA: open and efficient foundation language models, 2023
 """
 
@@ -73,7 +73,8 @@ def llama(
         graph: attention graph: which tokens each token attends to.
     """
     norm = partial(nn.RMSNorm, eps=epsilon)
-    rotary = Rotary(head_width or width // heads, base, rates=rates)  # shared by all layers
+    # All layers share the rotary encoding.
+    rotary = Rotary(head_width or width // heads, base, rates=rates)
     layers = []
     for _ in range(depth):
         attention = MultiHeadAttention(

@@ -5,7 +5,7 @@ Graph: ``window(r)`` and all tokens to the hubs, r per layer; the hubs to all to
 Score: Dot (scaled), full projections; hubs have their own query, key and value projections
 Encoding: learned; the token at position p, not counting padding, uses row p + padding + 1
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Beltagy et al., Longformer: the long-document Transformer, 2020
 """
 
@@ -67,7 +67,7 @@ def longformer(
         heads: number of attention heads per layer.
         ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         radius: window radius in tokens on either side, one for all layers or one per layer.
-        hubs: default positions with global attention; negative ones count from the end.
+        hubs: default positions with global attention; negative positions count from the end.
         max_length: number of rows of the position table; the first ``padding + 1`` are unused.
         types: number of token types (0 = none).
         act: activation function of the feed-forward networks, by name.
@@ -249,7 +249,7 @@ class LongformerBackbone(nn.Module):
             )
         patterns = self.graphs if graph is None else [check_graph(graph)] * len(self.graphs)
         if mask is not None:
-            mask = mask.cpu()  # the graphs of the hubs are built on the CPU
+            mask = mask.cpu()  # The graphs of the hubs are built on the CPU.
             mask = mask[None] if mask.dim() == 1 and sequences.sizes is None else mask
         shared = mask is None or bool((mask == mask[:1]).all())
         if sequences.sizes is None and shared and not sequences.has_padding:
@@ -289,7 +289,7 @@ class LongformerBackbone(nn.Module):
         targets = [per_hub * count for count in hub_counts]
         all_nodes = complete() if sizes is None else batch(complete(), targets, sizes)
         hub_graph = bind_graph(all_nodes, per_hub * len(hubs), x.shape[-2], x.device)
-        local: dict[Pattern, Graph] = {}  # layers with the same window share a graph
+        local: dict[Pattern, Graph] = {}  # Layers with the same window share a graph.
         for layer, pattern in zip(self.layers, patterns, strict=True):
             if pattern not in local:
                 layer_graph = _add_hub_sources(pattern, hubs_by_text, sizes)

@@ -1,11 +1,11 @@
-r"""Masked autoencoder: predicts the masked patches of an image from the visible ones.
+r"""Masked autoencoder: predicts the masked patches of an image from the visible patches.
 
 Formula: keep the patches of the lowest noise; encode them; decode with a learned mask token for
     each masked patch; loss = mean (pixels − predicted)² over masked patches
 Graph: encoder complete over the class token and visible patches; decoder complete over all patches
 Score: Dot (scaled), full projections
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Encoding: fixed sinusoids of row and column
 Paper: He et al., Masked autoencoders are scalable vision learners, 2022
 """
@@ -150,7 +150,7 @@ class MaskedAutoencoder(nn.Module):
         """Return the mean squared error of the masked patches; 0 if there are none."""
         predicted: Tensor = self(images, noise)
         if not predicted.numel():
-            return predicted.sum()  # an empty mean would be NaN
+            return predicted.sum()  # The mean of an empty tensor would be NaN.
         return nn.functional.mse_loss(predicted, self.targets(images, noise))
 
     def classifier(self, out_width: int, *, pool: Pooling = "class") -> nn.Sequential:

@@ -4,7 +4,7 @@ Formula: Z⁰ = V h, Zᵏ⁺¹ = (1 - α) A Zᵏ + α Z⁰ with attention A; h =
 Graph: the input graph with self-loops
 Score: Additive with heads of width 1: leaky(a·tanh(W_q h_i) + b·tanh(W_k h_j))
 Normalisation: one softmax, diffused over K hops in O(K·E); layer norm before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Paper: Wang et al., Multi-hop attention graph neural networks, 2021
 """
 
@@ -72,8 +72,8 @@ class MultiHopAttention(GraphLayer):
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)
-        self.att_dst = nn.Parameter(torch.empty(heads, width // heads))  # a of the score
-        self.att_src = nn.Parameter(torch.empty(heads, width // heads))  # b
+        self.att_dst = nn.Parameter(torch.empty(heads, width // heads))  # a in the score above
+        self.att_src = nn.Parameter(torch.empty(heads, width // heads))  # b in the score above
         self.output = nn.Linear(width, width, bias=False)
         for weight in self.parameters():
             nn.init.xavier_normal_(weight)
@@ -81,7 +81,7 @@ class MultiHopAttention(GraphLayer):
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """Return features ``[..., N, width]`` from x of the same shape."""
         graph = bind_to_nodes(graph, x)
-        graph = graph.without_self_loops().with_self_loops()  # exactly one loop per node
+        graph = graph.without_self_loops().with_self_loops()  # Each node has exactly one self-loop.
         query = self.query(x).unflatten(-1, (self.heads, -1)).tanh()
         key = self.key(x).unflatten(-1, (self.heads, -1)).tanh()
         value = self.value(x).unflatten(-1, (self.heads, -1))

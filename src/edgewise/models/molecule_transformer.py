@@ -167,7 +167,8 @@ class MoleculeTransformer(GraphLayer):
         )
         self.norm = nn.LayerNorm(width)
 
-        readouts = 3 if descriptor_width else 2  # attention pooling, sum pooling, descriptors
+        # The readouts are attention pooling, sum pooling and, if given, the descriptors.
+        readouts = 3 if descriptor_width else 2
         self.head = ConditionalHead(readouts * width, global_width, out_width, width, dropout)
         self.attention, self.sum = AttentionPool(width, heads), Pool("sum")
         self.describe = None

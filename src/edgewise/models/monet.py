@@ -89,7 +89,8 @@ def monet(
     """Build a MoNet of two convolutions.
 
     Called as ``model(x, graph, edge_attr=coordinates [E, edge_width])``. A node's output depends on
-    the nodes up to 2 steps away and on no others.
+    the features of the nodes up to 2 steps away, and on the pseudo-coordinates of the edges between
+    them. The default pseudo-coordinates also depend on the in-degrees of these nodes.
 
     Args:
         in_width: number of input features per node.

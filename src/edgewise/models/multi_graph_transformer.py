@@ -4,7 +4,7 @@ Formula: h = norm(h + O [heads of graph 1; …; heads of graph G]); h = norm(h +
 Graph: union of G graphs on the same nodes, with G indicator features per edge
 Score: Dot (scaled); -∞ for the heads of a graph without the edge
 Normalisation: softmax over the neighbourhood in that graph; batch norm after each sublayer
-Update: residual connection, then a feed-forward network with its own; mean and max pooling; MLP
+Update: residuals around attention and the feed-forward network; mean and max pooling; MLP
 Paper: Xu, Joshi and Bresson, Multigraph Transformer for free-hand sketch recognition, 2019
 """
 
@@ -93,7 +93,8 @@ class MultiGraphTransformer(GraphLayer):
             batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
         """
         graph, weight = bind_to_nodes(graph, x), self.embed.weight
-        if is_dense(edge_attr):  # compare before the cast, which could round small numbers to 0
+        # Compare before the cast, which could round small numbers to 0.
+        if is_dense(edge_attr):
             edge_attr = (edge_attr > 0).to(weight.dtype)
         check_edge_attr(edge_attr, graph, self.groups, weight)
         bias = None if edge_attr is None else self.bias(edge_attr)

@@ -5,7 +5,7 @@ Graph: none; the sums over j cover the whole text, or j ≤ i if causal
 Score: φ(q)·φ(k), with expectation exp(q·k) over W; q and k are divided by D^¼
 Encoding: learned absolute positions
 Normalisation: by the sum of weights, as in softmax; layer norm before each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Choromanski et al., Rethinking attention with Performers, 2021
 """
 
@@ -86,7 +86,7 @@ def performer(
     embedding = TextEmbedding(
         vocab_size, width, positions=Learned(max_length, width), dropout=dropout
     )
-    head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
+    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
     return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)
 
 
@@ -241,7 +241,7 @@ class PerformerAttention(nn.Module):
         self.register_buffer("calls", torch.zeros((), dtype=torch.long))
 
     def redraw(self) -> None:
-        """Resample W."""
+        """Resample the random projection W."""
         projection = orthogonal_features(self.features, self.head_width)
         self.projection = projection.to(self.projection)
 
@@ -271,7 +271,8 @@ class PerformerAttention(nn.Module):
             real: ``[B, T]``, True for tokens that are not padding.
             cache: cache of the sums over earlier keys; those of x are added.
         """
-        if self.training and self.redraw_every and not x.is_meta:  # meta tensors cannot be counted
+        # A call with meta tensors computes nothing, so it is not counted.
+        if self.training and self.redraw_every and not x.is_meta:
             if self.calls and self.calls % self.redraw_every == 0:
                 self.redraw()
             self.calls += 1

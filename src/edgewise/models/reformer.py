@@ -243,7 +243,7 @@ class Hashing:
                     "num_buckets",
                     expected="an even number, as each direction has an opposite",
                     got=str(factor),
-                    remedy="add one",
+                    remedy="add 1 to this number",
                 )
 
     def factors(self, max_length: int, chunk: int) -> tuple[int, ...]:
@@ -282,9 +282,8 @@ def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
     product = 1
     halves = [factor // 2 for factor in factors]
     for factor, turned in zip(factors, (x @ rotation).split(halves, -1), strict=True):
-        greatest = turned.abs().argmax(
-            -1, keepdim=True
-        )  # argmax of |x R| gives that of [x R; -x R]
+        # The argmax of |x R| and its sign give the argmax of [x R; -x R].
+        greatest = turned.abs().argmax(-1, keepdim=True)
         opposite = turned.gather(-1, greatest) < 0
         bucket = bucket + product * (greatest + factor // 2 * opposite).squeeze(-1)
         product *= factor
@@ -330,7 +329,7 @@ class SortedSlots:
         return place, self._ends(low, self.text)[0], self._ends(high, self.text)[1]
 
     def over_ends(self) -> tuple[Tensor, Ends]:
-        """Return what slots at the ends of a round read in other rounds, or by wrap-around.
+        """Return the attention from the ends of a round to other rounds, or by wrap-around.
 
         Returns: Reading slots as ``round * N + slot``, and the runs of slots that each reads, by
         its index.
@@ -355,7 +354,7 @@ class SortedSlots:
         return reader, (row[some], (ahead + begin)[some], (ahead + end)[some])
 
     def _ends(self, chunk: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the first slot of a chunk, and the slot after its last."""
+        """Return the first slot of a chunk, and the slot after its last slot."""
         begin = torch.minimum(chunk * self.chunk_size[text], self.size[text])
         end = torch.minimum(begin + self.chunk_size[text], self.size[text])
         return self.first[text] + begin, self.first[text] + end
@@ -363,7 +362,7 @@ class SortedSlots:
 
 @dataclass(frozen=True, repr=False)
 class OthersInLine(Pattern):
-    r"""Attention within a round: :math:`i` reads :math:`j \ne i` in the chunks near its own.
+    r"""Attention within a round: :math:`i` reads :math:`j \ne i` in nearby chunks.
 
     It is equal for all rounds and all calls with texts of these sizes; see :class:`SortedSlots`.
     """
@@ -482,14 +481,15 @@ def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> 
     row, begin, end = stretches
     piece_start = pieces.nonzero().flatten()
     number, most = pieces.cumsum(0) - 1, len(token) + 1
-    line = number * most + token  # ascends from place to place
+    # The values increase along the sequence, as searchsorted requires.
+    line = number * most + token
     stretch, rank = runs_and_positions(number[end - 1] - number[begin] + 1)
     row, piece = row[stretch], number[begin][stretch] + rank
     return row, piece_start[piece], torch.searchsorted(line, piece * most + own[row])
 
 
 def _joined(ends: Ends) -> Ends:
-    """Drop empty runs and join adjacent ones."""
+    """Drop empty runs, and join runs that follow each other in the same row."""
     row, start, stop = ends
     some = start < stop
     row, start, stop = row[some], start[some], stop[some]
@@ -547,13 +547,14 @@ class LSHAttention(nn.Module):
             each(x).unflatten(-1, (self.heads, self.head_width)).transpose(0, 1).contiguous()
             for each in (self.query_key, self.value)
         )
-        key = F.rms_norm(query, (self.head_width,), eps=1e-6)  # also scales the products by 1 / √D
+        # This also scales the products by 1 / √D.
+        key = F.rms_norm(query, (self.head_width,), eps=1e-6)
         out = self._read(query, key, value, texts)
         projected: Tensor = self.output(out.transpose(0, 1).flatten(1))
         return projected.view(shape)
 
     def _read(self, query: Tensor, key: Tensor, value: Tensor, texts: Texts) -> Tensor:
-        """Attend with heads ``[H, N, D]``; the result has the same shape."""
+        """Return the attention output ``[H, N, D]`` of heads in this shape."""
         count, size = query.shape[1], self.chunks.size
         whole = [length <= size for length in texts.lengths]
         rounds = 1 if all(whole) else self.hashing.rounds
@@ -583,7 +584,8 @@ class LSHAttention(nn.Module):
         weight = softmax_with_lse(lses, 0)[0][:, :, None, None]
         merged = weight[0] * parts[0][0]
         for by, (each, _) in zip(weight[1:], parts[1:], strict=False):
-            merged.addcmul_(by, each)  # in place, which autograd allows here
+            # Autograd allows this in-place step, as it does not save ``merged``.
+            merged.addcmul_(by, each)
         merged.index_add_(0, reader, weight[rounds:][in_round, reader] * out)
         return merged.to(value.dtype).view(self.heads, count, self.head_width)
 
@@ -633,7 +635,7 @@ class LocalAttention(MultiHeadAttention):
         return super().forward(x, graph)
 
     def _graph(self, max_length: int, tokens: int) -> Graph:
-        """Return the graph of a text of padded ``max_length`` with ``tokens`` real tokens."""
+        """Return the graph of a text of ``tokens`` real tokens, padded to ``max_length``."""
         if max_length <= self.chunks.size:
             return complete().bind(tokens)
         count, kept = -(-max_length // self.chunks.size), -(-tokens // self.chunks.size)

@@ -5,7 +5,7 @@ Graph: complete by default; ``causal()`` makes the model unidirectional
 Score: Dot (scaled), full projections
 Encoding: learned; the token at position p, not counting padding, uses row p + padding + 1
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
-Update: residual connection, then a feed-forward network (GELU) with its own
+Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Liu et al., RoBERTa: a robustly optimized BERT pretraining approach, 2019
 """
 

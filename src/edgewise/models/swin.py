@@ -5,7 +5,7 @@ Formula: patch embedding; stages of window attention; between stages 2 × 2 patc
 Graph: complete within each window; every second layer shifts the windows by half a window
 Score: Dot (scaled), full projections, and a relative position bias
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Encoding: relative position bias, one table per layer
 Paper: Liu et al., Swin Transformer: hierarchical vision Transformer using shifted windows, 2021
 """
@@ -125,10 +125,11 @@ class ShiftedWindows:
         for count, what in ((rows, "the rows of patches"), (columns, "the columns of patches")):
             check_divides("window", side, count, what, "choose another window or image size")
         shift = side // 2 if shifted and side < min(rows, columns) else 0
-        with disable_modes():  # the indices need real values even if the model is on meta
+        # The indices need values even if the model is built on the meta device.
+        with disable_modes():
             row = torch.arange(rows)[:, None] + side - shift
             column = torch.arange(columns) + side - shift
-            windows_per_row = columns // side + 1  # at most; the shift adds one
+            windows_per_row = columns // side + 1  # upper bound; the shift adds one
             window_index = (row // side * windows_per_row + column // side).flatten()
             self.order = window_index.argsort(stable=True)
             self.back = self.order.argsort()
@@ -182,7 +183,8 @@ class WindowedLayer(nn.Module):
         self.table = nn.Parameter(torch.empty((2 * windows.side - 1) ** 2, heads))
         nn.init.trunc_normal_(self.table, std=0.02)
         self.offsets = windows.offsets
-        for name in ("order", "back"):  # not saved, because the grid determines them
+        # These buffers are not saved, because the grid determines them.
+        for name in ("order", "back"):
             index = getattr(windows, name).to(torch.get_default_device())
             self.register_buffer(name, index, persistent=False)
 

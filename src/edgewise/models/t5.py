@@ -5,7 +5,7 @@ Graph: encoder complete (or any pattern), decoder causal, cross-attention comple
 Score: Dot without a scale, full projections without biases
 Encoding: bias by bucketed relative position, shared by all layers of a stack
 Normalisation: softmax over the neighbourhood; RMS norm before each sublayer
-Update: residual connection, then a feed-forward network (ReLU or gated GELU) with its own
+Update: residuals around attention and the feed-forward network (ReLU or gated GELU)
 Paper: Raffel et al., Exploring the limits of transfer learning with a text-to-text model, 2020
 """
 

@@ -5,7 +5,7 @@ Graph: encoder complete, decoder causal (or any pattern), cross-attention comple
 Score: Dot (scaled), full projections; or bilinear, tanh MLP, concatenation
 Encoding: sinusoidal positions in encoder and decoder
 Normalisation: softmax or entmax (α fixed or learned); layer norm after or before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Paper: Vaswani et al., Attention is all you need, 2017
 """
 

@@ -4,7 +4,7 @@ Formula: x = norm(x + attention(x)); x = norm(x + W₂ σ(W₁ x)); or pre-norm
 Graph: complete by default; any pattern, or a graph at the call
 Score: Dot (scaled), full projections; or bilinear, tanh MLP, concatenation
 Normalisation: softmax or entmax (α fixed or learned); layer norm after or before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Paper: Vaswani et al., Attention is all you need, 2017
 """
 

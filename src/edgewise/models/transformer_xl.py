@@ -5,7 +5,7 @@ Graph: ``causal()`` with more sources than targets: the memory, then the segment
 Score: Dot on concatenated content and position terms; all layers share u and v
 Encoding: relative sinusoidal
 Normalisation: softmax over the neighbourhood; layer norm after or before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Paper: Dai et al., Transformer-XL: attentive language models beyond a fixed-length context, 2019
 """
 
@@ -99,7 +99,7 @@ def check_even(width: int) -> None:
             "width",
             expected="an even width, for pairs of sine and cosine",
             got=repr(width),
-            remedy="add one to it",
+            remedy="add 1 to the width",
         )
 
 
@@ -271,7 +271,7 @@ class SegmentBackbone(SingleTextBackbone):
         mask = sequences.padding_mask
         if sequences.cache is None:
             bound = sequences.bind(pattern)
-        else:  # the memory can be shorter than the past
+        else:  # The memory can be shorter than the past.
             sources = self.memory.num_memories(sequences.past) + sequences.count
             bound = bind_graph(pattern, sequences.count, sources, sequences.device)
             if mask is not None:

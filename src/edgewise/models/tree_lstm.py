@@ -58,7 +58,7 @@ def downwards(graph: Graph) -> list[Level]:
 def levels(graph: Graph) -> list[Level]:
     """Sort nodes topologically into levels; raise an error if there is a cycle."""
     waiting = graph.in_degree()
-    order = (graph.target * graph.num_sources + graph.source).argsort()  # sort children by index
+    order = (graph.target * graph.num_sources + graph.source).argsort()  # Sort children by index.
     source, target = graph.source[order], graph.target[order]
     first = starts(waiting)
     place = torch.arange(len(order), device=order.device) - first[target]
@@ -112,7 +112,7 @@ class ChildSum(nn.Module):
         self.forget = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor, level: Level) -> tuple[Tensor, Tensor]:
-        """Return states and cells ``[L, width]`` of a level from x and all nodes' h and c."""
+        """Return states and cells ``[L, width]`` of one level, given h and c of all nodes."""
         own, own_forget = self.x(x).split([3 * h.shape[-1], h.shape[-1]], dim=-1)
         i, o, u = (own + self.h(aggregate(h, level.graph))).chunk(3, dim=-1)
         asked = self.forget(level.graph.gather_source(h)) + level.graph.gather_target(own_forget)
@@ -137,12 +137,12 @@ class NAry(nn.Module):
         self.h = nn.Linear(children * width, (3 + children) * width, bias=False)
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor, level: Level) -> tuple[Tensor, Tensor]:
-        """Return states and cells ``[L, width]`` of a level from x and all nodes' h and c."""
+        """Return states and cells ``[L, width]`` of one level, given h and c of all nodes."""
         if level.place.numel() and int(level.place.max()) >= self.places:
             raise ArgumentError(
                 "graph",
                 expected=f"at most {self.places} children of each node",
-                got=f"one with {int(level.place.max()) + 1}",
+                got=f"a node with {int(level.place.max()) + 1} children",
                 remedy="use the sum of children (children=0), or make the tree binary",
             )
         width = h.shape[-1]

@@ -4,7 +4,7 @@ Formula: s_ij = q_i·k_j / √D + b_(up, down) + r_label, with the steps to the 
 Graph: the complete graph of each tree
 Score: Dot (scaled)
 Normalisation: softmax; layer norm before each sublayer
-Update: residuals, feed-forward network
+Update: residual connections around attention and around the feed-forward network
 Paper: Shiv and Quirk, Novel positional encodings to enable tree-based transformers, 2019
 """
 
@@ -64,13 +64,13 @@ def tree_relations(graph: Graph) -> Tensor:
 
 
 def _steps_up(adjacency: Tensor, far: int) -> Tensor:
-    """Return the steps from node i up to its ancestor a, ``[B, n, n]``; ``far`` if a is none."""
+    """Return the number of steps from i up to a, ``[B, n, n]``; ``far`` if a is no ancestor."""
     n = adjacency.shape[1]
     at = torch.eye(n, dtype=adjacency.dtype, device=adjacency.device).expand_as(adjacency)
     up = torch.full(adjacency.shape, far, device=adjacency.device)
     for step in range(max(n, 1)):
         up = torch.where((at > 0) & (up == far), step, up)
-        at = at @ adjacency.mT  # targets are parents, sources are children
+        at = at @ adjacency.mT  # Targets are parents and sources are children.
         if not bool((at > 0).any()):
             return up
     raise no_forest("a cycle")
@@ -126,8 +126,7 @@ class TreeTransformer(GraphLayer):
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        max_distance: largest number of steps up or down with a bias of its own; larger ones are
-            clipped.
+        max_distance: number of steps up or down at which larger numbers of steps are clipped.
         dropout: dropout probability.
     """
 

@@ -5,7 +5,7 @@ Graph: complete by default; any pattern, or a graph at the call
 Score: Dot (scaled), full projections
 Encoding: sinusoidal, of position and step, added before every step
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
-Update: residual connection, then a feed-forward network with its own; optional halting per token
+Update: residuals around attention and the feed-forward network; optional halting per token
 Paper: Dehghani et al., Universal Transformers, 2018
 """
 
@@ -76,10 +76,10 @@ def universal(
     halt = nn.Linear(width, 1) if halting else None
     stack = UniversalStack(layer, depth, graph, halt, threshold)
     embedding = TextEmbedding(vocab_size, width, dropout=dropout)
-    head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
+    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
     model = init_normal(TextModel(embedding, Backbone(stack), head))
     if halt is not None:
-        nn.init.ones_(halt.bias)  # starts with few steps
+        nn.init.ones_(halt.bias)  # Training then starts with few steps per token.
     return model
 
 

@@ -4,7 +4,7 @@ Formula: linear embedding of patches; Transformer encoder; pooling; linear class
 Graph: complete by default; any pattern over the patches, in raster order
 Score: Dot (scaled), full projections
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
-Update: residual connection, then a feed-forward network with its own
+Update: residual connections around attention and around the feed-forward network
 Encoding: learned positions
 Paper: Dosovitskiy et al., An image is worth 16x16 words, 2021
 """

@@ -1,4 +1,4 @@
-"""Recipe on users and items of the user's own data."""
+"""Recommendation recipe for the user's own users and items."""
 
 from __future__ import annotations
 

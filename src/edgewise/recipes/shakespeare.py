@@ -10,7 +10,7 @@ from edgewise import data, graphs, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
 CONTEXT = 64
-MATRICES = r"(?<!norm\.)weight$|table$"  # parameters with weight decay: no biases, no norms
+MATRICES = r"(?<!norm\.)weight$|table$"  # Weight decay applies to these, not to biases and norms.
 PLAIN = Protocol(
     ("test/loss",),
     "1.88 (nanoGPT's recipe, on a sample)",

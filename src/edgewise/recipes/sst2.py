@@ -31,7 +31,7 @@ sst2 = Recipe(
 
 
 def _recurrent(name: str, model: Any) -> Recipe:
-    """Return a bidirectional baseline, with the best settings of the LSTM in validation."""
+    """Return a bidirectional baseline; the LSTM's best settings on the validation set are used."""
     return replace(
         sst2,
         name=f"{name}-sst2",

@@ -1,4 +1,4 @@
-"""Recipe of tagging on words of the user."""
+"""Tagging recipe for the user's own sentences."""
 
 from __future__ import annotations
 

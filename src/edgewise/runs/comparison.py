@@ -58,7 +58,7 @@ class Outcome:
 
     @property
     def label(self) -> str:
-        """Value as text."""
+        """Value of the varied field, as text."""
         return str(show_value(self.value))
 
     @property
@@ -77,7 +77,7 @@ class Comparison:
 
     @property
     def best(self) -> Outcome:
-        """Outcome with the best mean of the monitored metric. Ties go to the first."""
+        """Outcome with the best mean of the monitored metric. Ties go to the first outcome."""
         trainer = self.recipe.trainer
         sign = 1 if trainer.mode == "min" else -1
 
@@ -157,7 +157,7 @@ def compare(
 
 
 def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:
-    """Train one value, in this process or another. The recipe is passed as a record."""
+    """Train with one value of the field, in any process; the recipe is passed as a record."""
     recipe, started = from_record(record), RunFolder(folder).has(RECIPE)
     title = f"{recipe.name} {value}"
     if seeds is None:

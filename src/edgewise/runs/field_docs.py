@@ -24,7 +24,8 @@ def field_meanings(part: Callable[..., Any]) -> dict[str, str]:
     Args:
         part: model function, or class of data, task, optimizer, schedule or trainer settings.
     """
-    part = inspect.unwrap(part)  # a function made from a model class: read the class
+    # If the function was made from a model class, read the class.
+    part = inspect.unwrap(part)
     found: dict[str, str] = {}
     for owner in part.__mro__ if isinstance(part, type) else (part,):
         text = inspect.cleandoc(owner.__doc__ or "") + "\n"

@@ -38,7 +38,8 @@ def check_start(recipe: Recipe) -> None:
         )
     ours, theirs = recipe.model.func.__name__, _model_of(run)
     reads, read = _kind_of(ours), _kind_of(theirs)
-    if reads and read and reads != read:  # for unlisted models, load_trunk compares weights
+    # If a model is not listed, load_trunk compares the weights.
+    if reads and read and reads != read:
         raise ArgumentError(
             "--from",
             expected=f"a run of a model for {reads}, as the recipe {recipe.name} has in {ours}",
@@ -105,7 +106,7 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
 
 
 def differing(wrong: list[str]) -> str:
-    """Describe the number of differing weights, and list the first of them."""
+    """Describe how many weights differ, and list the first few."""
     more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
     return f"{len(wrong)} weights that differ: {'; '.join(wrong[:SHOWN])}{more}"
 
@@ -143,7 +144,7 @@ def _trunk(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 def _disagreements(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> list[str]:
     heads = any(name.startswith(OWN) for name in wanted)
     wrong = []
-    for name in {**wanted, **found}:  # in the order of the model
+    for name in {**wanted, **found}:  # The order is that of the model.
         if name.startswith(OWN) and not heads:
             continue
         shapes = [

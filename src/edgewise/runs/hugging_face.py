@@ -74,7 +74,7 @@ def with_their_model(recipe: Recipe) -> Recipe:
     values["model.padding"] = theirs["pad_token_id"] if kind == "roberta" else None
     head = label_head(theirs.without_prefix(f"{kind}."))
     if head is not None and head.dense and isinstance(recipe.task, TextClassification):
-        values["task.pool"] = "class"  # as its head was trained
+        values["task.pool"] = "class"  # The checkpoint's head was trained with this pooling.
     return with_values(recipe, values)
 
 
@@ -86,7 +86,7 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
 
     Args:
         model: model to train.
-        start: the folder.
+        start: folder of a Hugging Face checkpoint.
         labels: labels of the data, in the order of the model's outputs.
 
     Raises:
@@ -144,9 +144,8 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
 
 def _same_labels(theirs: Sequence[str], ours: Sequence[str]) -> list[int] | None:
     """Return the index of each of our labels among theirs; ``None`` if the labels differ."""
-    named = [
-        label.removeprefix("LABEL_") for label in theirs
-    ]  # transformers' default name of a label
+    # The default name of a label in transformers is LABEL_ and its index.
+    named = [label.removeprefix("LABEL_") for label in theirs]
     if sorted(named) != sorted(ours):
         return None
     return [named.index(label) for label in ours]
@@ -157,7 +156,7 @@ def _told(model: nn.Module) -> str:
 
 
 def _rows(name: str, weight: Tensor | None, vocab_size: int) -> Tensor | None:
-    """Cut off rows beyond the vocabulary, with which tables are often padded for speed."""
+    """Remove rows beyond the vocabulary, which often pad embedding tables for speed."""
     if weight is None or name not in OF_TOKENS:
         return weight
     return weight[:vocab_size]

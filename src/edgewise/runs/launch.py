@@ -85,7 +85,7 @@ def _start(
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "WORLD_SIZE": str(devices),
-        "TORCH_CPP_LOG_LEVEL": "ERROR",  # hides warnings on find_unused_parameters
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # This hides warnings on find_unused_parameters.
         "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // devices)),
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive"),  # default of the command
     }
@@ -95,7 +95,7 @@ def _start(
             env={**os.environ, **common, "LOCAL_RANK": str(rank), "RANK": str(rank)},
             stdin=subprocess.PIPE,
             stdout=outputs[rank],
-            stderr=errors[rank] if rank else None,  # rank 0 shows the progress
+            stderr=errors[rank] if rank else None,  # Rank 0 shows the progress.
             start_new_session=True,  # Ctrl-C must reach the launcher only
         )
         for rank in range(devices)
@@ -107,7 +107,7 @@ def _codes(workers: Sequence[Worker]) -> list[int | None]:
 
 
 def _end(workers: Sequence[Worker]) -> None:
-    """Wait until the processes have ended, and kill the remaining ones after PATIENCE seconds."""
+    """Wait until the processes have ended, and kill those left after PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while None in _codes(workers) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -32,7 +32,7 @@ class Preprocessing:
 
 
 def preprocessing_of(splits: Splits) -> Preprocessing:
-    """Return the properties of these data."""
+    """Return the preprocessing values of a data set."""
     return Preprocessing(splits.model_arguments, splits.train.target_scale, splits.preprocessing)
 
 
@@ -70,7 +70,8 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
             for name, value in record["model_arguments"].items()
         }
         scale, values, names = record["target_scale"], record["values"], record["tensors"]
-        # The digest ties the ids in one file to the rows of the other. Older runs have none.
+        # The digest ties the ids in one file to the rows of the other file. Older runs have no
+        # digest.
         tensors = folder.read_tensors(PREPROCESSING_TENSORS, record.get("digest")) if names else {}
         values = _RunValues(folder.path, {**values, **{name: tensors[name] for name in names}})
         return Preprocessing(sizes, None if scale is None else TargetScale(*scale), values)

@@ -49,7 +49,7 @@ def fields_of(recipe: Recipe) -> dict[str, Field]:
 
 
 def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Field]:
-    """Return the arguments of a model, without those that the data determine."""
+    """Return the arguments of a model, except those that the data determine."""
     hints, meanings = get_type_hints(model.func), field_meanings(model.func)
     return {
         name: Field(
@@ -103,7 +103,7 @@ def _with_model(recipe: Recipe, name: str) -> Recipe:
             "model",
             expected=f"one of {', '.join(kind)}, which can replace {own}",
             got=f"{name}, a model of another kind",
-            remedy="choose one of them, or another recipe",
+            remedy="choose one of these models, or another recipe",
         )
     check_choice("model", name, kind)
     if name == own:

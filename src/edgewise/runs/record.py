@@ -53,7 +53,7 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
         record["packages"] = sorted(map(str, packages))
     for name, field in fields_of(recipe).items():
         part, _, key = name.rpartition(".")
-        if name != "model":  # recorded above as `use`
+        if name != "model":  # The model is recorded above as `use`.
             (record[part] if part else record)[key] = _shown(name, field)
     return record
 
@@ -77,7 +77,7 @@ def _check_model(recipe: Recipe) -> None:
 
 
 def _use(part: str, value: Any) -> str:
-    """Return the name in the record of the class of a part."""
+    """Return the name that the record uses for the class of a part."""
     # The classes of Edgewise come first, so that other packages are imported only if needed.
     for table in (getattr(KINDS[part], "own", {}), KINDS[part]):
         for name, kind in table.items():

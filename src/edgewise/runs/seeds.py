@@ -89,7 +89,7 @@ def _train_each(
         refuse_other_kind(folder, kind)
     else:
         folder.refuse_existing()
-        prepare(recipe)  # raises errors before the folder is created
+        prepare(recipe)  # Errors are raised before the folder is created.
     with folder.claimed(RECIPE, to_record(recipe), resume=resume):
         metrics = []
         for name, one in runs.items():

@@ -39,7 +39,7 @@ def side_by_side(jobs: Sequence[Job], workers: int) -> None:
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
     if forks:
-        context.set_forkserver_preload(PRELOADED)  # imports are shared by all workers
+        context.set_forkserver_preload(PRELOADED)  # All workers share these imports.
     waiting, running, failed = list(jobs), dict[Connection, BaseProcess](), ""
     with interruptible() as request:
         try:
@@ -50,7 +50,7 @@ def side_by_side(jobs: Sequence[Job], workers: int) -> None:
                 ended: list[Any] = connection.wait(list(running), ASK_EVERY)
                 for answer in ended:
                     said = _ended(answer, running.pop(answer))
-                    failed = failed or said  # keep the first error
+                    failed = failed or said  # Keep the first error.
                 if failed or request.signal:
                     _stop(running.values())
         except BaseException:
@@ -85,7 +85,7 @@ def _ended(answer: Connection, process: BaseProcess) -> str:
 
 
 def _stop(processes: Any) -> None:
-    """Send SIGTERM once to each process; a second one would stop it within a step."""
+    """Send SIGTERM once to each process; a second SIGTERM would stop it within a step."""
     for process in processes:
         if not getattr(process, "asked_to_stop", False) and process.pid is not None:
             process.asked_to_stop = True
@@ -110,7 +110,7 @@ def _work(tell: Connection, function: Callable[..., Any], arguments: tuple[Any, 
 
 
 class _Lines:
-    """Stream that does not claim to be a terminal."""
+    """Stream that is reported not to be a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

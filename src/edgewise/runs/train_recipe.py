@@ -70,9 +70,8 @@ def train(
         folder.refuse_existing()
     model, splits = _started(recipe, folder)
     tokenizer = _tokenizer(splits)
-    record = to_record(recipe) | vocabulary_record(
-        tokenizer
-    )  # raises an error if the run could not be resumed
+    # to_record raises an error if the run could not be resumed from its record.
+    record = to_record(recipe) | vocabulary_record(tokenizer)
     with folder.claimed(RECIPE, record, resume=resume):
         keep_vocabulary(folder, tokenizer)
         keep_preprocessing(folder, splits)
@@ -91,7 +90,7 @@ def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float
 
 
 def _started(recipe: Recipe, folder: RunFolder | None) -> tuple[nn.Module, Splits]:
-    """Return model and data as :func:`prepare`, for a new or resumed run in a folder."""
+    """Return model and data like :func:`prepare`, for a new or resumed run in a folder."""
     begins = recipe.start and not (folder and folder.checkpoint.is_file())
     if begins and not is_hugging_face(recipe.start):
         check_start(recipe)
@@ -114,7 +113,8 @@ def _fit(
     recipe: Recipe, model: nn.Module, splits: Splits, folder: RunFolder, title: str
 ) -> dict[str, float]:
     loaders = splits.loaders(recipe.seed)
-    seed_everything(recipe.seed + 1)  # other random numbers than for the weights
+    # Use other random numbers than for the initial weights.
+    seed_everything(recipe.seed + 1)
     return fit(
         model,
         recipe.task,
@@ -145,7 +145,7 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     if splits.codes is not None:
         splits.codes.prepare(encodings_of(model), shared=shares_nodes(model))
     recipe.trainer.check(recipe.task.metrics(), model)
-    recipe.optimizer.build(model)  # checks decay_only and layer_decay
+    recipe.optimizer.build(model)  # This checks decay_only and layer_decay.
     batch = next(iter(splits.loaders(recipe.seed)["val"]))
     with torch.no_grad():
         recipe.task.loss(

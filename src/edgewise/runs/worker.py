@@ -33,7 +33,8 @@ def main(path: str, title: str) -> int:
 
 
 def _end_with_parent() -> None:
-    sys.stdin.read()  # blocks until the parent ends, which never writes
+    # The parent never writes, so this blocks until the parent ends.
+    sys.stdin.read()
     os._exit(1)
 
 

@@ -58,7 +58,7 @@ class LanguageModeling(Task):
             raise ArgumentError(
                 "model",
                 expected="a causal model, whose states do not depend on later tokens",
-                got=f"one whose {first} on token {late + 1}",
+                got=f"a model whose {first} on token {late + 1}",
                 remedy="choose a causal model such as gpt, a graph such as "
                 '"causal()", or causal=True if the model has it; for bidirectional models, mask '
                 "tokens with tasks.MaskedLanguageModeling",

@@ -1,7 +1,7 @@
 r"""AUC, hits@k and MRR of link prediction.
 
-Let r_e be the number of non-edges with a higher score than edge e, plus half of those with the same
-score:
+Let M be the number of non-edges, and r_e the number of them with a higher score than edge e, plus
+half of those with the same score:
 
 - area under the ROC curve: the mean of :math:`1 - r_e / M`, the probability that a random edge
   scores higher than a random non-edge;
@@ -45,7 +45,7 @@ class LinkMetric(Metric):
         return dim_zero_cat(self.links).double(), dim_zero_cat(self.others).double().sort().values
 
     def _above(self) -> tuple[Tensor, int]:
-        """Return r of each edge, and M."""
+        """Return r_e of each edge, and the number M of non-edges."""
         links, others = self._scores()
         below = torch.searchsorted(others, links)
         not_above = torch.searchsorted(others, links, right=True)

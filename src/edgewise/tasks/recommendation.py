@@ -49,7 +49,8 @@ class Recommendation(Task):
             total = outputs.masked_fill(target < 0, -torch.inf).logsumexp(-1)
             user, item = (target == 1).nonzero(as_tuple=True)
             return (total[user] - outputs[user, item]).mean()
-        if target.shape[1] == 1:  # the same result in half the time
+        # cross_entropy gives the same result in half the time.
+        if target.shape[1] == 1:
             return F.cross_entropy(outputs, target[:, 0], ignore_index=-1)
         # Padding is replaced by the first column, which is excluded from the negatives anyway.
         place = target.where(target >= 0, target[:, :1]).clamp(min=0)

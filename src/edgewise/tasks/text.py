@@ -37,6 +37,6 @@ def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
                 "model.max_length",
                 expected=f"at least {longest + taken}, as the longest text has {longest} tokens",
                 got=str(positions.table.shape[0]),
-                remedy="increase it, or truncate texts with data.max_length",
+                remedy="increase model.max_length, or truncate texts with data.max_length",
             )
     return model

@@ -58,7 +58,7 @@ class Exact(MeanMetric):
 def bleu_signature() -> str:
     """Return sacrebleu's signature: tokenisation, case, smoothing and version."""
     metric = _sacrebleu().BLEU()
-    metric.corpus_score(["a"], [["a"]])  # sets the number of references in the signature
+    metric.corpus_score(["a"], [["a"]])  # This sets the number of references in the signature.
     return str(metric.get_signature())
 
 

@@ -64,7 +64,7 @@ class Translation(Classification):
 
         Args:
             model: model returned by :meth:`complete`.
-            batch: the batch.
+            batch: batch of source texts.
             tokens: maximum number of generated tokens. Defaults to ``max_length_ratio`` times the
                 length of the longest source.
         """

@@ -70,7 +70,8 @@ def _as_loader(split: str, given: Mapping[str, Any]) -> Any:
         if value and hasattr(value[0], "edge_index") and getattr(value[0], "batch", None) is None:
             raise _no_loader(split, "a list of graphs", "DataLoader(graphs, batch_size=32) of PyG")
         value = Listed(value)
-    if hasattr(value, "with_format"):  # a Hugging Face data set, whose rows are examples
+    # A Hugging Face data set iterates over examples, not over batches.
+    if hasattr(value, "with_format"):
         raise _no_loader(split, *_of_hugging_face(split, value))
     if isinstance(value, (Tensor, str, Mapping)):
         raise _no_loader(split, f"a {type(value).__name__}", "DataLoader(TensorDataset(x, y), 32)")
@@ -93,7 +94,7 @@ def _as_loader(split: str, given: Mapping[str, Any]) -> Any:
 
 
 def _of_hugging_face(split: str, dataset: Any) -> tuple[str, str]:
-    """Describe a Hugging Face data set, and return the expression for a loader of it."""
+    """Describe a Hugging Face data set, and return the Python expression that makes a loader."""
     if isinstance(dataset, Mapping):
         names = ", ".join(map(repr, dataset))
         chosen = split if split in dataset else next(iter(dataset), split)
@@ -256,7 +257,7 @@ def _remedy_of_columns(
     if strange:
         return "pass a DataLoader of dataset.with_format('torch')"
     if targets:
-        return f"keep one of them, for example dataset.remove_columns({targets[1]!r})"
+        return f"keep one target, for example dataset.remove_columns({targets[1]!r})"
     return "rename the target, for example dataset.rename_column('class', 'label')"
 
 

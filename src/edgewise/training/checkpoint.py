@@ -16,7 +16,7 @@ from edgewise.training.interrupt import Interrupted, Request
 from edgewise.training.lightning_module import TrainingModule
 from edgewise.training.rng import restore_rng, rng_state
 
-LEAST_SHARE = 20  # least ratio of the time for training to the time for saving
+LEAST_SHARE = 20  # minimum ratio of training time to saving time
 DUE = 1  # request to save without stopping; smaller than the number of SIGINT and SIGTERM
 
 
@@ -69,7 +69,8 @@ class ResumableCheckpoint(Checkpoint):
         self._due = time.monotonic() + self.save_every
         if trainer.ckpt_path and self._saved is None:
             raise KeyError("no state of this run's callbacks")
-        if self._saved is not None:  # last, because other hooks may use random numbers
+        # This hook runs last, because other hooks may use random numbers.
+        if self._saved is not None:
             pl_module.train_metrics.load_state_dict(self._saved["metrics"])
             if self._saved["carried"] is not None:
                 carried = pl_module.carried["train"] = Cache()
@@ -77,7 +78,8 @@ class ResumableCheckpoint(Checkpoint):
             restore_rng(self._saved["rng"])
             fetcher = trainer.fit_loop._data_fetcher
             if fetcher is not None and not _tells_how_far(trainer):
-                iter(fetcher)  # again, because Lightning shuffled before this
+                # Lightning has already shuffled, so shuffle again with the restored random state.
+                iter(fetcher)
         self._module = pl_module
 
     def on_train_batch_end(
@@ -88,9 +90,11 @@ class ResumableCheckpoint(Checkpoint):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        stepped = trainer.global_step > self._steps  # not between accumulated batches
+        # False while gradients are accumulated over several batches.
+        stepped = trainer.global_step > self._steps
         self._steps = trainer.global_step
-        if stepped and not trainer.is_last_batch:  # else on_train_epoch_end saves
+        # After the last batch, on_train_epoch_end saves.
+        if stepped and not trainer.is_last_batch:
             self._save_or_stop(trainer, exactly=_tells_how_far(trainer))
 
     def on_train_epoch_end(
@@ -115,7 +119,8 @@ class ResumableCheckpoint(Checkpoint):
         if trainer.is_global_zero:
             self.folder.write(self.folder.checkpoint.name, trainer.save_checkpoint)
         else:
-            trainer.save_checkpoint(self.folder.checkpoint)  # collective call; only rank 0 writes
+            # All processes must call this, although only rank 0 writes.
+            trainer.save_checkpoint(self.folder.checkpoint)
 
 
 def _tells_how_far(trainer: lightning.Trainer) -> bool:

@@ -29,7 +29,7 @@ def curves(rows: list[Row], best_epoch: int) -> Figure:
         axes.axvline(best_epoch, color="#d1495b", linewidth=0.9, linestyle=":", label="best epoch")
         axes.set_title(name, fontsize=10, loc="left")
         axes.set_xlabel("epoch", fontsize=8)
-        axes.locator_params(axis="x", integer=True)  # epochs are whole numbers
+        axes.locator_params(axis="x", integer=True)  # Epochs are integers.
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, linewidth=0.6)

@@ -206,7 +206,7 @@ def _share(loaders: Loaders, rank: int, world_size: int) -> None:
     for loader in loaders.values():
         if hasattr(loader, "share"):  # Lightning splits a DataLoader
             loader.share(rank, world_size)
-    if rank:  # rank 0 keeps the seed of a run with one process
+    if rank:  # Rank 0 keeps the seed of a run with one process.
         seed_everything((torch.initial_seed() + rank * 1_000_003) % 2**63)
 
 
@@ -216,7 +216,8 @@ def _write(folder: RunFolder, task: Task, history: History, metrics: dict[str, f
     folder.write_figure(CURVES, curves(history.rows, history.best_epoch))
     if task.notes():
         folder.write_json(NOTES, task.notes())
-    folder.write_json(METRICS, metrics)  # last, because it marks the run as finished
+    # The metrics are written last, because this file marks the run as finished.
+    folder.write_json(METRICS, metrics)
     folder.checkpoint.unlink(missing_ok=True)
 
 
@@ -255,8 +256,10 @@ def _quiet() -> Iterator[None]:
             for what in (
                 ".*LeafSpec.* is deprecated",  # Lightning 2.6 with PyTorch 2.13
                 ".*find_unused_parameters=True was specified.*",
-                ".*does not have many workers.*",  # the user's choice
-                ".*smaller than the logging interval.*",  # metrics are reported each epoch
+                # The user chooses the number of workers.
+                ".*does not have many workers.*",
+                # Edgewise reports metrics once per epoch.
+                ".*smaller than the logging interval.*",
             ):
                 warnings.filterwarnings("ignore", what)
             yield

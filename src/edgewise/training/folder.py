@@ -106,7 +106,7 @@ class RunFolder:
                 str(self.path),
                 expected="the folder of one run",
                 got=f"a folder of several runs, {runs[0].parent.name} to {runs[-1].parent.name}",
-                remedy=f"name one of them, such as {runs[0].parent}",
+                remedy=f"name the folder of one run, such as {runs[0].parent}",
             )
 
     @contextmanager
@@ -138,7 +138,8 @@ class RunFolder:
             if claimed:
                 self._give_up(name)
             for folder in made:
-                with suppress(OSError):  # it is not empty, or was not created
+                # rmdir fails if the folder is not empty or was not created.
+                with suppress(OSError):
                     folder.rmdir()
             raise
 
@@ -148,10 +149,11 @@ class RunFolder:
             part.write_text(text, encoding="utf-8")
             try:
                 try:
-                    os.link(part, final)  # atomic, and fails if the file exists
+                    # os.link is atomic, and fails if the file exists.
+                    os.link(part, final)
                 except FileExistsError:
                     raise
-                except OSError:  # a file system without hard links
+                except OSError:  # The file system has no hard links.
                     with final.open("x", encoding="utf-8") as file:
                         file.write(text)
             except FileExistsError:
@@ -167,7 +169,9 @@ class RunFolder:
                     file.unlink()
 
     def write(self, name: str, fill: Callable[[Path], object]) -> Path:
-        """Let ``fill`` write a temporary file, and rename it to ``name`` when it is complete.
+        """Write the file ``name`` atomically.
+
+        ``fill`` is called with a temporary path. The temporary file is then renamed to ``name``.
 
         Raises:
             WriteError: the file cannot be written.
@@ -175,9 +179,11 @@ class RunFolder:
         final = self.path / name
         with self._part(final) as part:
             part.touch()
-            mode = stat.S_IMODE(part.stat().st_mode)  # permissions by the umask
+            # These are the permissions that the umask sets.
+            mode = stat.S_IMODE(part.stat().st_mode)
             fill(part)
-            part.chmod(mode)  # some libraries set it to 0600
+            # Some libraries set the mode to 0600.
+            part.chmod(mode)
             part.replace(final)
         return final
 
@@ -192,7 +198,7 @@ class RunFolder:
                 part.unlink(missing_ok=True)
 
     def _parts(self) -> list[Path]:
-        """Return temporary files, including leftovers of killed processes."""
+        """Return the temporary files in the folder, including leftovers of killed processes."""
         return list(self.path.glob(".part-*"))
 
     def write_json(self, name: str, value: Any) -> None:
@@ -232,7 +238,7 @@ class RunFolder:
             raise MissingDataError(
                 f"{path}: no such file. Remedy: name a run folder of `edgewise train`."
             ) from error
-        except Exception as error:  # parsers raise many types of errors for damaged files
+        except Exception as error:  # Parsers raise many types of errors for damaged files.
             if isinstance(error, (EdgewiseError, PermissionError)):
                 raise
             raise ArgumentError(
@@ -243,11 +249,11 @@ class RunFolder:
             ) from error
 
     def has(self, name: str) -> bool:
-        """Return whether the file exists."""
+        """Return whether the folder contains the file ``name``."""
         return self._existing(name).is_file()
 
     def _existing(self, name: str) -> Path:
-        """Return the path of a file, under its old name if the folder has only that."""
+        """Return the path of a file, or of its old name if only that exists."""
         old = self.path / OLD_FILES.get(name, name)
         return old if old.is_file() and not (self.path / name).is_file() else self.path / name
 
@@ -271,7 +277,7 @@ class RunFolder:
             return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
     def check_checkpoint(self) -> None:
-        """Raise ArgumentError if the checkpoint is damaged, by its own checksums."""
+        """Raise ArgumentError if the checksums in the checkpoint show that it is damaged."""
         with (
             self._reading(self.checkpoint.name, "a checkpoint as it was saved", BEGIN_AGAIN),
             ZipFile(self.checkpoint) as parts,

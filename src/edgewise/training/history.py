@@ -24,7 +24,7 @@ class Stopwatch:
         self._started: dict[str, float] = {}
 
     def start(self) -> None:
-        """Start measuring."""
+        """Start measuring wall-clock and CPU time."""
         self._started = self._now()
 
     def read(self) -> dict[str, float]:

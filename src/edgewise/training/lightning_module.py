@@ -41,7 +41,7 @@ class MeanLoss(Metric):
         self.count += count
 
     def compute(self) -> Tensor:
-        """Return the mean so far."""
+        """Return the mean loss of all batches so far."""
         return self.total / self.count
 
 
@@ -84,8 +84,10 @@ class TrainingModule(lightning.LightningModule):
             nn.ModuleDict({"loss": MeanLoss(), **task.metrics()}) for _ in range(3)
         )
         for metric in self.train_metrics.modules():
-            if isinstance(metric, Metric):  # also nested metrics
-                metric.persistent(True)  # a resumed epoch reports all its examples
+            if isinstance(metric, Metric):
+                # Save metric states in the checkpoint. After a resume in mid-epoch, the metrics
+                # then include the batches before the interruption.
+                metric.persistent(True)
         self.penalised = [m for m in model.modules() if isinstance(m, Penalised)]
         self.generation_metrics = nn.ModuleDict(task.generation_metrics())
 
@@ -121,14 +123,15 @@ class TrainingModule(lightning.LightningModule):
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         with explain_batch_errors(batch, self.model, self.task):
             self._measured(batch, "test")
-        here = len(batch.target) > 0  # else other processes have all its examples
+        # If the target is empty, other processes have all examples of this batch.
+        here = len(batch.target) > 0
         if self.generation_metrics and here:
             texts = self.task.generate(self.model, batch)
             for _, metric in _each(self.generation_metrics):
                 metric.update(texts, batch)
 
     def _outputs(self, batch: Batch, split: str) -> Tensor:
-        """Return the model's outputs, with the previous batch's cache if this one continues it."""
+        """Return the model's outputs; a batch that continues the previous one uses its cache."""
         if batch.continues is None:
             outputs: Tensor = self.model(*batch.inputs, **batch.keywords)
             return outputs
@@ -143,7 +146,7 @@ class TrainingModule(lightning.LightningModule):
         outputs = batch.select_outputs(self._outputs(batch, split))
         if outputs.dtype in (torch.bfloat16, torch.float16):
             outputs = outputs.float()
-        if not len(batch.target):  # other processes have all examples of this batch
+        if not len(batch.target):  # Other processes have all examples of this batch.
             return outputs.sum() * 0, 0
         loss = self.task.loss(outputs, batch.target)
         count = self.task.count(outputs, batch.target)

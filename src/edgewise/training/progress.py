@@ -16,8 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from edgewise.training.history import History
 
 BAR_EVERY = 0.1  # seconds between two updates of the bar
-LINE_EVERY = 10.0  # least number of seconds between two lines of finished epochs
-BATCH_LINE_EVERY = 60.0  # seconds until a line inside an epoch that is not finished
+LINE_EVERY = 10.0  # minimum seconds between two lines of finished epochs
+BATCH_LINE_EVERY = 60.0  # seconds before a line on an unfinished epoch is printed
 
 
 class ProgressDisplay(ProgressBar):
@@ -37,7 +37,7 @@ class ProgressDisplay(ProgressBar):
         self._shown_epochs = 0
 
     def disable(self) -> None:
-        """Show nothing. Lightning calls this in every process except the first."""
+        """Show nothing. Lightning calls this in every process except that of rank 0."""
         self.enabled = False
 
     def on_train_start(
@@ -53,7 +53,8 @@ class ProgressDisplay(ProgressBar):
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=self.console,
-                auto_refresh=False,  # no second thread beside the training
+                # A refresh thread would compete with training.
+                auto_refresh=False,
             )
             self._bar.add_task(self.title, total=self.history.settings.epochs, text="")
             self._bar.start()
@@ -69,7 +70,8 @@ class ProgressDisplay(ProgressBar):
         if not self.enabled:
             return
         waited = time.monotonic() - self._shown_at
-        batches, total = batch_idx + 1, trainer.num_training_batches  # infinite if unknown
+        # The number of batches is infinite if it is unknown.
+        batches, total = batch_idx + 1, trainer.num_training_batches
         if self._bar is not None:
             if waited >= BAR_EVERY:
                 self._update_bar(self._bar, len(self.history.rows) + batches / total)
@@ -101,7 +103,7 @@ class ProgressDisplay(ProgressBar):
             self._bar = None
 
     def _update_bar(self, bar: Progress, epochs: float) -> None:
-        """Move the bar; ``epochs`` counts the finished fraction of the current epoch, too."""
+        """Update the bar; ``epochs`` includes the finished fraction of the current epoch."""
         text = f"epoch {int(epochs)}/{self.history.settings.epochs}  {self._metric()}"
         bar.update(bar.task_ids[0], completed=epochs, text=text, refresh=True)
         self._shown_at = time.monotonic()

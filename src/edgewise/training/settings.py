@@ -125,11 +125,12 @@ class TrainerSettings:
         most, what = os.cpu_count() or 1, "processors"
         if self.accelerator != "cpu" and torch.accelerator.is_available():
             most, what = torch.accelerator.device_count(), "GPUs"
-        started = rank_and_world_size()[1] > 1  # by torchrun, maybe on several machines
+        # torchrun has started this process, maybe on several machines.
+        started = rank_and_world_size()[1] > 1
         if self.devices > most and not started:
             raise ArgumentError(
                 "trainer.devices",
                 expected=f"at most {most}, the number of {what} of this machine",
                 got=repr(self.devices),
-                remedy="choose fewer" + ", or trainer.accelerator cpu" * (what == "GPUs"),
+                remedy="choose fewer devices" + ", or trainer.accelerator cpu" * (what == "GPUs"),
             )

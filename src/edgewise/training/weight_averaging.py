@@ -35,7 +35,7 @@ class MovingAverage(WeightAveraging):
     @torch.no_grad()
     def add(self, average: list[Tensor], weights: list[Tensor], steps: Tensor) -> None:
         """Add ``weights`` of one dtype to ``average``, which contains ``steps`` steps already."""
-        if not average[0].is_floating_point():  # counters are not averaged
+        if not average[0].is_floating_point():  # Integer counters are copied, not averaged.
             foreach_copy(average, weights)
         else:
             foreach_lerp(average, weights, max(1 / (int(steps) + 1), 1 - self.decay))
@@ -92,7 +92,7 @@ class LastAverage(lightning.Callback):
 
 
 def weight_averaging(settings: TrainerSettings) -> list[lightning.Callback]:
-    """Return the callback for the average in ``settings``, or nothing."""
+    """Return the callback for the average in ``settings``, or an empty list."""
     if settings.ema_decay:
         return [MovingAverage(settings.ema_decay)]
     return [LastAverage(settings.average_last_epochs)] if settings.average_last_epochs else []

@@ -247,9 +247,9 @@ def test_low_ratings_may_be_left_out(tmp_path):
     with refused("data.min_rating", expected="rating of ratings.csv, 5", got="6", remedy="lower"):
         interactions(path=path, min_rating=6).read()
     (tmp_path / "pairs.csv").write_text("user,item\na,b\na,c\n")
-    with refused("data.rating", expected="pairs.csv", got="none", remedy="--data.min_rating"):
+    with refused("data.rating", expected="pairs.csv", got="no column", remedy="--data.min_rating"):
         interactions(path=str(tmp_path / "pairs.csv"), min_rating=4).read()
-    with refused("data.path", expected="3 interactions", got="2 at most", remedy="test_path"):
+    with refused("data.path", expected="3 interactions", got="at most 2", remedy="test_path"):
         interactions(path=str(tmp_path / "pairs.csv")).read()
     with refused("data.path", expected="a file", got="none", remedy="--data.path"):
         interactions().read()

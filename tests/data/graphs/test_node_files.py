@@ -129,10 +129,10 @@ def test_arrays(tmp_path):
     assert splits.preprocessing["ids"][-1] == "11"
     assert splits.model_arguments["in_width"] == 2
     bad = [
-        ({"edge_index": np.array([[0], [12]])}, "numbers of nodes, from 0 to 11", "from 0 to 12"),
+        ({"edge_index": np.array([[0], [12]])}, "integers from 0 to 11", "from 0 to 12"),
         ({"y": np.zeros(3)}, "and y and masks [N]", "y [3]"),
-        ({"x": np.full((12, 2), np.nan)}, "finite x", "NaN"),
-        ({"x": np.full((12, 2), "a")}, "x of numbers", "<U1"),
+        ({"x": np.full((12, 2), np.nan)}, "a finite array x", "NaN"),
+        ({"x": np.full((12, 2), "a")}, "a numeric array x", "<U1"),
         ({"x": np.array(3.0)}, "x [N, F]", "x []"),
         ({"classes": np.array(["no"])}, "a name in classes", "a class 1"),
         ({"y": np.array([object()] * 12)}, "plain arrays", "allow_pickle"),
@@ -142,7 +142,7 @@ def test_arrays(tmp_path):
         with refused(str(path), expected=expected, got=got, remedy=""):
             node_files(nodes=str(path)).load()
     np.savez(path, x=good["x"])
-    with refused(str(path), expected="an array 'edge_index'", got="x", remedy="add it"):
+    with refused(str(path), expected="an array 'edge_index'", got="x", remedy="add this array"):
         node_files(nodes=str(path)).load()
 
 

@@ -173,7 +173,7 @@ def test_lines_come_back_from_their_ids(tmp_path, kind):
 
 
 def test_bad_input(path, tmp_path):
-    with refused("data.context", expected="less than the", got="400", remedy="shorten"):
+    with refused("data.context", expected="less than the", got="400", remedy="shorter"):
         text_files(paths=(path,), context=400).load()
     with refused("data.paths", expected="text files", got="none", remedy="--data.paths"):
         text_files().load()
@@ -187,11 +187,11 @@ def test_bad_input(path, tmp_path):
         text_files(kind="word")
     short = tmp_path / "short.txt"
     short.write_text("abcdefgh")
-    with refused("data.val", expected="some text", got="none", remedy="raise it"):
+    with refused("data.val", expected="contains text", got="none", remedy="larger"):
         text_files(paths=(str(short),), context=4, val=0.01).load()
     broken = tmp_path / "broken.txt"
     broken.write_bytes(b"\x81ext")  # no letter of Windows-1252 either
-    with refused(str(broken), expected="UTF-8", got="none of them", remedy="UTF-8"):
+    with refused(str(broken), expected="UTF-8", got="invalid in all of them", remedy="UTF-8"):
         text_files(paths=(str(broken),)).load()
 
 

@@ -127,7 +127,7 @@ def test_bad_input():
             train_tokenizer(texts, kind, 300)
     with refused("vocab_size", expected="kind bpe", got="none", remedy="8000"):
         train_tokenizer(TEXTS, "bpe")
-    with refused("vocab_size", expected="at least 257", got="256", remedy="more"):
+    with refused("vocab_size", expected="at least 257", got="256", remedy="increase"):
         train_tokenizer(TEXTS, "bytes", 256, special=("pad",))
     with refused("vocab_size", expected="at least 4", got="3", remedy="unk"):
         train_tokenizer(["abcd"], "characters", 3)

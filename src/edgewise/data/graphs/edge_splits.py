@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from edgewise.arguments import check_shares
 from edgewise.errors import ArgumentError
 
-TRIES = 50  # rounds of rejection sampling
+TRIES = 50  # maximum number of rounds of rejection sampling
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def distinct(pairs: Tensor) -> Tensor:
     if not pairs.numel():
         return pairs
     width = int(pairs.max()) + 1
-    keys = pair_keys(pairs, width).unique()  # unique(dim=1) takes minutes for a million pairs
+    keys = pair_keys(pairs, width).unique()  # unique(dim=1) takes minutes for a million pairs.
     return torch.stack([keys // width, keys % width])
 
 
@@ -87,7 +87,10 @@ def check_edge_split(split: EdgeSplit) -> None:
     for name, pairs in parts.items():
         if not pairs.shape[1]:
             raise ArgumentError(
-                name, expected="at least one edge", got="none", remedy="give it a larger fraction"
+                name,
+                expected="at least one edge",
+                got="none",
+                remedy="give this split a larger fraction",
             )
     names = list(parts)
     width = max(int(pairs.max()) for pairs in parts.values()) + 1

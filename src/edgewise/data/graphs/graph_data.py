@@ -190,7 +190,8 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
         x = torch.ones(int(given.num_nodes or 0), 1)
     elif kept["scale"] is not None:
         mean, std = (torch.tensor(kept["scale"][name]) for name in ("mean", "std"))
-        if not kept["kinds"]:  # the constant feature in place of labels
+        # Without labels, training used a constant feature in their place.
+        if not kept["kinds"]:
             x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
         if x.shape[1] == in_width:
             x = torch.cat([(x[:, : len(mean)] - mean) / std, x[:, len(mean) :]], dim=1)
@@ -199,7 +200,7 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
         raise _strange("x", f"{in_width} numbers per node, as in training", got)
     if not len(x):
         raise _strange("num_nodes", "at least one node", "none")
-    graph = edges(given.edge_index, len(x))  # checks the range
+    graph = edges(given.edge_index, len(x))  # This checks the range of the indices.
     return WholeGraph(x.float(), _without_loops(graph.edge_index))
 
 
@@ -220,7 +221,7 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
         raise unreadable(
             folder,
             expected="the files of one set of graphs",
-            got=f"those of {', '.join(names)}",
+            got=f"files of {', '.join(names)}",
             remedy="put each set into its own folder",
         )
     found = read_graph_files(folder, names[0], labelled=False)

@@ -50,8 +50,8 @@ def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFil
 
     Raises:
         MissingDataError: a file is missing.
-        ArgumentError: a file is damaged or inconsistent with the others; the error names the file
-            and line.
+        ArgumentError: a file is damaged or inconsistent with the other files; the error names the
+            file and line.
     """
     a, indicator, graph_labels, node_labels, node_attributes = (
         raw / f"{name}_{part}.txt" for part in (*REQUIRED, "node_labels", "node_attributes")

@@ -102,7 +102,7 @@ class InteractionFiles(Interactions):
                 "data.rating",
                 expected=f"a column of ratings in {path.name}, as data.min_rating is given",
                 got="no column with a usual name",
-                remedy="name it with --data.rating, or omit --data.min_rating",
+                remedy="name the column with --data.rating, or omit --data.min_rating",
             )
         liked = numbers["data.rating"] >= self.min_rating
         if not liked.any():
@@ -147,7 +147,8 @@ def last_of_each(
         )
     tested = (count * test).round().long().clamp(min=1) * enough
     held_out = tested + (count * val).round().long().clamp(min=1) * enough
-    held_out = torch.minimum(held_out, count - 1)  # at least one is left for training
+    # Leave at least one interaction for training.
+    held_out = torch.minimum(held_out, count - 1)
     user, position = runs_and_positions(count)
     left = count[user] - position  # 1 for the last
     in_test, in_train = left <= tested[user], left > held_out[user]

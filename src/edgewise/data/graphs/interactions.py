@@ -23,7 +23,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, edges
 from edgewise.ragged import runs_and_positions, starts
 
-RANKED = 2048  # users per batch of validation and test, to bound memory
+RANKED = 2048  # number of users per batch of validation and test; bounds memory
 
 
 class Chosen(NamedTuple):
@@ -32,7 +32,7 @@ class Chosen(NamedTuple):
     Attributes:
         train, test: user and item indices ``[2, E]``, from 0.
         user_ids, item_ids: index of each user and item by id.
-        files: the files.
+        files: files of the interactions.
         val: validation interactions; ``None`` to split them off the training interactions.
         columns: names of the columns of users and items.
     """
@@ -80,7 +80,7 @@ class InteractionSplits(Splits):
 class Interactions(Data):
     """Base class of recommendation data: an undirected bipartite graph of users and items.
 
-    Users are the first nodes of the graph, items the last.
+    Users are the first nodes of the graph, and items the last nodes.
 
     Training batches have inputs ``(users [B], negatives [M], graph)``, the keyword argument
     ``positives [B, K]`` and targets ``[B, K]``: the columns of the positive items in the scores

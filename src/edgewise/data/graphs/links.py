@@ -35,7 +35,7 @@ class Pairs(NamedTuple):
         pairs: edges ``[2, E]``; with one node type, the smaller node comes first.
         left, right: nodes that may come first and second; equal with one node type.
         node_ids: index of each node by its id in the file.
-        file: the file.
+        file: file of the edges.
         column: name of the column of the first nodes.
     """
 
@@ -129,7 +129,8 @@ class Links(Data):
             others = none(self.negatives * len(index), generator=generator)
             return _batch(edges(both_ways(train[:, read]), nodes), train[:, index], others)
 
-        size = min(self.batch_size, max(count // 2, 1))  # the other edges pass messages
+        # The edges that are not in the batch pass messages.
+        size = min(self.batch_size, max(count // 2, 1))
         parts = SampledSplit.of(draw, count, size), held_out(split.val), held_out(split.test)
         preprocessing = {
             "ids": list(node_ids),

@@ -92,6 +92,5 @@ def node_split(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -
 
 
 def _without_beta_warning() -> warnings.catch_warnings[None]:
-    return warnings.catch_warnings(
-        action="ignore", category=UserWarning
-    )  # sparse CSR "is in beta state"
+    # PyTorch warns that sparse CSR is in beta state.
+    return warnings.catch_warnings(action="ignore", category=UserWarning)

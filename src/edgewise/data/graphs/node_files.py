@@ -225,7 +225,8 @@ class NodeFiles(NodeData):
         if scale == "columns" and given.any():
             mean = found.x[given].mean(0)
             std = found.x[given].std(0, correction=0)
-            std[std < 1e-6 * mean.abs().clamp(min=1e-6)] = 1  # a constant feature
+            # The standard deviation of a constant feature is 0, so divide it by 1.
+            std[std < 1e-6 * mean.abs().clamp(min=1e-6)] = 1
         x = scaled(found.x, scale, mean, std) if found.names else identity(len(found.ids))
         kept = NodeGraph(found.ids, x, self._edge_index(found))
         graph = kept.graph
@@ -243,7 +244,7 @@ class NodeFiles(NodeData):
         return Splits(sizes, train, val, test, batch_size=1, preprocessing=preprocessing)
 
     def _parts(self, found: Nodes, known: Tensor) -> dict[str, Tensor]:
-        """Return the labelled nodes of each split."""
+        """Return the indices of the labelled nodes of each split."""
         assert found.labels is not None
         parts = ["train"] * len(found.ids) if found.parts is None else found.parts
         index = {
@@ -392,7 +393,7 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
             size = sum(array.file_size for array in archive.infolist())
     except (OSError, zipfile.BadZipFile) as error:
         raise unreadable(path, expected=expected, got="another or a damaged file") from error
-    copies = 2  # one in NumPy, one in PyTorch
+    copies = 2  # one copy in NumPy, one in PyTorch
     check_memory(str(path), copies * size, path.name, "use fewer nodes, or more memory")
     try:
         with np.load(path, allow_pickle=False) as arrays:
@@ -402,7 +403,7 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
     for name in ("edge_index", "x", *(("y",) if labelled else ())):
         if name not in found:
             got = ", ".join(found) or "nothing"
-            raise unreadable(path, expected=f"an array {name!r}", got=got, remedy="add it")
+            raise unreadable(path, expected=f"an array {name!r}", got=got, remedy="add this array")
     _check_shapes(path, found)
     x = torch.tensor(found["x"], dtype=torch.float32)
     count = len(x)

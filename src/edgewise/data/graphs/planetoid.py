@@ -126,7 +126,8 @@ def read_papers(name: Name) -> Papers:
         # The pickles name modules of NumPy and SciPy that have been renamed since 2016.
         warnings.simplefilter("ignore")
         require("torch_geometric", extra="graphs", purpose=purpose)
-        require("scipy", extra="graphs", purpose=purpose)  # the pickles hold its sparse matrices
+        # The pickles contain sparse matrices of SciPy.
+        require("scipy", extra="graphs", purpose=purpose)
         from torch_geometric.io import read_planetoid_data
 
         found = read_planetoid_data(str(raw), name)

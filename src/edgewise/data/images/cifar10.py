@@ -2,7 +2,7 @@
 
 Source: Krizhevsky, Learning multiple layers of features from tiny images, 2009. The selection has
 the first 1,000 training images and 200 test images of each class, so accuracies are not comparable
-with published ones.
+with published accuracies.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class ImageData(Data):
 
 
 def find_images(folder: Path) -> list[Path]:
-    """Return the sorted image files in a folder and its subfolders, except hidden ones."""
+    """Return the sorted image files in a folder and its subfolders, except hidden files."""
     return sorted(
         path
         for path in folder.rglob("*")
@@ -73,14 +73,15 @@ def open_image(path: Path, size: int = 0) -> Image:
             if size:
                 image.draft(None, (2 * size, 2 * size))
             turned = ImageOps.exif_transpose(image)
-            if turned.mode.startswith(("I", "F")):  # grey with more than 8 bits
+            # These modes are grey with more than 8 bits.
+            if turned.mode.startswith(("I", "F")):
                 return _of_8_bits(turned)
             if turned.has_transparency_data:
                 turned = turned.convert("RGBA")
                 white = Image.new("RGBA", turned.size, "white")
                 return Image.alpha_composite(white, turned).convert("RGB")
             return turned.convert("L" if turned.mode in ("1", "L", "LA") else "RGB")
-    except Exception as error:  # decoders raise many classes for damaged files
+    except Exception as error:  # Decoders raise many classes of exceptions for damaged files.
         raise unreadable(
             path,
             expected="an image, such as PNG or JPEG",

@@ -32,7 +32,7 @@ ATOM_WIDTH = (
     sum(len(c) + 1 for c in (ELEMENTS, NEIGHBOURS, HYDROGENS, HYBRIDISATIONS)) + len(RINGS) + 3 + 4
 )
 BOND_WIDTH = len(BONDS) + 2 + len(STEREO)
-LARGEST = 1e6  # bound for descriptors, as some of ions overflow
+LARGEST = 1e6  # bound for descriptors, as some descriptors of ions overflow
 
 
 def rdkit() -> ModuleType:
@@ -53,7 +53,8 @@ def parse(smiles: str) -> Any | None:
     chem = rdkit()
     from rdkit import rdBase
 
-    with rdBase.BlockLogs():  # the caller reports the error with its row
+    # Silence RDKit: the caller reports the error with the number of the row.
+    with rdBase.BlockLogs():
         molecule = chem.MolFromSmiles(smiles.strip())
     return molecule if molecule is not None and molecule.GetNumAtoms() else None
 
@@ -94,7 +95,7 @@ def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]
     for index, element in atoms.items():
         atom = whole.GetAtomWithIdx(index)
         atom.SetAtomicNum(chem.GetPeriodicTable().GetAtomicNumber(element))
-        atom.SetNoImplicit(False)  # add implicit hydrogens
+        atom.SetNoImplicit(False)  # This adds implicit hydrogens.
     for index, kind in bonds.items():
         bond = whole.GetBondWithIdx(index)
         bond.SetBondType(getattr(chem.BondType, kind))
@@ -105,7 +106,7 @@ def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]
 
 
 def descriptors(molecule: Any) -> list[float]:
-    """Return all two-dimensional descriptors of RDKit, with 0 for undefined ones."""
+    """Return all two-dimensional descriptors of RDKit, with 0 for undefined descriptors."""
     rdkit()
     from rdkit import rdBase
     from rdkit.Chem import Descriptors
@@ -118,7 +119,7 @@ def descriptors(molecule: Any) -> list[float]:
 
 
 def ions(molecule: Any) -> tuple[Any, Any]:
-    """Return the cations of a molecule, and the rest; either may have no atoms."""
+    """Return the cations of a molecule, and its other fragments; either may have no atoms."""
     chem = rdkit()
     parts: tuple[list[Any], list[Any]] = [], []
     for part in chem.GetMolFrags(molecule, asMols=True):
@@ -180,5 +181,5 @@ def scaffold(molecule: Any) -> str:
     """Return the Murcko scaffold (rings and their linkers) as SMILES; empty without a ring."""
     from rdkit.Chem.Scaffolds import MurckoScaffold
 
-    smiles: Any = MurckoScaffold.MurckoScaffoldSmiles  # has no annotations
+    smiles: Any = MurckoScaffold.MurckoScaffoldSmiles  # RDKit's function has no annotations.
     return str(smiles(mol=molecule))

@@ -119,7 +119,7 @@ class HiddenParts(Batch):
     bonds: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))
 
     def to(self, device: torch.device) -> HiddenParts:
-        """Return a copy on another device."""
+        """Return a copy of the batch on another device."""
         moved = super().to(device)
         assert isinstance(moved, HiddenParts)
         return replace(moved, bonds=self.bonds.to(device))
@@ -142,7 +142,7 @@ def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tenso
         bonds: mask of their bonds, ``[E / 2]``.
     """
     x, graph, members, edges = codes.graphs.take(which)
-    both = bonds.repeat_interleave(2)  # a bond is two edges, one after the other
+    both = bonds.repeat_interleave(2)  # A bond is two consecutive edges.
     elements, kinds = (
         of.argmax(1) for of in (x[atoms, :ATOM_KINDS], edges[::2][bonds, :BOND_KINDS])
     )
@@ -179,7 +179,7 @@ def chosen(counts: Tensor, share: float, generator: Generator) -> Tensor:
 
 
 def _counts(codes: PrecomputedEncodings, which: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the numbers of atoms and bonds of some molecules."""
+    """Return the number of atoms and the number of bonds in each of some molecules."""
     return codes.graphs.sizes[which], codes.graphs.edge_start.diff()[which] // 2
 
 

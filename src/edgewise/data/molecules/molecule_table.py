@@ -38,7 +38,7 @@ FURTHEST = 4.0  # descriptors are clipped to this number of standard deviations
 CONSTANT = 1e-6  # standard deviation below which a descriptor is dropped
 SHOWN = 5  # maximum number of rows that an error lists
 SEEN = 200  # number of distinct texts that are parsed to recognise a column of SMILES
-READ = 0.8  # fraction of them that has to be valid; the others are reported as errors
+READ = 0.8  # minimum fraction of valid texts; the others are reported as errors
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class MoleculeTable(Data):
                 "data.fraction",
                 expected=f"numbers from 0 to 1 in column {target!r}",
                 got=f"{float(y.min())} to {float(y.max())} in {table.path.name}",
-                remedy="set it to false, or name another data.target",
+                remedy="set data.fraction to false, or name another data.target",
             )
         measured = self._conditions(table)
         graphs = packed(molecules.values())
@@ -243,7 +243,7 @@ class MoleculeTable(Data):
         return table.choose("data.target", self.target, candidates, what, taken)
 
     def _readable(self, table: Table, smiles: str, target: str) -> tuple[Table, dict[str, Any]]:
-        """Return the valid rows, and their molecules by SMILES."""
+        """Return the rows with valid SMILES, and a dictionary of molecules by SMILES."""
         texts = table.columns[smiles]
         parsed = {text: parse(text) for text in dict.fromkeys(texts)}
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
@@ -307,7 +307,7 @@ class MoleculeTable(Data):
                 "data.fold",
                 expected=f"0, as column {by_column!r} sets the test split",
                 got=str(self.fold),
-                remedy="omit it, or set data.split_column to none",
+                remedy="omit data.fold, or set data.split_column to none",
             )
         parts = parts_of(table, by_column)
         if not len(parts["val"]):
@@ -341,7 +341,7 @@ def described_all(molecules: Iterable[Any]) -> Tensor:
 
 
 def described_by(values: Tensor, scale: Standardisation) -> Tensor:
-    """Return the scaled descriptors ``[G, D]``, without those constant in training."""
+    """Return the scaled descriptors ``[G, D]`` that are not constant in training."""
     return scale.scaled(values)[:, scale.std > CONSTANT].clamp(-FURTHEST, FURTHEST)
 
 

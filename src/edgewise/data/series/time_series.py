@@ -105,7 +105,7 @@ class TimeSeries(Data):
         least = {"history": 0, "horizon": 0, "batch_size": 1, "season": 0, "windows": 0}
         for name, lowest in least.items():
             check_least(f"data.{name}", getattr(self, name), lowest, "choose for example 52")
-        if self.history == 1:  # one value has no standard deviation to divide by
+        if self.history == 1:  # The standard deviation of one value is undefined.
             check_least("data.history", 1, 2, "choose for example 52")
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
@@ -167,7 +167,7 @@ class TimeSeries(Data):
                 "data.path",
                 expected="a table with a series",
                 got="none",
-                remedy="name it with --data.path, or a bundled one with --data.name, "
+                remedy="name a table with --data.path, or a bundled series with --data.name, "
                 + ", ".join(SEASONS),
             )
         return _bundled(self.name), {"column": self.name, "date": "date"}
@@ -257,7 +257,9 @@ def history_of(table: Table, column: str, date: str, step: Step | None) -> Serie
 
 
 def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> Series:
-    """Return the values of a column at all dates from the first to the last.
+    """Return a column as a regularly spaced series, in order of date.
+
+    Dates without a value are interpolated linearly, with a warning.
 
     Raises:
         ArgumentError: two rows have the same date, a date does not match the step, or more than a
@@ -328,7 +330,7 @@ def _bundled(name: Bundled) -> Series:
     if name == "co2":
         last, step = table.index[-1].to_pydatetime(), Step("%Y-%m-%d", seconds=7 * 24 * 3600.0)
         table = table.interpolate()
-    elif name == "elnino":  # one row per year, one column per month
+    elif name == "elnino":  # The table has a row for each year and a column for each month.
         last, step = datetime(int(table["YEAR"].iloc[-1]), 12, 1), Step("%Y-%m", months=1)
         table = table.drop(columns="YEAR").stack()
     else:

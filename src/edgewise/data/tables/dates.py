@@ -37,7 +37,7 @@ class Step(NamedTuple):
     Attributes:
         format: ``strftime`` format.
         months: length in months, on the same day of the month; 0 for a step of another kind.
-        last: the day is the last one of each month.
+        last: whether all dates are the last day of a month.
         seconds: length in seconds of a step of constant length.
         weekdays: a step of one day that skips Saturday and Sunday.
     """
@@ -63,7 +63,7 @@ class Step(NamedTuple):
         return after
 
     def steps(self, one: datetime, other: datetime) -> float:
-        """Return the number of steps between dates; whole if both belong to one series."""
+        """Return the number of steps between two dates, an integer if both belong to one series."""
         if self.months:
             months = (other.year - one.year) * 12 + other.month - one.month
             whole = months // self.months
@@ -95,7 +95,7 @@ class Dates(NamedTuple):
 
 
 def parse_dates(texts: Sequence[str], format: str) -> list[datetime] | None:
-    """Return the dates, in UTC if zones are given; ``None`` if the format cannot read one."""
+    """Return the dates, in UTC if zones are given; ``None`` if a date does not have the format."""
     stripped = [text.strip() for text in texts]
     if format in DIGITS and any(len(text) != DIGITS[format] for text in stripped):
         return None
@@ -177,13 +177,13 @@ def check_distinct(table: Table, dates: Sequence[Any]) -> None:
                 expected="one row for each date",
                 got=f"{date} in rows {table.line(first[date])} and {table.line(row)} of "
                 f"{table.path.name}",
-                remedy="keep one of them, or save each series in its own file",
+                remedy="keep one of these rows, or save each series in its own file",
             )
         first[date] = row
 
 
 def _first_unread(texts: Sequence[str], formats: Sequence[str]) -> int:
-    """Return the first row that cannot be parsed, by the format that parses most rows."""
+    """Return the first row that the format of most rows cannot parse."""
     return max(
         next((row for row, text in enumerate(texts) if not parse_dates([text], one)), 0)
         for one in formats
@@ -227,7 +227,7 @@ def _refuse_irregular(table: Table, column: str, dates: Sequence[datetime]) -> N
     check_distinct(table, dates)
     raise ArgumentError(
         "data.date",
-        expected=f"dates at regular steps in column {column!r}; the usual one is {usual}",
+        expected=f"dates at regular steps in column {column!r}; the usual step is {usual}",
         got=f"{dates[wrong[1]]} after {dates[wrong[0]]}, in row {table.line(wrong[1])} of "
         f"{table.path.name}",
         remedy="resample the table to one row per day, week or month, such as by sums or means",

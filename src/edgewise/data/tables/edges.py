@@ -43,7 +43,7 @@ COMMENTS = ("#", "%", "//")
 MARKS = ("\t", "::", *(mark for mark in DELIMITERS if mark != "\t"))
 WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # numbers, dates and times
-DIGITS = 20  # of a 64-bit integer
+DIGITS = 20  # number of digits of a 64-bit integer
 PER_LINE, LETTERS = 400, 3  # bytes in memory for a line, and for each of its letters
 
 
@@ -416,7 +416,7 @@ def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> F
             ", ".join(column.argument for column in columns),
             expected=f"two columns of {file.path.name}",
             got=f"the columns {', '.join(file.names)}",
-            remedy=f"name two of them with {one} and {other}",
+            remedy=f"name two of these columns with {one} and {other}",
         )
     first, second = places
     lines = []

@@ -131,7 +131,8 @@ def _text_column(values: Series[Any]) -> Series[Any]:
         values = values.astype(values.cat.categories.dtype)
     missing = values.isna()
     if values.dtype.kind == "f" and missing.any() and (values[~missing] % 1 == 0).all():
-        values = values.astype("Int64")  # pandas converts integers to floats if values are missing
+        # pandas has converted integers to floats if values are missing.
+        values = values.astype("Int64")
     if values.dtype == object:
         values = values.map(cell_text)
     return values.astype(str).where(~missing, "").reset_index(drop=True)
@@ -142,7 +143,8 @@ def cell_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple, dict, np.ndarray)):
-        return json.dumps(value, default=lambda array: array.tolist())  # as Parquet files have
+        # Parquet files yield NumPy arrays.
+        return json.dumps(value, default=lambda array: array.tolist())
     return "" if value is None else str(value).removesuffix(" 00:00:00")
 
 

@@ -41,12 +41,12 @@ OTHER_FORMS = (".xls", ".ods", ".numbers", ".json")
 PER_CELL = 60  # bytes of a Python string, without its characters
 SAMPLE = 20  # number of lines from which the delimiter is detected
 APPENDED = 4  # maximum number of empty cells that a spreadsheet appends to a row
-CHUNK = 4096  # rows in memory at once when a file is read row by row
+CHUNK = 4096  # number of rows in memory when a file is read row by row
 QUOTED = re.compile(r'^"((?:[^"]|"")*)"$')
 
 
 def form_of(path: Path) -> str:
-    """Return the suffix of a file in lower case, without that of the compression."""
+    """Return the suffix of a file in lower case, without the suffix of the compression."""
     return Path(path.stem if path.suffix.lower() in OPENED else path.name).suffix.lower()
 
 
@@ -142,7 +142,8 @@ def _of_text(path: Path, argument: str) -> Table:
         rows -= 1
     if not rows:
         raise _unusable(path, argument, "no rows", delimiter)
-    if True in blank[:rows]:  # skipping it would shift the later rows of a time series
+    # Skipping a blank row would shift the later rows of a time series.
+    if True in blank[:rows]:
         got = f"an empty line, row {lines[blank.index(True)]}"
         raise _unusable(path, argument, got, delimiter)
     return Table(path, frame.iloc[:rows], lines[:rows], delimiter)
@@ -173,13 +174,15 @@ def _chunks(
                 skip_blank_lines=False,
                 skipinitialspace=delimiter != "\t",
                 quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
-                engine="python",  # distinguishes a missing cell from an empty one
+                # This engine distinguishes a missing cell from an empty one.
+                engine="python",
                 chunksize=size or form.lines + 2,
             ) as parts,
         ):
             for read in parts:
                 part = read
-                if delimiter == "\t":  # a quotation mark within a cell is an ordinary character
+                # In TSV a quotation mark within a cell is an ordinary character.
+                if delimiter == "\t":
                     part = part.apply(lambda c: c.str.replace(QUOTED, _unquoted, regex=True))
                 breaks = sum(part[c].str.count("\r\n|\r|\n").fillna(0) for c in part.columns)
                 lines = (end + (breaks + 1).cumsum()).astype(int).tolist()
@@ -203,11 +206,11 @@ def _unquoted(cell: re.Match[str]) -> str:
 
 
 class _WrongWidthError(Exception):
-    """A row has more or fewer cells than the header."""
+    """Error: a row has more or fewer cells than the header."""
 
 
 def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[str]:
-    """Return the names of the columns, without the empty ones that spreadsheets append."""
+    """Return the names of the columns, without empty columns that spreadsheets append."""
     names = [str(name).strip() for name in part.iloc[0].fillna("")]
     while len(names) > 1 and not names[-1]:
         names.pop()
@@ -218,7 +221,7 @@ def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[s
 
 
 def _fitted(part: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Return the rows under their names, missing cells for a blank row.
+    """Return the rows with column names, and missing cells for a blank row.
 
     Raises:
         _WrongWidthError: a row has more or fewer cells.
@@ -263,7 +266,10 @@ def _bad_row(
 def _records(
     lines: Iterable[str], delimiter: str, *, strict: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the last line and the cells of each row."""
+    """Yield each row as ``(line, cells)``.
+
+    ``line`` is the number of the last line of the row, as quoted cells may span lines.
+    """
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(
         lines, delimiter=delimiter, strict=strict, skipinitialspace=True, quoting=quoting
@@ -273,7 +279,7 @@ def _records(
 
 
 def _delimiter(path: Path, form: TextForm) -> str:
-    """Return the delimiter with which most of the first rows have the width of the first one."""
+    """Return the delimiter that gives most of the first rows as many cells as the first row."""
     with opened_text(path, form.encoding) as text:
         sample = list(islice(text, SAMPLE))
 
@@ -321,7 +327,7 @@ def _no_object(path: Path, got: str) -> ArgumentError:
 
 def _of_objects(path: Path) -> Table:
     form = text_form(path)
-    needed = 4 * form.characters  # the objects, their text and the frame
+    needed = 4 * form.characters  # Python objects, their text and the frame
     check_memory(str(path), needed, path.name, "use a part of its rows, or more memory")
     numbered = list(_objects(path))
     names = list(dict.fromkeys(str(name) for _, row in numbered for name in row))
@@ -347,7 +353,7 @@ def _of_binary(path: Path) -> Table:
         frame = pandas.read_parquet(content) if kind == "Parquet" else pandas.read_feather(content)
     except ArgumentError:
         raise
-    except Exception as error:  # libraries raise many classes for damaged files
+    except Exception as error:  # Libraries raise many classes of exceptions for damaged files.
         got = " ".join(str(error).split())[:80] or type(error).__name__
         raise unreadable(path, expected=f"a complete {kind} file", got=got) from error
     return Table(path, as_text(frame), list(range(len(frame))), named=True)

@@ -37,7 +37,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
 
 
 def frame_rows(value: Any) -> list[dict[str, Any]]:
-    """Return the rows of a data frame with the cells that a CSV file of it would have.
+    """Return the rows of a data frame with the cells that it would have as a CSV file.
 
     Cells that a text cannot hold, such as lists, stay as they are.
     """

@@ -67,9 +67,10 @@ class Table:
         return replace(self, frame=self.frame.iloc[list(rows)], lines=lines)
 
     def without_header(self, names: Sequence[str]) -> Table:
-        """Return the table with new column names, and the old ones as the first row.
+        """Rename the columns of a table without a header.
 
-        If the format stores column names, no row is added.
+        The reader took the first data row for column names, so it is inserted again as row 1.
+        If the format stores column names, the columns are renamed and no row is inserted.
 
         Raises:
             ArgumentError: the number of columns differs from that of ``names``.
@@ -190,7 +191,7 @@ class Table:
             argument,
             expected=expected,
             got=got,
-            remedy=f"name it, such as --{argument} {likely}" if free else "add such a column",
+            remedy=f"name a column: --{argument} {likely}" if free else "add such a column",
         )
 
     def _is_numeric(self, cells: Series[Any]) -> bool:
@@ -204,7 +205,7 @@ def is_missing(text: str) -> bool:
 
 
 def as_numbers(cells: Series[Any], delimiter: str = ",") -> Series[Any]:
-    """Convert cells to float64, with NaN for what is not a finite number within float32.
+    """Convert cells to float64, with NaN for cells without a finite number in float32's range.
 
     Args:
         cells: cells of a column.

@@ -13,7 +13,7 @@ from edgewise.data.splits import Split
 
 
 class BucketLoader(Loader):
-    """Loader that sorts by length, cuts into batches by number of tokens, and shuffles these.
+    """Loader that sorts examples by length, forms batches by number of tokens, and shuffles them.
 
     Texts of equal length are shuffled in every epoch, so batches differ between epochs, but not
     their number.
@@ -21,7 +21,7 @@ class BucketLoader(Loader):
     Args:
         make: function that returns the batch of an index ``[B]`` of examples.
         lengths: tokens of each example, ``[count]`` or ``[count, texts]``.
-        tokens: maximum number of tokens per batch; a longer example is a batch of its own.
+        tokens: maximum number of tokens per batch; a longer example forms a batch alone.
         seed: random seed, see :class:`Loader`. Without it, the longest examples come first, so
             that running out of memory shows at once.
     """

@@ -78,7 +78,7 @@ class LabelledText(TextData):
             split: name of the split; word dropout applies to ``"train"`` only.
             ids: packed token ids, ``[N]``.
             sizes: length of each text, ``[B]``.
-            tokenizer: the tokenizer.
+            tokenizer: tokenizer of the data set.
         """
         if self.word_dropout and split == "train":
             ids = drop_words(ids, self.word_dropout, hiding_id(tokenizer), special_ids(tokenizer))
@@ -144,7 +144,7 @@ class LabelledSentences(LabelledText):
                 "data.labelled",
                 expected=f"at most {len(found)}, the number of training sentences",
                 got=str(self.labelled),
-                remedy="choose fewer, or 0 for all",
+                remedy="choose fewer sentences, or 0 for all",
             )
         drawn = torch.randperm(len(found), generator=torch.Generator().manual_seed(0))
         return [found[i] for i in drawn[: self.labelled].sort().values.tolist()]
@@ -170,6 +170,6 @@ def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
                 file,
                 expected=f"one of the labels of the training split, {', '.join(labels)}",
                 got=f"{label!r} of {text[:40]!r}",
-                remedy="correct it, or add sentences with it to the training split",
+                remedy="correct the label, or add training sentences with this label",
             )
     return torch.tensor([index_of[label] for _, label in found])

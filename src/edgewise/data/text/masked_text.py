@@ -109,7 +109,8 @@ class MaskedText(TextData):
 
 def _apart(lines: list[str], held_out: float) -> tuple[list[str], list[str]]:
     """Split off an evenly spaced fraction of the lines, such as every 50th for 0.02."""
-    share = Fraction(str(held_out))  # exact, as rounding of floats would shift the lines
+    # The fraction is exact, because rounding of floats would shift the lines.
+    share = Fraction(str(held_out))
     out = [int((i + 1) * share) > int(i * share) for i in range(len(lines))]
     left = [line for line, held in zip(lines, out, strict=True) if not held]
     return left, [line for line, held in zip(lines, out, strict=True) if held]

@@ -45,7 +45,8 @@ def mask_tokens(
     chosen = (torch.rand(ids.shape, generator=generator) < share) & ordinary
     how = torch.rand(ids.shape, generator=generator)
     other = torch.randint(len(special), vocab_size, ids.shape, generator=generator)
-    if not chosen.any():  # the mean over no tokens is NaN
+    # The mean loss over no tokens is NaN, so mask at least one token.
+    if not chosen.any():
         chosen[ordinary.nonzero()[:1].flatten()] = True
     shown = torch.where(chosen & (how < HIDDEN), mask, ids)
     shown = torch.where(chosen & (how >= HIDDEN) & (how < HIDDEN + RANDOM), other, shown)

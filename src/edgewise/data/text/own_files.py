@@ -1,4 +1,7 @@
-"""Base class of the user's own texts: one file that is split, or one file per split."""
+"""Base class of text data sets read from the user's files.
+
+The data are one file split by cross-validation, or separate files for validation and test.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class OwnFiles(TextData, ABC):
-    """Base class of the user's own texts, split by cross-validation.
+    """Base class of text data sets read from the user's files, split by cross-validation.
 
     Attributes:
         path: file or data frame.
         val_path, test_path: optional files of the same form for validation and test.
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`; used for the splits
-            without a file of their own.
+            for which no file is given.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
@@ -48,7 +51,7 @@ class OwnFiles(TextData, ABC):
                 "data.fold",
                 expected="0 with data.test_path, which replaces the test fold",
                 got=str(self.fold),
-                remedy="omit one of them",
+                remedy="omit data.fold or data.test_path",
             )
 
     def _folds(self) -> Folds:

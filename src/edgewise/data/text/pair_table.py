@@ -70,8 +70,8 @@ class PairTable(TextPairs, OwnFiles):
                 "data.val_path, data.test_path",
                 expected="none with data.target_path",
                 got=", ".join(str(path) for split, path in files.items() if split != "train"),
-                remedy="omit them to hold out parts of the two files, or use data.parallel in "
-                "Python",
+                remedy="omit these files, so that parts of the two files are held out, or use "
+                "data.parallel in Python",
             )
         target = Path(self.target_path).expanduser()
         return read_parallel(Path(files["train"]), target, read=read_own_lines)

@@ -1,4 +1,4 @@
-"""Tagging on the user's own words: CoNLL-U, lines of words and tags, or a table."""
+"""Tagging of words in the user's files: CoNLL-U, lines of words and tags, or a table."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class TaggedWords(LabelledText):
     def _split(
         self, name: str, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer
     ) -> tuple[Split, int]:
-        """Return a split of sentences, and the number of tokens of the longest."""
+        """Return a split of sentences, and the number of tokens of the longest sentence."""
         sentence = segment_index(target.sizes)
         lengths = torch.zeros_like(target.sizes).index_add_(0, sentence, words.sizes)
 

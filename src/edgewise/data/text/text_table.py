@@ -62,7 +62,7 @@ class TextTable(LabelledSentences, OwnFiles):
 
 
 def find_columns(table: Table, text: str, label: str) -> Columns:
-    """Return the text and label columns: those named, or the only possible ones.
+    """Return the text and label columns: the named columns, or the only possible columns.
 
     Args:
         table: the table.

@@ -116,7 +116,7 @@ def encode_all(
     for part in _portions(texts):
         try:
             coded = tokenizer.encode_batch_fast(part, add_special_tokens=False)
-        except Exception as error:  # the Rust library raises only this class
+        except Exception as error:  # The Rust library raises only this class.
             raise _unknown_character(tokenizer, texts, error) from error
         rows = [before + one.ids + after for one in coded]
         sizes += [len(row) for row in rows]
@@ -150,9 +150,9 @@ def special_id(tokenizer: Tokenizer, name: Special) -> int:
     if found is None:
         raise ArgumentError(
             "tokenizer",
-            expected=f"one with the special token <{name}>",
-            got="one without",
-            remedy=f"train it with special=({name!r}, ...)",
+            expected=f"a tokenizer with the special token <{name}>",
+            got="a tokenizer without this token",
+            remedy=f"train the tokenizer with special=({name!r}, ...)",
         )
     return found
 
@@ -197,14 +197,15 @@ def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
     library = _library()
     try:
         tokenizer: Tokenizer = library.Tokenizer.from_str(text)
-    except Exception as error:  # the Rust library raises only this class
+    except Exception as error:  # The Rust library raises only this class.
         raise ArgumentError(
             origin,
             expected=f"a {TOKENIZER} written by Hugging Face tokenizers",
             got=str(error),
             remedy="copy it again from the run",
         ) from error
-    tokenizer.no_truncation()  # as some files have truncation
+    # The file may enable truncation and padding; disable both.
+    tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
 
@@ -326,7 +327,7 @@ def _too_small(max_tokens: int, least: int) -> ArgumentError:
         "vocab_size",
         expected=f"at least {least}, the number of characters and special tokens",
         got=str(max_tokens),
-        remedy="choose more; with kind characters, unk in special allows fewer",
+        remedy="increase vocab_size; with kind characters, unk in special allows fewer",
     )
 
 

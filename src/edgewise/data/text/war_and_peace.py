@@ -23,5 +23,5 @@ class WarAndPeace(TextStream):
 
     def text(self) -> str:
         book = BOOK.search(raw_texts("war_and_peace", {FILE: ADDRESS})[FILE])
-        assert book is not None  # the checksum matched
+        assert book is not None  # The checksum has verified the file.
         return book[1].strip() + "\n"

@@ -31,7 +31,7 @@ def training_windows(stream: Tensor, context: int, draw: int) -> Split:
             "data.context",
             expected=f"less than the {len(stream)} tokens of the training text",
             got=str(context),
-            remedy="shorten it, or give more text",
+            remedy="choose a shorter context, or give more text",
         )
     windows = stream.unfold(0, context + 1, 1)
 
@@ -60,7 +60,8 @@ def held_out_windows(before: Tensor, stream: Tensor, context: int, stride: int) 
     windows = stream_with_context.unfold(0, context + 1, 1)
 
     def make(index: Tensor) -> Batch:
-        stop = ((index + 1) * stride).clamp(max=len(stream))  # window i ends before token stop
+        # Each window ends before the token at its stop.
+        stop = ((index + 1) * stride).clamp(max=len(stream))
         chosen = windows[stop - 1]
         counted = stop - index * stride
         target = chosen[:, 1:].flatten()
@@ -102,7 +103,7 @@ class StreamLoader(Loader):
 
     @property
     def _of_row(self) -> int:
-        """Number of windows per row."""
+        """Number of windows in each row of the batch."""
         found = self.count // self._total_size
         if not found:
             raise ArgumentError(

@@ -66,7 +66,7 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
         loaded.ew_abi.restype = ctypes.c_char_p
         for function in (*KERNELS, "ew_tiles_pieces", "ew_tiles_visits"):
             getattr(loaded, function)
-    except (OSError, AttributeError):  # damaged, or of another version
+    except (OSError, AttributeError):  # The library is damaged or of another version.
         return None, f"{path} does not load or is of another version ({_remedy()})"
     if HEADER.is_file() and HEADER.read_text(encoding="utf-8") != loaded.ew_abi().decode():
         return None, f"{path} was compiled from another {HEADER.name} than {HEADER} ({_remedy()})"
@@ -100,7 +100,7 @@ def sum_copies(x: Tensor) -> Tensor:
     if not x.shape[0]:
         return x.new_zeros(x.shape[1:])
     if x.shape[0] == 1:
-        return x[0].clone()  # a view would keep x alive
+        return x[0].clone()  # A view would keep x in memory.
     out = torch.empty_like(x[0])
     loaded = library()
     assert loaded is not None
@@ -143,7 +143,7 @@ def _openmp_team() -> int | None:
 
 
 def _remedy() -> str:
-    """Return how to rebuild the library: from the sources in a clone, else by reinstalling."""
+    """Return the remedy: rebuild the library from the sources in a clone, else reinstall."""
     return "run `make native`" if HEADER.is_file() else "reinstall edgewise"
 
 

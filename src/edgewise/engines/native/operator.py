@@ -34,7 +34,7 @@ NO_SECOND_DERIVATIVE = (
 )
 
 Given = Mapping[str, Any]
-"""Arguments by name, without absent ones."""
+"""Arguments by name, without absent arguments."""
 
 Results = dict[str, Tensor]
 """Results by name, without those that were not requested."""
@@ -195,13 +195,13 @@ class KernelOperator(ABC):
 
     @abstractmethod
     def forward(self, given: Given, results: Results) -> None:
-        """Compute the results in place."""
+        """Compute the results into tensors that the caller has allocated."""
 
     @abstractmethod
     def backward(
         self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        """Return the gradients of the needed arguments from those of the results."""
+        """Return the gradients of the needed arguments, given the gradients of the results."""
 
     def __init__(self) -> None:
         self.names = tuple(argument.name for argument in self.arguments)
@@ -255,7 +255,7 @@ class KernelOperator(ABC):
 
     def fill(self, job: Job, given: Given) -> None:
         """Write the arguments to the structure."""
-        for name in self.numbers:  # faster than calling as_it_is
+        for name in self.numbers:  # An inline loop is faster than a call of as_it_is.
             job.fields[name] = given[name]
         for name, put in self.puts.items():
             if name in given:
@@ -275,7 +275,7 @@ class KernelOperator(ABC):
         return self._all(self.allocate(self._given(arguments)))
 
     def _all(self, made: Results) -> Any:
-        """Return all results as a tuple or single tensor, empty tensors for those left out."""
+        """Return all results as a tuple or single tensor, with empty tensors for omitted ones."""
         first = made[self.results[0]]
         results = [made[name] if name in made else first.new_empty(0) for name in self.results]
         return tuple(results) if len(results) > 1 else first
@@ -302,7 +302,8 @@ class KernelOperator(ABC):
         needs = list(ctx.needs_input_grad[: self.differentiable])
         given = grads[: self.with_gradient]
         gradient = getattr(torch.ops.edgewise, f"{self.name}_backward")
-        asked = [x for x in given if x is not None]  # empty if the loss depends on no result
+        # The list is empty if the loss depends on no result.
+        asked = [x for x in given if x is not None]
         made = gradient(needs, *results, *given, *inputs) if asked else [None] * len(needs)
         wanted = [x if need else None for x, need in zip(made, needs, strict=True)]
         # Autograd expects a gradient for each tensor of a list.
@@ -393,9 +394,10 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        if not [x for x in grads if x is not None]:  # the loss depends on no result
+        if not [x for x in grads if x is not None]:  # The loss depends on no result.
             return (None,) * (3 + len(ctx.leaves))
-        if torch.is_grad_enabled():  # create_graph=True: second derivatives raise an error
+        # With create_graph=True, second derivatives raise an error.
+        if torch.is_grad_enabled():
             with torch.no_grad():
                 found = _Eager.backward(ctx, *grads)
             leaves = ctx.saved_tensors[: len(ctx.leaves)]
@@ -431,7 +433,7 @@ class _FirstDerivatives(torch.autograd.Function):
 def wants_gradient(tensors: Iterable[Tensor]) -> bool:
     """Return whether autograd records a call with these arguments."""
     if torch.is_grad_enabled():
-        for x in tensors:  # any() would call a generator
+        for x in tensors:  # A loop is faster than any() with a generator.
             if x.requires_grad:
                 return True
     return False

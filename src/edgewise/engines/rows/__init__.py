@@ -144,8 +144,10 @@ class Rows:
             batch = torch.broadcast_shapes(batch, weight.shape[:-2])
         nodes, shape = flat(value, batch), value.shape[-2:]
         if weight is not None and reduce in ("max", "min"):
-            nodes = nodes.to(accumulator(value))  # products rounded to 16 bits would tie
-        if weight is None or weight.shape[-1] == 1:  # all heads as one
+            # Products rounded to 16 bits could tie, so compute them in float32.
+            nodes = nodes.to(accumulator(value))
+        # Without a weight per head, all heads are reduced as one.
+        if weight is None or weight.shape[-1] == 1:
             nodes = nodes.reshape(*nodes.shape[:-2], 1, shape.numel())
         leaves = {"value": nodes}
         if weight is not None:
@@ -174,7 +176,7 @@ def _widened(call: AttentionCall) -> AttentionCall:
 def _arguments(
     call: AttentionCall, layout: RowsLayout, *, with_lse: bool = False
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the arguments of the operators: those with gradients, and the others."""
+    """Return the arguments of the operators: those with gradients, then those without."""
     batch, score = call.batch, call.score
     query, key, value = call.query, call.key, call.value
     if batch:

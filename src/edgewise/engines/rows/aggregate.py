@@ -32,7 +32,7 @@ REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """Put the weights of edges."""
+    """Put the edge weights into the arguments of the kernel."""
     job.array(name, x)
     job.fields["weight_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
@@ -104,7 +104,7 @@ class RowsAggregate(KernelOperator):
         return made
 
     def _reduce(self, given: Given, side: RowsSide, out: Tensor) -> None:
-        """Reduce over the rows of one side."""
+        """Reduce the edges of each row of one side, and write the result to ``out``."""
         job = self._job(given, side)
         job.nodes("out", out)
         job.run("ew_aggregate")

@@ -111,7 +111,8 @@ class RowsAttend(AttentionOperator):
     ) -> dict[str, Tensor]:
         job, side = _job(self, given)
         self.put_gradients(job, given, results, grads)
-        if "key" in needed or "value" in needed:  # results of the first pass for the second
+        # The first pass records results that the second pass uses.
+        if "key" in needed or "value" in needed:
             batch, _, heads, _ = node_sizes(given["value"])
             if one_sided(given):
                 record = results["stats"].new_empty(batch, side.edges, 2, heads)
@@ -159,7 +160,7 @@ class RowsScores(KernelOperator):
         return made
 
     def gradients(self, given: Given, grad: Tensor, needed: Sequence[str]) -> dict[str, Tensor]:
-        """Return the gradients of the needed arguments from that of the scores."""
+        """Return the gradients of the needed arguments, given the gradient of the scores."""
         job, side = _job(self, given)
         job.array("scores", grad)
         return _gradients(job, side, given, needed)
@@ -246,7 +247,8 @@ def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) ->
         else:
             holder = name.removesuffix("_weight")
             parameters[name] = f"{name}_grad" if holder == "score" else f"{holder}.weight_grad"
-    if parameters:  # the number of groups must not depend on the number of threads
+    # The number of groups must not depend on the number of threads, or sums would differ.
+    if parameters:
         numbers = sum(given[name].numel() for name in parameters)
         groups = max(1, min(MOST_GROUPS, batch * edges * heads // max(numbers, 1)))
         job.fields["groups"] = groups

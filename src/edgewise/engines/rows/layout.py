@@ -115,7 +115,7 @@ class RowsSide(SortedEdges):
         """Check and divide sorted edges.
 
         Raises:
-            ArgumentError: if pointers decrease, or an index is out of range.
+            ArgumentError: pointers decrease, or an index is out of range.
 
         """
         super().__init__(tensors, columns)
@@ -180,7 +180,8 @@ class RowsLayout:
         """Sort edges; in compiled code, return the tensors, which are checked when it runs."""
         if torch.compiler.is_compiling():
             return tuple(_sort_operator(row, column, rows, columns))
-        with disable_modes():  # the layout keeps these tensors
+        # The layout keeps these tensors, and calls under other PyTorch modes may use it.
+        with disable_modes():
             return RowsSide(sort_edges(row, column, rows, columns), columns)
 
     @property
@@ -196,7 +197,7 @@ class RowsLayout:
 
 @while_tracing
 def _sorts_by_source(layout: RowsLayout) -> bool:
-    """Sort by source and cache it; return False if compiled code made the layout, without data."""
+    """Sort edges by source and cache them; return False if compiled code made an empty layout."""
     if "_by_source" not in vars(layout):
         return False
     if layout._by_source is None:
@@ -214,7 +215,7 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
     """
     if isinstance(given, RowsSide):
         return given
-    assert not isinstance(given, SortedEdges)  # of Triton's kernels
+    assert not isinstance(given, SortedEdges)  # Only Triton's kernels take SortedEdges.
     return cached_side(_KNOWN, given, columns, lambda: RowsSide(given, columns))
 
 

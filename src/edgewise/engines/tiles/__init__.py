@@ -106,7 +106,7 @@ class Tiles:
 def _arguments(
     call: AttentionCall, layout: TilesLayout, *, with_lse: bool
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the arguments of the operator: those with gradients, and the others."""
+    """Return the arguments of the operator: those with gradients, then those without."""
     assert isinstance(call.score, Dot)
     batch = call.batch
     query, key, value = call.query, call.key, call.value

@@ -43,7 +43,7 @@ COUNTED = {
 
 
 def _put_place(job: Job, name: str, place: Tensor) -> None:
-    """Put the places of nodes for a bias by offset."""
+    """Set the kernel arguments for a bias by offset: the places of the nodes."""
     job.array(f"offsets.{name}", place)
 
 
@@ -101,7 +101,8 @@ class TilesAttend(AttentionOperator):
         query: Tensor = given["query"]
         value: Tensor = given["value"]
         layout = given["layout"]
-        if not isinstance(layout, TilesLayout):  # a list of its tensors, from the dispatcher
+        # The dispatcher passes the layout as a list of tensors.
+        if not isinstance(layout, TilesLayout):
             layout = TilesLayout(given["pairs"], *layout)
         fields = cached_choice(
             layout.call_fields,
@@ -110,7 +111,8 @@ class TilesAttend(AttentionOperator):
         )
         job = Job("ew_tiles_args", query, fields)
         self.fill(job, given)
-        if "target_place" in given:  # the bias of each offset, [heads, offsets]
+        # Pass the bias of each offset, [heads, offsets].
+        if "target_place" in given:
             by_offset = given["bias"][0].index_select(0, given["bias_index"])
             job.array("offsets.value", by_offset.T.expand(query.shape[-2], -1))
             job.fields["offsets.count"] = len(by_offset)
@@ -151,7 +153,7 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
 
 
 def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
-    """Allocate the gradients of these arguments.
+    """Allocate memory for the gradients of the named arguments.
 
     If the arguments are slices of one projection ``[..., N, 3, H, D]``, the gradients are slices of
     one tensor too, which is the gradient of the projection: see ``edgewise.layers.projections``.

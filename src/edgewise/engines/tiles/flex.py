@@ -112,7 +112,7 @@ class FlexLayout:
 
         runs, count = _by_row(runs, rows)
         block, source_block, whole = _blocks(runs, count, columns)
-        down = (source_block * (block.max() + 1) + block).argsort()  # by source
+        down = (source_block * (block.max() + 1) + block).argsort()  # Sort by source.
         lists: list[tuple[Tensor, Tensor]] = []
         for order, of, other, size in (
             (slice(None), block, source_block, rows),
@@ -198,7 +198,8 @@ def _listed(of: Tensor, other: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
     """Return the function that tells whether a pair of places is an edge."""
-    nothing = runs.start.new_zeros(1)  # for rows without runs, whose pointer may be past the end
+    # The pointer of a row without runs may be past the end, so one entry is added.
+    nothing = runs.start.new_zeros(1)
     start, stop = (torch.cat([x, nothing]).int() for x in (runs.start, runs.stop))
     most = int(count.max())
     if most == 1 and bool((count == 1).all()):
@@ -212,7 +213,8 @@ def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
 
     def in_runs(_batch: Tensor, _head: Tensor, row: Tensor, column: Tensor) -> Tensor:
         first, end = pointer[row], pointer[row + 1]
-        low, high = first, end  # contains the last run that starts at or before the column
+        # The interval contains the last run that starts at or before the column.
+        low, high = first, end
         for _ in range(steps):
             middle = (low + high) >> 1
             before = start[middle] <= column
@@ -235,7 +237,8 @@ def flex_attend(
     nodes = _at(query, layout.row), _at(key, layout.column), _at(value, layout.column)
     given = [_heads_first(x.resolve_neg()) for x in nodes]
     out, lse = _flex()(given, layout.mask, scale, with_lse=with_lse)
-    for x in (out, lse):  # the backward kernels do not support gradients with a negative bit
+    # The backward kernels do not support gradients with a negative bit.
+    for x in (out, lse):
         if x is not None and x.requires_grad and not torch.compiler.is_compiling():
             x.register_hook(_resolve_neg)
     out = _at(_nodes_first(out, query), layout.place)
@@ -276,7 +279,8 @@ def _attention(
         nodes[2],
         block_mask=mask,
         scale=scale,
-        enable_gqa=nodes[0].shape[1] != nodes[1].shape[1],  # groups of heads share a key
+        # Groups of query heads may share a key head.
+        enable_gqa=nodes[0].shape[1] != nodes[1].shape[1],
         return_aux=aux,
     )
     return out, others.lse

@@ -146,6 +146,6 @@ def _at(node: Tensor, place: Tensor) -> Tensor:
 def _numbers(*shapes: tuple[int, ...]) -> list[Tensor]:
     """Allocate int32 tensors with NumPy: ``torch.jit.trace`` would record ``torch.empty``."""
     made = []
-    for shape in shapes:  # faster than a comprehension up to Python 3.11
+    for shape in shapes:  # A loop is faster than a comprehension up to Python 3.11.
         made.append(torch.from_numpy(np.empty(shape, np.int32)))
     return made

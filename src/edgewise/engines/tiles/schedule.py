@@ -23,7 +23,7 @@ LOAD_COST = 16
 """Cost of loading a source for one more block of targets, in pairs."""
 
 LONG = 4
-"""Targets with more edges than this times the mean have blocks of their own."""
+"""Targets with more edges than this times the mean have separate blocks."""
 
 
 class PartRuns(NamedTuple):
@@ -141,7 +141,8 @@ def schedule_runs(
         runs.append(torch.stack([target_place[row], start, start + length, edge, step]))
     row, *rest = torch.cat(runs, 1).unbind()
     pointer = boundaries(torch.zeros_like(degree).index_add_(0, row, torch.ones_like(row)))
-    if not bool((row[1:] >= row[:-1]).all()):  # sorted if there is one part, and its step is 1
+    # The rows are already sorted if there is one part with step 1.
+    if not bool((row[1:] >= row[:-1]).all()):
         order = row.argsort(stable=True)
         rest = [x[order] for x in rest]
     start, stop, edge, step = (x.contiguous() for x in rest)
@@ -161,7 +162,7 @@ def schedule_runs(
 
 
 def _units(blocks: Pieces, tiles: Pieces, sources: Tensor) -> Tensor:
-    """Return first block, first tile and first source of each segment, and the ends of the last."""
+    """Return first block, tile and source of each segment, and the ends of the last segment."""
     sizes = torch.stack([blocks.counts, tiles.counts, sources])
     return F.pad(sizes.cumsum(1), (1, 0)).T.int().contiguous()
 
@@ -210,7 +211,7 @@ def _sort_within(sizes: Tensor, key: Tensor) -> Tensor:
 
 
 def _invert(node_at: Tensor) -> Tensor:
-    """Return the place of each node."""
+    """Return the place of each node, given the node at each place."""
     place = torch.arange(node_at.numel(), device=node_at.device)
     return torch.empty_like(node_at).index_copy_(0, node_at, place)
 

@@ -28,7 +28,8 @@ class Sequences(NamedTuple):
     """Packed sequences, and the sources each position attends to in its own sequence.
 
     Attributes:
-        targets, sources: ``[sequences + 1]``, int32, start of each sequence, and end of the last.
+        targets, sources: ``[sequences + 1]``, int32, start of each sequence, and end of the last
+            sequence.
         most_targets, most_sources: length of the longest sequence.
         window: number of sources before and after its own position; -1 means all.
 
@@ -42,7 +43,7 @@ class Sequences(NamedTuple):
 
 
 def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) -> Sequences | None:
-    """Convert runs, one per target, to sequences of these sizes; ``None`` if not of that form."""
+    """Convert runs, one per target, to sequences of these sizes; ``None`` if impossible."""
     if not start.numel():
         return None
     member = segment_index(targets, start.numel())

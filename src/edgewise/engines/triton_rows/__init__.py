@@ -23,7 +23,7 @@ INTERPRETED = os.environ.get("EDGEWISE_TRITON") == "1"
 
 
 def _why_missing() -> str:
-    with suppress(ImportError):  # a custom import finder may raise it
+    with suppress(ImportError):  # A custom import finder may raise it.
         if util.find_spec("triton"):
             return ""
     return f"Triton, which compiles its kernels for a GPU, is missing: {how_to_install('gpu')}"

@@ -39,7 +39,7 @@ class TritonAggregate(RowsAggregate):
             degree = by_target.tensors[0].diff().clamp(min=1)[:, None, None]
             grad = (grad / degree).to(value.dtype)
         share = grad
-        if extreme:  # divide the gradient by the number of edges that tie
+        if extreme:  # Divide the gradient by the number of edges that tie.
             job, tiles, blocks = _job(value, weight)
             ties = job.empty(members, by_target.rows, heads, width)
             job.put(out=out.contiguous(), ties=ties)
@@ -84,7 +84,7 @@ def sum_rows(value: Tensor, side: TritonSide) -> Tensor:
 def _reduce(
     value: Tensor, weight: Tensor | None, reduce: int, side: TritonSide, out: Tensor
 ) -> None:
-    """Reduce over the rows of one side."""
+    """Reduce the edges of each row of one side, and write the result to ``out``."""
     members, _, heads, width = node_sizes(value)
     job, tiles, blocks = _job(value, weight)
     job.put(out=out, REDUCE=reduce)

@@ -41,7 +41,8 @@ class TritonAttend(RowsAttend):
         job, side, members = call.job, call.side, call.members
         out = results["out"]
         projected = "edge_value_features" in given
-        if projected:  # in the accumulation dtype until the projection is added
+        # Sums stay in the accumulation dtype until the projection is added.
+        if projected:
             out = out.new_empty(out.shape, dtype=job.accumulator)
             job.put(sums=job.empty(members, side.rows, call.heads, call.value_features))
         job.put(out=out, stats=results["stats"], lse=results.get("lse"))
@@ -165,7 +166,7 @@ class _Call:
         return 1 if features is None else features.shape[-1]
 
     def _dropout(self, rate: float, seed: int, first_edge: int) -> None:
-        """Put the parameters of the dropout mask of :mod:`edgewise.engines.dropout`.
+        """Set the kernel arguments of the dropout mask of :mod:`edgewise.engines.dropout`.
 
         Raises:
             RuntimeError: if a CUDA graph is being captured, as its replays would repeat the mask.
@@ -185,12 +186,12 @@ class _Call:
         )
 
     def _term(self, name: str, x: Tensor, index: Tensor | None) -> None:
-        """Put a bias or gain, by edge or by class."""
+        """Set the kernel arguments of a bias or gain, per edge or per class."""
         self.job.array(name, x)
         self.job.put(**{name.upper(): x.shape[-1]})
         self.job.put(**{f"{name}_batch": x.shape[-2] if x.shape[0] > 1 else 0})
         if index is not None:
-            classes_of(index, x.shape[-2])  # raises IndexError if a class is out of range
+            classes_of(index, x.shape[-2])  # This raises IndexError if a class is out of range.
             self.job.array(f"{name}_index", index)
 
     def gradients(self, needed: Sequence[str], *, one_sided: bool) -> dict[str, Tensor]:
@@ -225,7 +226,8 @@ class _Call:
         job, rows, given = self.job, self.side.rows, self.given
         sums: dict[str, Tensor] = {}
         moved = "edge_key_features" in given and not additive
-        if "query" in needed:  # in the accumulation dtype until the projection is added
+        # Sums stay in the accumulation dtype until the projection is added.
+        if "query" in needed:
             dtype = job.accumulator if moved else job.like.dtype
             sums["query"] = given["query"].new_empty(given["query"].shape, dtype=dtype)
         if moved and ("query" in needed or "edge_key_weight" in needed):
@@ -235,7 +237,7 @@ class _Call:
         return sums
 
     def _copies(self, needed: Sequence[str]) -> dict[str, Tensor]:
-        """Allocate gradients of which each member, block of heads or program writes a copy."""
+        """Allocate partial gradients; each member, block of heads or program writes one."""
         job, given, members = self.job, self.given, self.members
         copies: dict[str, Tensor] = {}
         for name in needed:
@@ -279,7 +281,8 @@ class _Call:
         slots = {f"slot_{name}": x.shape[-2:].numel() for name, x in results.items()}
         job.results(side, self.members, **slots)
         tiles = self.tiles.halved
-        if given["activation"]:  # its derivative takes registers
+        # The derivative of an activation takes registers, so use smaller tiles.
+        if given["activation"]:
             tiles = tiles.halved
         job.over_rows("attend_backward_columns", side, self.members, tiles, tiles.blocks)
         self._add_pieces(side, results)
@@ -290,7 +293,11 @@ class _Call:
             self.job.merge_flat("add_merge", side, self.members, slots, out)
 
     def _summed(self, name: str, copies: Tensor, like: Tensor) -> Tensor:
-        """Sum the copies of a gradient in a fixed order."""
+        """Sum the partial gradients into the shape of ``like``.
+
+        Each member, block of heads or Triton program wrote one. The order of the sum is fixed, so
+        the result is deterministic.
+        """
         index: Tensor | None = self.given.get(f"{name}_index")
         if index is not None:
             classes = classes_of(index, like.shape[-2])
@@ -302,7 +309,7 @@ class _Call:
         return copies.view(like.shape)
 
     def _move_back(self, grad: Tensor, made: dict[str, Tensor], needed: Sequence[str]) -> None:
-        """Add the gradients of query and projection from that of the projected query."""
+        """Add the gradients of query and projection, given the gradient of the projected query."""
         query, weight = self.given["query"], self.given["edge_key_weight"]
         grad = grad.view(*query.shape[:-1], -1)
         if "query" in needed:

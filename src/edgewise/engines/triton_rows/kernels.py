@@ -45,7 +45,7 @@ def _program(members, BLOCKS: tl.constexpr):
 
 @triton.jit
 def _items(items, count, block, R: tl.constexpr):
-    """Return row, first entry, end and slot of ``R`` items, and which of them exist."""
+    """Return row, first entry, end and slot of ``R`` items, and the mask of existing items."""
     at = block * R + tl.arange(0, R)
     known = at < count
     from_ = items + at.to(tl.int64) * 4
@@ -58,7 +58,7 @@ def _items(items, count, block, R: tl.constexpr):
 
 @triton.jit
 def _inner(block, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr):
-    """Return the offsets ``[BH, BD]`` of a block of heads in a node, and the mask of padding."""
+    """Return the offsets ``[BH, BD]`` of a block of heads within a node, and its padding mask."""
     head = block * BH + tl.arange(0, BH)
     width = tl.arange(0, BD)
     inside = (head < H)[:, None] & (width < D)[None, :]
@@ -84,7 +84,7 @@ def _carried(
     x, node, stride, edge_vector, start, number, live, inner, inside, SIZE: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Load the vectors of these nodes plus those of the edges, ``[R, E, BH, BD]``."""
+    """Load the vectors of these nodes plus the vectors of the edges, ``[R, E, BH, BD]``."""
     carried = _gathered(x, node, live, stride, inner, inside, ACC)
     if edge_vector is not None:
         carried += _gathered(edge_vector + start * SIZE, number, live, SIZE, inner, inside, ACC)
@@ -131,7 +131,7 @@ def _mix(word):
 
 @triton.jit
 def _kept(number, head, member, seed, member_seed, first_edge, threshold, keep, ACC: tl.constexpr):
-    """Return the mask: 1 / (1 - p) for kept weights, 0 for dropped ones, ``[R, E, BH]``."""
+    """Return the dropout mask ``[R, E, BH]``: 1 / (1 - p) for kept weights, else 0."""
     low, high = tl.cast(seed, tl.uint32), tl.cast(member_seed, tl.uint32)
     word = _mix(low ^ _mix(number.to(tl.uint32) + tl.cast(first_edge, tl.uint32)))
     golden = tl.cast(0x9E3779B9, tl.uint32)
@@ -428,7 +428,7 @@ def add_merge(
 def _put(
     x, out, slots, member, rows, slot_count, row, slot, known, inner, inside, SIZE: tl.constexpr
 ):
-    """Store the result of a row, ``[R, BH, BD]``; that of a piece goes to its slot."""
+    """Store the result of a row, ``[R, BH, BD]``; the result of a piece is stored in its slot."""
     mine = known[:, None, None] & inside[None]
     node = member * rows + row.to(tl.int64)
     at = node[:, None, None] * SIZE + inner[None]
@@ -463,7 +463,7 @@ def attend_backward_rows(
     BH: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr, BFK: tl.constexpr, BFV: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute all gradients but those of key and value, in a pass over targets.
+    """Compute all gradients except those of key and value, in a pass over targets.
 
     If ``given`` are the gradients of the scores, there is no softmax. ``delta [B, rows, H]`` is the
     weighted mean of the gradients of the weights, for the pass over sources. ``edge_grad`` and
@@ -897,7 +897,7 @@ def aggregate(
     values = value + member * (value_batch * ALIGN)
     if REDUCE < 2:
         result = tl.zeros((R, BH, BD), ACC)
-    else:  # the minimum is the negated maximum of negated values
+    else:  # The minimum is the negated maximum of the negated values.
         result = tl.full((R, BH, BD), float("-inf"), ACC)
         bad = tl.zeros((R, BH, BD), tl.int32)
     for first in range(0, tl.max(end - begin), E):
@@ -961,7 +961,7 @@ def aggregate_merge(
 
 @triton.jit
 def _reaches(x, extreme, ACC: tl.constexpr):
-    """Return whether these numbers, rounded as when stored, equal the extreme."""
+    """Return whether these numbers, rounded to the stored dtype, equal the maximum or minimum."""
     return x.to(extreme.dtype).to(ACC) == extreme.to(ACC)
 
 
@@ -1043,7 +1043,7 @@ def aggregate_extreme_gradient(
     H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute gradients of the values of an extreme, in a pass over sources."""
+    """Compute gradients of the values for the reductions max and min, in a pass over sources."""
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
     row, begin, end, slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)

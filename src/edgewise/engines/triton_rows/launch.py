@@ -94,7 +94,7 @@ class Tiles:
 
 
 class Job:
-    """Arguments of the kernels of a call, by name; each kernel is passed those that it takes."""
+    """Arguments of the kernels of a call, by name; each kernel gets the arguments that it takes."""
 
     def __init__(self, like: Tensor) -> None:
         self.like = like
@@ -103,11 +103,11 @@ class Job:
         self.strides: dict[str, int] = {}
 
     def put(self, **arguments: Any) -> None:
-        """Put arguments unchanged."""
+        """Set arguments of the kernels without conversion."""
         self.arguments.update(arguments)
 
     def array(self, name: str, x: Tensor) -> Tensor:
-        """Put a tensor, made contiguous."""
+        """Set an argument of the kernels to a contiguous copy of a tensor."""
         self.arguments[name] = x.resolve_neg().contiguous()
         return x
 
@@ -135,7 +135,7 @@ class Job:
     def over_rows(
         self, kernel: str, side: TritonSide, members: int, tiles: Tiles, blocks: int
     ) -> None:
-        """Run a kernel over all rows of a side: long rows, then several short ones together."""
+        """Run a kernel over all rows of a side: long rows one by one, short rows in groups."""
         _, column, edge = side.tensors
         self.put(column=column, edge=edge, rows=side.rows, columns=side.columns)
         self.put(edges=side.edges, members=members)

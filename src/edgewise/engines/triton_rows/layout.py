@@ -70,7 +70,7 @@ class TritonSide(SortedEdges):
                 self._wrong(degree).sum(),
             ]
         )
-        short, cut, self.slots, wrong = facts.tolist()  # the only transfer to the host
+        short, cut, self.slots, wrong = facts.tolist()  # This is the only transfer to the host.
         if wrong:
             raise bad_layout("decreasing pointers, or an index out of range")
         # Short rows are sorted by degree, longer ones only by its power of two, so that neighbours

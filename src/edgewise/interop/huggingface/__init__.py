@@ -103,7 +103,7 @@ def load(
 
 
 def _listed(leave_out: Sequence[str]) -> Sequence[str]:
-    """Check the list; a single string would be read letter by letter and drop every tensor."""
+    """Check that the argument is a list; a string would be read as a list of letters."""
     if not isinstance(leave_out, str) and all(leave_out):
         return leave_out
     raise ArgumentError(

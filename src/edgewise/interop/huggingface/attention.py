@@ -166,7 +166,7 @@ def _reads(
     key: Tensor,
     is_causal: bool | None,
 ) -> tuple[Reads, Tensor | None]:
-    """Return the allowed pairs of a call, and the bias of the scores."""
+    """Return the pairs that the mask of a call allows, and its additive bias."""
     if isinstance(mask, Reads):
         return mask, None
     targets, sources = query.shape[2], key.shape[2]
@@ -178,10 +178,10 @@ def _reads(
 
 
 def _reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tensor | None]:
-    """Return what a mask allows and adds, cached because every layer receives the same mask.
+    """Return the pairs that a mask allows and its additive bias, cached across layers.
 
-    Changes in place are found by the version of the mask. An inference tensor has none, so its
-    values are compared with a copy.
+    Changes in place are detected by the version of the mask. An inference tensor has no version, so
+    its values are compared with a copy.
     """
     known = _masks.setdefault(mask, {})
     form = targets, sources
@@ -190,7 +190,8 @@ def _reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Ten
         if stamp.equal(mask) if isinstance(stamp, Tensor) else stamp == version_of(mask):
             cached: tuple[Reads, Tensor | None] = found
             return cached
-    with persist_on(mask.device):  # the next call may train
+    # The cached mask may be used by a later call that trains.
+    with persist_on(mask.device):
         own = detach_from_inference(mask)
         found = reads_of_mask(own, targets, sources)
         known[form] = version_of(mask) if own is mask else own, found
@@ -291,7 +292,7 @@ def _name(module: nn.Module) -> str:
 
 
 def _asks(kind: type[nn.Module]) -> bool:
-    """Return whether the forward pass looks up an attention function by name."""
+    """Return whether the forward pass of the module looks up an attention function by name."""
     forward = inspect.unwrap(kind.forward)
     return "ALL_ATTENTION_FUNCTIONS" in forward.__code__.co_names
 
@@ -355,9 +356,8 @@ class _WhenImported(importlib.abc.MetaPathFinder):
 
             def then_register(module: ModuleType) -> None:
                 execute(module)
-                with suppress(
-                    ImportError
-                ):  # this version is too old for graphs; everything else works
+                # If this version is too old for graphs, everything else still works.
+                with suppress(ImportError):
                     register()
 
             spec.loader.exec_module = then_register  # type: ignore[method-assign]

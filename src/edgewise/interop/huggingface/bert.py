@@ -16,7 +16,8 @@ from edgewise.models import MODELS
 UNUSED = ("position_ids", "embeddings.token_type_ids")
 UNUSED_HEAD = ("head.decoder.", "head.bias")  # loaded by the pieces if they differ
 
-HEADS = (  # names of the head in BERT and in RoBERTa
+# (name in the Hugging Face checkpoint, name in Edgewise): four of BERT, then four of RoBERTa.
+HEADS = (
     ("cls.predictions.transform.dense.", "head.dense."),
     ("cls.predictions.transform.LayerNorm.", "head.norm."),
     ("cls.predictions.decoder.", "head.decoder."),
@@ -51,9 +52,8 @@ def filled(model: TextModel, layers: dict[str, Piece], theirs: Checkpoint) -> nn
     else:
         model.head = None
     head = label_head(theirs)
-    of_texts = (
-        head is not None and head.dense == "pooler.dense"
-    )  # then the pooler belongs to the head
+    # A classifier of texts uses the pooler as the first layer of its head.
+    of_texts = head is not None and head.dense == "pooler.dense"
     if "pooler.dense.weight" in theirs.tensors and not of_texts:
         width = theirs["hidden_size"]
         model.pooler = nn.Sequential(nn.Linear(width, width), nn.Tanh())

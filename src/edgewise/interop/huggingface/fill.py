@@ -31,9 +31,9 @@ def fill(
     """Copy all tensors of a checkpoint into a model, in the dtype of the checkpoint.
 
     Args:
-        model: the model.
+        model: model to fill.
         pieces: source of each tensor of the model; the parts of a joint ``qkv`` are separate.
-        theirs: the checkpoint.
+        theirs: checkpoint of Hugging Face.
         unused: parts of the names of redundant tensors, such as counts, masks and tied copies.
 
     Raises:

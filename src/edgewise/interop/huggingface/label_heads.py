@@ -52,7 +52,8 @@ class LabelHead:
         else:
             model = TextClassifier(trunk, LastTokenHead(width, classes, dropout=dropout))
             pieces |= linear("head.output", self.output, bias=False)
-        if self.output != "qa_outputs":  # start and end logits have no class names
+        # The start and end logits of question answering have no class names.
+        if self.output != "qa_outputs":
             model.labels = theirs.labels(classes)
         return model, pieces
 
@@ -60,8 +61,8 @@ class LabelHead:
 def label_head(theirs: Checkpoint) -> LabelHead | None:
     """Return the classification head of a checkpoint, found by tensor names, or None.
 
-    BERT's head follows the pooler, RoBERTa's a linear layer of its own. GPT-2's and Llama's heads
-    are a single linear layer, without bias for texts.
+    BERT's head follows the pooler, and RoBERTa's head an additional linear layer. The heads of
+    GPT-2 and Llama are a single linear layer, without bias for texts.
     """
     names = theirs.tensors
     if "classifier.out_proj.weight" in names:

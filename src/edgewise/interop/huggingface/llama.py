@@ -40,7 +40,7 @@ def load_llama(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     if not tied:
         pieces["head.weight"] = Piece("lm_head.weight")
     elif not says_tied and head is None:
-        model.head = None  # a checkpoint without head
+        model.head = None  # The checkpoint has no head.
     for i in range(depth):
         pieces |= _layer(f"backbone.stack.layers.{i}", f"layers.{i}", bias)
     if bias:

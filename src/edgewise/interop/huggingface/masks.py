@@ -89,7 +89,8 @@ class Reads:
         allowed = self.own[number if len(self.own) > 1 else 0]
         own = allowed.bind(self.targets, self.sources)
         first, stop, holes = self._span(number)
-        if pattern is None or first == stop:  # padding may attend, as in transformers
+        # Padding positions may attend too, as in transformers.
+        if pattern is None or first == stop:
             start = torch.full((self.targets,), max(first - self.forgotten, 0))
             end = torch.full((self.targets,), max(stop - self.forgotten, 0))
             read: Graph = Intervals(start, end, self.sources)
@@ -106,7 +107,7 @@ class Reads:
         return both if holes is None else _without_sources(both, ~holes[self.forgotten :])
 
     def _span(self, number: int) -> tuple[int, int, Tensor | None]:
-        """Return the start and end of a text, and the padding within it, if there is any."""
+        """Return the start and end of a text, and the padding within it, if any."""
         if self.real is None:
             return 0, self.forgotten + self.sources, None
         real = self.real[number].cpu()
@@ -120,7 +121,8 @@ class Reads:
         self._refuse()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # copy and pickle look up optional attributes
+        # copy and pickle look up optional attributes, whose names begin with an underscore.
+        if name.startswith("_"):
             raise AttributeError(name)
         self._refuse()
 
@@ -156,7 +158,7 @@ def reads_of_call(
 
     The padding mask ``attention_mask`` is read in each call of the model.
     """
-    if isinstance(attention_mask, Reads):  # prepared before the call
+    if isinstance(attention_mask, Reads):  # The caller has prepared the mask.
         return attention_mask
     kind = getattr(other.get("config"), "model_type", "")
     from transformers import masking_utils as theirs
@@ -182,7 +184,7 @@ def reads_of_call(
 
 
 def reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tensor | None]:
-    """Return the allowed pairs of a mask ``[B, H, T, S]``, and its bias of the scores, or None.
+    """Return the pairs that a mask ``[B, H, T, S]`` allows, and its additive bias or None.
 
     The caller caches the result by the version of the mask, so a change of the mask through
     ``.data`` or NumPy is not noticed.
@@ -197,7 +199,8 @@ def reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tens
     added = None
     if mask.dtype != torch.bool and bool((mask * allowed).any()):
         added = mask.masked_fill(~allowed, -torch.inf)
-    elif allowed.shape[1] > 1:  # the heads have different masks
+    # The heads have different masks, so they are passed as a bias.
+    elif allowed.shape[1] > 1:
         added = torch.zeros(mask.shape, device=mask.device).masked_fill(~allowed, -torch.inf)
     of_members = allowed.any(1).cpu()
     own: list[Pattern] = [graph_of_rows([(0, rows)], targets) for rows in of_members]
@@ -244,7 +247,7 @@ class Asked:
         ]
 
     def _rows(self, targets: int, sources: int) -> Iterator[tuple[int, Tensor]]:
-        """Yield ``(first row, mask [members, rows, S])``."""
+        """Yield the mask in chunks of rows, as ``(first row, mask [members, rows, S])``."""
         from transformers.masking_utils import sdpa_mask
 
         step = max(AT_ONCE // max(self.members * sources, 1), 1)
@@ -260,7 +263,8 @@ class Asked:
                 allow_is_bidirectional_skip=False,
                 use_vmap=self.one_by_one,
             )
-            assert mask is not None  # because skipping is disabled
+            # The mask is never None, because skipping is disabled.
+            assert mask is not None
             yield row, mask[:, 0].cpu()
 
 
@@ -384,7 +388,8 @@ def lengths_of_texts(graph: Graph, first: int, stop: int) -> list[int]:
     low = graph.start.masked_fill(~reads, stop)[first:stop].flip(0).cummin(0).values.flip(0)
     high = graph.stop.masked_fill(~reads, 0)[first:stop].cummax(0).values
     place = torch.arange(first, stop)
-    ends = (high[:-1] <= place[1:]) & (low[1:] >= place[1:])  # no pair crosses this position
+    # True where no pair crosses the position, so that a block may end there.
+    ends = (high[:-1] <= place[1:]) & (low[1:] >= place[1:])
     cuts = [0, *(ends.nonzero().flatten() + 1).tolist(), stop - first]
     return [after - before for before, after in pairwise(cuts)]
 

@@ -19,7 +19,7 @@ TABLES = {
 
 
 def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
-    """Return the checkpoint with ``positions`` positions; learned ones are repeated.
+    """Return the checkpoint with ``positions`` positions; learned positions are repeated.
 
     Raises:
         ArgumentError: the family has no learned positions, or ``positions`` is too small.
@@ -31,7 +31,7 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
             "positions",
             expected=f"a model with learned positions: {', '.join(TABLES)}",
             got=f"{kind}, without learned positions",
-            remedy="omit it; relative and rotary positions have no maximum length",
+            remedy="omit positions; relative and rotary positions have no maximum length",
         )
     ending, length = TABLES[kind]
     # RoBERTa and Longformer number positions from the padding id + 1; earlier rows are not used.
@@ -43,7 +43,7 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
             "positions",
             expected=f"at least {learned}, the number of learned positions",
             got=repr(positions),
-            remedy="omit it, as shorter texts need no change",
+            remedy="omit positions, as shorter texts need no change",
         )
     if name is None or positions == learned:
         return theirs

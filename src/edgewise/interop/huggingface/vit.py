@@ -47,7 +47,8 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         graph=complete() if graph is None else graph,
     )
     if head is None:
-        model = nn.Sequential(*list(model.children())[:-2])  # without the pool and the head
+        # Drop the pool and the head.
+        model = nn.Sequential(*list(model.children())[:-2])
     pieces = {} if head is None else linear("6", "classifier")
     pieces |= {
         **linear("0.project", "embeddings.patch_embeddings.projection"),

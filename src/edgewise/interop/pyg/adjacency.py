@@ -174,16 +174,20 @@ def _agreed(stated: int | None, counted: int) -> int:
 
 def _cached_for(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
     """Return ``make()``, cached for this tensor until it is changed in place."""
-    if torch.compiler.is_compiling():  # a traced tensor has no identity to cache by
+    # A tensor that is being traced cannot be the key of a cache.
+    if torch.compiler.is_compiling():
         return make()
-    if tensor.is_inference():  # has no version counter, so changes in place are not seen
+    # An inference tensor has no version counter, so a change in place could not be detected.
+    if tensor.is_inference():
         return make()
     version, kept = _graphs.get(tensor, (None, {}))
     if version != (current := version_of(tensor)):
         version, kept = current, {}
         _graphs[tensor] = version, kept
     if key not in kept:
-        with persist_on(tensor.device):  # for later calls in other modes
+        # Cached tensors must not be inference, meta or fake tensors, because later calls under
+        # other PyTorch modes use them.
+        with persist_on(tensor.device):
             kept[key] = make()
     value: T = kept[key]
     return value

@@ -103,8 +103,11 @@ def as_pair(x: Tensor | Pair) -> Pair:
 
 
 def _heads_of(linear: Linear, features: Tensor, heads: int) -> Tensor:
-    """Return the weight of a linear layer to ``H * D`` as ``[H, D, F]``."""
+    """Reshape the weight ``[H * D, F]`` of a linear layer to ``[H, D, F]``.
+
+    F is the number of input features. A lazy layer is initialised first.
+    """
     if isinstance(linear.weight, UninitializedParameter):
-        linear(features)  # a lazy layer gets its width from a call
+        linear(features)
     weight: Tensor = linear.weight.unflatten(0, (heads, -1))
     return weight

@@ -54,7 +54,7 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
         return self._finished(out, residual, edge_index, graph, weights)
 
     def _values(self, pair: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
-        """Return ``[N, H, D]`` of sources and targets, computed once if they are the same."""
+        """Return projections ``[N, H, D]`` of sources and targets, computed once if shared."""
         linears = (self.lin, self.lin) if self.lin is not None else (self.lin_src, self.lin_dst)
         first = linears[0](pair[0]).unflatten(-1, (self.heads, -1))
         if pair[1] is None or (pair[1] is pair[0] and linears[0] is linears[1]):

@@ -11,7 +11,7 @@ from edgewise.graphs import incidence
 from edgewise.interop.pyg.adjacency import Size, edge_features
 from edgewise.interop.pyg.drop_in import DropIn
 
-EPSILON = 1e-15  # as in PyG; avoids division by a variance of zero
+EPSILON = 1e-15  # PyG's value; avoids division by a variance of zero
 
 
 class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
