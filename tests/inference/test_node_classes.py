@@ -104,7 +104,7 @@ def test_a_new_graph(run_folder, tmp_path):
         run.predict(tmp_path / "nowhere")
     nodes = tmp_path / "nodes.csv"
     nodes.write_text("paper,size\np1,3\n")
-    with refused(str(nodes), expected="'length'", got="paper, size", remedy="the same features"):
+    with refused(str(nodes), expected="'length'", got="paper, size", remedy="feature columns"):
         run.predict(tmp_path)
 
 
