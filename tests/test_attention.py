@@ -81,11 +81,11 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     ),
     "a pattern that cannot bind": (
         {"graph": graphs.grid(2, 3)},
-        ("graph", "6 nodes, as grid(2, 3) needs", "4 targets and 4 sources", "other sizes"),
+        ("graph", "6 nodes, for grid(2, 3)", "4 targets and 4 sources", "other sizes"),
     ),
     "targets after the sources": (
         {"query": zeros(5, H, D), "graph": graphs.causal()},
-        ("graph", "no more targets than sources, as causal() needs", "5 targets", "pattern"),
+        ("graph", "no more targets than sources, for causal()", "5 targets", "pattern"),
     ),
     "bias of another length": (
         {"bias": zeros(5, H)},

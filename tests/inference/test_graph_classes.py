@@ -136,7 +136,7 @@ def test_one_graph_of_a_folder_with_a_strange_node_is_named_and_the_others_are_a
     out = tmp_path / "out.csv"
     words = ["predict", str(run.path), "--input", str(tmp_path / "set"), "--out", str(out)]
     assert main(words) == 1
-    assert "labels that were trained on: 5, 9; got 6, from graph 3" in capsys.readouterr().err
+    assert "labels of the training data: 5, 9; got 6, from graph 3" in capsys.readouterr().err
     assert len(out.read_text().splitlines()) == 1 + 6
     kept = labels.read_bytes()
     into = labels.rename(labels.with_suffix(".csv"))
@@ -188,7 +188,7 @@ def test_a_graph_of_pyg_that_is_none_is_named_and_the_others_are_answered(
     [
         (
             {"node_labels": [5, 9, 9, 6]},
-            "expected labels that were trained on: 5, 9",
+            "expected labels of the training data: 5, 9",
         ),
         ({"node_labels": [5, 9]}, "one row per node"),
         ({"node_labels": [[5, 5], [9, 9], [9, 9], [5, 5]]}, "`node_labels`: expected 1"),
@@ -198,7 +198,7 @@ def test_a_graph_of_pyg_that_is_none_is_named_and_the_others_are_answered(
         ({"edges": [[0, 4]]}, "pairs of nodes from 0 to 3; got [0, 4]"),
         ({"edges": [[-1, 2]]}, "pairs of nodes from 0 to 3; got [-1, 2]"),
         ({"edges": [[0, 1, 2]]}, "pairs of nodes; got 3 in each"),
-        ({"edges": [[0, 0.5]]}, "whole numbers; got 0.5"),
+        ({"edges": [[0, 0.5]]}, "integers; got 0.5"),
         ({"edges": "none"}, "a list of numbers"),
         ({"edges": None}, "a list of numbers"),
     ],
@@ -222,7 +222,7 @@ def test_what_is_no_graph(
         run.predict(tmp_path)
     write(tmp_path / "set", 4)
     (tmp_path / "set" / "OTHER_A.txt").write_text("1, 2\n")
-    with refused(str(tmp_path / "set"), expected="one set", got="OTHER, TOY", remedy="of its own"):
+    with refused(str(tmp_path / "set"), expected="one set", got="OTHER, TOY", remedy="own folder"):
         run.predict(tmp_path / "set")
     (tmp_path / "set" / "OTHER_A.txt").unlink()
     (tmp_path / "set" / "TOY_node_labels.txt").unlink()
@@ -276,6 +276,6 @@ def test_skips_of_circulant_graphs(tmp_path: Path) -> None:
         {"edges": [], "nodes": [3, 4]},
         {"edges": [[0, 10**14]]},
     ]
-    said = ["at least 6", "at least 1", "one number", "number them from 0"]
+    said = ["at least 6", "at least 1", "an integer of at least 1", "number them from 0"]
     for answer, words in zip(run.predict(strange), said, strict=True):
         assert words in answer["error"]

@@ -42,7 +42,7 @@ def test_answers_are_the_outputs_of_the_model_on_its_data(
     assert found.std() > 4e-3, "they differ"
     wrong, strange, good = run.predict(["C(C", "C[Si](C)C", {"smiles": "C"}])
     assert "which RDKit cannot read" in wrong["error"]
-    assert "kinds of atoms in ZINC" in strange["error"]
+    assert "atom types of ZINC" in strange["error"]
     assert isinstance(good["penalised_logp"], float)
     (tmp_path / "new.csv").write_text("smiles,note\nCCO,a\nC[Si],b\n")
     capsys.readouterr()

@@ -158,7 +158,7 @@ def test_what_it_cannot_do_is_refused() -> None:
         small(heads=3)
     with refused("global_attention_mask", expected="[3, 5]", got="[3, 4]", remedy="every hub"):
         model(text, global_attention_mask=torch.ones(3, 4))
-    with refused("graph", expected="include every hub", got="5 targets", remedy="other sizes"):
+    with refused("graph", expected="include all hubs", got="5 targets", remedy="other sizes"):
         small(hubs=(0, 5))(text)
     mask = torch.tensor([[1, 0, 1, 1, 1]]).expand(3, 5)
     with refused("attention_mask", expected="in one piece", got="between", remedy="to the end"):

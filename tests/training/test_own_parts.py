@@ -185,7 +185,7 @@ class Stream(IterableDataset):
 def test_loaders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     given = loaders()
     got = "only 'train', 'val'"
-    with refused("loaders['test']", expected="a length", got=got, remedy="batches, as 'test'"):
+    with refused("loaders['test']", expected="a length", got=got, remedy="batches as 'test'"):
         go(tmp_path / "run", {"train": given["train"], "val": given["val"]})
     with refused("loaders['train']", expected="a length", got="DataLoader", remedy="list(...)"):
         go(tmp_path / "run", {**given, "train": DataLoader(Stream())})
@@ -237,7 +237,7 @@ def test_dicts_that_say_no_target_or_hold_texts_are_named(tmp_path: Path) -> Non
     ]
     for number, (dataset, got, remedy) in enumerate(wrong):
         given = {name: DataLoader(dataset, batch_size=2) for name in ("train", "val", "test")}
-        with refused("loaders", expected="label, target or y", got=got, remedy=remedy):
+        with refused("loaders", expected="label, target and y", got=got, remedy=remedy):
             go(tmp_path / str(number), given)
 
 
@@ -353,7 +353,7 @@ class WithFormat(Columns):
             "DataLoader of Rows, which has no length",
             "a DataLoader over",
         ),
-        (TensorDataset(X, Y), "TensorDataset, whose parts are single", "DataLoader(dataset"),
+        (TensorDataset(X, Y), "TensorDataset, whose items are single", "DataLoader(dataset"),
         (WithFormat(), "a data set of Hugging Face", "DataLoader(dataset.with_format('torch')"),
         (WithFormat("torch"), "a data set of Hugging Face", "give DataLoader(dataset, batch"),
         (X, "a Tensor", "TensorDataset(x, y)"),

@@ -292,7 +292,7 @@ def _add_predicting(
     help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"
     command.add_argument("--out", type=Path, metavar="FILE", help=help_)
     command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of predictions")
-    help_ = (
+    help_ = "show the N words, atoms, neighbours or items with the largest effect"
         "show the N words, atoms, neighbours or items with the largest effect on each prediction"
     )
     command.add_argument("--why", type=int, metavar="N", help=help_)
