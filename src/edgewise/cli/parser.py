@@ -293,8 +293,6 @@ def _add_predicting(
     command.add_argument("--out", type=Path, metavar="FILE", help=help_)
     command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of predictions")
     help_ = "show the N words, atoms, neighbours or items with the largest effect"
-        "show the N words, atoms, neighbours or items with the largest effect on each prediction"
-    )
     command.add_argument("--why", type=int, metavar="N", help=help_)
     help_ = "number of inputs per batch"
     command.add_argument("--batch-size", type=int, metavar="N", help=help_)
