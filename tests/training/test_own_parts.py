@@ -187,7 +187,7 @@ def test_loaders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     got = "only 'train', 'val'"
     with refused("loaders['test']", expected="a length", got=got, remedy="batches as 'test'"):
         go(tmp_path / "run", {"train": given["train"], "val": given["val"]})
-    with refused("loaders['train']", expected="a length", got="DataLoader", remedy="list(...)"):
+    with refused("loaders['train']", expected="a length", got="DataLoader", remedy="list(loader)"):
         go(tmp_path / "run", {**given, "train": DataLoader(Stream())})
     for batch, kind in (
         (5, "int"),
