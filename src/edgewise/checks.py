@@ -1,4 +1,4 @@
-"""Checks that the tensors, the edge terms and the graph of a call match each other.
+"""Validate that the tensors, edge terms and graph of a call fit each other.
 
 Checks of a single argument are in ``arguments.py``.
 """

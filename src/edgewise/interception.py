@@ -56,7 +56,10 @@ _active: ContextVar[tuple[Interceptor, ...]] = ContextVar("interceptors", defaul
 
 @contextmanager
 def intercepting(*interceptors: Interceptor) -> Iterator[None]:
-    """Intercept the calls in this context; the last interceptor sees a call first."""
+    """Pass the attention and aggregation calls of this context through the interceptors.
+
+    The interceptor activated last sees each call first.
+    """
     token = _active.set((*_active.get(), *interceptors))
     try:
         yield

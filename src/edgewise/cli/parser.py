@@ -221,7 +221,7 @@ def _add_looking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     help_ = "save a figure of NAME to FILE (only if NAME is a graph)"
     command.add_argument("--draw", type=Path, metavar="FILE", help=help_)
     command.add_argument(
-        "--nodes", type=int, default=16, help="number of nodes to show of a graph (default: 16)"
+        "--nodes", type=int, default=16, help="number of nodes to build the graph for (default: 16)"
     )
 
 
@@ -337,7 +337,9 @@ def _add_influence(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
     command.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {out})")
-    command.add_argument("--resume", action="store_true", help="continue the run in the folder")
+    command.add_argument(
+        "--resume", action="store_true", help="continue the run in the folder of --out"
+    )
     help_ = "use another model of the same kind; fields that both models have keep their values"
     command.add_argument("--model", metavar="NAME", help=help_)
     command.add_argument(

@@ -384,9 +384,9 @@ class _Recorder(NamedInterceptor):
             if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < graph.num_targets:
                 raise ArgumentError(
                     "targets",
-                    expected=f"targets of {module}, from 0 to {graph.num_targets - 1}",
+                    expected=f"target nodes of {module}, from 0 to {graph.num_targets - 1}",
                     got=listed(wanted.tolist()),
-                    remedy="choose among them",
+                    remedy="choose indices in this range",
                 )
             chosen = torch.isin(graph.target, wanted).nonzero()[:, 0]
         count = graph.num_edges if chosen is None else len(chosen)

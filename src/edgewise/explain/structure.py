@@ -87,7 +87,7 @@ def dependencies(run: Run, sentences: Sequence[Sentence], *, fitted: int) -> Dep
             "run",
             expected="a run that tags words, such as tag-ewt",
             got=f"a run of {run.recipe.name}",
-            remedy="train one",
+            remedy="train a tagger, for example with `edgewise train tag-ewt`",
         )
     if not 0 < fitted < len(sentences):
         raise ArgumentError(

@@ -152,7 +152,11 @@ def restricted_to(model: nn.Module, patterns: dict[str, Pattern]) -> Iterator[No
 
 
 class _Table:
-    """Distance, position of the source, and weight of each edge of a layer, over all texts."""
+    """Statistics of each edge of a layer, over all texts.
+
+    They are the distance between source and target, the position of the source from both ends of
+    its text, and the attention weight.
+    """
 
     def __init__(self) -> None:
         self.layers: list[tuple[Tensor, ...]] = []

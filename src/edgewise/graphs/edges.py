@@ -134,7 +134,7 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
             got=str(edge_index.dtype),
             remedy="cast it with .long(), or use graphs.from_dense for a boolean matrix",
         )
-    # PyTorch Geometric's EdgeIndex has this method.
+    # Convert an EdgeIndex of PyTorch Geometric to a plain tensor.
     if hasattr(edge_index, "as_tensor"):
         edge_index = edge_index.as_tensor()
     with disable_modes():

@@ -27,10 +27,10 @@ def allow(text: str) -> None:
 
 
 def find(module: str, name: str) -> Pattern | type[Pattern]:
-    """Return the pattern, or class of patterns, of this name in a module.
+    """Return the ``Pattern`` instance or subclass called ``name`` in a module.
 
     Raises:
-        ArgumentError: importing the module is not allowed or fails, or it has no such pattern.
+        ArgumentError: the module may not be imported, fails to import, or has no such pattern.
     """
     if module not in sys.modules and module not in _allowed():
         raise ArgumentError(

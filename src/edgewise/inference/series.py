@@ -28,8 +28,8 @@ COLOURS = {"history": "#8795a8", "truth": "#444f5d", "forecast": "#1f6feb"}
 class Forecasts(Predictor):
     """Forecast of the values that follow a history.
 
-    An input is a file, a dict of columns or a ``DataFrame`` with the rows of one history, or its
-    values alone, the latest last. Without an input the forecast continues the training series.
+    An input is a file, a dict of columns or a ``DataFrame`` with the rows of one history, or a list
+    of the values only, oldest first. Without an input, the forecast continues the training series.
     """
 
     data, task, input = TimeSeries, Forecast, "a history of values"

@@ -18,8 +18,8 @@ def keep_heads(model: nn.Module, kept: Mapping[str, Sequence[int]]) -> None:
 
     Args:
         model: a model with layers of :class:`edgewise.layers.MultiHeadAttention`.
-        kept: indices of the heads to keep, as numbered before any pruning, by the name of the
-            layer.
+        kept: for each layer name, the indices of the heads to keep, in the numbering of the
+            unpruned layer.
 
     Raises:
         ArgumentError: a layer does not exist, or its heads cannot be removed.

@@ -187,7 +187,7 @@ def test_bad_input(path, tmp_path):
         text_files(kind="word")
     short = tmp_path / "short.txt"
     short.write_text("abcdefgh")
-    with refused("data.val", expected="contains text", got="none", remedy="larger"):
+    with refused("data.val", expected="leaves tokens", got="no tokens", remedy="larger"):
         text_files(paths=(str(short),), context=4, val=0.01).load()
     broken = tmp_path / "broken.txt"
     broken.write_bytes(b"\x81ext")  # no letter of Windows-1252 either

@@ -38,7 +38,9 @@ FURTHEST = 4.0  # descriptors are clipped to this number of standard deviations
 CONSTANT = 1e-6  # standard deviation below which a descriptor is dropped
 SHOWN = 5  # maximum number of rows that an error lists
 SEEN = 200  # number of distinct texts that are parsed to recognise a column of SMILES
-READ = 0.8  # minimum fraction of valid texts; the others are reported as errors
+# A column counts as SMILES if RDKit parses at least this fraction of its first SEEN distinct texts.
+# `invalid` decides what happens to the rest.
+READ = 0.8
 
 
 @dataclass(frozen=True)

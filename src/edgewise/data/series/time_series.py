@@ -112,9 +112,9 @@ class TimeSeries(Data):
         if self.history and self.season > self.history:
             raise ArgumentError(
                 "data.season",
-                expected="a season in steps, at most data.history",
+                expected="a season of at most data.history time steps",
                 got=f"{self.season} with a history of {self.history}",
-                remedy="choose for example 12 for months, and a longer history",
+                remedy="choose a shorter season, such as 12 for monthly data, or a longer history",
             )
 
     def load(self) -> Splits:

@@ -147,7 +147,7 @@ def check_some(name: str, stream: Tensor) -> None:
     if not len(stream):
         raise ArgumentError(
             f"data.{name}",
-            expected="a fraction that contains text; for validation, more than one context",
-            got="none",
+            expected="a fraction that leaves tokens (for data.val, more than data.context of them)",
+            got="no tokens",
             remedy="choose a larger fraction, or give more text",
         )

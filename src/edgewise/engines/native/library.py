@@ -1,6 +1,7 @@
-"""Native library: search, loading with ctypes, which releases the GIL in each call, and checks.
+"""Find, load and check the native library. ctypes releases the GIL during each call.
 
-The C++ sources are in ``src/edgewise/csrc``. The library is linked neither to PyTorch nor Python.
+The C++ sources are in ``src/edgewise/csrc``. The library links to neither PyTorch nor
+Python.
 """
 
 from __future__ import annotations

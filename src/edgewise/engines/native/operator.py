@@ -343,7 +343,8 @@ class AttentionOperator(KernelOperator):
     """Operator that computes attention.
 
     Returns ``out [B, N_dst, H, Dv]``, ``lse [B, N_dst, H]`` (empty without ``with_lse``), and for
-    the backward pass ``stats [B, N_dst, 2, H]``: greatest score and 1 / sum of exponentials.
+    the backward pass ``stats [B, N_dst, 2, H]``: along axis 2 the greatest score m, and
+    1 / sum(exp(score - m)).
     """
 
     results = ("out", "lse", "stats")

@@ -56,5 +56,5 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
         stacklevel=3,
     )
     config = {**theirs.config, length: positions + ahead}
-    # Buffers of position ids have the length of the old table, and are not needed.
+    # The buffers of position ids keep the old length. Loading ignores them.
     return Checkpoint(config, {**theirs.tensors, name: longer})

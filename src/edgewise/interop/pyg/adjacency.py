@@ -150,9 +150,9 @@ def _given_size(adjacency: Tensor, size: Size, forwards: bool) -> tuple[int | No
         if not forwards:
             raise ArgumentError(
                 "edge_index",
-                expected="an edge_index if flow is 'target_to_source'",
+                expected="a [2, E] tensor or an EdgeIndex if flow is 'target_to_source'",
                 got="a sparse matrix, which defines the direction itself",
-                remedy="transpose the matrix and use the default flow",
+                remedy="transpose the matrix and use the default flow, 'source_to_target'",
             )
         return adjacency.shape[1], adjacency.shape[0]
     if isinstance(adjacency, EdgeIndex):
