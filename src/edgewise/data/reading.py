@@ -44,8 +44,8 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
 
     Raises:
         MissingDataError: there is no such file.
-        ArgumentError: the file cannot be read, an archive is damaged, or a zip has not exactly one
-            file.
+        ArgumentError: the file cannot be read, an archive is damaged, or a zip does not contain
+            exactly one file.
     """
     if not path.is_file():
         what = "a folder, not a file" if path.is_dir() else "no such file"

@@ -178,11 +178,11 @@ class ConvolutionBackbone(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """Return the states of x, of the same shape.
+        """Return the output features, of the shape of x.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing and cache.
+            sequences: description of the padding and packing of x, with the decoding cache, if any.
             graph: must be None, because the kernel sizes define the graphs.
             memory: encoder states for the cross-attention of the decoder.
         """
