@@ -39,7 +39,7 @@ from edgewise.engines.native.operator import cached_choice
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern
-from edgewise.interception import intercepted, is_intercepted
+from edgewise.interception import ACTIVE, intercepted, is_intercepted
 from edgewise.layouts import execution_parts, graph_facts, layout_of
 from edgewise.normalisers import Normaliser
 from edgewise.scores import DOT, Score
@@ -129,7 +129,8 @@ def attend(
     )
     engine = engine_for(engine)
     out: Tensor
-    if is_intercepted():
+    # As in is_intercepted, without its call: every attention passes here.
+    if not torch.compiler.is_compiling() and ACTIVE.get():
         out = intercepted("attend", lambda call, graph: _attend(call, graph, engine), call, graph)
     else:
         out = _attend(call, graph, engine)

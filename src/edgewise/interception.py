@@ -51,7 +51,8 @@ class Interceptor:
         return compute(parts)
 
 
-_active: ContextVar[tuple[Interceptor, ...]] = ContextVar("interceptors", default=())
+ACTIVE: ContextVar[tuple[Interceptor, ...]] = ContextVar("interceptors", default=())
+"""Interceptors of this context, the outermost first."""
 
 
 @contextmanager
@@ -60,37 +61,37 @@ def intercepting(*interceptors: Interceptor) -> Iterator[None]:
 
     The interceptor activated last sees each call first.
     """
-    token = _active.set((*_active.get(), *interceptors))
+    token = ACTIVE.set((*ACTIVE.get(), *interceptors))
     try:
         yield
     finally:
-        _active.reset(token)
+        ACTIVE.reset(token)
 
 
 @contextmanager
 def without_interception() -> Iterator[None]:
     """Intercept no call in this context."""
-    token = _active.set(())
+    token = ACTIVE.set(())
     try:
         yield
     finally:
-        _active.reset(token)
+        ACTIVE.reset(token)
 
 
 def is_intercepted() -> bool:
     """Return whether a call has to go through :func:`intercepted`."""
-    return not torch.compiler.is_compiling() and bool(_active.get())
+    return not torch.compiler.is_compiling() and bool(ACTIVE.get())
 
 
 def intercepted(method: str, compute: Callable[..., Any], *args: Any) -> Any:
     """Return the result of ``compute(*args)`` as the active interceptors change it."""
-    active = _active.get()
+    active = ACTIVE.get()
     if not active:
         return compute(*args)
-    token = _active.set(active[:-1])
+    token = ACTIVE.set(active[:-1])
     try:
         return getattr(active[-1], method)(
             *args, lambda *changed: intercepted(method, compute, *changed)
         )
     finally:
-        _active.reset(token)
+        ACTIVE.reset(token)

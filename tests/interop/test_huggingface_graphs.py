@@ -444,6 +444,10 @@ def test_models_with_a_table_of_attention_classes_are_refused(name: str) -> None
     config = getattr(transformers, f"{name}Config")(**WITH_TABLES[name])
     model = getattr(transformers, f"{name}Model")
     assert isinstance(model._from_config(config, attn_implementation="eager"), nn.Module)
+    if not any(n.endswith("ATTENTION_CLASSES") for n in vars(sys.modules[model.__module__])):
+        pytest.skip(
+            f"{name} uses the attention interface in transformers {transformers.__version__}"
+        )
     with refused("attn_implementation", expected="uses", got=f"{name}Model", remedy="eager"):
         model._from_config(config, attn_implementation="edgewise")
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.arguments import check_choice
-from edgewise.engines.call import AttentionCall
+from edgewise.engines.call import AttentionCall, accumulator
 from edgewise.errors import ArgumentError
 from edgewise.explain.losses import Losses, losses_of
 from edgewise.explain.module_names import NamedInterceptor, listed, model_of
@@ -176,7 +176,9 @@ class _Gains(NamedInterceptor):
         if call.score is None:
             return call
         like = call.query
-        gain = torch.ones(graph.num_edges, like.shape[-2], device=like.device, requires_grad=True)
+        shape = graph.num_edges, like.shape[-2]
+        dtype = accumulator(like)  # The kernels read gains of this type.
+        gain = torch.ones(shape, dtype=dtype, device=like.device, requires_grad=True)
         self.used.setdefault(self.name, []).append(gain)
         own = call.gain
         joined = gain if own is None else gain * (own if isinstance(own, Tensor) else own.expand())

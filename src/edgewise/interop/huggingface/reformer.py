@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear
-from edgewise.layers import TextModel
+from edgewise.layers import LanguageModelHead, TextModel
 from edgewise.layers.sequences import refuse_graph
 from edgewise.models.reformer import Axial, reformer
 
-UNUSED = ("lm_head.bias", "lm_head.decoder.bias")
-"""Bias next to the head, which transformers adds to no logit."""
+BIASES = ("lm_head.decoder.bias", "lm_head.bias")
+"""Names of the bias of the head. transformers adds it to the logits from version 5.24 on."""
 
 
 def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
@@ -59,10 +60,22 @@ def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     pieces = _pieces(model, theirs)
     if "lm_head.decoder.weight" in theirs.tensors:
         pieces["head.weight"] = Piece("lm_head.decoder.weight")
+        bias = next((name for name in BIASES if name in theirs.tensors), "")
+        if bias and _adds_bias():
+            assert isinstance(model.head, LanguageModelHead)
+            model.head.bias = nn.Parameter(torch.zeros(theirs["vocab_size"]))
+            pieces["head.bias"] = Piece(bias)
     else:
         model.head = None
-    fill(model, pieces, theirs, unused=UNUSED)
+    fill(model, pieces, theirs, unused=BIASES)
     return model
+
+
+def _adds_bias() -> bool:
+    """Return whether the installed transformers adds the bias of the head to the logits."""
+    import transformers
+
+    return tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 24)
 
 
 def _pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
