@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
@@ -63,10 +63,6 @@ class PackedGraphs:
     def sizes(self) -> Tensor:
         """Number of nodes of each graph, ``[G]``."""
         return self.node_start.diff()
-
-    def with_nodes(self, x: Tensor) -> PackedGraphs:
-        """Return the same graphs with other node features ``[N, ...]``."""
-        return replace(self, x=x)
 
     def take(self, which: Tensor) -> tuple[Tensor, Graph, Graph, Tensor]:
         """Return a batch of graphs.

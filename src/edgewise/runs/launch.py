@@ -87,7 +87,8 @@ def _start(
         "WORLD_SIZE": str(devices),
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # This hides warnings on find_unused_parameters.
         "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // devices)),
-        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive"),  # default of the command
+        # The edgewise command sets this by default, so that waiting threads do not spin.
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive"),
     }
     return [
         subprocess.Popen(
