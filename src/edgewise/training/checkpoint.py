@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import lightning.pytorch as lightning
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 
 from edgewise.layers import Cache
@@ -61,9 +61,7 @@ class ResumableCheckpoint(Checkpoint):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._saved = state["processes"][rank_and_world_size()[0]]
 
-    def on_train_start(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, TrainingModule)
         self._steps = trainer.global_step
         self._due = time.monotonic() + self.save_every
@@ -83,12 +81,7 @@ class ResumableCheckpoint(Checkpoint):
         self._module = pl_module
 
     def on_train_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         # False while gradients are accumulated over several batches.
         stepped = trainer.global_step > self._steps
@@ -97,12 +90,10 @@ class ResumableCheckpoint(Checkpoint):
         if stepped and not trainer.is_last_batch:
             self._save_or_stop(trainer, exactly=_tells_how_far(trainer))
 
-    def on_train_epoch_end(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._save_or_stop(trainer)
 
-    def _save_or_stop(self, trainer: lightning.Trainer, *, exactly: bool = True) -> None:
+    def _save_or_stop(self, trainer: Trainer, *, exactly: bool = True) -> None:
         started = time.monotonic()
         due = DUE * (exactly and started >= self._due)
         wanted = all_reduce(trainer, self.request.signal or due, "max")
@@ -115,7 +106,7 @@ class ResumableCheckpoint(Checkpoint):
         now = time.monotonic()
         self._due = now + max(self.save_every, LEAST_SHARE * (now - started))
 
-    def _save(self, trainer: lightning.Trainer) -> None:
+    def _save(self, trainer: Trainer) -> None:
         if trainer.is_global_zero:
             self.folder.write(self.folder.checkpoint.name, trainer.save_checkpoint)
         else:
@@ -123,5 +114,5 @@ class ResumableCheckpoint(Checkpoint):
             trainer.save_checkpoint(self.folder.checkpoint)
 
 
-def _tells_how_far(trainer: lightning.Trainer) -> bool:
+def _tells_how_far(trainer: Trainer) -> bool:
     return hasattr(trainer.train_dataloader, "state_dict")

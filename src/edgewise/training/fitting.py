@@ -97,13 +97,11 @@ def fit(
     _require_lightning()
     import lightning.pytorch as lightning
 
+    from edgewise.training.callbacks import callbacks_of
     from edgewise.training.checkpoint import ResumableCheckpoint
-    from edgewise.training.early_stopping import early_stopping
-    from edgewise.training.freeze_backbone import freeze_backbone
     from edgewise.training.history import History
     from edgewise.training.lightning_module import TrainingModule
     from edgewise.training.progress import progress_display
-    from edgewise.training.weight_averaging import weight_averaging
 
     folder.refuse_overwriting()
     trainer.check(task.metrics(), model)
@@ -131,9 +129,7 @@ def fit(
             callbacks=[
                 *callbacks,
                 history,
-                *weight_averaging(trainer),
-                *early_stopping(trainer),
-                *freeze_backbone(trainer),
+                *callbacks_of(trainer),
                 *progress_display(title, history, callbacks),
                 checkpoint,
             ],

@@ -7,7 +7,7 @@ import math
 import time
 from typing import Any
 
-import lightning.pytorch as lightning
+from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from edgewise.errors import ArgumentError
@@ -40,7 +40,7 @@ class Stopwatch:
         return {"seconds": time.monotonic(), "cpu_seconds": time.process_time()}
 
 
-class History(lightning.Callback):
+class History(Callback):
     """Callback that keeps the metrics of each epoch and the weights of the best epoch.
 
     They are part of the checkpoint. Lightning's CSVLogger deletes earlier rows when a run is
@@ -75,14 +75,10 @@ class History(lightning.Callback):
         self.rows, self._clock = state["rows"], Stopwatch(state["times"])
         self.best_epoch, self.best_weights = state["best_epoch"], state["best_weights"]
 
-    def on_train_start(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._clock.start()
 
-    def on_validation_end(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, TrainingModule)
         measured, epoch = pl_module.measured, len(self.rows)
         _check_finite(measured["train/loss"], epoch)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-import lightning.pytorch as lightning
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -40,9 +40,7 @@ class ProgressDisplay(ProgressBar):
         """Show nothing. Lightning calls this in every process except that of rank 0."""
         self.enabled = False
 
-    def on_train_start(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not self.enabled:
             return
         self._shown_at, self._shown_epochs = time.monotonic(), len(self.history.rows)
@@ -60,12 +58,7 @@ class ProgressDisplay(ProgressBar):
             self._bar.start()
 
     def on_train_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if not self.enabled:
             return
@@ -80,9 +73,7 @@ class ProgressDisplay(ProgressBar):
         elif waited >= BATCH_LINE_EVERY and batches < total:
             self._print_line(f", batch {batches}" + f"/{total}" * math.isfinite(total))
 
-    def on_train_end(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._bar is not None:
             self._update_bar(self._bar, len(self.history.rows))
         elif self.enabled:
@@ -90,10 +81,7 @@ class ProgressDisplay(ProgressBar):
         self._close()
 
     def on_exception(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        exception: BaseException,
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         self._close()
 
@@ -123,7 +111,7 @@ class ProgressDisplay(ProgressBar):
 
 
 def progress_display(
-    title: str, history: History, callbacks: Iterable[lightning.Callback]
+    title: str, history: History, callbacks: Iterable[Callback]
 ) -> list[ProgressBar]:
     """Return the display, or nothing if ``callbacks`` has a progress bar already."""
     if any(isinstance(callback, ProgressBar) for callback in callbacks):
