@@ -6,12 +6,12 @@ from argparse import Namespace
 from pathlib import Path
 
 from edgewise.errors import ArgumentError
+from edgewise.inference import load
 
 
 def explain(arguments: Namespace) -> int:
     """Write a page for each input."""
     from edgewise.explain import explanation, write_page
-    from edgewise.inference import load
 
     if arguments.out.suffix.lower() not in (".html", ".htm"):
         raise ArgumentError(

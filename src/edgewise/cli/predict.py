@@ -12,8 +12,11 @@ from typing import Any
 from edgewise.arguments import check_least
 from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
+from edgewise.inference import load
 from edgewise.inference.predictors import all_predictors
+from edgewise.inference.rows import check_form, flat, write_answers
 from edgewise.recipes import RECIPES
+from edgewise.training import RunFolder
 
 OPTIONS = {
     "top": "number of most probable labels, words, items or links to show",
@@ -46,10 +49,6 @@ def options_by_recipe() -> str:
 
 def predict(arguments: Namespace) -> int:
     """Predict on the inputs; return 1 if some of them are invalid, else 0."""
-    from edgewise.inference import load
-    from edgewise.inference.rows import check_form, write_answers
-    from edgewise.training import RunFolder
-
     if arguments.input is not None and arguments.inputs:
         raise ArgumentError(
             "INPUT",
@@ -146,8 +145,6 @@ def _with_progress(answers: Iterable[Any]) -> Iterable[Any]:
 
 
 def _print(answers: Iterable[Any], text_key: str) -> None:
-    from edgewise.inference.rows import flat
-
     good = [answer for answer in answers if "error" not in answer]
     if text_key:
         for answer in good:
