@@ -72,12 +72,8 @@ class Predictor(ABC):
         tokenizer: Tokenizer | None,
         folder: Path,
     ) -> None:
-        self.recipe, self.model, self.preprocessing, self.folder = (
-            recipe,
-            model,
-            preprocessing,
-            folder,
-        )
+        self.recipe, self.model = recipe, model
+        self.preprocessing, self.folder = preprocessing, folder
         if tokenizer is not None:
             self.tokenizer = tokenizer
         self.set_up()

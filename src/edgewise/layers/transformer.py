@@ -2,7 +2,6 @@
 
 From the inside out: :class:`MultiHeadAttention`; :class:`FeedForward` and
 :class:`GatedFeedForward`; :class:`Residual`; :class:`AttentionBlock` and its multi-head version
-import itertools
 :class:`TransformerLayer`; :class:`CrossBlock`, with cross-attention, and its multi-head version
 :class:`DecoderLayer`; and :class:`TransformerStack`, layers that share a graph.
 """
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Unpack, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import torch
 import torch.nn.functional as F
@@ -36,6 +35,14 @@ from edgewise.scores import DOT, Score
 Projections = Literal["full", "split"]
 Norm = Literal["layer", "batch", "rms"] | Callable[[int], nn.Module]
 Order = Literal["post", "pre"]
+
+
+class AttentionOptions(TypedDict, total=False):
+    """Optional arguments of the attention of a layer; see :class:`MultiHeadAttention`."""
+
+    score: str
+    normaliser: str
+    projections: Projections
 
 
 class LayerTerms(EdgeTerms, total=False):
@@ -453,6 +460,14 @@ class Residual(nn.Module):
         return self.norm(out) if self.order == "post" else out
 
 
+class ResidualOptions(TypedDict, total=False):
+    """Optional arguments of :class:`Residual`."""
+
+    order: Order
+    norm: Norm
+    dropout: float
+
+
 class AttentionBlock(GraphLayer):
     """Attention over a graph, then a feed-forward network, each with residual connection and norm.
 
@@ -460,7 +475,7 @@ class AttentionBlock(GraphLayer):
         attention: called ``attention(x, graph, **terms)``, with an output of the shape of x.
         feed_forward: called ``feed_forward(x)``.
         width: feature size.
-        order, norm, dropout: see :class:`Residual`.
+        residual: ``order``, ``norm`` and ``dropout`` of :class:`Residual`, by name.
     """
 
     def __init__(
@@ -468,14 +483,11 @@ class AttentionBlock(GraphLayer):
         attention: nn.Module,
         feed_forward: nn.Module,
         width: int,
-        *,
-        order: Order = "post",
-        norm: Norm = "layer",
-        dropout: float = 0.0,
+        **residual: Unpack[ResidualOptions],
     ) -> None:
         super().__init__()
-        self.attention = Residual(attention, width, order=order, norm=norm, dropout=dropout)
-        self.feed_forward = Residual(feed_forward, width, order=order, norm=norm, dropout=dropout)
+        self.attention = Residual(attention, width, **residual)
+        self.feed_forward = Residual(feed_forward, width, **residual)
 
     def forward(self, x: Tensor, graph: Pattern, **terms: Unpack[LayerTerms]) -> Tensor:
         """Return features ``[..., N, width]`` of the same shape as x."""
@@ -492,14 +504,12 @@ class TransformerLayer(AttentionBlock):
     2020).
 
     Args:
-        width, heads, projections: see :class:`~edgewise.layers.MultiHeadAttention`.
+        width, heads: see :class:`~edgewise.layers.MultiHeadAttention`.
         ffn_dim: hidden size of the feed-forward network.
         act: its activation.
-        score: a name of :data:`edgewise.layers.SCORES`.
-        normaliser: ``"softmax"``, ``"sparsemax"``, ``"entmax"``, or ``"learned"`` (α for each
-            head).
         order, norm: see :class:`Residual`.
         dropout: dropout rate of attention weights, hidden features and sublayer outputs.
+        options: ``score``, ``normaliser`` and ``projections`` of the attention, by name.
     """
 
     def __init__(
@@ -509,21 +519,12 @@ class TransformerLayer(AttentionBlock):
         ffn_dim: int,
         *,
         act: str = "relu",
-        score: str = "dot",
-        normaliser: str = "softmax",
-        projections: Projections = "full",
         order: Order = "post",
         norm: Norm = "layer",
         dropout: float = 0.0,
+        **options: Unpack[AttentionOptions],
     ) -> None:
-        attention = MultiHeadAttention(
-            width,
-            heads,
-            score=score,
-            normaliser=normaliser,
-            projections=projections,
-            dropout=dropout,
-        )
+        attention = MultiHeadAttention(width, heads, dropout=dropout, **options)
         network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
         super().__init__(attention, network, width, order=order, norm=norm, dropout=dropout)
 
@@ -534,7 +535,7 @@ class CrossBlock(GraphLayer):
     Args:
         attention: self-attention of the targets.
         cross: cross-attention over ``source_graph``.
-        feed_forward, width, order, norm, dropout: see :class:`AttentionBlock`.
+        feed_forward, width, residual: see :class:`AttentionBlock`.
     """
 
     def __init__(
@@ -543,15 +544,12 @@ class CrossBlock(GraphLayer):
         cross: nn.Module,
         feed_forward: nn.Module,
         width: int,
-        *,
-        order: Order = "post",
-        norm: Norm = "layer",
-        dropout: float = 0.0,
+        **residual: Unpack[ResidualOptions],
     ) -> None:
         super().__init__()
-        self.attention = Residual(attention, width, order=order, norm=norm, dropout=dropout)
-        self.feed_forward = Residual(feed_forward, width, order=order, norm=norm, dropout=dropout)
-        self.cross = Residual(cross, width, order=order, norm=norm, dropout=dropout)
+        self.attention = Residual(attention, width, **residual)
+        self.feed_forward = Residual(feed_forward, width, **residual)
+        self.cross = Residual(cross, width, **residual)
 
     def forward(
         self,
@@ -592,23 +590,13 @@ class DecoderLayer(CrossBlock):
         ffn_dim: int,
         *,
         act: str = "relu",
-        score: str = "dot",
-        normaliser: str = "softmax",
-        projections: Projections = "full",
         order: Order = "post",
         norm: Norm = "layer",
         dropout: float = 0.0,
+        **options: Unpack[AttentionOptions],
     ) -> None:
-        made = partial(
-            MultiHeadAttention,
-            width,
-            heads,
-            score=score,
-            normaliser=normaliser,
-            projections=projections,
-            dropout=dropout,
-        )
-        attention, cross = made(), made(source_width=width)
+        attention = MultiHeadAttention(width, heads, dropout=dropout, **options)
+        cross = MultiHeadAttention(width, heads, source_width=width, dropout=dropout, **options)
         network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
         super().__init__(attention, cross, network, width, order=order, norm=norm, dropout=dropout)
 

@@ -275,11 +275,15 @@ class GPS(GraphLayer):
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
         x = self.embed_with_positions(x, graph, positions)
+        out: Tensor = self.head(self.pool(self.transform(x, graph, edge_attr), batch))
+        return out
+
+    def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:
+        """Return the states ``[N, width]`` of the last layer from node embeddings."""
         attention_graph = batch_of(self.attention_graph, member_sizes(graph)).to(x.device)
         for layer in self.layers:
             x = layer(x, graph, attention_graph, edge_attr)
-        out: Tensor = self.head(self.pool(x, batch))
-        return out
+        return x
 
 
 gps = checked_factory(GPS, depth=0, edge_width=0)

@@ -22,16 +22,6 @@ from edgewise.training.folder import RECIPE
 CONFIG = "config.json"
 FAMILIES = ("bert", "roberta")
 """Families of text models for fine-tuning, with equal names in transformers and Edgewise."""
-NUMBERS = {
-    "width": "hidden_size",
-    "depth": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "ffn_dim": "intermediate_size",
-    "max_length": "max_position_embeddings",
-    "types": "type_vocab_size",
-    "epsilon": "layer_norm_eps",
-}
-"""Names of model fields in the configuration of transformers."""
 TRUNK, HEAD, TOKENS = "trunk.", "head.", "trunk.embedding.tokens.weight"
 OF_TOKENS = (TOKENS, "trunk.head.bias", "trunk.head.weight")
 """Weights with a row for each token."""
@@ -59,18 +49,16 @@ def with_their_model(recipe: Recipe) -> Recipe:
     """
     if not is_hugging_face(recipe.start):
         return recipe
+    from edgewise.interop.huggingface.bert import numbers
     from edgewise.interop.huggingface.checkpoint import read
     from edgewise.interop.huggingface.label_heads import label_head
 
     theirs = read(recipe.start)
     kind = str(theirs.config.get("model_type", "none"))
     check_choice(f"{recipe.start}/{CONFIG}: model_type", kind, FAMILIES)
-    values: dict[str, Any] = {
-        f"model.{ours}": theirs.config[name]
-        for ours, name in NUMBERS.items()
-        if name in theirs.config
-    }
-    values |= {"model": kind, "model.act": theirs.activation("hidden_act")}
+    sizes = {name: value for name, value in numbers(theirs).items() if name != "dropout"}
+    values: dict[str, Any] = {f"model.{name}": value for name, value in sizes.items()}
+    values["model"] = kind
     values["model.padding"] = theirs["pad_token_id"] if kind == "roberta" else None
     head = label_head(theirs.without_prefix(f"{kind}."))
     if head is not None and head.dense and isinstance(recipe.task, TextClassification):

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import lightning.pytorch as lightning
     from lightning.pytorch.loggers import Logger
 
-    from edgewise.training.checkpoint import ResumableCheckpoint
     from edgewise.training.history import History
 
 Loaders = Mapping[str, Any]
@@ -140,7 +139,7 @@ def fit(
         start = str(folder.checkpoint) if folder.checkpoint.is_file() else None
         if start:
             folder.check_checkpoint()
-        restoring = _restoring(folder, checkpoint) if start else nullcontext()
+        restoring = folder.restoring(lambda: checkpoint.begun) if start else nullcontext()
         with _as_interrupted(), explain_loader_errors(), restoring:
             lightning_trainer.fit(
                 module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
@@ -227,18 +226,6 @@ def _as_interrupted() -> Iterator[None]:
     except SystemExit as error:
         ended = isinstance(error, SIGTERMException)
         raise Interrupted(signal.SIGTERM if ended else signal.SIGINT) from error
-
-
-@contextmanager
-def _restoring(folder: RunFolder, checkpoint: ResumableCheckpoint) -> Iterator[None]:
-    """Report any error before the first step as a damaged checkpoint."""
-    try:
-        yield
-    except Exception:
-        if checkpoint.begun:
-            raise
-        with folder.restoring():
-            raise
 
 
 @contextmanager

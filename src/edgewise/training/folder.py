@@ -97,17 +97,19 @@ class RunFolder:
 
     def refuse_several(self) -> None:
         """Raise ArgumentError if the folder contains several runs, by seed or by fold."""
-        runs = sorted(
-            (one for kind in ("seed", "fold") for one in self.path.glob(f"{kind}-*/{RECIPE}")),
-            key=lambda one: (len(one.parent.name), one.parent.name),
-        )
+        runs = self.runs()
         if runs:
             raise ArgumentError(
                 str(self.path),
                 expected="the folder of one run",
-                got=f"a folder of several runs, {runs[0].parent.name} to {runs[-1].parent.name}",
-                remedy=f"name the folder of one run, such as {runs[0].parent}",
+                got=f"a folder of several runs, {runs[0].name} to {runs[-1].name}",
+                remedy=f"name the folder of one run, such as {runs[0]}",
             )
+
+    def runs(self) -> list[Path]:
+        """Return the folders of several runs in this folder, in the order of seeds or folds."""
+        found = (one for kind in ("seed", "fold") for one in self.path.glob(f"{kind}-*/{RECIPE}"))
+        return sorted((one.parent for one in found), key=lambda run: (len(run.name), run.name))
 
     @contextmanager
     def claimed(self, name: str, record: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
@@ -287,10 +289,15 @@ class RunFolder:
                 raise BadZipFile(f"a wrong checksum of {damaged}")
 
     @contextmanager
-    def restoring(self) -> Iterator[None]:
-        """Report an error in the ``with`` block as a checkpoint of another run."""
-        with self._reading(self.checkpoint.name, "a checkpoint of this run", BEGIN_AGAIN):
+    def restoring(self, has_begun: Callable[[], bool]) -> Iterator[None]:
+        """Report an error before training has begun as a checkpoint of another run."""
+        try:
             yield
+        except Exception:
+            if has_begun():
+                raise
+            with self._reading(self.checkpoint.name, "a checkpoint of this run", BEGIN_AGAIN):
+                raise
 
     def write_weights(self, weights: dict[str, Tensor]) -> None:
         """Write ``model.safetensors``; see :meth:`write_tensors`."""

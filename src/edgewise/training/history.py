@@ -16,30 +16,6 @@ from edgewise.training.lightning_module import TrainingModule
 from edgewise.training.settings import TrainerSettings
 
 
-class Stopwatch:
-    """Wall-clock and processor time since :meth:`start`, plus the time before the run resumed."""
-
-    def __init__(self, before: dict[str, float] | None = None) -> None:
-        self._before = before or {"seconds": 0.0, "cpu_seconds": 0.0}
-        self._started: dict[str, float] = {}
-
-    def start(self) -> None:
-        """Start measuring wall-clock and CPU time."""
-        self._started = self._now()
-
-    def read(self) -> dict[str, float]:
-        """Return ``seconds`` and ``cpu_seconds`` so far."""
-        now = self._now() if self._started else {}
-        return {
-            name: round(before + now.get(name, 0) - self._started.get(name, 0), 3)
-            for name, before in self._before.items()
-        }
-
-    @staticmethod
-    def _now() -> dict[str, float]:
-        return {"seconds": time.monotonic(), "cpu_seconds": time.process_time()}
-
-
 class History(Callback):
     """Callback that keeps the metrics of each epoch and the weights of the best epoch.
 
@@ -55,12 +31,17 @@ class History(Callback):
         self.rows: list[Row] = []
         self.best_epoch = -1
         self.best_weights: dict[str, Tensor] = {}
-        self._clock = Stopwatch()
+        self._before = {"seconds": 0.0, "cpu_seconds": 0.0}
+        self._started: dict[str, float] = {}
 
     @property
     def times(self) -> dict[str, float]:
         """Wall-clock ``seconds`` and ``cpu_seconds`` of this process, including resumed parts."""
-        return self._clock.read()
+        now = _now() if self._started else {}
+        return {
+            name: round(before + now.get(name, 0) - self._started.get(name, 0), 3)
+            for name, before in self._before.items()
+        }
 
     @property
     def best(self) -> float:
@@ -72,11 +53,11 @@ class History(Callback):
         return {"rows": self.rows, "times": self.times, **best}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.rows, self._clock = state["rows"], Stopwatch(state["times"])
+        self.rows, self._before = state["rows"], state["times"]
         self.best_epoch, self.best_weights = state["best_epoch"], state["best_weights"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._clock.start()
+        self._started = _now()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, TrainingModule)
@@ -93,6 +74,10 @@ class History(Callback):
         if math.isnan(self.best):  # every comparison with NaN is false
             return not math.isnan(value)
         return value > self.best if self.settings.mode == "max" else value < self.best
+
+
+def _now() -> dict[str, float]:
+    return {"seconds": time.monotonic(), "cpu_seconds": time.process_time()}
 
 
 def _check_finite(loss: float, epoch: int) -> None:

@@ -96,27 +96,20 @@ def attention(
     if position_bias is not None:
         added = add_terms(added, position_bias[..., :targets, : reads.sources])  # type: ignore[assignment]
     score = Dot(scaling)
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     if reads.is_shared:
-        sized = graph.bind(targets, reads.sources)
-        bias = None if added is None else on_edges(added, sized, targets)
-        out = attend(
-            query, key, value, sized, score=score, bias=bias, dropout=dropout, layout="HND"
-        )
-        weights = None
-        if output_attentions:
-            query, key = query.transpose(1, 2), key.transpose(1, 2)
-            found = attention_weights(query, key, sized, score=score, bias=bias)
-            weights = _of_all_pairs(found, sized, members, targets, sources)
-        return out.transpose(1, 2).contiguous(), weights
+        graph = graph.bind(targets, reads.sources)
+    else:
+        query, key, value = (x.flatten(0, 1) for x in (query, key, value))
     assert isinstance(graph, Graph)
-    query, key, value = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
     bias = None if added is None else on_edges(added, graph, targets)
     out = attend(query, key, value, graph, score=score, bias=bias, dropout=dropout, layout="NHD")
     weights = None
     if output_attentions:
         found = attention_weights(query, key, graph, score=score, bias=bias)
         weights = _of_all_pairs(found, graph, members, targets, sources)
-    return out.unflatten(0, (members, targets)), weights
+    out = out if reads.is_shared else out.unflatten(0, (members, targets))
+    return out.contiguous(), weights
 
 
 def _collects_weights() -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError, MissingDataError, require
+from edgewise.graphs import Pattern
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -94,6 +95,12 @@ class Checkpoint:
                 got=", ".join(f"{name}={value!r}" for name, value in other.items()),
                 remedy="run this variant with transformers, as Edgewise does not support it",
             )
+
+
+def refuse_graph(graph: Pattern | None, expected: str) -> None:
+    """Raise ArgumentError if a graph is given for a model that cannot use it."""
+    if graph is not None:
+        raise ArgumentError("graph", expected=expected, got=repr(graph), remedy="leave it out")
 
 
 def read(source: Any) -> Checkpoint:
