@@ -141,13 +141,13 @@ def check_type(argument: str, features: Tensor, weight: Tensor) -> None:
     )
 
 
-def check_labels(labels: Tensor, classes: int, argument: str = "labels") -> None:
+def check_labels(labels: Tensor, classes: int) -> None:
     """Raise ArgumentError, with the first bad label, unless all are from 0 to ``classes - 1``."""
     invalid = (labels < 0) | (labels >= classes)
     if invalid.any():
         first = int(invalid.nonzero()[0, 0])
         raise ArgumentError(
-            argument,
+            "labels",
             expected=f"integers from 0 to {classes - 1}",
             got=f"{int(invalid.sum())} other labels, first {int(labels[first])} at example {first}",
             remedy="number the classes from 0 without gaps",

@@ -73,9 +73,9 @@ def kept_groups(kept: Sequence[int], heads: int, key_heads: int, name: str) -> l
     return [key for key, count in enumerate(left) if count]
 
 
-def rows_of_heads(heads: Sequence[int], width: int, start: int = 0) -> Tensor:
+def rows_of_heads(heads: Sequence[int], width: int) -> Tensor:
     """Return the indices of the rows of some heads in a projection to ``H * width`` features."""
-    first = start + torch.tensor(list(heads), dtype=torch.long) * width
+    first = torch.tensor(list(heads), dtype=torch.long) * width
     return (first[:, None] + torch.arange(width)).flatten()
 
 
