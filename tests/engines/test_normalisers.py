@@ -307,7 +307,7 @@ def test_the_plan_says_who_cannot() -> None:
     assert not reasons["reference"]
     for engine in set(ENGINES) - {"reference", "dense"}:
         with refused(
-            "engine", expected="can serve", got="only normalises by softmax", remedy="auto"
+            "engine", expected="supports", got="only normalises by softmax", remedy="auto"
         ):
             ew.attend(query, key, value, graphs.causal(), normaliser="entmax", engine=engine)
     # A graph remembers the choice for calls that are alike; these two are not.

@@ -52,13 +52,15 @@ def find_raw(data: str, files: Sequence[str], download: Callable[[Path], None]) 
     root, again = data_root(), ""
     if root is not None:
         raw = root / data / "raw"
-        _check(raw, files, f"put the files of {data} there, or unset EDGEWISE_DATA to download")
+        _check_present(
+            raw, files, f"put the files of {data} there, or unset EDGEWISE_DATA to download"
+        )
     else:
         raw = cache_root() / data / "raw"
         if not raw.is_dir():
             _download(raw, data, files, download)
         again = f"delete {raw}, and it will be downloaded again"
-        _check(raw, files, again)
+        _check_present(raw, files, again)
     for name in files:
         verify(data, raw / name, again)
     return raw
@@ -153,7 +155,8 @@ def check_name(name: str) -> None:
             "data.name",
             expected="only letters, digits and _ . + - in the name of a data set or file",
             got=repr(name),
-            remedy="name a data set; set EDGEWISE_DATA to the folder of the data sets",
+            remedy="give only the name of the data set here; set EDGEWISE_DATA to the folder of "
+            "the data sets",
         )
 
 
@@ -187,7 +190,7 @@ def unreadable(
         str(path),
         expected=expected,
         got=f"{got}{where}",
-        remedy=remedy or ("correct this line" if line else "copy or download it again"),
+        remedy=remedy or ("correct this line" if line else "copy or download this file again"),
     )
 
 
@@ -225,7 +228,7 @@ def _download(raw: Path, data: str, files: Sequence[str], download: Callable[[Pa
                 f"EDGEWISE_DATA to a folder that holds {'/'.join([data, 'raw', *files[:1]])} and "
                 "the other files."
             ) from error
-        _check(part, files, "try again")
+        _check_present(part, files, "try again")
         try:
             part.rename(raw)
         except OSError:  # Another process has finished the same download.
@@ -235,7 +238,7 @@ def _download(raw: Path, data: str, files: Sequence[str], download: Callable[[Pa
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _check(raw: Path, files: Sequence[str], remedy: str) -> None:
+def _check_present(raw: Path, files: Sequence[str], remedy: str) -> None:
     missing = [name for name in files if not (raw / name).is_file()]
     if missing:
         others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""

@@ -78,7 +78,7 @@ def _only_member(path: Path) -> Iterator[IO[bytes]]:
                 path,
                 expected="a zip archive with one file",
                 got=f"{len(names)}{listed}",
-                remedy="unpack it, and name one of its files",
+                remedy="unpack the archive, and name one of its files",
             )
         if archive.getinfo(names[0]).flag_bits & 1:
             raise zipfile.BadZipFile(f"{names[0]} needs a password")
@@ -140,7 +140,8 @@ def text_form(path: Path) -> TextForm:
         if encoding != "utf-8" or wrong.foreign:
             raise unreadable(
                 path,
-                expected=f"text in {encoding.removesuffix('-sig').upper()}, like its beginning",
+                expected=f"text in {encoding.removesuffix('-sig').upper()}, the encoding of the "
+                "start of the file",
                 got=f"{wrong.reason} ({wrong.byte:#04x})",
                 remedy="save it again as UTF-8",
                 line=wrong.line,
@@ -152,7 +153,7 @@ def text_form(path: Path) -> TextForm:
         raise unreadable(
             path,
             expected="text in UTF-8, UTF-16 or Windows-1252",
-            got=f"a byte that is invalid in all of them ({wrong.byte:#04x})",
+            got=f"a byte that is invalid in these encodings ({wrong.byte:#04x})",
             remedy="save it again as UTF-8",
             line=wrong.line,
         ) from wrong
@@ -268,7 +269,9 @@ def read_own_text(path: Path) -> str:
 def _own(path: Path) -> str:
     form = text_form(path)
     needed = 2 * form.characters  # There are two copies while line ends are replaced.
-    check_memory(str(path), needed, path.name, "use a part of it, or more memory")
+    check_memory(
+        str(path), needed, path.name, "use a part of the file, or a machine with more memory"
+    )
     with opened_text(path, form.encoding) as text:
         return text.read()
 
@@ -360,7 +363,7 @@ def check_line_count(path: Path, got: Sequence[object] | Tensor, wanted: int, wh
             path,
             expected=f"one line for each of the {wanted} {what}",
             got=f"{len(got)} lines",
-            remedy="use the files of one data set together",
+            remedy="use files of the same data set",
         )
 
 

@@ -16,7 +16,7 @@ def check_code(code: Tensor, *shape: int, argument: str = "positions") -> None:
     if not isinstance(code, Tensor) or code.shape != shape:
         raise ArgumentError(
             argument,
-            expected=f"a tensor of shape {list(shape)}, the encoding's code of this graph",
+            expected=f"a tensor of shape {list(shape)}, the code of this graph",
             got=describe(code),
             remedy=f"compute it with model.encodings()['{argument}'].code(graph)",
         )

@@ -102,7 +102,7 @@ def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
             "encoding",
             expected="codes of nodes [N, K], or of the pairs of one graph [N · N]",
             got=describe(codes),
-            remedy="plot the code of one graph, not that of a batch",
+            remedy="plot the code of a single graph, not of a batch",
         )
     if codes.dim() == 1:
         codes = codes.view(nodes, nodes).float()

@@ -134,15 +134,15 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     if (matrix != matrix.T).nnz:
         raise ArgumentError(
             "graph",
-            expected="an undirected graph, every edge in both directions",
-            got="edges in one direction",
+            expected="an undirected graph, with every edge in both directions",
+            got="edges in one direction only",
             remedy="add the reverse edges: graph | graph.transpose()",
         )
     zero, _ = connected_components(matrix)
     if zero + k >= n:
         raise ArgumentError(
             "k",
-            expected=f"fewer than {n - zero} eigenvectors, of {zero} components",
+            expected=f"fewer than {n - zero} eigenvectors, for {n} nodes in {zero} components",
             got=str(k),
             remedy="choose a smaller k",
         )

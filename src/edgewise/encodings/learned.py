@@ -40,10 +40,10 @@ class Learned(nn.Module):
         if nodes > self.table.shape[0]:
             raise ArgumentError(
                 "x",
-                expected=f"at most {self.table.shape[0]} nodes, as many as there are positions",
+                expected=f"at most {self.table.shape[0]} nodes, the number of learned positions",
                 got=f"{nodes} nodes",
-                remedy="make the model with a larger length, load its weights with positions=, or "
-                "use sinusoidal positions",
+                remedy="build the model with a larger max_length, load the weights with "
+                "positions=, or use sinusoidal positions",
             )
 
 

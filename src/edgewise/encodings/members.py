@@ -54,7 +54,7 @@ def member_sizes(graph: Graph) -> Tensor:
     if not torch.equal(sizes, sources):
         raise ArgumentError(
             "graph",
-            expected="members with as many targets as sources",
+            expected="graphs with as many targets as sources",
             got=repr(graph),
             remedy=SQUARE,
         )
@@ -71,8 +71,8 @@ def members_by_size(graph: Graph) -> Iterator[Members]:
     if sizes.numel() and int(sizes.max()) > LARGEST:
         raise ArgumentError(
             "graph",
-            expected=f"graphs of at most {LARGEST:,} nodes, whose pairs fit into memory",
-            got=f"one of {int(sizes.max()):,}",
+            expected=f"graphs of at most {LARGEST:,} nodes, so that all pairs fit into memory",
+            got=f"a graph of {int(sizes.max()):,} nodes",
             remedy="choose an encoding without pairs, such as Centrality or WeisfeilerLehman",
         )
     start = starts(sizes)
@@ -107,7 +107,8 @@ def check_undirected(members: Members) -> None:
         raise ArgumentError(
             "graph",
             expected="an undirected graph, every edge in both directions",
-            got=f"edges in one direction, in member {int(members.which[causal][0])}",
+            got=f"edges in one direction only, in graph {int(members.which[causal][0])} of the "
+            "batch",
             remedy="add the reverse edges: graph | graph.transpose()",
         )
 

@@ -164,7 +164,8 @@ class TransformerXLRelative(nn.Module):
         if num_frequencies % 2:
             raise ArgumentError(
                 "num_frequencies",
-                expected="an even number, for pairs of sine and cosine",
+                expected="an even number, because distances are encoded as pairs of sine and "
+                "cosine",
                 got=repr(num_frequencies),
                 remedy="add 1 to num_frequencies",
             )

@@ -37,9 +37,9 @@ class Rotary(nn.Module):
         if width % 2:
             raise ArgumentError(
                 "width",
-                expected="an even width of a head, as entries are rotated in pairs",
+                expected="an even head width, because entries are rotated in pairs",
                 got=repr(width),
-                remedy="change heads or width",
+                remedy="change the number of heads or the width of the model",
             )
         rates = rotary_rates(width, base) if rates is None else rates
         self.register_buffer("rates", rates.float(), persistent=False)

@@ -40,7 +40,7 @@ def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tenso
     if colors.shape != (n,):
         raise ArgumentError(
             "initial",
-            expected=f"an integer for each of {n} nodes",
+            expected=f"integers of shape [{n}], one per node",
             got=f"shape {list(colors.shape)}",
             remedy="give one integer for each node",
         )

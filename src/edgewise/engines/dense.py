@@ -95,11 +95,11 @@ class Dense:
         """Return the reasons why this engine cannot serve, none if it can."""
         reasons = []
         if problem.duplicates():
-            reasons.append("an edge is there more than once, which a matrix cannot hold")
+            reasons.append("a matrix cannot represent an edge that occurs twice")
         if problem.edge_vectors:
             reasons.append("edge_key and edge_value would need a vector for every pair of nodes")
         if problem.reduce in ("max", "min"):
-            reasons.append(f"a matrix product cannot take the {problem.reduce}")
+            reasons.append(f"a matrix product cannot compute the {problem.reduce}")
         if problem.grid > MOST_MASKED_PLACES and not (problem.full and self._fused(problem)):
             reasons.append(f"{problem.grid:,} pairs of nodes are too many for a matrix")
         return reasons

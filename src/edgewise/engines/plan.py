@@ -197,15 +197,15 @@ def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "au
     named = next(choice for choice in choices if choice.engine == engine)
     if named.reasons:
         others = "; ".join(
-            f"{c.engine}: {'can serve' if not c.reasons else ', '.join(c.reasons)}"
+            f"{c.engine}: {'supports the call' if not c.reasons else ', '.join(c.reasons)}"
             for c in choices
             if c.engine != engine
         )
         raise ArgumentError(
             "engine",
-            expected="an engine that can serve this call",
-            got=f"{engine!r}, which cannot: {', '.join(named.reasons)}",
-            remedy=f'use engine="auto" or another ({others})',
+            expected="an engine that supports this call",
+            got=f"{engine!r}, which does not: {', '.join(named.reasons)}",
+            remedy=f'use engine="auto" or another engine ({others})',
         )
     others_after = (choice for choice in ordered.choices if choice.engine != engine)
     return Plan((named, *others_after), note)

@@ -250,7 +250,8 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
         raise ArgumentError(
             "run",
             expected="a model that attends over the members of its input",
-            got=f"no call of attention or aggregation over {len(case.member)} nodes",
+            got=f"a model without attention or aggregation over the {len(case.member)} nodes of "
+            "the input",
             remedy="choose a run of a graph or attention model",
         )
     pairs = _pairs(case, [steps[i].graph for i in kept])

@@ -248,7 +248,7 @@ def _image(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
             "run",
             expected="a model of patches, such as vit",
             got=type(predictor.model).__name__,
-            remedy="train another model",
+            remedy="train a model of patches, for example with `edgewise train vit`",
         )
     height, width = given[0].shape[-2:]
     count = int(embedding.num_patches)  # type: ignore[arg-type]
@@ -527,7 +527,7 @@ def _too_long(count: int) -> ArgumentError:
     return ArgumentError(
         "input",
         expected="a sentence that the model reads as a whole",
-        got=f"{count} tokens, which it reads in parts",
+        got=f"{count} tokens, which the model reads in parts",
         remedy="give a shorter sentence",
     )
 

@@ -182,7 +182,7 @@ def _member(values: Tensor, member: int, dims: int) -> Tensor:
         "member",
         expected=f"a member of the batch, from 0 to {len(flat) - 1}",
         got=str(member),
-        remedy="choose among them",
+        remedy="choose an index in this range",
     )
 
 

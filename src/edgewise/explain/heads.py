@@ -109,8 +109,8 @@ def _check_found(model: nn.Module, used: Mapping[str, Any]) -> None:
         raise ArgumentError(
             "model",
             expected="a model that computes attention with Edgewise",
-            got=f"{type(model).__name__}, which computed none",
-            remedy="choose another model",
+            got=f"{type(model).__name__}, which computed no attention",
+            remedy="choose a model with attention layers of Edgewise",
         )
 
 
@@ -125,7 +125,7 @@ def _mask(name: str, count: int, heads: Iterable[int]) -> Tensor:
             "heads",
             expected=f"indices of heads of {name}, from 0 to {count - 1}",
             got=listed(chosen),
-            remedy="choose among them",
+            remedy="choose indices in this range",
         )
     mask[chosen] = 0.0
     return mask

@@ -315,7 +315,7 @@ class _Page:
             expected="recorded layers and heads: "
             + ", ".join(f"{layer.name} {layer.heads}" for layer in self.layers[:12]),
             got=f"({name!r}, {head})",
-            remedy="choose among them",
+            remedy="choose recorded layers and heads",
         )
 
     def _select_edges(self, full: list[tuple[int, int]]) -> None:

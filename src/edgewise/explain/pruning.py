@@ -70,9 +70,9 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
         if wrong:
             raise ArgumentError(
                 "heads",
-                expected=f"heads of {name}: {listed(left)}",
+                expected=f"heads that are left in {name}: {listed(left)}",
                 got=listed(list(wrong)),
-                remedy="choose among them",
+                remedy="choose heads that are left",
             )
         kept[name] = [head for head in left if head not in set(removed)]
         if not kept[name]:
@@ -80,7 +80,7 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
                 "heads",
                 expected=f"at least one head that is left in {name}",
                 got=f"all of {listed(left)}",
-                remedy="keep one of them",
+                remedy=f"keep at least one head of {name}",
             )
     keep(module, kept)
     return model
@@ -156,7 +156,7 @@ def load_pruned(kind: Any, folder: str | Path) -> Any:
     for name in ("config.json", "model.safetensors"):
         if not (folder / name).is_file():
             raise MissingDataError(
-                f"{folder} has no {name}. Remedy: name a folder of save_pretrained."
+                f"{folder} has no {name}. Remedy: name a folder that save_pretrained wrote."
             )
     kept = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(CONFIG, {})
     model = kind(kind.config_class.from_pretrained(folder))
@@ -170,7 +170,7 @@ def _name_of(layer: str | int, layers: Mapping[str, Any], model: nn.Module) -> s
         raise ArgumentError(
             "model",
             expected="a model with layers whose heads can be removed",
-            got=f"{type(model).__name__}, which has none",
+            got=f"{type(model).__name__}, which has no such layer",
             remedy="prune a Transformer with edgewise.layers.MultiHeadAttention, or a transformers "
             "model with separate projections",
         )

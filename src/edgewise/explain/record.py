@@ -80,7 +80,7 @@ class LayerRecord:
             "head",
             expected=f"a recorded head of {self.name}: {listed(self.heads)}",
             got=repr(head),
-            remedy="choose one of them",
+            remedy="choose a recorded head",
         )
 
     def __repr__(self) -> str:
@@ -229,12 +229,12 @@ def _nothing_recorded(
             "layers",
             expected=f"layers that compute attention: {', '.join(dict.fromkeys(seen))}",
             got=", ".join(wanted),
-            remedy="choose some of them, or leave out layers to record all",
+            remedy="choose some of these layers, or omit layers to record all",
         )
     return ArgumentError(
         "model",
         expected="a model that is called in the context and computes attention with Edgewise",
-        got=f"{type(module).__name__}, which computed none",
+        got=f"{type(module).__name__}, which computed no attention",
         remedy="call the model in the context; a transformers model needs "
         'attn_implementation="edgewise", PyTorch Geometric the layers of edgewise.interop.pyg, '
         "and a compiled model has to be given uncompiled",
@@ -372,7 +372,7 @@ class _Recorder(NamedInterceptor):
             "heads",
             expected=f"indices of heads of {module}, from 0 to {count - 1}",
             got=listed(heads),
-            remedy="choose among them, or choose layers that have these heads",
+            remedy="choose indices in this range, or layers that have these heads",
         )
 
     def _chosen_edges(self, module: str, graph: Graph, members: int) -> Tensor | None:
@@ -400,7 +400,7 @@ class _Recorder(NamedInterceptor):
             f"{module} has {count:,} edges, more than max_edges ({self.max_edges:,}"
             f"{f' for {members} members of a batch' if members > 1 else ''}): recorded the "
             f"{len(within):,} edges of {len(kept):,} of {len(present):,} targets. Choose targets= "
-            "or layers=, or raise max_edges=, to record others.",
+            "or layers=, or raise max_edges=, to record other edges.",
             stacklevel=2,
         )
         return within if chosen is None else chosen[within]

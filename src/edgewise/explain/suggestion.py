@@ -119,8 +119,8 @@ def suggest(
         raise ArgumentError(
             "model",
             expected="a model with self-attention",
-            got=f"{type(losses.model).__name__}, with other attention",
-            remedy="choose a Transformer",
+            got=f"{type(losses.model).__name__}, which has no self-attention",
+            remedy="choose a Transformer, such as bert or gpt",
         )
     layers = {name: table.suggestion(coverage) for name, table in tables.items()}
     own, restricted = _Restricted({}), _Restricted({n: one.pattern for n, one in layers.items()})

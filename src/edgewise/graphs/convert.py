@@ -56,7 +56,7 @@ def common_device(graphs: Sequence[Graph]) -> torch.device:
             "graph",
             expected="graphs on one device",
             got=" and ".join(map(str, devices)),
-            remedy="move them with .to(device)",
+            remedy="move the graphs to one device with .to(device)",
         )
     return devices[0] if devices else torch.device("cpu")
 

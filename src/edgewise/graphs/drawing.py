@@ -57,7 +57,7 @@ def _check_format(figure: Figure, path: Path) -> None:
             "path",
             expected=f"an image file: {', '.join(f'.{kind}' for kind in known)}",
             got=str(path),
-            remedy=f"write {path.with_suffix('.png')}",
+            remedy=f"choose for example {path.with_suffix('.png')}",
         )
 
 

@@ -82,7 +82,7 @@ class Edges(Graph):
         if self._edge_index.is_meta:
             raise ArgumentError(
                 "graph",
-                expected=f"edges that can be copied to {device}",
+                expected=f"a graph whose edges can be copied to {device}",
                 got='a graph on torch.device("meta"), which has no data',
                 remedy="create the graph outside of `with torch.device('meta')`, or from a tensor"
                 " on another device",

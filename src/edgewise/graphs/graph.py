@@ -64,7 +64,7 @@ class Pattern(ABC):
             "graph",
             expected=f"{expected}, for {self!r}",
             got=f"{num_targets} targets and {num_sources} sources",
-            remedy="bind it to other sizes or choose another pattern",
+            remedy="bind the pattern to other sizes, or choose another pattern",
         )
 
     def _sources_ahead(self, num_targets: int, num_sources: int) -> int:

@@ -69,7 +69,7 @@ def _check_nodes(argument: str, node: Tensor, count: int) -> None:
             argument,
             expected=f"torch.int64 of shape [{count}]",
             got=describe(node),
-            remedy="pass the node of each slot, such as x.argsort()",
+            remedy="pass the node index for each slot, such as x.argsort()",
         )
 
 

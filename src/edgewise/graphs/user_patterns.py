@@ -44,7 +44,7 @@ def find(module: str, name: str) -> Pattern | type[Pattern]:
         return thing
     raise ArgumentError(
         "graph",
-        expected=f"a pattern {name} in {module}, or a class of patterns",
+        expected=f"a pattern or a pattern class named {name} in {module}",
         got="nothing of this name" if thing is None else f"{name}, {type(thing).__name__}",
         remedy="derive the class from edgewise.graphs.Pattern, or name a pattern",
     )
@@ -66,5 +66,5 @@ def _imported(module: str, name: str) -> object:
             "graph",
             expected=f"a module {module} that can be imported, in this folder or installed",
             got=f"{module}:{name} ({type(error).__name__}: {error})",
-            remedy="correct the name, or the module",
+            remedy="correct the name, or the error in the module",
         ) from error

@@ -46,7 +46,7 @@ def read_smiles(value: Any) -> Any:
             "input",
             expected="a molecule as SMILES",
             got=f"{str(value)[:80]!r}, which RDKit cannot read",
-            remedy="correct the SMILES",
+            remedy="correct this SMILES",
         )
     return molecule
 

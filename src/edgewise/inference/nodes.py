@@ -63,7 +63,7 @@ class KnownIds:
         near = [] if text.isdecimal() else difflib.get_close_matches(text, alike, n=1, cutoff=0.5)
         raise ArgumentError(
             "input",
-            expected=f"one of the {len(self.ids):,} {self.what}s that the run knows, "
+            expected=f"one of the {len(self.ids):,} {self.what}s in the training data of the run, "
             f"such as {near[0] if near else self.ids[0]}",
             got=repr(text[:60]),
             remedy=f"did you mean {near[0]!r}?" if near else self.remedy,

@@ -165,9 +165,9 @@ class Predictor(ABC):
         """
         raise ArgumentError(
             "--draw",
-            expected="a run whose predictions can be plotted, such as a forecast",
+            expected="a run whose predictions can be plotted, such as a run of forecasts",
             got=f"a run of {self.recipe.name}",
-            remedy="leave it out",
+            remedy="omit --draw",
         )
 
     def check_draws(self) -> None:
@@ -195,12 +195,12 @@ class Predictor(ABC):
                     name,
                     expected="no options",
                     got=f"{name}, for a run of {self.recipe.name}",
-                    remedy="leave it out",
+                    remedy=f"omit {name}",
                 )
             check_choice("option", name, known)
         return {
             name: read_value(
-                name, value, hints[name], f"give {describe(hints[name])}, or leave it out"
+                name, value, hints[name], f"give {describe(hints[name])}, or omit {name}"
             )
             for name, value in options.items()
         }
@@ -232,7 +232,7 @@ class Predictor(ABC):
             raise ArgumentError(
                 "input",
                 expected=f"a row with {', '.join(self.columns())}",
-                got=f"one without {', '.join(missing)}",
+                got=f"a row without {', '.join(missing)}",
                 remedy="name the columns as in the training table",
             )
         return self.from_row(row)

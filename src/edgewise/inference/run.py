@@ -115,7 +115,7 @@ class Run:
         return joined
 
     def explain(self, inputs: Any = None, *, top: int = 5, **options: Any) -> Any:
-        """Explain answers by the words, atoms, neighbours or items that carry them.
+        """Explain predictions by the words, atoms, neighbours or items that carry them.
 
         Args:
             inputs: inputs as for :meth:`predict`, without files.
@@ -159,7 +159,7 @@ class Run:
 
     def __repr__(self) -> str:
         name, path = self.recipe.name, str(self.path)
-        return f"<Run of {name} in {path!r}, answers on {self.predictor.input}>"
+        return f"<Run of {name} in {path!r}, input: {self.predictor.input}>"
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: recipe, model, inputs, metrics and learning curves."""
@@ -167,7 +167,7 @@ class Run:
         rows = [
             ("recipe", f"{self.recipe.name}: {self.recipe.summary}"),
             ("model", f"{self.recipe.model.func.__name__}, {count:,} parameters"),
-            ("answers on", self.predictor.input),
+            ("input", self.predictor.input),
             ("options", ", ".join(self.predictor.options()) or "none"),
         ]
         rows += [(name, f"{value:.4g}") for name, value in self.metrics.items()]

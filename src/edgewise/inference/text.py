@@ -98,7 +98,7 @@ class WordTags(OnTexts):
         ):
             raise ArgumentError(
                 "input",
-                expected=f"{self.input}, not blank",
+                expected=f"{self.input} that is not blank",
                 got=repr(value)[:60],
                 remedy="write a sentence",
             )
@@ -309,10 +309,10 @@ class Translations(OnTexts):
         if trained is not None and len(read) > MAX_LENGTH_FACTOR * trained:
             raise ArgumentError(
                 "input",
-                expected=f"a text of at most {MAX_LENGTH_FACTOR * trained} tokens, "
-                f"{MAX_LENGTH_FACTOR} times the longest training text",
+                expected=f"a text of at most {MAX_LENGTH_FACTOR * trained} "
+                f"tokens({MAX_LENGTH_FACTOR} times the length of the longest training text)",
                 got=f"{len(read)} tokens",
-                remedy="translate it sentence by sentence",
+                remedy="translate the text sentence by sentence",
             )
         return read
 

@@ -128,9 +128,9 @@ class SpanAttention(GraphLayer):
         if begin > span:
             raise ArgumentError(
                 "begin",
-                expected=f"at most the max span, {span}",
+                expected=f"at most span, {span}",
                 got=repr(begin),
-                remedy="choose a larger span or a smaller initial one",
+                remedy="choose a larger span, or a smaller begin",
             )
         self.heads, self.dropout = heads, dropout
         self.span, self.ramp, self.rotary = span, ramp, rotary

@@ -407,7 +407,8 @@ def _check_padding_is_last(sequences: SequenceBatch) -> None:
     if any(extent.size and extent.first for extent in sequences.extents):
         raise ArgumentError(
             "attention_mask",
-            expected="padding at the end of a text, because blocks are counted from the start",
+            expected="padding at the end of a text, because blocks are counted from the start of a "
+            "text",
             got="padding before the tokens",
             remedy="pad the texts on the right",
         )

@@ -266,9 +266,10 @@ class SpanBackbone(SingleTextBackbone):
         if tokens > self.length:
             raise ArgumentError(
                 "x",
-                expected=f"at most {self.length} nodes, the max length of its edge types",
+                expected=f"at most {self.length} nodes, the maximum for the edge types of this "
+                "model",
                 got=f"{tokens} nodes",
-                remedy="make the model with a larger length",
+                remedy="build the model with a larger max_length",
             )
 
     def _run(self, x: Tensor, sizes: Sequence[int]) -> Tensor:

@@ -122,7 +122,7 @@ class Compressed(Recent):
                 "attention_mask",
                 expected="no padding in texts with compressed memories",
                 got="padding",
-                remedy="process the texts one by one, or use transformer_xl",
+                remedy="pass texts of equal length, or one text at a time, or use transformer_xl",
             )
         return super().mask(mask, past, count)
 

@@ -214,7 +214,7 @@ class GPS(GraphLayer):
         if edge_width and local != "gine" and not self.attention_uses_edge_attr:
             raise ArgumentError(
                 "local",
-                expected="gine, the layer that uses edge features",
+                expected="gine, the only local layer that uses edge features",
                 got=f"{local}, and {edge_width} features per edge",
                 remedy="choose gine, or data without edge features (for example data.bonds=false)",
             )

@@ -183,10 +183,10 @@ class GraphNetwork(GraphLayer):
         if global_attr.shape[-2:] != rows:
             raise ArgumentError(
                 "global_attr",
-                expected=f"shape {list(rows)}, a row for each graph",
+                expected=f"shape {list(rows)}, one row per graph",
                 got=f"shape {list(global_attr.shape)}",
-                remedy="use global_width=global_attr.shape[-1], or give a row for "
-                "each graph of the batch",
+                remedy="build the model with global_width=global_attr.shape[-1], or pass one row "
+                "per graph of the batch",
             )
         check_node_features(global_attr, self.encode_graphs.weight, "global_attr")
         # x contains several feature sets of one graph. A sparse x has no batch axis.
@@ -197,10 +197,10 @@ class GraphNetwork(GraphLayer):
         if members.device.type != "meta" and bool((members.out_degree() != 1).any()):
             raise ArgumentError(
                 "batch",
-                expected="each node in exactly one graph, as each graph has a state",
+                expected="each node in exactly one graph, because each graph has a state",
                 got="a node in no graph, or in several graphs",
-                remedy="give the sizes of the graphs, and repeat the nodes of a graph that is read "
-                "several times, as PackedGraphs with shared=False does",
+                remedy="give the sizes of the graphs; if a graph occurs several times in the "
+                "batch, repeat its nodes, as PackedGraphs with shared=False does",
             )
         state = GraphState(
             self.encode_nodes(x), self.encode_edges(edge_attr), self.encode_graphs(global_attr)

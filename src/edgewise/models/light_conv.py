@@ -242,7 +242,7 @@ class LightConv(EncoderDecoderModel):
                 "kernels",
                 expected="a sequence with a kernel size for each layer",
                 got=repr(kernels),
-                remedy=f"write ({kernels},) to use one size for all layers",
+                remedy=f"write ({kernels},) to use this kernel size in all layers",
             )
         check_given("kernels", tuple(kernels), "a kernel size for each layer", "try (3, 7, 15, 31)")
         for kernel in kernels:

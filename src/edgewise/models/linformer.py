@@ -195,7 +195,7 @@ class LinformerBackbone(SingleTextBackbone):
                 "x",
                 expected=f"at most {self.length} nodes, the number of columns of the projections",
                 got=f"{rows.shape[-2]} nodes",
-                remedy="make the model with a larger length",
+                remedy="build the model with a larger max_length",
             )
         for layer in self.layers:
             rows = layer(rows, complete(), real=real, shared=self.shared)

@@ -79,7 +79,7 @@ def longformer(
     if len(radii) != depth:
         raise ArgumentError(
             "radius",
-            expected=f"one radius for all layers, or one for each of the {depth}",
+            expected=f"one radius for all layers, or one radius for each of the {depth} layers",
             got=repr(radius),
             remedy="give as many radii as layers, or change depth",
         )
@@ -243,9 +243,9 @@ class LongformerBackbone(nn.Module):
         if mask is not None and mask.shape != x.shape[:-1]:
             raise ArgumentError(
                 "global_attention_mask",
-                expected=f"shape {list(x.shape[:-1])}, like the tokens",
+                expected=f"shape {list(x.shape[:-1])}, the shape of the tokens",
                 got=f"shape {list(mask.shape)}",
-                remedy="give 1 for every hub and 0 for other tokens",
+                remedy="give 1 for tokens with global attention and 0 for other tokens",
             )
         patterns = self.graphs if graph is None else [check_graph(graph)] * len(self.graphs)
         if mask is not None:

@@ -59,7 +59,9 @@ class MultiGraphTransformer(GraphLayer):
     ) -> None:
         super().__init__()
         groups = max(edge_width, 1)
-        check_divides("edge_width", groups, heads, "the number of heads", "change heads")
+        check_divides(
+            "edge_width", groups, heads, "the number of heads", "change the number of heads"
+        )
         self.groups, self.embed = groups, Linear(in_width, width)
         self.layers = nn.ModuleList(
             TransformerLayer(width, heads, 4 * width, norm="batch", dropout=dropout)

@@ -158,9 +158,10 @@ class Axial(nn.Module):
         if len(shape) != 2 or len(widths) != 2 or sum(widths) != width:
             raise ArgumentError(
                 "axial_widths",
-                expected=f"two, for rows and columns, that sum to the width {width}",
+                expected=f"two widths, of rows and of columns, whose sum is the width {width}",
                 got=f"{tuple(widths)} for {tuple(shape)} rows and columns",
-                remedy="choose for example axial=(64, 64) and half of the width for each",
+                remedy="choose for example axial=(64, 64), and half of the width for rows and half "
+                "for columns",
             )
         self.row = nn.Parameter(torch.randn(shape[0], widths[0]) * 0.02)
         self.column = nn.Parameter(torch.randn(shape[1], widths[1]) * 0.02)
@@ -173,9 +174,9 @@ class Axial(nn.Module):
         if positions.numel() and int(positions.max()) >= rows * columns:
             raise ArgumentError(
                 "x",
-                expected=f"at most {rows * columns} nodes, as many as there are positions",
+                expected=f"at most {rows * columns} nodes, the number of positions",
                 got=f"{int(positions.max()) + 1} nodes",
-                remedy="make the model with a larger axial",
+                remedy="build the model with a larger axial",
             )
         row = torch.div(positions, columns, rounding_mode="floor")
         return x + torch.cat([self.row[row], self.column[positions % columns]], -1)
@@ -237,11 +238,13 @@ class Hashing:
 
     def __post_init__(self) -> None:
         for factor in self.factors(1, 1) if self.num_buckets is not None else ():
-            check_count("num_buckets", factor, 2, "the minimum is two, the sides of one hyperplane")
+            check_count(
+                "num_buckets", factor, 2, "choose at least 2, the two sides of one hyperplane"
+            )
             if factor % 2:
                 raise ArgumentError(
                     "num_buckets",
-                    expected="an even number, as each direction has an opposite",
+                    expected="an even number, because each direction is used with its opposite",
                     got=str(factor),
                     remedy="add 1 to this number",
                 )

@@ -66,13 +66,13 @@ def swin(
             2 × 2.
     """
     for depth in depths:
-        check_count("depths", depth, 1, "choose a larger one")
+        check_count("depths", depth, 1, "choose a larger number")
     if isinstance(heads, int):
         heads = tuple(heads << stage for stage in range(len(depths)))
     if len(depths) != len(heads) or not depths:
         raise ArgumentError(
             "depths, heads",
-            expected="one number of each for every stage",
+            expected="two tuples of equal length, with one number per stage",
             got=f"{len(depths)} and {len(heads)}",
             remedy="for example depths=(2, 2, 6, 2) and heads=(3, 6, 12, 24)",
         )

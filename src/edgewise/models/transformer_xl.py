@@ -97,7 +97,7 @@ def check_even(width: int) -> None:
     if width % 2:
         raise ArgumentError(
             "width",
-            expected="an even width, for pairs of sine and cosine",
+            expected="an even width, because positions are pairs of sine and cosine",
             got=repr(width),
             remedy="add 1 to the width",
         )

@@ -126,7 +126,7 @@ def compare(
             "VALUE",
             expected="different values",
             got=", ".join(values),
-            remedy="name each value once",
+            remedy="give each value once",
         )
     if not resume:
         RunFolder(path).refuse_existing()

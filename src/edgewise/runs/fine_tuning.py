@@ -42,9 +42,10 @@ def check_start(recipe: Recipe) -> None:
     if reads and read and reads != read:
         raise ArgumentError(
             "--from",
-            expected=f"a run of a model for {reads}, as the recipe {recipe.name} has in {ours}",
+            expected=f"a run of a model for {reads}, like the model {ours} of the recipe "
+            f"{recipe.name}",
             got=f"{_about(run)}, which is for {read}",
-            remedy="name a run of that kind, or omit --from",
+            remedy=f"name a run of a model for {reads}, or omit --from",
         )
 
 
@@ -131,7 +132,7 @@ def _check_heads(model: nn.Module, run: RunFolder) -> None:
     if heads is not None and others:
         raise ArgumentError(
             "model.heads",
-            expected=f"{heads}, as the run in {run.path} was trained with",
+            expected=f"{heads}, the number of heads of the run in {run.path}",
             got=" and ".join(map(str, others)),
             remedy=f"choose --model.heads {heads}",
         )

@@ -126,8 +126,8 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
             "--from",
             expected=f"the model of {start}",
             got=differing(wrong),
-            remedy="use the tokenizer.json that was saved with it, and a recipe without a "
-            "head that the folder lacks",
+            remedy="use the tokenizer.json that was saved with this model, and a recipe whose head "
+            "the folder contains",
         )
     left = sorted(name.removeprefix(TRUNK) for name in found if name not in wanted)
     if left:
@@ -138,7 +138,7 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
                 f"its head predicts the labels {theirs_are} of {_told(theirs)}, and the data have "
             )
             why += f"{ours_are} of {_told(model)}: the head is initialised at random"
-        warnings.warn(f"not loaded from {start}, as {why}: {', '.join(left)}", stacklevel=2)
+        warnings.warn(f"not loaded from {start}, because {why}: {', '.join(left)}", stacklevel=2)
     model.load_state_dict(ready, strict=False)
 
 
@@ -171,7 +171,7 @@ def their_tokenizer(start: str) -> str:
     path = Path(start) / TOKENIZER
     if not path.is_file():
         raise MissingDataError(
-            f"{path}: no such file. Remedy: save the tokenizer there with "
+            f"{path}: no such file. Remedy: save the tokenizer in this folder with "
             "AutoTokenizer.from_pretrained(...).save_pretrained(...)."
         )
     return str(path)

@@ -70,7 +70,8 @@ def _check_model(recipe: Recipe) -> None:
             use = recipe.model.func.__name__
             raise ArgumentError(
                 f"model.{name}",
-                expected=f"a named parameter of {use}; recipe.json records no other",
+                expected=f"a named parameter of {use}, because recipe.json records only named "
+                "parameters",
                 got=f"{name}={recipe.model.keywords[name]!r}",
                 remedy=f"make {name} a named parameter of {use}",
             )
@@ -97,7 +98,7 @@ def _shown(name: str, field: Field) -> Any:
     if read_value(name, shown, field.kind) != field.value:
         raise ArgumentError(
             name,
-            expected=f"{describe(field.kind)} that JSON can represent",
+            expected=f"{describe(field.kind)}, in a form that JSON can represent",
             got=repr(field.value),
             remedy="choose another value",
         )

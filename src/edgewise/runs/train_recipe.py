@@ -234,7 +234,7 @@ def refuse_other_kind(folder: RunFolder, kind: str) -> None:
     if begun and kind not in begun:
         raise ArgumentError(
             "--resume",
-            expected=f"{ways[begun[0]]}, as the run in {folder.path} was started with",
+            expected=f"{ways[begun[0]]}, as in the command that started the run in {folder.path}",
             got=ways[kind],
-            remedy="repeat its command, or start a new run with --out",
+            remedy="repeat the command that started the run, or start a new run with --out",
         )

@@ -35,7 +35,8 @@ def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
         if positions.table.shape[0] - taken < longest:
             raise ArgumentError(
                 "model.max_length",
-                expected=f"at least {longest + taken}, as the longest text has {longest} tokens",
+                expected=f"at least {longest + taken}, because the longest text has {longest} "
+                "tokens",
                 got=str(positions.table.shape[0]),
                 remedy="increase model.max_length, or truncate texts with data.max_length",
             )

@@ -41,7 +41,7 @@ class Listed:
         """
         raise ArgumentError(
             "loaders",
-            expected="DataLoaders, whose examples several processes can share",
+            expected="DataLoaders, which can be split among several processes",
             got=f"a list of batches, and {world_size} processes",
             remedy="give DataLoader(dataset, batch_size=32), or train in one process",
         )
@@ -163,7 +163,7 @@ def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator
             "loaders",
             expected=f"batches that fit {type(model).__name__} and {type(task).__name__}",
             got=f"{_described(batch)} ({' '.join(str(error).split())[:200]})",
-            remedy=f"remove {', '.join(strange)}, or rename to one of {', '.join(known)} (with "
+            remedy=f"remove {', '.join(strange)}, or rename it to one of {', '.join(known)} (with "
             "remove_columns and rename_column of a Hugging Face data set), or return an "
             "edgewise.data.Batch from the loader's collate_fn"
             if strange
@@ -268,9 +268,9 @@ def _of_pyg(graphs: Any) -> Batch:
             "loaders",
             expected="PyG graphs with features x and a target y",
             got=f"a graph without {'x' if x is None else 'y'}",
-            remedy="set it, for example data.x = torch.ones(data.num_nodes, 1)"
+            remedy="set data.x, for example data.x = torch.ones(data.num_nodes, 1)"
             if x is None
-            else "set it, for example data.y = torch.tensor([0])",
+            else "set data.y, for example data.y = torch.tensor([0])",
         )
     keywords = {}
     if members is not None:

@@ -85,14 +85,14 @@ class RunFolder:
         written = any(self.has(name) for name in (LOG, self.weights.name, METRICS))
         if self.has(METRICS) or (written and not self.checkpoint.is_file()):
             raise RunExistsError(
-                f"{self.path} contains a finished run, and a run is never overwritten. "
+                f"{self.path} contains a finished run, which is never overwritten. "
                 "Remedy: name another folder."
             )
 
     def _exists(self) -> RunExistsError:
         return RunExistsError(
-            f"{self.path} exists, and a run is never overwritten. Remedy: --resume continues it, "
-            "and --out names another folder."
+            f"{self.path} exists, and a run is never overwritten. Remedy: continue the run with "
+            "--resume, or name another folder with --out."
         )
 
     def refuse_several(self) -> None:

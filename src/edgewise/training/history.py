@@ -105,5 +105,5 @@ def _check_finite(loss: float, epoch: int) -> None:
             "optimizer.lr",
             expected="a training loss that stays finite",
             got=f"{loss} in epoch {epoch}",
-            remedy="lower it, or set trainer.clip_norm",
+            remedy="lower optimizer.lr, or set trainer.clip_norm",
         )

@@ -74,7 +74,7 @@ class TrainerSettings:
             check_least(f"trainer.{name}", getattr(self, name), 1, f"choose for example {usual}")
         self._check_averages()
         for name in ("patience", "freeze_backbone_epochs", "clip_norm", "save_every"):
-            check_from_zero(f"trainer.{name}", getattr(self, name), "choose 0 to disable it")
+            check_from_zero(f"trainer.{name}", getattr(self, name), f"choose 0 to disable {name}")
 
     def _check_averages(self) -> None:
         if not 0 <= self.ema_decay < 1:
@@ -82,14 +82,14 @@ class TrainerSettings:
                 "trainer.ema_decay",
                 expected="a decay from 0 to below 1",
                 got=repr(self.ema_decay),
-                remedy="choose for example 0.99, or 0 to disable it",
+                remedy="choose for example 0.99, or 0 for no moving average",
             )
         if self.average_last_epochs < 0 or (self.average_last_epochs and self.ema_decay):
             raise ArgumentError(
                 "trainer.average_last_epochs",
-                expected="a number from 0, and trainer.ema_decay 0 if it is above 0",
+                expected="a number from 0; if the number is above 0, trainer.ema_decay must be 0",
                 got=f"{self.average_last_epochs!r} with trainer.ema_decay {self.ema_decay!r}",
-                remedy="choose for example 10, or 0 to disable it",
+                remedy="choose for example 10, or 0 for no average",
             )
 
     def check(self, metrics: Iterable[str], model: nn.Module | None = None) -> None:
@@ -108,9 +108,9 @@ class TrainerSettings:
             if not 0 < len(trunk_names(names)) < len(names):
                 raise ArgumentError(
                     "trainer.freeze_backbone_epochs",
-                    expected="a model with a head, such as those of texts, tags or molecules",
+                    expected="a model with a separate head, such as a model of texts or molecules",
                     got=f"a {type(model).__name__}",
-                    remedy="choose 0",
+                    remedy="set trainer.freeze_backbone_epochs to 0",
                 )
         known = [f"{split}/{name}" for split in ("train", "val") for name in ("loss", *metrics)]
         if self.monitor not in known:
@@ -119,7 +119,7 @@ class TrainerSettings:
             raise ArgumentError(
                 "trainer.accelerator",
                 expected="an accelerator of this machine",
-                got="gpu, but there is no GPU",
+                got="gpu, on a machine without a GPU",
                 remedy="choose auto or cpu",
             )
         most, what = os.cpu_count() or 1, "processors"

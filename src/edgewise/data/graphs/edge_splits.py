@@ -102,7 +102,7 @@ def check_edge_split(split: EdgeSplit) -> None:
                 first = divmod(int(shared[0]), width)
                 raise ArgumentError(
                     f"{one}, {other}",
-                    expected="splits without a common edge, in either direction",
+                    expected="two splits without a common edge (in either direction)",
                     got=f"{shared.numel()} common edges, first {first[0]}-{first[1]}",
                     remedy="split distinct undirected pairs (see undirected)",
                 )

@@ -100,7 +100,7 @@ class InteractionFiles(Interactions):
         if "data.rating" not in numbers:
             raise ArgumentError(
                 "data.rating",
-                expected=f"a column of ratings in {path.name}, as data.min_rating is given",
+                expected=f"a column of ratings in {path.name}, because data.min_rating is given",
                 got="no column with a usual name",
                 remedy="name the column with --data.rating, or omit --data.min_rating",
             )

@@ -131,7 +131,7 @@ class NodeFiles(NodeData):
         if not preprocessing["features"]:
             raise ArgumentError(
                 "input",
-                expected="ids of training nodes, as a model trained without features cannot "
+                expected="ids of training nodes, because a model trained without features cannot "
                 "classify other nodes",
                 got=str(path),
                 remedy="give ids of the training graph, or train with features",
@@ -181,7 +181,7 @@ class NodeFiles(NodeData):
                 "data.id",
                 expected=f"ids of {edges.name}, such as {next(iter(read.ids))!r}, in {nodes.name}",
                 got=f"other ids, such as {found.ids[0]!r}",
-                remedy="name the column of nodes that has these ids with --data.id",
+                remedy="name the column that holds these node ids with --data.id",
             )
         return _with_edges(found, list(read.ids), read.pairs)
 
@@ -392,9 +392,13 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
         with zipfile.ZipFile(path) as archive:
             size = sum(array.file_size for array in archive.infolist())
     except (OSError, zipfile.BadZipFile) as error:
-        raise unreadable(path, expected=expected, got="another or a damaged file") from error
+        raise unreadable(
+            path, expected=expected, got="a file of another format, or a damaged file"
+        ) from error
     copies = 2  # one copy in NumPy, one in PyTorch
-    check_memory(str(path), copies * size, path.name, "use fewer nodes, or more memory")
+    check_memory(
+        str(path), copies * size, path.name, "use fewer nodes, or a machine with more memory"
+    )
     try:
         with np.load(path, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
@@ -429,14 +433,19 @@ def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
     names = [str(name) for name in found["classes"].tolist()] if "classes" in found else None
     if names is not None and max(numbers) >= len(names):
         got = f"{len(names)} names, and a class {max(numbers)}"
-        raise unreadable(path, expected="a name in classes for each class of y", got=got)
+        raise unreadable(path, expected="an array classes with a name for each class in y", got=got)
     return ["" if n < 0 else names[n] if names else str(n) for n in numbers]
 
 
 def _check_shapes(path: Path, found: dict[str, Any]) -> None:
     if found["x"].dtype.kind not in "iufb":
         got = str(found["x"].dtype)
-        raise unreadable(path, expected="a numeric array x", got=got, remedy="remove other columns")
+        raise unreadable(
+            path,
+            expected="a numeric array x of node features",
+            got=got,
+            remedy="remove the columns that are not numeric",
+        )
     count = found["x"].shape[0] if found["x"].ndim else 0
     shapes = {name: found[name].shape for name in ("edge_index", "x")}
     nodes = {name: (count,) for name in ("y", "ids", *MASKS) if name in found}
@@ -453,5 +462,8 @@ def _check_shapes(path: Path, found: dict[str, Any]) -> None:
         raise unreadable(path, expected=expected, got=got, remedy="number the nodes from 0")
     if not np.isfinite(found["x"]).all():
         raise unreadable(
-            path, expected="a finite array x", got="NaN or infinity", remedy="replace them"
+            path,
+            expected="an array x of finite numbers",
+            got="NaN or infinity",
+            remedy="replace NaN and infinite values",
         )

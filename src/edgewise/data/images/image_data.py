@@ -86,7 +86,7 @@ def open_image(path: Path, size: int = 0) -> Image:
             path,
             expected="an image, such as PNG or JPEG",
             got=" ".join(str(error).split()) or type(error).__name__,
-            remedy="save it again, or remove it",
+            remedy="save the image again, or remove this file",
         ) from error
 
 

@@ -115,9 +115,9 @@ class MoleculeTable(Data):
         if self.descriptors and not self.bonds:
             raise ArgumentError(
                 "data.descriptors",
-                expected="data.bonds true as well",
+                expected="data.bonds=True whenever data.descriptors is set",
                 got="data.bonds=False",
-                remedy="set both, or neither",
+                remedy="set both data.bonds and data.descriptors, or neither",
             )
         check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
         check_least("data.epoch_rows", self.epoch_rows, 0, "choose 0 for all")
@@ -307,7 +307,7 @@ class MoleculeTable(Data):
         if self.fold:
             raise ArgumentError(
                 "data.fold",
-                expected=f"0, as column {by_column!r} sets the test split",
+                expected=f"0, because column {by_column!r} defines the test split",
                 got=str(self.fold),
                 remedy="omit data.fold, or set data.split_column to none",
             )

@@ -179,7 +179,7 @@ def _known(what: str, kind: str, known: Sequence[str]) -> int:
             "input",
             expected=f"a molecule with the {what} types of ZINC: {', '.join(known)}",
             got=kind,
-            remedy="remove this molecule, as the training data have no such part",
+            remedy="remove this molecule, because no training molecule has this type",
         )
     return known.index(kind)
 

@@ -141,7 +141,7 @@ def read_dates(table: Table, column: str, named: str) -> Dates:
             "data.date",
             expected=f"at least three dates of one format in column {column!r}",
             got=f"{texts[row][:40]!r} in row {table.line(row)} of {table.path.name}",
-            remedy="correct it, or name the format, such as --data.date_format %d.%m.%Y",
+            remedy="correct this date, or name the format, such as --data.date_format %d.%m.%Y",
         )
     regular: dict[str, tuple[float, Step]] = {}
     for format_, dates in known.items():

@@ -291,7 +291,9 @@ def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Colu
     assert isinstance(path, Path)
     form = text_form(path)
     needed = LETTERS * form.characters + PER_LINE * form.lines
-    check_memory("data.path", needed, path.name, "use a part of its lines, or more memory")
+    check_memory(
+        "data.path", needed, path.name, "use a part of the lines, or a machine with more memory"
+    )
     with opened_text(path, form.encoding) as file:
         stripped = ((number, text.strip()) for number, text in enumerate(file, 1))
         texts = [line for line in stripped if line[1] and not line[1].startswith(COMMENTS)]
@@ -353,9 +355,11 @@ def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
     if alone and repeated > 0.9 * (len(lines) - 1):
         raise ArgumentError(
             "data.header",
-            expected=f"data.header, as the first line of {path.name} may be a header or an edge",
-            got=f"{first[:60]!r}, whose words occur in no other line",
-            remedy="set --data.header true, or --data.header false if it is an edge",
+            expected=f"data.header to be set, because the first line of {path.name} may be a "
+            "header or an edge",
+            got=f"{first[:60]!r}; its words occur in no other line",
+            remedy="set --data.header true if this line is a header, or --data.header false if it "
+            "is an edge",
         )
 
 
@@ -392,9 +396,11 @@ def _numbered_column(file: File, column: Column) -> int:
     if not column.name.isdecimal() or not 1 <= int(column.name) <= width:
         raise ArgumentError(
             column.argument,
-            expected=f"the number of a column from 1 to {width}, as {file.path.name} has no header",
+            expected=f"the number of a column from 1 to {width}, because {file.path.name} has no "
+            "header",
             got=repr(column.name),
-            remedy="give its number, or set --data.header true if the first line names the columns",
+            remedy="give the number of the column, or set --data.header true if the first line "
+            "names the columns",
         )
     return int(column.name) - 1
 
@@ -469,7 +475,8 @@ def _refuse_ratings(file: File) -> None:
         width = max(widths)
         raise ArgumentError(
             "data.user, data.item",
-            expected="lines `user item item ...`, or the numbers of the columns of users and items",
+            expected="lines of the form `user item item ...`, or the column numbers of users and "
+            "items",
             got=f"{width} columns without names, with repeated users, in {file.path.name}",
             remedy="give the column numbers, such as --data.user 1 --data.item 2, and --data.time",
         )

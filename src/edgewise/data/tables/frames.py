@@ -77,7 +77,7 @@ def open_source(text: str | Path, argument: str = "data.path") -> Path | FrameSo
     if text.startswith(FRAME) and "sha256" in text:
         raise ArgumentError(
             argument,
-            expected="a file, or the data frame itself in Python",
+            expected="a file, or (in Python) the data frame",
             got=f"the record of a {text}",
             remedy="pass the frame that the run was trained on in Python, or save it as a file "
             "and name the file",
@@ -118,7 +118,7 @@ def as_text(frame: DataFrame) -> DataFrame:
                 "data.path",
                 expected="columns with different names",
                 got=f"two columns named {name!r}",
-                remedy="rename one of them",
+                remedy="rename one of the two columns",
             )
     columns = {name: _text_column(frame.iloc[:, i]) for i, name in enumerate(names)}
     found: DataFrame = pandas.DataFrame(columns, columns=names, dtype=str)

@@ -300,7 +300,7 @@ def _form(path: Path, argument: str) -> TextForm:
             argument,
             expected=f"text, or one of {', '.join((*OBJECTS, *BINARY))}",
             got=path.name,
-            remedy="export it as CSV from the program that wrote it",
+            remedy="export the table as CSV from the program that wrote it",
         )
     return text_form(path)
 
@@ -377,5 +377,5 @@ def _unusable(path: Path, argument: str, got: str, delimiter: str) -> ArgumentEr
         argument,
         expected=f"a header and values separated by {DELIMITERS[delimiter]} in {path}",
         got=got,
-        remedy="correct it, or save the table again as CSV in UTF-8",
+        remedy="correct the file, or save the table again as CSV in UTF-8",
     )

@@ -78,7 +78,7 @@ class Table:
         if self.frame.shape[1] != len(names):
             raise unreadable(
                 self.path,
-                expected=f"{len(names)} columns, as in data.path",
+                expected=f"{len(names)} columns, the number in data.path",
                 got=str(self.frame.shape[1]),
             )
         if self.named:
@@ -191,7 +191,7 @@ class Table:
             argument,
             expected=expected,
             got=got,
-            remedy=f"name a column: --{argument} {likely}" if free else "add such a column",
+            remedy=f"name a column: --{argument} {likely}" if free else "add a column of this kind",
         )
 
     def _is_numeric(self, cells: Series[Any]) -> bool:

@@ -72,7 +72,7 @@ class MaskedText(TextData):
         found = [line for source in self.sources for line in LINES[source]()]
         found = _stripped(found + _lines(self.paths))
         remedy = f"name some of {', '.join(get_args(Source))}, or files"
-        return check_given("data.sources, data.paths", found, "texts to learn from", remedy)
+        return check_given("data.sources, data.paths", found, "training texts", remedy)
 
     def _test_lines(self) -> list[str]:
         if not self.test_paths:

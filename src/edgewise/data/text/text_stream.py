@@ -65,14 +65,14 @@ class TextStream(TextData):
         if self.stride > self.context:
             raise ArgumentError(
                 "data.stride",
-                expected=f"at most the context of {self.context}",
+                expected=f"at most {self.context}, the value of data.context",
                 got=str(self.stride),
-                remedy="choose 0 for the whole context",
+                remedy="choose a smaller stride, or 0 for the whole context",
             )
         if self.consecutive and self.stride not in (0, self.context):
             raise ArgumentError(
                 "data.stride",
-                expected="0 with data.consecutive, where windows do not overlap",
+                expected="0 with data.consecutive, because consecutive windows do not overlap",
                 got=str(self.stride),
                 remedy="choose 0, or data.consecutive false",
             )
@@ -147,7 +147,7 @@ def check_some(name: str, stream: Tensor) -> None:
     if not len(stream):
         raise ArgumentError(
             f"data.{name}",
-            expected="a fraction that leaves tokens (for data.val, more than data.context of them)",
+            expected="a fraction that leaves tokens (for data.val, more than data.context tokens)",
             got="no tokens",
             remedy="choose a larger fraction, or give more text",
         )

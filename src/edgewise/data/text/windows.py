@@ -108,7 +108,8 @@ class StreamLoader(Loader):
         if not found:
             raise ArgumentError(
                 "data.batch_size",
-                expected=f"at most {self.count} rows of one window of {self.context} tokens",
+                expected=f"at most {self.count} rows, so that each row has a window of "
+                f"{self.context} tokens",
                 got=str(self._total_size),
                 remedy="choose fewer rows, a shorter context, or give more text",
             )

@@ -237,7 +237,7 @@ def bad_layout(got: str) -> ArgumentError:
         "layout",
         expected="sorted edges with non-decreasing pointers and indices in range",
         got=got,
-        remedy="make it with edgewise.engines.rows.layout.sort_edges",
+        remedy="make the layout with edgewise.engines.rows.layout.sort_edges",
     )
 
 

@@ -52,7 +52,7 @@ class Tiles:
         if problem.entmax:
             reasons.append("it only normalises by softmax")
         if problem.tiled is None:
-            reasons.append("the sources of a target are not runs")
+            reasons.append("the sources of a target are not runs of nodes")
         if problem.operation == "attend" and not problem.width:
             reasons.append("keys of width 0 are not supported")
         return reasons

@@ -174,8 +174,9 @@ class _Call:
         """
         if rate and self.job.like.is_cuda and torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
-                "a CUDA graph that is captured with dropout would drop the same weights in every "
-                "replay; capture with dropout=0.0 (model.eval()), or train without CUDA graphs"
+                "attention dropout cannot be captured in a CUDA graph, which would drop the same "
+                "weights in every replay; capture with dropout=0.0 (model.eval()), or train "
+                "without CUDA graphs"
             )
         self.job.put(
             seed=seed & WORD,

@@ -247,9 +247,10 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
     if len(given) != len(layers):
         raise ArgumentError(
             "graph",
-            expected=f"one graph, or {len(layers)}, one for each attention layer",
+            expected=f"one graph, or a list of {len(layers)} graphs, one for each attention layer",
             got=f"{len(given)} graphs",
-            remedy="pass None for a layer that keeps its own graph",
+            remedy="give one graph per layer, with None for layers that should keep their own "
+            "graph",
         )
     patterns = [parse(one) if isinstance(one, str) else one for one in given]
     patterns = [one if one is None else check_graph(one) for one in patterns]
@@ -335,7 +336,7 @@ def _refuse_class(name: str, *_: Any, **__: Any) -> NoReturn:
     raise ArgumentError(
         "attn_implementation",
         expected="a model that uses AttentionInterface of transformers",
-        got=f"{name}, which looks up its attention class in a table of its module",
+        got=f"{name}, which selects its attention class by the name of the implementation",
         remedy='use attn_implementation="eager" for this model',
     )
 

@@ -137,7 +137,7 @@ class Reads:
         raise ArgumentError(
             "attn_implementation",
             expected="a model that uses AttentionInterface of transformers",
-            got=f"a {self.kind or 'model'}, which computes with the mask itself",
+            got=f"a {self.kind or 'model'}, which uses the values of the attention mask",
             remedy='use attn_implementation="eager" for this model',
         )
 

@@ -35,9 +35,9 @@ def load_swin(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
     if graph is not None:
         raise ArgumentError(
             "graph",
-            expected="None for Swin, whose layers have their own windows",
+            expected="None for Swin, whose windows are fixed",
             got=repr(graph),
-            remedy="leave it out",
+            remedy="omit graph",
         )
     theirs = theirs.without_prefix("swin.").renamed(*MODERN)
     times = theirs["mlp_ratio"]

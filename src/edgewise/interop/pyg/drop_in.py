@@ -109,7 +109,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         if asked:
             raise ArgumentError(
                 type(self).__name__,
-                expected="no option that needs the message of each edge",
+                expected="no option that needs the individual message of each edge",
                 got=", ".join(asked),
                 remedy=f"load the state dict into {_original(type(self))}",
             )

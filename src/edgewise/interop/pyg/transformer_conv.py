@@ -48,7 +48,7 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
         if edges is None and self.lin_edge is not None:
             raise ArgumentError(
                 "edge_attr",
-                expected=f"shape [E, {self.edge_dim}], because the layer has edge_dim",
+                expected=f"shape [E, {self.edge_dim}], because the layer was built with edge_dim",
                 got="None",
                 remedy="pass edge features, or build the layer without edge_dim",
             )
