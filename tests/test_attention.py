@@ -170,7 +170,7 @@ def test_an_engine_that_cannot_serve_says_why_and_what_the_others_say() -> None:
     reasons = "a matrix cannot represent an edge that occurs twice, edge_key and edge_value"
     with refused("engine", expected="supports", got=reasons, remedy="reference: supports"):
         call(graph=twice, edge_key=zeros(2, H, D), engine="dense")
-    with refused("engine", expected="", got="cannot take the max", remedy='engine="auto"'):
+    with refused("engine", expected="", got="cannot compute the max", remedy='engine="auto"'):
         ew.aggregate(zeros(N, H, D), GRAPH, reduce="max", engine="dense")
 
 

@@ -115,7 +115,9 @@ def test_bad_prunings_are_named() -> None:
         "heads", expected=f"heads that are left in {name}: 0, 1, 2, 3", got="4", remedy="choose"
     ):
         explain.prune(model, {0: [0, 4]})
-    with refused("heads", expected="at least one", got="all of 0, 1, 2, 3", remedy="keep one"):
+    with refused(
+        "heads", expected="at least one", got="all of 0, 1, 2, 3", remedy="keep at least one"
+    ):
         explain.prune(model, {0: [0, 1, 2, 3]})
     explain.prune(model, {0: [1]})
     with refused("heads", expected="0, 2, 3", got="1", remedy="choose"):

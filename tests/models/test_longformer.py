@@ -156,7 +156,9 @@ def test_what_it_cannot_do_is_refused() -> None:
         small(radius=-1)
     with refused("heads", expected="divisor of the width 8", got="3", remedy="change"):
         small(heads=3)
-    with refused("global_attention_mask", expected="[3, 5]", got="[3, 4]", remedy="every hub"):
+    with refused(
+        "global_attention_mask", expected="[3, 5]", got="[3, 4]", remedy="global attention"
+    ):
         model(text, global_attention_mask=torch.ones(3, 4))
     with refused("graph", expected="include all hubs", got="5 targets", remedy="other sizes"):
         small(hubs=(0, 5))(text)

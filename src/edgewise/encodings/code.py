@@ -11,7 +11,7 @@ from edgewise.errors import ArgumentError
 def check_code(code: Tensor, *shape: int, argument: str = "positions") -> None:
     """Raise ArgumentError if ``code`` is not a tensor of this shape.
 
-    The code of another graph, or of an encoding with other parameters, could broadcast silently.
+    Without the check, the code of another graph could broadcast silently.
     """
     if not isinstance(code, Tensor) or code.shape != shape:
         raise ArgumentError(

@@ -1,7 +1,7 @@
 """Dense adjacency matrices of the members of a packed batch, grouped by size.
 
-Structural encodings are linear algebra on the adjacency matrix of each graph. Thousands of
-molecules have only some dozens of sizes, so one batched operation serves many graphs.
+Structural encodings are computed from the adjacency matrix of each graph. Thousands of molecules
+have only a few dozen different sizes, so graphs of equal size are processed as one batch.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, check_square
 from edgewise.ragged import runs_and_positions, segment_index, starts
 
-AT_ONCE = 2**22  # maximum number of matrix entries per chunk
+AT_ONCE = 2**22  # Maximum number of matrix entries per chunk.
 SQUARE = "give the graph of one set of nodes"
 LARGEST = 8192  # maximum number of nodes per graph; a float64 matrix takes 512 MB
 
 
 class Members(NamedTuple):
-    """B members of n nodes each.
+    """B graphs of a packed batch, the members, with n nodes each.
 
     Attributes:
         which: indices of the members in the batch, ``[B]``.
@@ -46,7 +46,7 @@ class Members(NamedTuple):
 
 
 def member_sizes(graph: Graph) -> Tensor:
-    """Return the number of nodes of each member, ``[G]``; one entry if the graph is not packed."""
+    """Return the number of nodes of each graph of a packed batch, ``[G]`` (G = 1 if not packed)."""
     check_square(graph, SQUARE)
     if graph.segments is None:
         return torch.tensor([graph.num_targets], device=graph.device)

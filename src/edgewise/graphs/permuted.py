@@ -13,7 +13,7 @@ from edgewise.graphs.graph import Graph
 
 
 class Permuted(Graph):
-    """Graph in which ``target_perm[i]`` attends to ``source_perm[j]`` if i does to j in ``graph``.
+    """Graph with renumbered nodes: slots i and j of ``graph`` hold the nodes given by permutations.
 
     Engines keep the intervals of ``graph`` and gather each node from its slot, so features are not
     sorted and edges are not listed. Edges are in the order of ``graph``.

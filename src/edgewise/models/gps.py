@@ -162,8 +162,8 @@ class GPS(GraphLayer):
     """GPS graph Transformer.
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Layer norm
-    suits training on one large graph better than batch norm, whose running statistics are averaged
-    over few steps there.
+    suits training on one large graph better than batch norm: with one step per epoch, batch norm's
+    running statistics are averages over few steps.
 
     Args:
         in_width: number of input features per node.
@@ -188,7 +188,7 @@ class GPS(GraphLayer):
 
     reads_edge_attr = True
     attention_uses_edge_attr = False
-    """Whether attention uses edge features too, and not only the layer "gine"."""
+    """Whether attention uses edge features, in addition to the message-passing layer "gine"."""
 
     def __init__(
         self,

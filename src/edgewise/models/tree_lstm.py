@@ -51,7 +51,7 @@ def upwards(graph: Graph) -> list[Level]:
 
 
 def downwards(graph: Graph) -> list[Level]:
-    """Return the levels from the roots down, in which each node reads its parent."""
+    """Return the levels from the roots down, with edges from parents to children."""
     return levels(graph.transpose())
 
 
@@ -87,7 +87,7 @@ def check_parents(graph: Graph) -> None:
 
 
 def no_forest(got: str) -> ArgumentError:
-    """Create the error for a graph that is not a forest of nodes that read their children."""
+    """Return the error for a graph that is not a forest with edges from children to parents."""
     return ArgumentError(
         "graph",
         expected="a forest whose edges point from children to parents",

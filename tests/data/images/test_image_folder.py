@@ -91,7 +91,7 @@ def test_bad_folders(folder, tmp_path):
         image_folder().load()
     bad = folder / "red" / "bad.png"
     bad.write_bytes(b"no image")
-    with refused(str(bad), expected="an image", got="cannot identify", remedy="remove it"):
+    with refused(str(bad), expected="an image", got="cannot identify", remedy="remove this file"):
         image_folder(path=str(folder)).load()
     whole = (folder / "red" / "0.jpg").read_bytes()
     bad.write_bytes(whole[: len(whole) // 2])
