@@ -131,9 +131,8 @@ def draw_matrix(graph: Graph, axes: Axes, weights: Tensor | None = None) -> Axes
         matrix = torch.zeros(graph.num_targets, graph.num_sources)
         place = graph.target.cpu(), graph.source.cpu()
         matrix.index_put_(place, weights, accumulate=True)
-        hidden = matrix.masked_fill(
-            ~graph.dense().cpu(), torch.nan
-        )  # Pairs without an edge are white, unlike a weight of 0.
+        # Pairs without an edge are white, unlike edges of weight 0.
+        hidden = matrix.masked_fill(~graph.dense().cpu(), torch.nan)
         image = axes.imshow(hidden.numpy(), cmap="viridis", vmin=0, interpolation="nearest")
     axes.set_xlabel("source", fontsize=8)
     axes.set_ylabel("target (attends)", fontsize=8)

@@ -51,7 +51,7 @@ class Hubs(Pattern):
             start = torch.full_like(position, first)
             stop = torch.full_like(position, last + 1 if self.is_read else first)
             if self.reads:
-                # Leave out the rows of the hubs here; the other part has them.
+                # The hubs attend to all nodes in the first part, and to none in the other parts.
                 whole = 0 if parts else num_sources
                 start[is_hub], stop[is_hub] = 0, whole
             parts.append(Intervals(start, stop, num_sources))
