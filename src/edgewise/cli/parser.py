@@ -26,7 +26,7 @@ HELP = {"-h", "--help"}
 OF_PREDICT = ("help", "input", "out", "draw", "why", "batch-size", *OPTIONS)
 _KNOWN = "|".join(OF_PREDICT).replace("_", "-")
 OPTION = re.compile(rf"--(?!(?:{_KNOWN})(?:=|$))([a-z][\w-]*)(?:=(.*))?", re.DOTALL)
-"""An option of ``predict`` that argparse does not know."""
+"""Regular expression of options of ``predict`` that are not declared in this parser."""
 EXAMPLES = """examples:
   edgewise list
   edgewise show digits
@@ -67,7 +67,7 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
     parser = build_parser(command, rest)
     arguments, more = parser.parse_known_args(rest)
     arguments.more_options = more_options
-    # argparse accepts inputs after an option only if some precede it.
+    # argparse accepts positional inputs after an option only if some inputs precede the option.
     if (
         more
         and command in ("predict", "explain")
@@ -82,7 +82,7 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
         str(getattr(arguments, "name", "")),
     ]
     for text in typed:
-        # The user may name a module here, which may then be imported.
+        # Modules that the user names on the command line may be imported.
         allow(text)
     if fields and not hasattr(arguments, "takes_fields"):
         raise ArgumentError(
@@ -123,7 +123,7 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
     found: Fields = {}
     words = iter(argv)
     for word in words:
-        if word == "--":  # All arguments after it are inputs.
+        if word == "--":  # All following arguments are inputs.
             return [*rest, word, *words], found
         match = pattern.fullmatch(word)
         if not match:
@@ -156,7 +156,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     Args:
         command: the command given.
         words: all arguments given. If they ask for help, the help of ``train`` and ``compare``
-            lists the fields of the recipe, and that of ``predict`` the options of each recipe.
+            lists the fields of the recipe, and the help of ``predict`` the options of each recipe.
     """
     parser = argparse.ArgumentParser(
         prog="edgewise",

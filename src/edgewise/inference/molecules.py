@@ -37,9 +37,9 @@ def read_smiles(value: Any) -> Any:
     """Parse a SMILES string and return RDKit's molecule.
 
     Raises:
-        ArgumentError: RDKit cannot parse it.
+        ArgumentError: RDKit cannot parse the string.
     """
-    check_unicode(value)  # RDKit does not check
+    check_unicode(value)  # RDKit does not check the encoding.
     molecule = parse(value) if isinstance(value, str) else None
     if molecule is None:
         raise ArgumentError(

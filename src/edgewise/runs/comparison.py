@@ -63,7 +63,7 @@ class Outcome:
 
     @property
     def edges_per_token(self) -> float | None:
-        """Mean in-degree, if the value is a graph."""
+        """Mean in-degree if the value is a graph, else None."""
         return None if self.graph is None else self.graph.num_edges / self.graph.num_targets
 
 
@@ -83,7 +83,9 @@ class Comparison:
 
         def key(outcome: Outcome) -> float:
             mean = outcome.mean(trainer.monitor)
-            return math.inf if math.isnan(mean) else sign * mean  # NaN: the training diverged
+            return (
+                math.inf if math.isnan(mean) else sign * mean
+            )  # The metric is NaN if the training diverged.
 
         return min(self.outcomes, key=key)
 
@@ -157,7 +159,7 @@ def compare(
 
 
 def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:
-    """Train with one value of the field, in any process; the recipe is passed as a record."""
+    """Train with one value of the field; the recipe is a record, which can be sent to a process."""
     recipe, started = from_record(record), RunFolder(folder).has(RECIPE)
     title = f"{recipe.name} {value}"
     if seeds is None:

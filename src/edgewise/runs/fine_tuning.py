@@ -28,7 +28,8 @@ def check_start(recipe: Recipe) -> None:
 
     Raises:
         MissingDataError: the run does not exist or has not finished.
-        ArgumentError: its model is of another kind, such as a text model instead of a graph model.
+        ArgumentError: the run has a model of another kind, such as a text model instead of a graph
+        model.
     """
     run = RunFolder(Path(recipe.start))
     if not run.weights.is_file():
@@ -92,7 +93,7 @@ def _kind_of(name: str) -> str:
 
 
 def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentError:
-    """Build the error for different models, different fields, or else different weights."""
+    """Return the error for a run with another model, with other fields, or with other weights."""
     ours, theirs = recipe.model.func.__name__, _model_of(run)
     fields = _differing_fields(recipe, run.read_json(RECIPE).get("model", {}))
     if ours != theirs:

@@ -31,7 +31,7 @@ NUMBERS = {
     "types": "type_vocab_size",
     "epsilon": "layer_norm_eps",
 }
-"""Names of model fields in the configuration of transformers."""
+"""Names in the configuration of transformers, by model field of Edgewise."""
 TRUNK, HEAD, TOKENS = "trunk.", "head.", "trunk.embedding.tokens.weight"
 OF_TOKENS = (TOKENS, "trunk.head.bias", "trunk.head.weight")
 """Weights with a row for each token."""
@@ -50,8 +50,8 @@ def is_hugging_face(start: str) -> bool:
 def with_their_model(recipe: Recipe) -> Recipe:
     """Return the recipe with the model of the Hugging Face folder in its field ``start``.
 
-    The recipe's graph and dropout are kept. If the folder has a text classification head, texts
-    are classified from the class token, as its head was trained.
+    The recipe's graph and dropout are kept. If the folder has a text classification head, texts are
+    classified from the class token, because the head was trained with this pooling.
 
     Raises:
         ArgumentError: the folder's model is not of a supported family, or the recipe has no text
@@ -143,8 +143,8 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
 
 
 def _same_labels(theirs: Sequence[str], ours: Sequence[str]) -> list[int] | None:
-    """Return the index of each of our labels among theirs; ``None`` if the labels differ."""
-    # The default name of a label in transformers is LABEL_ and its index.
+    """Return the index of each label of the data among the checkpoint's labels, or ``None``."""
+    # In transformers, a label without a name is called LABEL_ and its index.
     named = [label.removeprefix("LABEL_") for label in theirs]
     if sorted(named) != sorted(ours):
         return None
@@ -156,7 +156,7 @@ def _told(model: nn.Module) -> str:
 
 
 def _rows(name: str, weight: Tensor | None, vocab_size: int) -> Tensor | None:
-    """Remove rows beyond the vocabulary, which often pad embedding tables for speed."""
+    """Remove rows beyond the vocabulary, with which embedding tables are often padded for speed."""
     if weight is None or name not in OF_TOKENS:
         return weight
     return weight[:vocab_size]

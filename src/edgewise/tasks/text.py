@@ -31,7 +31,7 @@ def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
     longest = data_sizes["longest_text"]
     positions, padding = model.embedding.positions, model.embedding.padding
     if isinstance(positions, Learned):
-        taken = 0 if padding is None else padding + 1  # rows reserved for padding
+        taken = 0 if padding is None else padding + 1  # Number of rows reserved for padding.
         if positions.table.shape[0] - taken < longest:
             raise ArgumentError(
                 "model.max_length",

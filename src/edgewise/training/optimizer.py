@@ -20,7 +20,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 EMBEDDING = re.compile(r"trunk\.embedding\.")
 LAYER = re.compile(r"trunk\.backbone\.(?:(?:stack\.)?layers\.|cell\.\w+_l)(\d+)")
-"""Matches the number of a layer; recurrent networks have it at the end of the name."""
+"""Regular expression of the layer number in a parameter name (at the end in recurrent networks)."""
 
 
 @dataclass(frozen=True)

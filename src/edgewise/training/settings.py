@@ -24,8 +24,8 @@ Precision = Literal["32", "bf16"]
 class TrainerSettings:
     """Settings of Lightning's Trainer.
 
-    They are the field ``trainer`` of a recipe, and options such as ``--trainer.epochs`` of the
-    command line.
+    In a recipe, the settings are the field ``trainer``; on the command line, they are options such
+    as ``--trainer.epochs``.
 
     Attributes:
         epochs: maximum number of epochs.
@@ -46,10 +46,11 @@ class TrainerSettings:
             pretrained backbone of a text or graph model is frozen.
         clip_norm: maximum gradient norm; 0 disables clipping.
         accelerator: ``auto`` uses a GPU if there is one.
-        devices: number of GPUs, or of processes on the CPU. Each processes a batch of
-            ``data.batch_size`` in every step, so the effective batch size is a multiple of it.
-        save_every: seconds between two checkpoints, and thus the most that a killed run loses. The
-            interval is longer if saving takes more than 1/20 of the time.
+        devices: number of GPUs, or of processes on the CPU. In every step, each device processes a
+        batch of ``data.batch_size``, so the effective batch size is ``devices`` times larger.
+        save_every: seconds between two checkpoints, so the maximum time that a killed run loses.
+            The
+        interval is longer if saving takes more than 1/20 of the time.
     """
 
     epochs: int = 100
@@ -125,7 +126,7 @@ class TrainerSettings:
         most, what = os.cpu_count() or 1, "processors"
         if self.accelerator != "cpu" and torch.accelerator.is_available():
             most, what = torch.accelerator.device_count(), "GPUs"
-        # torchrun has started this process, maybe on several machines.
+        # torchrun has started this process, and may use several machines.
         started = rank_and_world_size()[1] > 1
         if self.devices > most and not started:
             raise ArgumentError(
