@@ -1,4 +1,4 @@
-"""Data files: their folder, their download and their checksums."""
+"""Files of public data sets: folder, download and checksums."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from uuid import uuid4
 from edgewise.data.checksums import GIT_BLOBS, SHA256
 from edgewise.errors import ArgumentError, MissingDataError
 
-TIMEOUT = 60  # seconds
-NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # name of a data set or of a file, without a folder
+TIMEOUT = 60  # Seconds without an answer from the server.
+NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # Name of a data set or file, without a folder.
 DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
 
 
@@ -122,7 +122,7 @@ def _git_blob(data: str, path: Path) -> str | None:
 
 
 def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
-    """Return a ``download`` for :func:`find_raw` that refuses, as no address has the files."""
+    """Return a ``download`` for :func:`find_raw` that raises an error: no address has the files."""
 
     def refuse(_folder: Path) -> None:
         raise MissingDataError(
@@ -196,7 +196,7 @@ def unreadable(
 
 @contextmanager
 def naming(*files: str | Path) -> Iterator[None]:
-    """Add the names of files to errors about the data that were read from them."""
+    """Add the names of the files to errors about data that were read from these files."""
     names = [Path(file).name for file in files]
     try:
         yield
@@ -214,7 +214,7 @@ def naming(*files: str | Path) -> Iterator[None]:
 def _download(raw: Path, data: str, files: Sequence[str], download: Callable[[Path], None]) -> None:
     raw.parent.mkdir(parents=True, exist_ok=True)
     part = raw.with_name(f"raw.part-{uuid4().hex}")
-    # Folders of tempfile would be readable by their owner only.
+    # Not tempfile, whose folders only their owner can read.
     part.mkdir()
     try:
         try:

@@ -37,7 +37,7 @@ HEAD_COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
 KEY_COUNTS = ("num_key_value_heads", "num_kv_heads")
 WIDTHS = ("all_head_size", "split_size")
 CONFIG = "edgewise_kept_heads"
-"""Field of a ``transformers`` configuration with the heads that are left in each layer."""
+"""Field that is added to a ``transformers`` configuration: the remaining heads of each layer."""
 
 
 def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
@@ -204,7 +204,7 @@ def _form_of(layer: nn.Module, name: str, model: nn.Module) -> list[nn.Module] |
         if not all(isinstance(getattr(layer, one, None), nn.Module) for one in inputs):
             continue
         owner: Any = layer
-        if "." in output:  # BERT has it in the module around the layer
+        if "." in output:  # In BERT, the output projection is in the parent of the layer.
             owner = model.get_submodule(name.rpartition(".")[0])
         try:
             last = owner.get_submodule(output)
@@ -215,7 +215,7 @@ def _form_of(layer: nn.Module, name: str, model: nn.Module) -> list[nn.Module] |
 
 
 def _keep_theirs(model: nn.Module, name: str, layer: Any, heads: list[int]) -> None:
-    """Keep some heads of a layer of ``transformers``."""
+    """Keep only some heads of a layer of ``transformers``, in place."""
     query, key, value, output = _form_of(layer, name, model) or []
     count = _count(layer, output)
     known = list(getattr(layer, "kept_heads", range(count)))

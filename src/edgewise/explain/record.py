@@ -40,9 +40,9 @@ class LayerRecord:
         heads: indices of the recorded heads.
         edges: indices ``[K]`` of the recorded edges, or ``None`` for all edges.
         kind: ``"attention"``; ``"part"`` for a call of :func:`edgewise.attend_with_lse` that the
-            model combines with others itself (Reformer), whose weights sum to 1 within the part;
-            or ``"aggregation"`` for the weights of :func:`edgewise.aggregate`, which a softmax
-            need not have made (GCN, MoNet, LightConv).
+            model combines with others itself (Reformer), whose weights sum to 1 within the part; or
+            ``"aggregation"`` for the weights of :func:`edgewise.aggregate`, which a softmax may not
+            be the result of a softmax (GCN, MoNet, LightConv).
     """
 
     name: str
@@ -89,7 +89,7 @@ class LayerRecord:
 
 
 class Recorded:
-    """Attention weights of the calls of a model, in their order.
+    """Attention weights of the calls of a model, in the order of the calls.
 
     Attributes:
         layers: list of :class:`LayerRecord`.
@@ -177,9 +177,9 @@ def record(
     Recorded calls are :func:`edgewise.attend`; :func:`edgewise.aggregate` with ``weight``; and
     :func:`edgewise.attend_with_lse`, whose parts become one layer if
     :func:`edgewise.merge_attention` combines them. Longformer makes two calls for a layer: the
-    second one holds the weights of hubs, which replace their rows in the first. Reformer combines
-    rounds itself, so its parts are recorded separately. Compiled code (``torch.compile``) is not
-    recorded.
+    second call has the weights of hubs, which replace the rows of hubs in the first. Reformer
+    merges hash rounds without :func:`edgewise.merge_attention`, so the rounds are recorded
+    separately. Compiled code (``torch.compile``) is not recorded.
 
     Args:
         model: the model, or a run of :func:`edgewise.load`.
@@ -285,7 +285,8 @@ class _Recorder(NamedInterceptor):
         if weight is None:
             return out
         name = self.name
-        # Products with sparse features and sums of weights (degrees) are not messages of nodes.
+        # Skip products with sparse features and sums of weights (degrees): no messages between
+        # nodes.
         if isinstance(self.module, SparseLinear) or (
             value.shape[-2:].numel() == 1 and _is_one(value)
         ):
@@ -407,7 +408,7 @@ class _Recorder(NamedInterceptor):
 
 
 def _spread(degree: Tensor, most: int) -> Tensor:
-    """Return the largest evenly spaced selection of targets with at most ``most`` edges."""
+    """Select as many evenly spaced targets as possible with at most ``most`` edges in total."""
     step = max(2, -(-int(degree.sum()) // max(most, 1)))
     while step < len(degree) and int(degree[::step].sum()) > most:
         step += 1
@@ -415,7 +416,7 @@ def _spread(degree: Tensor, most: int) -> Tensor:
 
 
 def _merged(layers: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor) -> LayerRecord:
-    """Return the weights of a union from those of its parts; equal edges are added."""
+    """Merge the weights of the parts of a union; weights of equal edges are added."""
     with torch.no_grad():
         graph, heads = layers[0].graph, layers[0].heads
         keys, weights = [], []

@@ -83,9 +83,8 @@ class Comparison:
 
         def key(outcome: Outcome) -> float:
             mean = outcome.mean(trainer.monitor)
-            return (
-                math.inf if math.isnan(mean) else sign * mean
-            )  # The metric is NaN if the training diverged.
+            # The metric is NaN if the training diverged.
+            return math.inf if math.isnan(mean) else sign * mean
 
         return min(self.outcomes, key=key)
 

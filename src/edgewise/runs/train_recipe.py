@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SWITCHES = {"edge_width": "bonds", "descriptor_width": "descriptors"}
-"""Data set fields, with the value that disables the model argument that depends on the field."""
+"""Data set field that enables a model argument, by the name of the argument."""
 
 
 def train(

@@ -22,7 +22,7 @@ from edgewise.data.splits import Data, Split
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.graphs import edges
 
-STATES = 1024  # lower bound of the bytes that a model needs per node
+STATES = 1024  # Lower bound of the memory of a model per node, in bytes.
 
 
 class WholeGraph(NamedTuple):
@@ -164,7 +164,7 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
 
 def _count_of(nodes: Any, least: int) -> int:
     """Return the number of nodes of a graph without node features."""
-    if nodes is None or nodes == "":  # "": an empty field of a table
+    if nodes is None or nodes == "":  # A field of a table may be empty.
         return least
     given = _rows("nodes", nodes, whole=True)
     if given.numel() != 1 or int(given) < least:
@@ -196,7 +196,7 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
         x = torch.ones(int(given.num_nodes or 0), 1)
     elif kept["scale"] is not None:
         mean, std = (torch.tensor(kept["scale"][name]) for name in ("mean", "std"))
-        # Without labels, training used a constant feature in their place.
+        # Without node labels, the model was trained with a constant feature.
         if not kept["kinds"]:
             x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
         if x.shape[1] == in_width:

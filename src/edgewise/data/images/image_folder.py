@@ -93,7 +93,9 @@ class ImageFolder(ImageData):
         needed = bytes_of(len(files), self._channels, self.image_size)
         remedy = "choose a smaller --data.image_size, or fewer images"
         check_memory("data.image_size", needed, f"{len(files)} images", remedy)
-        with ThreadPoolExecutor() as readers:  # Threads help, as decoders release the GIL.
+        with (
+            ThreadPoolExecutor() as readers
+        ):  # Decoders release the GIL, so threads run in parallel.
             images = torch.stack(list(readers.map(self._read, files)))
         number = {label: index for index, label in enumerate(labels)}
         target = torch.tensor([number[key] for key in keys])
@@ -145,7 +147,7 @@ class ImageFolder(ImageData):
         return warped(values, self.warp) if varied and self.warp else values
 
     def _parts(self, keys: Sequence[str], given: Sequence[str]) -> dict[str, Tensor]:
-        """Return the images of each split: from folders, or else split at random."""
+        """Return the images of each split: from the folders of the splits, or at random."""
         index = {
             name: torch.tensor([i for i, part in enumerate(given) if part == name]).long()
             for name in ("train", "val", "test")

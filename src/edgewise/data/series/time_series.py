@@ -36,7 +36,7 @@ from edgewise.errors import ArgumentError, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
 SEASONS: dict[Bundled, int] = {"co2": 52, "elnino": 12, "sunspots": 11}
-SHORT = 4  # shorter seasons do not determine the default history and horizon
+SHORT = 4  # Seasons below this length do not determine the default history and horizon.
 
 
 class Series(NamedTuple):
@@ -135,7 +135,7 @@ class TimeSeries(Data):
         bounds = [round(len(values) * share) for share in (1 - self.val - self.test, 1 - self.test)]
         parts: list[Split] = []
         for first, stop in zip([history, *bounds], [*bounds, len(values)], strict=True):
-            # First steps of the horizons; the history may lie in the part before.
+            # First steps of the horizons of each part; a history may lie in the preceding part.
             starts = torch.tensor(range(max(first, history), stop - horizon + 1))
             if not len(starts):
                 raise ArgumentError(

@@ -58,7 +58,7 @@ class Table:
         return {name: self.frame[name].tolist() for name in self.frame.columns}
 
     def line(self, row: int) -> int:
-        """Return the number of a row, as an editor, spreadsheet or pandas shows it."""
+        """Return the number of a row as shown in an editor, a spreadsheet or pandas."""
         return self.lines[row]
 
     def only(self, rows: Sequence[int]) -> Table:
@@ -69,8 +69,8 @@ class Table:
     def without_header(self, names: Sequence[str]) -> Table:
         """Rename the columns of a table without a header.
 
-        The reader took the first data row for column names, so it is inserted again as row 1.
-        If the format stores column names, the columns are renamed and no row is inserted.
+        The reader has used the first data row as column names, so this row is inserted again as row
+        1. If the format stores column names, the columns are renamed and no row is inserted.
 
         Raises:
             ArgumentError: the number of columns differs from that of ``names``.

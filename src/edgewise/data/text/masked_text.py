@@ -30,8 +30,9 @@ SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
 class MaskedText(TextData):
     """Lines of text joined by ``<sep>`` and cut into windows that begin with ``<cls>``.
 
-    The test set is the test file of WikiText-2, or your own files. Of labelled data sets only the
-    training sentences are used, so that test sentences stay unseen until fine-tuning.
+    The test set is the test file of WikiText-2, or your own files. From labelled data sets, only
+    the training sentences are used, so that a model pre-trained on these texts has not seen test
+    sentences.
 
     Attributes:
         sources: public data sets to use.

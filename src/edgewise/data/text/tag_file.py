@@ -19,7 +19,7 @@ from edgewise.errors import ArgumentError, unknown_name
 WORDS = ("word", "token", "form")
 TAGS = ("tag", "label", "pos", "upos", "ner")
 SENTENCES = ("sentence", "sentence_id", "sent_id")
-"""Usual names of the columns."""
+"""Usual names of the columns of words, tags and sentence numbers."""
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,10 @@ OTHERS: dict[Special, tuple[str, ...]] = {
 """Names of the special tokens in the tokenizers of BERT, RoBERTa and GPT-2."""
 TOKENIZER = "tokenizer.json"
 WHITE = " \t\r\n"
-PORTION = 1_000_000  # characters encoded at once
-WHILE_CODED = 260  # bytes of memory per character while encoding, measured with kind characters
+PORTION = 1_000_000  # Number of characters that are encoded at once.
+WHILE_CODED = 260  # Bytes of memory per character during encoding, measured for kind "characters".
 WHOLE: tuple[Kind, ...] = ("characters", "bytes")
-"""Kinds that need no token for unknown text."""
+"""Kinds of tokenizers that need no special token for unknown text."""
 
 
 def train_tokenizer(
@@ -129,7 +129,7 @@ def encode_all(
 
 
 def _portions(texts: list[str]) -> Iterator[list[str]]:
-    """Yield parts of about ``PORTION`` characters, as encoding needs far more memory per text."""
+    """Yield parts of about ``PORTION`` characters, to limit the memory for encoding."""
     part: list[str] = []
     held = 0
     for text in texts:
@@ -146,7 +146,7 @@ def special_id(tokenizer: Tokenizer, name: Special) -> int:
     """Return the id of a special token, such as 0 for ``"pad"``.
 
     Raises:
-        ArgumentError: the tokenizer does not have it.
+        ArgumentError: the tokenizer does not have this token.
     """
     found = _special_id(tokenizer, name)
     if found is None:
@@ -302,7 +302,7 @@ def _merged(
     make = hf.trainers.BpeTrainer
     if kind == "wordpiece":
         make = hf.trainers.WordPieceTrainer
-        # Sorted, as the order of a hash table differs between processes.
+        # Sorted, because the order of a hash table differs between processes.
         options["special_tokens"] = tokens + [f"##{character}" for character in alphabet]
     least = len(options["special_tokens"]) + len(alphabet)
     if max_tokens < least:
