@@ -222,7 +222,7 @@ class ShortestPath(nn.Module):
     Args:
         heads: number of heads H.
         max_distance: m; larger distances share the bias of m. Unreachable pairs have a separate
-        bias.
+            bias.
     """
 
     compares_graphs = False

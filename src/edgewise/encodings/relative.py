@@ -46,7 +46,7 @@ class Buckets(nn.Module):
         num_buckets: number of buckets.
         max_distance: smallest offset of the last bucket.
         bidirectional: whether half of the buckets are for sources after the target. If false, all
-        sources after the target share bucket 0.
+            sources after the target share bucket 0.
     """
 
     def __init__(

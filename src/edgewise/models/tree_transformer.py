@@ -82,7 +82,7 @@ class TreeRelation(nn.Module):
     Args:
         heads: number of heads H.
         max_distance: larger numbers of steps are clipped. Nodes of different trees have a separate
-        bias.
+            bias.
     """
 
     of_pairs = True

@@ -29,7 +29,7 @@ def check_start(recipe: Recipe) -> None:
     Raises:
         MissingDataError: the run does not exist or has not finished.
         ArgumentError: the run has a model of another kind, such as a text model instead of a graph
-        model.
+            model.
     """
     run = RunFolder(Path(recipe.start))
     if not run.weights.is_file():
