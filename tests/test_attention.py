@@ -53,7 +53,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     ),
     "width of the key": (
         {"key": zeros(N, H, 4)},
-        ("key", "3 wide, as query has", "4", "nodes, heads, width"),
+        ("key", "3 wide, as for query", "4", "nodes, heads, width"),
     ),
     "sources of the value": (
         {"value": zeros(5, H, D)},

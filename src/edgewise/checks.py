@@ -332,7 +332,7 @@ def _same(name: str, got: int, expected: int, what: str, other: str) -> None:
     if got != expected:
         raise ArgumentError(
             name,
-            expected=f"{expected} {what}, as {other} has",
+            expected=f"{expected} {what}, as for {other}",
             got=f"{got}",
             remedy="shapes are [..., nodes, heads, width]",
         )

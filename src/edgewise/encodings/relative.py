@@ -184,7 +184,7 @@ class TransformerXLRelative(nn.Module):
 
 
 def _clipped(graph: Graph, radius: int) -> Tensor:
-    make = lambda: _clip(offsets(graph), radius)  # noqa: E731 - a thunk
+    make = lambda: _clip(offsets(graph), radius)  # noqa: E731 - evaluated later
     return check_sized(graph).cached(("clipped", radius), make)
 
 

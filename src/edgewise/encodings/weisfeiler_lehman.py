@@ -87,7 +87,7 @@ class WeisfeilerLehman(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.rounds,)
 
     def code(self, graph: Graph) -> Tensor:

@@ -42,7 +42,7 @@ class Costs:
     seconds: dict[str, dict[str, float]]
 
     def of(self, works: Iterable[Work]) -> list[float]:
-        """Estimate seconds of forward and backward pass; infinite for forms not in the table."""
+        """Return the estimated seconds of forward and backward pass; infinity without costs."""
         estimates = []
         for form, amounts in works:
             if form not in self.seconds:

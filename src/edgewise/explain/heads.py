@@ -114,7 +114,7 @@ def _check_found(model: nn.Module, used: Mapping[str, Any]) -> None:
         )
 
 
-def _ones(name: str, count: int) -> Tensor:  # noqa: ARG001 - as _mask
+def _ones(name: str, count: int) -> Tensor:  # noqa: ARG001 - same signature as _mask
     return torch.ones(count, requires_grad=torch.is_grad_enabled())
 
 

@@ -82,7 +82,7 @@ class Predictor(ABC):
             self.tokenizer = tokenizer
         self.set_up()
 
-    def set_up(self) -> None:  # noqa: B027 - optional
+    def set_up(self) -> None:  # noqa: B027 - subclasses may override it
         """Compute values that all predictions share, such as the states of a graph's nodes."""
 
     @classmethod
@@ -157,7 +157,7 @@ class Predictor(ABC):
         """Format an input for the ``input`` key of its prediction."""
         return as_words(value)
 
-    def draw(self, answers: Sequence[Answer]) -> Figure:  # noqa: ARG002 - see the subclasses
+    def draw(self, answers: Sequence[Answer]) -> Figure:  # noqa: ARG002 - subclasses use it
         """Plot predictions.
 
         Raises:
