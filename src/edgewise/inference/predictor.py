@@ -307,7 +307,7 @@ def whole_numbers(value: Any, what: str) -> list[int]:
     """Return the integers of a list, or of a text separated by spaces, commas or semicolons.
 
     Raises:
-        ArgumentError: the value has no integers, or something else.
+        ArgumentError: the value is not a list or text of integers, or is empty.
     """
     given = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) else value
     try:
