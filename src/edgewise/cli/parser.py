@@ -29,7 +29,7 @@ HELP = {"-h", "--help"}
 OF_PREDICT = ("help", "input", "out", "draw", "why", "batch-size", *OPTIONS)
 _KNOWN = "|".join(OF_PREDICT).replace("_", "-")
 OPTION = re.compile(rf"--(?!(?:{_KNOWN})(?:=|$))([a-z][\w-]*)(?:=(.*))?", re.DOTALL)
-"""An option of ``predict`` that argparse does not know."""
+"""Regular expression of options of ``predict`` that are not declared in this parser."""
 EXAMPLES = """examples:
   edgewise list
   edgewise show digits
@@ -70,7 +70,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = build_parser(command, rest)
     arguments, more = parser.parse_known_args(rest)
     arguments.fields, arguments.more_options = fields, more_options
-    # argparse accepts inputs after an option only if some precede it.
+    # argparse accepts positional inputs after an option only if some inputs precede the option.
     takes_inputs = command in ("predict", "explain")
     if takes_inputs and not any(word.startswith("-") for word in more):
         arguments.inputs, more = [*arguments.inputs, *more], []
@@ -78,7 +78,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         parser.error(f"unrecognized arguments: {' '.join(more)}")
     named = str(getattr(arguments, "name", ""))
     for text in (*fields.values(), *getattr(arguments, "values", ()), named):
-        # The user may name a module here, which may then be imported.
+        # Modules that the user names on the command line may be imported.
         allow(text)
     if fields and not hasattr(arguments, "takes_fields"):
         raise ArgumentError(
@@ -115,7 +115,7 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
     found: Fields = {}
     words = iter(argv)
     for word in words:
-        if word == "--":  # All arguments after it are inputs.
+        if word == "--":  # All following arguments are inputs.
             return [*rest, word, *words], found
         match = pattern.fullmatch(word)
         if not match:
@@ -125,7 +125,7 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
         value = next(words, None) if value is None else value
         if value is None:
             raise ArgumentError(
-                word, expected="a value after it", got="none", remedy=f"write {word} VALUE"
+                word, expected=f"a value after {word}", got="none", remedy=f"write {word} VALUE"
             )
         found[name] = value
     return rest, found
@@ -148,7 +148,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     Args:
         command: the command given.
         words: all arguments given. If they ask for help, the help of ``train`` and ``compare``
-            lists the fields of the recipe, and that of ``predict`` the options of each recipe.
+            lists the fields of the recipe, and the help of ``predict`` the options of each recipe.
     """
     parser = argparse.ArgumentParser(
         prog="edgewise",
@@ -190,7 +190,7 @@ def _command(
 def _add_looking(add: Commands) -> None:
     summary = "list recipes, models, data sets, tasks, graphs and encodings"
     command = _command(add, commands.list_names, "list", summary, "edgewise list models")
-    command.add_argument("kind", nargs="?", choices=KINDS, help="list only this kind")
+    command.add_argument("kind", nargs="?", choices=KINDS, help="list only names of this kind")
     summary = "describe a recipe and its fields, a model, data set, task, graph or encoding"
     example = 'edgewise show "window(2) | hubs([0])" --draw picture.png'
     command = _command(add, commands.show, "show", summary, example)
@@ -198,7 +198,7 @@ def _add_looking(add: Commands) -> None:
     command.add_argument("name", metavar="NAME", help=help_)
     help_ = "save a figure of NAME to FILE (only if NAME is a graph)"
     command.add_argument("--draw", type=Path, metavar="FILE", help=help_)
-    help_ = "number of nodes to build the graph for (default: 16)"
+    help_ = "number of nodes of the graph (default: 16)"
     command.add_argument("--nodes", type=int, default=16, help=help_)
 
 
@@ -213,7 +213,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
     several = command.add_mutually_exclusive_group()
     help_ = "train with N seeds and print mean and standard deviation"
     several.add_argument("--seeds", type=int, metavar="N", help=help_)
-    help_ = "cross-validate: train once for each fold, testing on it"
+    help_ = "cross-validate: train once for each fold, which is then the test set"
     several.add_argument("--folds", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE")
     summary = "train a recipe once for each value of one field, and write a report"
@@ -221,7 +221,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
     command = _command(add, commands.compare, "compare", summary, example + known_fields)
     command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
-    help_ = "values to try, one training run each"
+    help_ = "values of FIELD; the recipe is trained once for each value"
     command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
     help_ = "train each value with N seeds and report mean and standard deviation"
     command.add_argument("--seeds", type=int, metavar="N", help=help_)
@@ -254,8 +254,10 @@ def _add_predicting(add: Commands, known_options: str) -> None:
     command.add_argument("--input", type=Path, metavar="FILE", help=help_)
     help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"
     command.add_argument("--out", type=Path, metavar="FILE", help=help_)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of predictions")
-    help_ = "show the N words, atoms, neighbours or items with the largest effect"
+    command.add_argument(
+        "--draw", type=Path, metavar="FILE", help="save a figure of the predictions to FILE"
+    )
+    help_ = "show the N words, atoms, neighbours or items with the largest effect on a prediction"
     command.add_argument("--why", type=int, metavar="N", help=help_)
     help_ = "number of inputs per batch"
     command.add_argument("--batch-size", type=int, metavar="N", help=help_)
@@ -274,18 +276,20 @@ def _add_explaining(add: Commands) -> None:
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
     help_ = "an input such as a SMILES, a sentence, an image file or a node id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
-    help_ = "page to write, which ends in .html"
+    help_ = "HTML file to write; its name ends in .html"
     command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
-    help_ = "record only this module; give the option again for further ones"
+    help_ = "record only the module of this name; repeat the option to record several modules"
     command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)
-    summary = "rank the members of a run's graph by their influence"
+    summary = "rank the nodes of a run's graph by their influence on its predictions"
     example = "edgewise influence runs/gat-cora --top 10 --draw influence.png"
     command = _command(add, influence, "influence", summary, example)
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
-    help_ = "number of members to list (10)"
+    help_ = "number of members to list (default: 10)"
     command.add_argument("--top", type=int, default=10, metavar="N", help=help_)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure")
-    help_ = "random seed of the estimates (0)"
+    command.add_argument(
+        "--draw", type=Path, metavar="FILE", help="save a figure of the influences to FILE"
+    )
+    help_ = "random seed of the estimates (default: 0)"
     command.add_argument("--seed", type=int, default=0, metavar="N", help=help_)
 
 

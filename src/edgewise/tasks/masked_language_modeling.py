@@ -26,7 +26,7 @@ class MaskedLanguageModeling(LanguageModeling):
     """
 
     def check(self, model: nn.Module, batch: Any) -> None:
-        """Do nothing, as masked tokens may depend on later tokens."""
+        """Do nothing: unlike in causal language models, predictions may depend on later tokens."""
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="accuracy")

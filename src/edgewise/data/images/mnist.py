@@ -67,8 +67,9 @@ class Mnist(ImageData):
 def read_mnist(part: str) -> tuple[Tensor, Tensor]:
     """Return the images ``[N, 28, 28]`` (uint8) and digits ``[N]`` of ``"train"`` or ``"test"``.
 
-    No dependency reads the idx format. NumPy reads it here: as the checksums matched, the headers
-    are known to have 16 bytes (images) and 8 bytes (labels).
+    No dependency of Edgewise reads the idx format, so NumPy is used: the headers have 16 bytes
+        (images)
+    and 8 bytes (labels), because the checksums matched.
 
     Raises:
         MissingDataError: a file is missing.

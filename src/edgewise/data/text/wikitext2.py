@@ -19,7 +19,7 @@ class WikiText2(TextStream):
     """Wikipedia articles (Merity et al., 2016): training on the *validation* file, test on test.
 
     The published training file is not used, so perplexities are not comparable with published
-    ones.
+    perplexities.
     """
 
     def files(self) -> tuple[str, ...]:
