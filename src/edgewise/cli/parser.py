@@ -209,7 +209,8 @@ def _add_training(add: Commands, known_fields: str) -> None:
     )
     summary = "train a recipe and write a run folder"
     command = _command(add, commands.train, "train", summary, example + known_fields)
-    command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
+    help_ = "name of a recipe; see `edgewise list recipes`"
+    command.add_argument("recipe", metavar="RECIPE", help=help_)
     several = command.add_mutually_exclusive_group()
     help_ = "train with N seeds and print mean and standard deviation"
     several.add_argument("--seeds", type=int, metavar="N", help=help_)
@@ -219,7 +220,8 @@ def _add_training(add: Commands, known_fields: str) -> None:
     summary = "train a recipe once for each value of one field, and write a report"
     example = 'edgewise compare digits model.graph "empty()" "window(1)" "complete()"'
     command = _command(add, commands.compare, "compare", summary, example + known_fields)
-    command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
+    help_ = "name of a recipe; see `edgewise list recipes`"
+    command.add_argument("recipe", metavar="RECIPE", help=help_)
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
     help_ = "values of FIELD; the recipe is trained once for each value"
     command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
