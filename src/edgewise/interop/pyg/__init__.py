@@ -3,8 +3,7 @@
 Write ``from edgewise.interop.pyg import GATConv`` instead of ``from torch_geometric.nn import
 GATConv``. Each class is a subclass of the PyG class of the same name, with the same constructor,
 parameters and state dict. Messages are computed with :func:`edgewise.attend` and
-:func:`edgewise.aggregate`. Unsupported options raise an error; ``docs/howto/pyg.md`` lists
-them.
+:func:`edgewise.aggregate`. Unsupported options raise an error; ``docs/howto/pyg.md`` lists them.
 """
 
 from __future__ import annotations
