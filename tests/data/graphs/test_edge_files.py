@@ -12,7 +12,6 @@ from edgewise.data.tables.edges import (
     rating_column,
     read_edges,
     read_interactions,
-    read_memberships,
     time_column,
 )
 from edgewise.errors import MissingDataError
@@ -40,9 +39,6 @@ def test_large_ids_are_numbered_without_gaps_and_kept(tmp_path, largest):
     pairs, ids, _ = read_edges(path)
     assert pairs.tolist() == [[0, 1, 2], [2, 0, 1]]
     assert ids == {"5": 0, str(largest - 1): 1, str(largest): 2}
-    members, ids, _ = read_memberships(path)
-    assert members.tolist() == [[0, 0, 1, 1, 2, 2], [0, 2, 1, 0, 2, 1]]
-    assert list(ids)[2] == str(largest)
     (chosen,), users, items, *_ = read_interactions(path)
     assert chosen.tolist() == [[0, 1, 2], [2, 0, 1]]
     assert list(users) == list(items) == ["5", str(largest - 1), str(largest)]
@@ -193,7 +189,7 @@ def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
     assert read_interactions(path, user="1", item="2").pairs[0].tolist() == [[0, 1], [1, 0]]
 
 
-@pytest.mark.parametrize("read", [read_edges, read_interactions, read_memberships])
+@pytest.mark.parametrize("read", [read_edges, read_interactions])
 def test_nothing_to_read(tmp_path, read):
     path = written(tmp_path, "# nothing\n")
     with refused(str(path), expected="at least one edge", got="none", remedy="name a text file"):
@@ -207,7 +203,6 @@ def test_a_user_without_an_item_is_a_user(tmp_path):
     (pairs,), users, items, *_ = read_interactions(path)
     assert pairs.tolist() == [[0, 0, 2], [0, 1, 1]]
     assert (users, items) == ({"0": 0, "1": 1, "2": 2}, {"7": 0, "8": 1})
-    assert read_memberships(path).pairs.tolist() == [[0, 0, 0, 1, 1, 2], [0, 3, 4, 2, 4, 1]]
 
 
 def test_two_files_share_their_ids(tmp_path):

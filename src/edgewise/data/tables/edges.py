@@ -227,27 +227,6 @@ def read_interactions(
     )
 
 
-def read_memberships(path: str | Path) -> EdgeTable:
-    """Read a hypergraph: pairs ``[2, E]`` of groups and members, one line of members per group.
-
-    Group g is line g, from 0, without comments and empty lines. The ids are those of the members.
-
-    Raises:
-        ArgumentError: an id is missing, or there is no member; names the line.
-        MissingDataError: there is no such file.
-    """
-    lines = _lines(open_source(path), header=False).lines
-    if not lines:
-        raise _empty(open_source(path))
-    for line in lines:
-        if not all(line.fields):
-            raise _bad_line(open_source(path), line, "an id in each field")
-    ids = _numbered([File(open_source(path), lines)], slice(None), names=False)
-    groups = {str(group): group for group in range(len(lines))}
-    named = [Line(line.number, [str(g), *line.fields]) for g, line in enumerate(lines)]
-    return EdgeTable(_memberships(named, groups, ids), ids)
-
-
 def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:
     """Return pairs ``[2, E]`` of the first field of each line and each other field."""
     group = torch.tensor([groups[line.fields[0]] for line in lines])
