@@ -42,42 +42,6 @@ from edgewise.data.text.wikitext2 import WikiText2 as wikitext2
 from edgewise.plugins import Registry
 from edgewise.renamed import refuse_old_names
 
-DATA: Registry[type[Data]] = Registry(
-    "DATA",
-    {
-        "cifar10": cifar10,
-        "digits": digits,
-        "edge_list": edge_list,
-        "ego_facebook": ego_facebook,
-        "esol": esol,
-        "ewt": ewt,
-        "gowalla": gowalla,
-        "image_folder": image_folder,
-        "interactions": interactions,
-        "ionic_liquids": ionic_liquids,
-        "masked_molecules": masked_molecules,
-        "masked_text": masked_text,
-        "mnist": mnist,
-        "molecule_table": molecule_table,
-        "multi30k": multi30k,
-        "node_files": node_files,
-        "pair_table": pair_table,
-        "parallel": parallel,
-        "planetoid": planetoid,
-        "time_series": time_series,
-        "shakespeare": shakespeare,
-        "sst2": sst2,
-        "tag_file": tag_file,
-        "text_files": text_files,
-        "text_table": text_table,
-        "tu": tu,
-        "war_and_peace": war_and_peace,
-        "wikitext2": wikitext2,
-        "zinc": zinc,
-    },
-)
-"""Data sets by the name that recipes and run folders use, with those of installed packages."""
-
 __all__ = [
     "DATA",
     "Batch",
@@ -120,6 +84,12 @@ __all__ = [
     "wikitext2",
     "zinc",
 ]
+
+DATA: Registry[type[Data]] = Registry(
+    "DATA",
+    {name: globals()[name] for name in __all__ if name.islower() and name != "neighbour_batches"},
+)
+"""Data sets by the name that recipes and run folders use, with those of installed packages."""
 
 refuse_old_names(globals())
 
