@@ -1,11 +1,11 @@
-"""Causal language modelling: cross-entropy of the next token, perplexity and bits."""
+"""Language modelling: prediction of the next token, or of masked tokens."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from edgewise.base_task import Task
 from edgewise.batches import Batch
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, require
 from edgewise.layers import LanguageModel, TextModel, Tokens
 from edgewise.tasks.text import text_model
 
@@ -106,3 +106,24 @@ def read_ahead(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
     finally:
         model.train(training)
     return None
+
+
+@dataclass(frozen=True)
+class MaskedLanguageModeling(LanguageModeling):
+    r"""Masked-token prediction, with logits ``[M, vocabulary]`` of the M selected tokens.
+
+    .. math:: L = -\frac1M \sum_{t \in \mathrm{chosen}} \log p(x_t \mid \tilde x)
+
+    :func:`edgewise.data.text.masking.mask_tokens` selects the tokens.
+
+    Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
+    """
+
+    def check(self, model: nn.Module, batch: Any) -> None:
+        """Do nothing, as masked tokens may depend on later tokens."""
+
+    def metrics(self) -> dict[str, Metric]:
+        require("torchmetrics", extra="train", purpose="accuracy")
+        from torchmetrics.classification import MulticlassAccuracy
+
+        return {"accuracy": MulticlassAccuracy(average="micro", validate_args=False)}

@@ -1,4 +1,7 @@
-"""Image classification on the user's own files, with one folder per class."""
+"""Image classification with one folder per class: the user's files, and a part of CIFAR-10.
+
+Source of CIFAR-10: Krizhevsky, Learning multiple layers of features from tiny images, 2009.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from edgewise.arguments import (
     check_splits,
 )
 from edgewise.batches import Batch
+from edgewise.data.files import find_raw, not_published, verify
 from edgewise.data.folds import hold_out
 from edgewise.data.images.image_data import (
     ImageData,
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Colors = Literal["rgb", "gray"]
+CIFAR10 = "cifar10_12k"
 
 
 @dataclass(frozen=True)
@@ -199,3 +204,47 @@ def _mean_and_std(images: Tensor) -> tuple[Tensor, Tensor]:
     mean = share @ value
     std = ((share @ value.square()) - mean.square()).clamp(min=0).sqrt()
     return mean.float(), torch.where(std > 1e-3, std, 1.0).float()
+
+
+@dataclass(frozen=True)
+class Cifar10(ImageData):
+    """Images ``[B, 3, 32, 32]`` of ten classes, read by :class:`ImageFolder`.
+
+    Attributes:
+        flip: mirror each training image with probability 1/2.
+        warp: strength of the random affine augmentation of training images: 0.1 rotates, scales,
+            shears and translates them by up to a tenth of their size.
+        val: fraction of the 10,000 training images used for validation, stratified by class.
+        split_seed: random seed of the validation split.
+        batch_size: images per batch.
+    """
+
+    flip: bool = False
+    warp: float = 0.0
+    val: float = 0.1
+    split_seed: int = 0
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        check_share("data.val", self.val, "choose for example 0.1")
+        check_share("data.warp", self.warp, "choose for example 0.1")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+
+    def load(self) -> Splits:
+        raw = find_raw(CIFAR10, [], not_published(CIFAR10, ["train", "test"]))
+        splits = self._folder(str(raw)).load()
+        verify(CIFAR10, raw)
+        return splits
+
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:
+        return self._folder("").to_input(image, preprocessing)
+
+    def _folder(self, path: str) -> ImageFolder:
+        return ImageFolder(
+            path,
+            flip=self.flip,
+            warp=self.warp,
+            val=self.val,
+            split_seed=self.split_seed,
+            batch_size=self.batch_size,
+        )

@@ -14,13 +14,12 @@ from edgewise.data.reading import raw_texts, read_own_text
 from edgewise.data.splits import Splits, TextSplits
 from edgewise.data.text import multi30k
 from edgewise.data.text.ewt import EWT
+from edgewise.data.text.long_texts import WarAndPeace, WikiText2
 from edgewise.data.text.masking import held_out_masked_windows, mask_tokens, masked_windows
 from edgewise.data.text.sst2 import SST2
 from edgewise.data.text.text_data import TextData
 from edgewise.data.text.text_stream import check_some
 from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id, special_ids
-from edgewise.data.text.war_and_peace import WarAndPeace
-from edgewise.data.text.wikitext2 import WikiText2
 
 Source = Literal["wikitext2", "sst2", "ewt", "multi30k", "war_and_peace"]
 SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
