@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from edgewise.data.tables.edges import (
-    rating_column,
+    RATING,
+    TIME,
     read_edges,
     read_interactions,
-    time_column,
 )
 from edgewise.errors import MissingDataError
 from tests.errors import refused
@@ -138,7 +138,7 @@ TABLE = "when;stars;Film;person\n2020-01-02;4.5;Up;ann\n2019-07-01 10:30;;Alien;
 
 def test_columns_of_a_table_are_known_by_their_usual_names(tmp_path):
     path = written(tmp_path, "userId,movieId,rating,note\n1,31,2,\n1,1029,3,a b\n")
-    stars = rating_column()
+    stars = RATING
     (pairs,), users, items, (numbers,), columns = read_interactions(path, further=[stars])
     assert (pairs.tolist(), list(users), list(items)) == ([[0, 0], [0, 1]], ["1"], ["31", "1029"])
     assert numbers["data.rating"].tolist() == [2, 3]
@@ -149,9 +149,7 @@ def test_columns_of_a_table_are_known_by_their_usual_names(tmp_path):
 
 def test_columns_of_a_table_by_name(tmp_path):
     path = written(tmp_path, TABLE)
-    (pairs,), users, _, (numbers,), _ = read_interactions(
-        path, user="person", further=[time_column()]
-    )
+    (pairs,), users, _, (numbers,), _ = read_interactions(path, user="person", further=[TIME])
     assert (pairs.tolist(), list(users)) == ([[0, 1], [1, 0]], ["ann", "bob"])
     assert numbers["data.time"].tolist() == [1577923200, 1561977000]
     with refused("data.user", expected="person", got="'persn'", remedy="did you mean 'person'?"):
@@ -163,7 +161,7 @@ def test_columns_of_a_table_by_name(tmp_path):
         read_interactions(written(tmp_path, table), header=True)
     path = written(tmp_path, TABLE)
     with refused(str(path), expected="a number or a date for data.rating", got="line 3", remedy=""):
-        read_interactions(path, user="person", further=[rating_column()])
+        read_interactions(path, user="person", further=[RATING])
 
 
 def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
@@ -179,7 +177,7 @@ def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
     ):
         read_interactions(path)
     (pairs,), _, _, (numbers,), _ = read_interactions(
-        path, user="1", item="2", further=[time_column("4")]
+        path, user="1", item="2", further=[TIME.named("4")]
     )
     assert pairs.tolist() == [[1, 1, 0, 0, 0], [2, 3, 4, 0, 1]]
     assert numbers["data.time"].tolist() == [88, 89, 87, 8, 9]

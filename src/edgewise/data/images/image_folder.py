@@ -24,14 +24,8 @@ from edgewise.arguments import (
 )
 from edgewise.batches import Batch
 from edgewise.data.files import find_raw, not_published, verify
-from edgewise.data.folds import hold_out
-from edgewise.data.images.image_data import (
-    ImageData,
-    bytes_of,
-    find_images,
-    open_image,
-    pixels,
-)
+from edgewise.data.folds import fill_splits
+from edgewise.data.images.image_data import ImageData, bytes_of, find_images, open_image, pixels
 from edgewise.data.images.warping import flipped, warped
 from edgewise.data.reading import check_memory
 from edgewise.data.splits import Split, Splits
@@ -102,7 +96,7 @@ class ImageFolder(ImageData):
             images = torch.stack(list(readers.map(self._read, files)))
         number = {label: index for index, label in enumerate(labels)}
         target = torch.tensor([number[key] for key in keys])
-        parts = self._parts(keys, given)
+        parts = fill_splits(given, keys, val=self.val, test=self.test, seed=self.split_seed)
         check_splits(**parts)
         mean, std = _mean_and_std(images[parts["train"]])
         preprocessing = {"labels": labels, "mean": mean.tolist(), "std": std.tolist()}
@@ -148,17 +142,6 @@ class ImageFolder(ImageData):
         if varied and self.flip:
             values = flipped(values)
         return warped(values, self.warp) if varied and self.warp else values
-
-    def _parts(self, keys: Sequence[str], given: Sequence[str]) -> dict[str, Tensor]:
-        """Return the images of each split: from folders, or else split at random."""
-        index = {
-            name: torch.tensor([i for i, part in enumerate(given) if part == name]).long()
-            for name in ("train", "val", "test")
-        }
-        val, test = (0.0 if len(index[name]) else getattr(self, name) for name in ("val", "test"))
-        own = index["train"]
-        held = hold_out([keys[i] for i in own.tolist()], val=val, test=test, seed=self.split_seed)
-        return {n: own[held[n]] if n == "train" or not len(p) else p for n, p in index.items()}
 
 
 def _listed(folder: Path) -> tuple[list[Path], list[str], list[str]]:

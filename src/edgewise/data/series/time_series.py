@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Literal, NamedTuple, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -308,12 +309,8 @@ def _report_missing(table: Table, missing: Sequence[str], length: int) -> None:
 def _filled(values: Tensor) -> Tensor:
     """Interpolate missing values linearly; at the ends, repeat the nearest value."""
     known = (~values.isnan()).nonzero()[:, 0]
-    place = torch.arange(len(values))
-    after = torch.searchsorted(known, place).clamp(max=len(known) - 1)
-    before = (torch.searchsorted(known, place, right=True) - 1).clamp(min=0)
-    left, right = known[before], known[after]
-    share = (place - left) / (right - left).clamp(min=1)
-    return values[left] + share.clamp(0, 1) * (values[right] - values[left])
+    filled = np.interp(np.arange(len(values)), known.numpy(), values[known].numpy())
+    return torch.from_numpy(filled).float()
 
 
 def _undated(table: Table, column: str) -> Tensor:
