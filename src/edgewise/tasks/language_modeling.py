@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from edgewise.base_task import Task
 from edgewise.batches import Batch
-from edgewise.errors import ArgumentError, require
+from edgewise.errors import ArgumentError
 from edgewise.layers import LanguageModel, TextModel, Tokens
+from edgewise.tasks.classification import Classification
 from edgewise.tasks.text import text_model
 
 if TYPE_CHECKING:
@@ -123,7 +124,4 @@ class MaskedLanguageModeling(LanguageModeling):
         """Do nothing, as masked tokens may depend on later tokens."""
 
     def metrics(self) -> dict[str, Metric]:
-        require("torchmetrics", extra="train", purpose="accuracy")
-        from torchmetrics.classification import MulticlassAccuracy
-
-        return {"accuracy": MulticlassAccuracy(average="micro", validate_args=False)}
+        return Classification().metrics()

@@ -31,7 +31,7 @@ class EWT(TaggedWords):
     def parts(self) -> TaggedParts:
         texts = ewt_texts()
         read = {split: read_conllu(text, file, self.tag) for split, (file, text) in texts.items()}
-        return TaggedParts(read, {split: file for split, (file, _) in texts.items()})
+        return read, {split: file for split, (file, _) in texts.items()}
 
 
 def ewt_texts() -> dict[str, tuple[str, str]]:

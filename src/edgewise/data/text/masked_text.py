@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -68,20 +67,15 @@ class MaskedText(TextData):
 
     def lines(self) -> list[str]:
         """Return the texts that are not empty."""
-        found = [line for source in self.sources for line in LINES[source]()]
+        found = [line for source in self.sources for line in lines_of(source)]
         found = _stripped(found + _lines(self.paths))
         remedy = f"name some of {', '.join(get_args(Source))}, or files"
         return check_given("data.sources, data.paths", found, "texts to learn from", remedy)
 
-    def _test_lines(self) -> list[str]:
-        if not self.test_paths:
-            return _stripped(WikiText2().parts()[2].splitlines())
-        return _stripped(_lines(self.test_paths))
-
     def load(self) -> Splits:
         lines = self.lines()
         train, val = _apart(lines, self.val)
-        test = self._test_lines()
+        test = _lines(self.test_paths) or WikiText2().parts()[2].splitlines()
         tokenizer = self.make_tokenizer(train, SPECIAL)
         size, first = tokenizer.get_vocab_size(), special_id(tokenizer, "cls")
         hide = partial(
@@ -92,7 +86,7 @@ class MaskedText(TextData):
             vocab_size=size,
         )
         streams = {}
-        for name, texts in (("train", train), ("val", val), ("test", test)):
+        for name, texts in (("train", train), ("val", val), ("test", _stripped(test))):
             streams[name], _ = encode_all(tokenizer, texts, last="sep")
             check_some(name, streams[name])
         held_out = partial(held_out_masked_windows, context=self.context, first=first, hide=hide)
@@ -123,33 +117,16 @@ def _lines(paths: tuple[str, ...]) -> list[str]:
     return [line for path in paths for line in read_own_text(Path(path)).splitlines()]
 
 
-def _multi30k() -> list[str]:
-    name = "train.en.gz"
-    return raw_texts("multi30k", {name: f"{multi30k.ADDRESS}/{name}"})[name].splitlines()
-
-
-def _ewt() -> list[str]:
-    sentences = EWT().parts().parts["train"]
-    return [" ".join(word for word, _ in sentence) for sentence in sentences]
-
-
-def _sst2() -> list[str]:
-    return [text for text, _ in SST2().parts().parts["train"]]
-
-
-def _wikitext2() -> list[str]:
-    return WikiText2().parts()[0].splitlines()
-
-
-def _war_and_peace() -> list[str]:
-    paragraphs = WarAndPeace().text().split("\n\n")
-    return [paragraph.replace("\n", " ") for paragraph in paragraphs]
-
-
-LINES: dict[str, Callable[[], list[str]]] = {
-    "wikitext2": _wikitext2,
-    "sst2": _sst2,
-    "ewt": _ewt,
-    "multi30k": _multi30k,
-    "war_and_peace": _war_and_peace,
-}
+def lines_of(source: str) -> list[str]:
+    """Return the training texts of a public data set."""
+    if source == "wikitext2":
+        return WikiText2().parts()[0].splitlines()
+    if source == "sst2":
+        return [text for text, _ in SST2().parts().parts["train"]]
+    if source == "ewt":
+        sentences, _files = EWT().parts()
+        return [" ".join(word for word, _ in sentence) for sentence in sentences["train"]]
+    if source == "multi30k":
+        name = "train.en.gz"
+        return raw_texts("multi30k", {name: f"{multi30k.ADDRESS}/{name}"})[name].splitlines()
+    return [paragraph.replace("\n", " ") for paragraph in WarAndPeace().text().split("\n\n")]

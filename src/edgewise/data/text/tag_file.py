@@ -57,7 +57,7 @@ class TagFile(TaggedWords, OwnFiles):
                 remedy="add sentences with other tags, or name another column with --data.tag",
             )
         parts = self.dealt(read)
-        return TaggedParts(parts, {split: str(files.get(split, files["train"])) for split in parts})
+        return parts, {split: str(files.get(split, files["train"])) for split in parts}
 
     def _read(self, path: Path | FrameSource) -> list[Labelled]:
         if isinstance(path, FrameSource) or is_table(path):
