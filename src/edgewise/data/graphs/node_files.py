@@ -140,12 +140,10 @@ class NodeFiles(NodeData):
         if path.suffix == ".npz":
             found = _read_npz(path, labelled=False)
         else:
-            frames = self.nodes.startswith(FRAME), self.edges.startswith(FRAME)
+            files = {"nodes": self.nodes, "edges": self.edges}
             names = [
-                f"{kind}.csv" if frame else Path(file).name
-                for kind, file, frame in zip(
-                    ("nodes", "edges"), (self.nodes, self.edges), frames, strict=True
-                )
+                f"{kind}.csv" if file.startswith(FRAME) else Path(file).name
+                for kind, file in files.items()
             ]
             found = other._read(path / names[0], path / names[1], labelled=False)
         if found.x.shape[1] != len(preprocessing["features"]):
@@ -164,9 +162,7 @@ class NodeFiles(NodeData):
         if isinstance(nodes, Path) and nodes.suffix == ".npz":
             return _read_npz(nodes)
         what = "a table of edges in addition to the table of nodes"
-        if edges is None:
-            check_named("data.edges", "", what)
-        assert edges is not None
+        edges = check_named("data.edges", edges, what)
         table = read_table(nodes, argument="data.nodes")
         found = self._of_table(table, labelled)
         read = read_edges(

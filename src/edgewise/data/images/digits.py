@@ -98,11 +98,6 @@ class Part(NamedTuple):
 def read_digits(val: float, test: float, split_seed: int) -> tuple[Part, Part, Part]:
     """Return the training, validation and test images, stratified by digit.
 
-    Args:
-        val: fraction of validation images.
-        test: fraction of test images.
-        split_seed: random seed of the split.
-
     Raises:
         MissingExtraError: scikit-learn is not installed.
     """

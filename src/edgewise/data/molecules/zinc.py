@@ -122,9 +122,6 @@ def penalised_logp(molecule: Any) -> float:
     the cycle basis of networkx. The basis is not unique: for one molecule in sixteen, another one
     gives another value.
 
-    Args:
-        molecule: RDKit molecule.
-
     Raises:
         MissingExtraError: RDKit or networkx is not installed.
     """
@@ -144,9 +141,6 @@ def penalised_logp(molecule: Any) -> float:
 
 def zinc_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return atom types ``[n, 1]``, edges ``[2, 2·bonds]`` and bond types ``[2·bonds, 1]``.
-
-    Args:
-        molecule: RDKit molecule.
 
     Raises:
         ArgumentError: an atom or bond type does not occur in the data set.

@@ -232,12 +232,6 @@ def _split(values: Tensor, starts: Tensor, history: int, horizon: int, season: i
 def history_of(table: Table, column: str, date: str, step: Step | None) -> Series:
     """Read another series from a table of the same form as the training data.
 
-    Args:
-        table: the new table.
-        column: column of the values.
-        date: column of the dates; ``""`` for none.
-        step: time step of the training data.
-
     Raises:
         ArgumentError: a column is missing, or a date has another format or step; the error names
             the row.

@@ -116,11 +116,6 @@ def is_date_column(texts: Sequence[str]) -> bool:
 def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], Step]:
     """Read the dates in a column of a table, and the step between them.
 
-    Args:
-        table: the table.
-        column: name of the column.
-        named: the format; "" finds it.
-
     Raises:
         ArgumentError: no format reads all cells, two rows have the same date, the dates are not
             regular, or two formats fit equally well. Names the row.

@@ -193,11 +193,6 @@ def read_parallel(
 ) -> Lines:
     """Read two parallel files.
 
-    Args:
-        source: file of source texts.
-        target: file of target texts.
-        read: function that reads the lines of a file.
-
     Raises:
         MissingDataError: a file is missing.
         ArgumentError: the numbers of lines differ, or a line is empty; the error names the file

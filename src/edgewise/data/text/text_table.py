@@ -64,11 +64,6 @@ class TextTable(LabelledSentences, OwnFiles):
 def find_columns(table: Table, text: str, label: str) -> Columns:
     """Return the text and label columns: the named columns, or the only possible columns.
 
-    Args:
-        table: the table.
-        text: name of the text column; "" finds it.
-        label: name of the label column; "" finds it.
-
     Raises:
         ArgumentError: there is no such column, or there are several possible columns.
     """
