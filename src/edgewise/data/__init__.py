@@ -27,17 +27,17 @@ from edgewise.data.molecules.zinc import ZINC as zinc
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.series.time_series import TimeSeries as time_series
 from edgewise.data.splits import Data, Split, Splits, TextSplits
-from edgewise.data.text.ewt import EWT as ewt
 from edgewise.data.text.long_texts import Shakespeare as shakespeare
 from edgewise.data.text.long_texts import TextFiles as text_files
 from edgewise.data.text.long_texts import WarAndPeace as war_and_peace
 from edgewise.data.text.long_texts import WikiText2 as wikitext2
 from edgewise.data.text.masked_text import MaskedText as masked_text
-from edgewise.data.text.multi30k import Multi30k as multi30k
 from edgewise.data.text.pair_table import PairTable as pair_table
+from edgewise.data.text.parallel import Multi30k as multi30k
 from edgewise.data.text.parallel import Parallel as parallel
-from edgewise.data.text.sst2 import SST2 as sst2
+from edgewise.data.text.tag_file import EWT as ewt
 from edgewise.data.text.tag_file import TagFile as tag_file
+from edgewise.data.text.text_table import SST2 as sst2
 from edgewise.data.text.text_table import TextTable as text_table
 from edgewise.plugins import Registry
 from edgewise.renamed import refuse_old_names

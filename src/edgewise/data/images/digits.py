@@ -23,8 +23,7 @@ from edgewise.arguments import (
     check_splits,
 )
 from edgewise.data.files import find_files
-from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
-from edgewise.data.images.warping import warped_split
+from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels, warped_split
 from edgewise.data.reading import read_bytes
 from edgewise.data.splits import Split, Splits
 from edgewise.errors import require

@@ -25,8 +25,15 @@ from edgewise.arguments import (
 from edgewise.batches import Batch
 from edgewise.data.files import find_raw, not_published, verify
 from edgewise.data.folds import fill_splits
-from edgewise.data.images.image_data import ImageData, bytes_of, find_images, open_image, pixels
-from edgewise.data.images.warping import flipped, warped
+from edgewise.data.images.image_data import (
+    ImageData,
+    bytes_of,
+    find_images,
+    flipped,
+    open_image,
+    pixels,
+    warped,
+)
 from edgewise.data.reading import check_memory
 from edgewise.data.splits import Split, Splits
 from edgewise.data.tables.split_column import PART_OF

@@ -11,13 +11,13 @@ from typing import ClassVar, Literal, get_args
 from edgewise.arguments import check_choice, check_given
 from edgewise.data.reading import raw_texts, read_own_text
 from edgewise.data.splits import Splits, TextSplits
-from edgewise.data.text import multi30k
-from edgewise.data.text.ewt import EWT
 from edgewise.data.text.long_texts import WarAndPeace, WikiText2
 from edgewise.data.text.masking import held_out_masked_windows, mask_tokens, masked_windows
-from edgewise.data.text.sst2 import SST2
+from edgewise.data.text.parallel import MULTI30K
+from edgewise.data.text.tag_file import EWT
 from edgewise.data.text.text_data import TextData
 from edgewise.data.text.text_stream import check_some
+from edgewise.data.text.text_table import SST2
 from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id, special_ids
 
 Source = Literal["wikitext2", "sst2", "ewt", "multi30k", "war_and_peace"]
@@ -128,5 +128,5 @@ def lines_of(source: str) -> list[str]:
         return [" ".join(word for word, _ in sentence) for sentence in sentences["train"]]
     if source == "multi30k":
         name = "train.en.gz"
-        return raw_texts("multi30k", {name: f"{multi30k.ADDRESS}/{name}"})[name].splitlines()
+        return raw_texts("multi30k", {name: f"{MULTI30K}/{name}"})[name].splitlines()
     return [paragraph.replace("\n", " ") for paragraph in WarAndPeace().text().split("\n\n")]
