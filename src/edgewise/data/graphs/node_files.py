@@ -162,7 +162,9 @@ class NodeFiles(NodeData):
         if isinstance(nodes, Path) and nodes.suffix == ".npz":
             return _read_npz(nodes)
         what = "a table of edges in addition to the table of nodes"
-        edges = check_named("data.edges", edges, what)
+        if edges is None:
+            check_named("data.edges", "", what)
+        assert edges is not None
         table = read_table(nodes, argument="data.nodes")
         found = self._of_table(table, labelled)
         read = read_edges(
