@@ -78,7 +78,7 @@ def test_a_text_that_memory_cannot_hold_is_refused(
     path = tmp_path / "a.txt"
     path.write_text("a line\n" * 100)
     monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 1000)
-    with refused(str(path), expected="free memory", got="a.txt", remedy="a part of it"):
+    with refused(str(path), expected="free memory", got="a.txt", remedy="a part of the file"):
         read_own_text(path)
 
 
@@ -121,7 +121,7 @@ def test_a_value_that_is_no_number_is_named(
 def test_a_line_for_each(tmp_path: Path) -> None:
     check_line_count(tmp_path / "n.txt", [1, 2], 2, "graphs")
     with refused(
-        str(tmp_path / "n.txt"), expected="3 graphs", got="2 lines", remedy="one data set"
+        str(tmp_path / "n.txt"), expected="3 graphs", got="2 lines", remedy="same data set"
     ):
         check_line_count(tmp_path / "n.txt", [1, 2], 3, "graphs")
 

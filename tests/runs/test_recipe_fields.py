@@ -204,7 +204,7 @@ def test_another_model_keeps_the_fields_that_both_have():
 @pytest.mark.parametrize(
     ("name", "expected", "got", "remedy"),
     [
-        ("gat", "roberta", "gat, a model of another kind", "one of these models"),
+        ("gat", "roberta", "gat, a model of another kind", "another model"),
         ("berta", "bert", "'berta'", "did you mean"),
         ("transformer", "lstm", "another kind", "another recipe"),
     ],

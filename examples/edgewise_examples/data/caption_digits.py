@@ -67,9 +67,9 @@ class CaptionDigits(ImageData):
         if not 1 <= self.least <= self.places:
             raise ArgumentError(
                 "data.least, data.places",
-                expected="at least 1 digit, and a square for each",
+                expected="at least 1 digit, and at least as many squares as digits",
                 got=f"{self.least} and {self.places}",
-                remedy="choose for example 2 and 4",
+                remedy="choose for example data.least=2 and data.places=4",
             )
 
     def load(self) -> Splits:

@@ -109,9 +109,9 @@ def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> S
         heads = " ".join(head for _, head in headed)
         raise ArgumentError(
             file,
-            expected="for each word the number of its head, or 0, without cycles",
+            expected="a tree: for each word the number of its head, or 0 for the root",
             got=f"{heads[:60]} in the sentence that begins {labelled[0][0]!r}",
-            remedy="correct it",
+            remedy="correct the heads of this sentence",
         ) from error
     words, labels = (list(column) for column in zip(*labelled, strict=True))
     return Sentence(words, labels, graph.edge_index)

@@ -68,7 +68,7 @@ def compare(arguments: Namespace, fields: Fields) -> int:
             f"--{arguments.field}",
             expected="fields other than the compared one",
             got="the same field",
-            remedy="leave it out",
+            remedy=f"omit --{arguments.field}, because `edgewise compare` sets this field",
         )
     out = arguments.out or Path("runs") / f"{recipe.name}-{arguments.field}"
     found = runs.compare(

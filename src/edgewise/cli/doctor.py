@@ -39,13 +39,13 @@ EXTRAS = {
     "pillow": ("images", "reading images"),
     "triton": ("gpu", "the kernels of the engine rows on a GPU"),
 }
-"""Extra and purpose of each optional package."""
+"""Extra of Edgewise and purpose, by optional package."""
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 WITH = {
     "digits": "scikit-learn",
     "time_series": "statsmodels, or a file of your own",
 }
-"""Data sets that a package includes."""
+"""Data sets that are part of an installed package, by package."""
 FOLDERS = {
     "planetoid": NAMES,
     "tu": ("ENZYMES", "MUTAG"),
@@ -65,7 +65,7 @@ FOLDERS = {
     "wikitext2": ("wikitext-2",),
     "zinc": ("ZINC_jtvae12k",),
 }
-"""Folders of public data sets. All other data sets read files of the user."""
+"""Folders of public data sets, by name; data sets that are not listed read files of the user."""
 
 
 def report() -> str:

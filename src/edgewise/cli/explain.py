@@ -16,7 +16,7 @@ def explain(arguments: Namespace) -> int:
     if arguments.out.suffix.lower() not in (".html", ".htm"):
         raise ArgumentError(
             "--out",
-            expected="the name of a page, which ends in .html",
+            expected="a file name that ends in .html",
             got=str(arguments.out),
             remedy=f"write {arguments.out.with_suffix('.html')}",
         )

@@ -26,7 +26,7 @@ HELP = {"-h", "--help"}
 OF_PREDICT = ("help", "input", "out", "draw", "why", "batch-size", *OPTIONS)
 _KNOWN = "|".join(OF_PREDICT).replace("_", "-")
 OPTION = re.compile(rf"--(?!(?:{_KNOWN})(?:=|$))([a-z][\w-]*)(?:=(.*))?", re.DOTALL)
-"""An option of ``predict`` that argparse does not know."""
+"""Regular expression of options of ``predict`` that are not declared in this parser."""
 EXAMPLES = """examples:
   edgewise list
   edgewise show digits
@@ -67,7 +67,7 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
     parser = build_parser(command, rest)
     arguments, more = parser.parse_known_args(rest)
     arguments.more_options = more_options
-    # argparse accepts inputs after an option only if some precede it.
+    # argparse accepts positional inputs after an option only if some inputs precede the option.
     if (
         more
         and command in ("predict", "explain")
@@ -82,7 +82,7 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
         str(getattr(arguments, "name", "")),
     ]
     for text in typed:
-        # The user may name a module here, which may then be imported.
+        # Modules that the user names on the command line may be imported.
         allow(text)
     if fields and not hasattr(arguments, "takes_fields"):
         raise ArgumentError(
@@ -123,7 +123,7 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
     found: Fields = {}
     words = iter(argv)
     for word in words:
-        if word == "--":  # All arguments after it are inputs.
+        if word == "--":  # All following arguments are inputs.
             return [*rest, word, *words], found
         match = pattern.fullmatch(word)
         if not match:
@@ -133,7 +133,7 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
         value = next(words, None) if value is None else value
         if value is None:
             raise ArgumentError(
-                word, expected="a value after it", got="none", remedy=f"write {word} VALUE"
+                word, expected=f"a value after {word}", got="none", remedy=f"write {word} VALUE"
             )
         found[name] = value
     return rest, found
@@ -156,7 +156,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     Args:
         command: the command given.
         words: all arguments given. If they ask for help, the help of ``train`` and ``compare``
-            lists the fields of the recipe, and that of ``predict`` the options of each recipe.
+            lists the fields of the recipe, and the help of ``predict`` the options of each recipe.
     """
     parser = argparse.ArgumentParser(
         prog="edgewise",
@@ -241,7 +241,7 @@ def _add_training(
     several = command.add_mutually_exclusive_group()
     help_ = "train with N seeds and print mean and standard deviation"
     several.add_argument("--seeds", type=int, metavar="N", help=help_)
-    help_ = "cross-validate: train once for each fold, testing on it"
+    help_ = "cross-validate: train once for each fold, which is then the test set"
     several.add_argument("--folds", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE")
     command = _command(
@@ -253,7 +253,7 @@ def _add_training(
     )
     command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
-    help_ = "values to try, one training run each"
+    help_ = "values of FIELD; the recipe is trained once for each value"
     command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
     help_ = "train each value with N seeds and report mean and standard deviation"
     command.add_argument("--seeds", type=int, metavar="N", help=help_)
@@ -291,8 +291,10 @@ def _add_predicting(
     command.add_argument("--input", type=Path, metavar="FILE", help=help_)
     help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"
     command.add_argument("--out", type=Path, metavar="FILE", help=help_)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of predictions")
-    help_ = "show the N words, atoms, neighbours or items with the largest effect"
+    command.add_argument(
+        "--draw", type=Path, metavar="FILE", help="save a figure of the predictions to FILE"
+    )
+    help_ = "show the N words, atoms, neighbours or items with the largest effect on a prediction"
     command.add_argument("--why", type=int, metavar="N", help=help_)
     help_ = "number of inputs per batch"
     command.add_argument("--batch-size", type=int, metavar="N", help=help_)
@@ -313,9 +315,9 @@ def _add_explaining(add: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
     help_ = "an input such as a SMILES, a sentence, an image file or a node id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
-    help_ = "page to write, which ends in .html"
+    help_ = "HTML file to write; its name ends in .html"
     command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
-    help_ = "record only this module; give the option again for further ones"
+    help_ = "record only the module of this name; repeat the option to record several modules"
     command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)
 
 
@@ -324,14 +326,16 @@ def _add_influence(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         add,
         commands.influence,
         "influence",
-        "rank the members of a run's graph by their influence",
+        "rank the nodes of a run's graph by their influence on its predictions",
         "edgewise influence runs/gat-cora --top 10 --draw influence.png",
     )
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
-    help_ = "number of members to list (10)"
+    help_ = "number of members to list (default: 10)"
     command.add_argument("--top", type=int, default=10, metavar="N", help=help_)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure")
-    help_ = "random seed of the estimates (0)"
+    command.add_argument(
+        "--draw", type=Path, metavar="FILE", help="save a figure of the influences to FILE"
+    )
+    help_ = "random seed of the estimates (default: 0)"
     command.add_argument("--seed", type=int, default=0, metavar="N", help=help_)
 
 

@@ -1,4 +1,4 @@
-"""Cross-validation: one fold is the test set, a part of the others the validation set."""
+"""Cross-validation: one fold is the test set, and a part of the other folds the validation set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Folds:
     Attributes:
         folds: number of folds.
         fold: index of the test fold, from 0.
-        val: fraction of the other examples used for validation, split in the same way.
+        val: fraction of the examples of the other folds that is used for validation.
         seed: random seed of the split; independent of a recipe's seed.
     """
 
@@ -76,7 +76,7 @@ class Folds:
     def held_out(self, how: How, keys: Sequence[str | int]) -> tuple[Tensor, Tensor]:
         """Return the indices of training and validation examples, without a test set."""
         inner = deal(how, keys, round(1 / self.val), self.seed + 1, of="data.val")
-        # The first parts may consist of one large group.
+        # A part may consist of one large group.
         return torch.cat(inner[:-1]), inner[-1]
 
 

@@ -1,8 +1,8 @@
 """Precomputed positional encodings of the graphs of a data set, cached on disk.
 
-They are the same in every epoch and run, so they are computed once, in chunks of graphs. The name
-of the cache file is a hash of the edges, the encoding with its settings, and the source code that
-computes it; a change of any of them leads to a new file.
+Encodings are the same in every epoch and run, so they are computed once, in chunks of graphs. The
+name of the cache file is a hash of the edges, the encoding, its settings and its source code, so a
+change of any of these leads to a new file.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from edgewise.encodings import distances, laplacian, members
 from edgewise.graphs import Graph
 from edgewise.ragged import boundaries, ranges, segment_index, starts
 
-AT_ONCE = 500  # number of graphs per chunk
-SHOWN_FROM = 2000  # minimum number of graphs for which a progress bar is shown
+AT_ONCE = 500  # Number of graphs per chunk.
+SHOWN_FROM = 2000  # Minimum number of graphs for which a progress bar is shown.
 TYPES = (torch.uint8, torch.int16, torch.int32)
 
 
@@ -39,7 +39,7 @@ class Encoding(Protocol):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Settings that the code depends on, besides the graph."""
+        """Settings of the encoding on which the code depends."""
 
     def code(self, graph: Graph) -> Tensor:
         """Return the encoding of the nodes, ``[N, ...]``, or of the pairs, ``[P, ...]``."""
@@ -125,7 +125,7 @@ class PrecomputedEncodings:
         for tensor in (graphs.edge_index, graphs.node_start, graphs.edge_start):
             found.update(tensor.contiguous().numpy().tobytes())
         found.update(repr(encoding.settings).encode())
-        # An encoding defined with a model may use laplacian.
+        # An encoding that is defined in the module of a model may use functions of laplacian.py.
         own = inspect.getmodule(type(encoding))
         for module in (own, laplacian, members, sys.modules[__name__]):
             assert module is not None

@@ -11,7 +11,7 @@ from edgewise.batches import Batch
 from edgewise.data.loader import Loader
 from edgewise.data.splits import Split
 
-RANKS = 2**48 + 21  # difference of the seeds of two successive ranks
+RANKS = 2**48 + 21  # Difference between the seeds of two successive ranks.
 
 Draw = Callable[[Tensor, Generator], Batch]
 """Function that returns the batch of an index of examples, sampling with the generator."""
@@ -32,7 +32,7 @@ class SampledLoader(Loader):
 
     def _generator(self) -> Generator:
         assert self.seed is not None
-        # Seed per batch, so that a resumed epoch samples the same as an uninterrupted epoch.
+        # Each batch has a separate seed, so that a resumed epoch samples the same batches.
         mixed = (self.seed * 1_000_003 + self._epoch) * 1_000_003 + self._served
         return Generator().manual_seed((mixed + self.rank * RANKS) % 2**63)
 

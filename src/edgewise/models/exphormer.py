@@ -31,7 +31,7 @@ class Exphormer(GPS):
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Attention has
     E + ``degree`` · N + 2 · ``virtual`` · N edges in place of N². The expander depends on the node
-    order. Attention uses edge features whatever ``local`` is.
+    order. Attention always uses edge features, whatever message-passing layer ``local`` is.
 
     Args:
         in_width: number of input features per node.
@@ -169,7 +169,7 @@ class Exphormer(GPS):
         return graph.cached(("exphormer", self.attention_graph, count), make)
 
     def edge_features(self, edge_attr: Tensor, kinds: Tensor) -> Tensor:
-        """Return edge features ``[edges, edge_width + 4]``: those of input edges, one-hot type."""
+        """Return ``[edges, edge_width + 4]``: input edge features and the one-hot edge type."""
         features = edge_attr.new_zeros(len(kinds), self.edge_width)
         features = features.index_copy(0, (kinds == 0).nonzero()[:, 0], edge_attr)
         return torch.cat([features, nn.functional.one_hot(kinds, KINDS).to(features)], dim=1)

@@ -162,8 +162,8 @@ class GPS(GraphLayer):
     """GPS graph Transformer.
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Layer norm
-    suits training on one large graph better than batch norm, whose running statistics are averaged
-    over few steps there.
+    suits training on one large graph better than batch norm: with one step per epoch, batch norm's
+    running statistics are averages over few steps.
 
     Args:
         in_width: number of input features per node.
@@ -188,7 +188,7 @@ class GPS(GraphLayer):
 
     reads_edge_attr = True
     attention_uses_edge_attr = False
-    """Whether attention uses edge features too, and not only the layer "gine"."""
+    """Whether attention uses edge features, in addition to the message-passing layer "gine"."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class GPS(GraphLayer):
         if edge_width and local != "gine" and not self.attention_uses_edge_attr:
             raise ArgumentError(
                 "local",
-                expected="gine, the layer that uses edge features",
+                expected="gine, the only local layer that uses edge features",
                 got=f"{local}, and {edge_width} features per edge",
                 remedy="choose gine, or data without edge features (for example data.bonds=false)",
             )

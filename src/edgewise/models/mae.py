@@ -25,7 +25,7 @@ from edgewise.layers.pooling import Pooling
 from edgewise.models.transformer_encoder import transformer_encoder
 
 TINY = 1e-6
-"""Added to the variance of each patch, which is 0 for a patch of one colour."""
+"""Constant added to the variance of a patch, which is 0 for a patch of one colour."""
 
 
 class MaskedAutoencoder(nn.Module):

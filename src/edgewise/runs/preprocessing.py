@@ -60,8 +60,8 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
     """
     if not folder.has(PREPROCESSING):
         raise MissingDataError(
-            f"{folder.path / PREPROCESSING}: no such file, which predictions need. Remedy: restore "
-            "it, or train again with this version."
+            f"{folder.path / PREPROCESSING}: no such file. Predictions need it. Remedy: restore "
+            "the file, or train again with this version."
         )
     record = folder.read_json(PREPROCESSING)
     try:

@@ -52,7 +52,7 @@ def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
     if folds is None:
         raise ArgumentError(
             "--folds",
-            expected="data with folds (the field data.folds)",
+            expected="a recipe whose data have folds (the field data.folds)",
             got=f"the recipe {recipe.name}, whose data have a fixed split",
             remedy="use --seeds",
         )

@@ -97,7 +97,7 @@ def read_ahead(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
         with torch.enable_grad():
             x = model.embedding(ids[None]).detach().requires_grad_()
             states: Tensor = model.backbone(x)
-        # Random weights, as the plain sum of the outputs of a LayerNorm is constant.
+        # Sum with random weights, because the plain sum over a LayerNorm's outputs is constant.
         mixed = (states * torch.randn(states.shape, generator=draw).to(states)).sum(-1)[0]
         for border in sorted({1, count // 2, count - 1} - {0}):
             (gradient,) = torch.autograd.grad(mixed[:border].sum(), x, retain_graph=True)
@@ -121,7 +121,7 @@ class MaskedLanguageModeling(LanguageModeling):
     """
 
     def check(self, model: nn.Module, batch: Any) -> None:
-        """Do nothing, as masked tokens may depend on later tokens."""
+        """Do nothing: unlike in causal language models, predictions may depend on later tokens."""
 
     def metrics(self) -> dict[str, Metric]:
         return Classification().metrics()

@@ -20,7 +20,7 @@ class ResumableEarlyStopping(EarlyStopping):
             settings.monitor,
             patience=settings.patience,
             mode=settings.mode,
-            check_finite=False,  # NaN counts as no improvement; a NaN loss ends the run
+            check_finite=False,  # NaN counts as no improvement; History ends a run with a NaN loss.
         )
 
     def on_train_start(

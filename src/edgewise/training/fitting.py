@@ -113,7 +113,7 @@ def fit(
     if world_size > 1:
         _share(loaders, rank, world_size)
     batches = len(loaders["train"])
-    if not hasattr(loaders["train"], "share"):  # Lightning will split it
+    if not hasattr(loaders["train"], "share"):  # Lightning splits other loaders.
         batches = math.ceil(batches / world_size)
     steps = trainer.epochs * math.ceil(batches / trainer.accumulate_grad_batches)
     folder.make()
@@ -204,9 +204,9 @@ def _require_lightning() -> None:
 def _share(loaders: Loaders, rank: int, world_size: int) -> None:
     """Assign each process its part of the examples and its own random numbers."""
     for loader in loaders.values():
-        if hasattr(loader, "share"):  # Lightning splits a DataLoader
+        if hasattr(loader, "share"):  # Lightning splits other loaders.
             loader.share(rank, world_size)
-    if rank:  # Rank 0 keeps the seed of a run with one process.
+    if rank:  # Rank 0 keeps the seed, so that it is the same as in a run with one process.
         seed_everything((torch.initial_seed() + rank * 1_000_003) % 2**63)
 
 

@@ -39,11 +39,11 @@ LOG, CURVES = "log.csv", "curves.png"
 METRICS, NOTES = "metrics.json", "notes.json"
 PREPROCESSING, PREPROCESSING_TENSORS = "preprocessing.json", "preprocessing.safetensors"
 HEADS = "kept_heads.json"
-"""File of a pruned run: the attention heads that are left, by layer."""
+"""Name of the file in a pruned run that lists the remaining attention heads of each layer."""
 OLD_FILES = {PREPROCESSING: "fitted.json", PREPROCESSING_TENSORS: "fitted.safetensors"}
-"""Names of files in old run folders, by their present names."""
+"""Names of files in run folders of earlier versions, by present name."""
 BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
-"""Files that are written before the first step, besides the one that claims the folder."""
+"""Files that are written before the first step, in addition to the file that claims the folder."""
 BEGIN_AGAIN = "delete it, and --resume restarts the run"
 DIGEST = "sha256"
 
@@ -85,14 +85,14 @@ class RunFolder:
         written = any(self.has(name) for name in (LOG, self.weights.name, METRICS))
         if self.has(METRICS) or (written and not self.checkpoint.is_file()):
             raise RunExistsError(
-                f"{self.path} contains a finished run, and a run is never overwritten. "
+                f"{self.path} contains a finished run, which is never overwritten. "
                 "Remedy: name another folder."
             )
 
     def _exists(self) -> RunExistsError:
         return RunExistsError(
-            f"{self.path} exists, and a run is never overwritten. Remedy: --resume continues it, "
-            "and --out names another folder."
+            f"{self.path} exists, and a run is never overwritten. Remedy: continue the run with "
+            "--resume, or name another folder with --out."
         )
 
     def refuse_several(self) -> None:
@@ -113,8 +113,8 @@ class RunFolder:
     def claimed(self, name: str, record: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
         """Create the folder and the file ``name`` with ``record``, exclusively for this process.
 
-        After an error in the ``with`` block, both are deleted if there is nothing to resume from.
-        An interrupted or killed run keeps them, for ``resume``.
+        After an error in the ``with`` block, folder and file are deleted if there is no checkpoint.
+        An interrupted or killed run keeps both, for ``resume``.
 
         Raises:
             RunExistsError: another process created the file first.
@@ -179,7 +179,7 @@ class RunFolder:
         final = self.path / name
         with self._part(final) as part:
             part.touch()
-            # These are the permissions that the umask sets.
+            # Permissions that a new file gets from the umask.
             mode = stat.S_IMODE(part.stat().st_mode)
             fill(part)
             # Some libraries set the mode to 0600.
@@ -230,7 +230,7 @@ class RunFolder:
 
     @contextmanager
     def _reading(self, name: str, expected: str, remedy: str = "restore it") -> Iterator[None]:
-        """Name the file in errors that a missing or damaged file causes."""
+        """Convert errors of reading into an error that names the missing or damaged file."""
         path = self.path / name
         try:
             yield
@@ -253,7 +253,7 @@ class RunFolder:
         return self._existing(name).is_file()
 
     def _existing(self, name: str) -> Path:
-        """Return the path of a file, or of its old name if only that exists."""
+        """Return the path of a file, under its old name if only that file exists."""
         old = self.path / OLD_FILES.get(name, name)
         return old if old.is_file() and not (self.path / name).is_file() else self.path / name
 
@@ -300,8 +300,8 @@ class RunFolder:
         """Read ``model.safetensors``; see :meth:`read_tensors`.
 
         Args:
-            known: names of the model's parameters. A parameter that was renamed since the run was
-                saved gets its name of these.
+            known: names of the model's parameters. Saved names of earlier versions are replaced by
+            these names.
         """
         weights = self.read_tensors(self.weights.name)
         new = {name: new_parameter_name(name) for name in weights if name not in known}

@@ -1,4 +1,4 @@
-"""Fine-tuning in two phases: the head alone, then the whole model."""
+"""Fine-tuning in two phases: first only the head, then the whole model."""
 
 # ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations

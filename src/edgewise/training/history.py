@@ -43,11 +43,13 @@ class Stopwatch:
 class History(lightning.Callback):
     """Callback that keeps the metrics of each epoch and the weights of the best epoch.
 
-    They are part of the checkpoint. Lightning's CSVLogger deletes earlier rows when a run is
-    resumed, and its ModelCheckpoint writes a file after each improvement, which takes longer than
-    an epoch on a small graph. Both can be passed to :func:`edgewise.training.fit` in addition.
+    Metrics and best weights are part of the checkpoint. Lightning's CSVLogger is not used because
+    it deletes earlier rows when a run is resumed, and ModelCheckpoint because it writes a file
+    after each improvement, which takes longer than an epoch on a small graph. Both can be passed to
+    :func:`edgewise.training.fit` in addition.
 
-    List it before a callback that replaces the weights by their average for validation.
+    In the list of callbacks, ``History`` must precede a callback that replaces the weights by their
+    average for validation.
     """
 
     def __init__(self, settings: TrainerSettings) -> None:
@@ -94,7 +96,7 @@ class History(lightning.Callback):
             self.best_weights = {name: value.detach().clone() for name, value in state.items()}
 
     def _is_better(self, value: float) -> bool:
-        if math.isnan(self.best):  # every comparison with NaN is false
+        if math.isnan(self.best):  # A comparison with NaN is always False.
             return not math.isnan(value)
         return value > self.best if self.settings.mode == "max" else value < self.best
 
@@ -105,5 +107,5 @@ def _check_finite(loss: float, epoch: int) -> None:
             "optimizer.lr",
             expected="a training loss that stays finite",
             got=f"{loss} in epoch {epoch}",
-            remedy="lower it, or set trainer.clip_norm",
+            remedy="lower optimizer.lr, or set trainer.clip_norm",
         )

@@ -15,16 +15,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from edgewise.training.history import History
 
-BAR_EVERY = 0.1  # seconds between two updates of the bar
-LINE_EVERY = 10.0  # minimum seconds between two lines of finished epochs
-BATCH_LINE_EVERY = 60.0  # seconds before a line on an unfinished epoch is printed
+BAR_EVERY = 0.1  # Seconds between two updates of the bar.
+LINE_EVERY = 10.0  # Minimum seconds between two lines about finished epochs.
+BATCH_LINE_EVERY = 60.0  # Seconds after which a line about an unfinished epoch is printed.
 
 
 class ProgressDisplay(ProgressBar):
     """Print finished epochs, the monitored metric and its best value to standard error.
 
-    Lightning's own bars count the batches of one epoch. In a log file, 200 epochs of one batch
-    give 1001 lines with its TQDMProgressBar, and one line, the last, with its RichProgressBar.
+    Lightning's bars are not used, because they count the batches of one epoch: in a log file, 200
+    epochs of one batch give 1001 lines with TQDMProgressBar, and only the last line with
+    RichProgressBar.
     """
 
     def __init__(self, title: str, history: History) -> None:

@@ -20,9 +20,9 @@ Weights = dict[str, Tensor]
 class MovingAverage(WeightAveraging):
     r"""Exponential moving average :math:`\bar w \leftarrow d\,\bar w + (1 - d)w` at each step.
 
-    In the first 1 / (1 - d) steps it is the plain mean (Polyak and Juditsky, Acceleration of
-    stochastic approximation by averaging, 1992). Lightning's EMAWeightAveraging would stay near the
-    initial weights there.
+    In the first 1 / (1 - d) steps, the average is the plain mean (Polyak and Juditsky, Acceleration
+    of stochastic approximation by averaging, 1992). Lightning's EMAWeightAveraging is not used,
+    because in these steps it stays near the initial weights.
 
     Args:
         decay: d, from 0 to below 1.

@@ -171,7 +171,7 @@ def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
     )
     with refused(
         "data.user, data.item",
-        expected="columns of users",
+        expected="column numbers of users",
         got="repeated users",
         remedy="--data.user 1",
     ):

@@ -17,7 +17,7 @@ from edgewise.errors import ArgumentError
 from edgewise.ragged import runs_and_positions
 
 FEWEST = 3
-"""Interactions that a user needs for one in each of the training, validation and test sets."""
+"""Minimum number of interactions of a user who has one in each of the three splits."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class InteractionFiles(Interactions):
         if "data.rating" not in numbers:
             raise ArgumentError(
                 "data.rating",
-                expected=f"a column of ratings in {path.name}, as data.min_rating is given",
+                expected=f"a column of ratings in {path.name}, because data.min_rating is given",
                 got="no column with a usual name",
                 remedy="name the column with --data.rating, or omit --data.min_rating",
             )
@@ -145,6 +145,6 @@ def last_of_each(
     # Leave at least one interaction for training.
     held_out = torch.minimum(held_out, count - 1)
     user, position = runs_and_positions(count)
-    left = count[user] - position  # 1 for the last
+    left = count[user] - position  # 1 for the last interaction of a user.
     in_test, in_train = left <= tested[user], left > held_out[user]
     return EdgeSplit(pairs[:, in_train], pairs[:, ~in_test & ~in_train], pairs[:, in_test])

@@ -27,7 +27,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, edges
 from edgewise.ragged import runs_and_positions, starts
 
-RANKED = 2048  # number of users per batch of validation and test; bounds memory
+RANKED = 2048  # Number of users per batch of validation and test, which limits memory.
 
 
 class Chosen(NamedTuple):
@@ -90,8 +90,8 @@ class Interactions(Data):
     ``positives [B, K]`` and targets ``[B, K]``: the columns of the positive items in the scores
     ``[B, K + M]``. Positives and targets are padded with -1. Validation and test batches have
     inputs ``(users [B], items, graph)`` and targets ``[B, items]``: 1 for a held-out item of the
-    user, 0 for another item, and -1 for an item to ignore, as it is a training item of the user.
-    With ``negatives=0``, training batches have this form too, with all training items as positive.
+    user, 0 for another item, and -1 for a training item of the user, which is ignored. With
+    ``negatives=0``, training batches have this form too, with all training items as positive.
 
     Attributes:
         val: fraction of the training interactions used for validation; they are not in the graph.

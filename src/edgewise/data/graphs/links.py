@@ -158,8 +158,8 @@ class EdgeList(Links):
 
     Attributes:
         path: the file, or a data frame.
-        source, destination: column names, or column numbers from 1 without a header; "" finds them
-            by their usual names, or takes the only two columns.
+        source, destination: column names, or column numbers from 1 if there is no header; "" finds
+            the columns by usual names, or takes the only two columns.
         header: whether the first line names the columns; ``None`` detects it.
         names: whether ids are names, even if they look like numbers.
         val, test, split_seed, negatives, batch_size: see :class:`Links`.

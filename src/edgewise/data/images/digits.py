@@ -105,7 +105,9 @@ def read_digits(val: float, test: float, split_seed: int) -> tuple[Part, Part, P
     from sklearn.model_selection import train_test_split
 
     digits = load_digits()
-    images = torch.as_tensor(digits.images, dtype=torch.float32)[:, None] / 16  # 17 grey levels
+    images = (
+        torch.as_tensor(digits.images, dtype=torch.float32)[:, None] / 16
+    )  # Pixels are integers from 0 to 16.
     labels = torch.as_tensor(digits.target, dtype=torch.long)
     check_features(images)
     check_labels(labels, CLASSES)
@@ -153,8 +155,8 @@ class Mnist(DigitImages):
 def read_mnist(part: str) -> tuple[Tensor, Tensor]:
     """Return the images ``[N, 28, 28]`` (uint8) and digits ``[N]`` of ``"train"`` or ``"test"``.
 
-    No dependency reads the idx format. NumPy reads it here: as the checksums matched, the headers
-    are known to have 16 bytes (images) and 8 bytes (labels).
+    No dependency of Edgewise reads the idx format, so NumPy is used: the headers have 16 bytes
+    (images) and 8 bytes (labels), because the checksums matched.
 
     Raises:
         MissingDataError: a file is missing.

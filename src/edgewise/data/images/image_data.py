@@ -75,7 +75,7 @@ def open_image(path: Path, size: int = 0) -> Image:
             if size:
                 image.draft(None, (2 * size, 2 * size))
             turned = ImageOps.exif_transpose(image)
-            # These modes are grey with more than 8 bits.
+            # Images with these modes are grey, with more than 8 bits.
             if turned.mode.startswith(("I", "F")):
                 return _of_8_bits(turned)
             if turned.has_transparency_data:
@@ -88,7 +88,7 @@ def open_image(path: Path, size: int = 0) -> Image:
             path,
             expected="an image, such as PNG or JPEG",
             got=" ".join(str(error).split()) or type(error).__name__,
-            remedy="save it again, or remove it",
+            remedy="save the image again, or remove this file",
         ) from error
 
 
@@ -106,7 +106,7 @@ def pixels(image: Image, height: int, width: int, *, color: bool) -> Tensor:
 
     shown = image.convert("RGB" if color else "L")
     if shown.size != (width, height):
-        # For reduction, the mean over each pixel; a bilinear filter would blur.
+        # For reduction, use the mean over each output pixel; a bilinear filter would blur.
         smaller = shown.width >= width and shown.height >= height
         how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
         shown = ImageOps.fit(shown, (width, height), how)
@@ -115,9 +115,9 @@ def pixels(image: Image, height: int, width: int, *, color: bool) -> Tensor:
 
 
 def bright_on_dark(values: Tensor) -> Tensor:
-    """Invert a grey image ``[1, H, W]`` if its border is bright.
+    """Invert a grey image ``[1, H, W]`` if the border is bright, as in photos of handwriting.
 
-    Data sets of digits have bright ink on a dark background, unlike photos of handwriting.
+    Data sets of digits have bright ink on a dark background.
     """
     rim = torch.cat([values[:, 0], values[:, -1], values[:, :, 0], values[:, :, -1]], dim=1)
     return 1 - values if float(rim.mean()) > 0.5 else values

@@ -86,7 +86,7 @@ class ImageFolder(ImageData):
 
     def load(self) -> Splits:
         require("PIL", extra="images", purpose="reading images")
-        check_named("data.path", self.path, "a folder with one subfolder for each class")
+        check_named("data.path", self.path, "a folder with one subfolder per class")
         files, keys, given = _listed(Path(self.path))
         labels = sorted(set(keys))
         if len(labels) < 2:
@@ -94,12 +94,14 @@ class ImageFolder(ImageData):
                 "data.path",
                 expected=f"folders of at least two classes in {self.path}",
                 got=", ".join(map(repr, labels)) or "no images in folders",
-                remedy="put the images of each class into a folder of its name",
+                remedy="put the images of each class into a folder with the name of the class",
             )
         needed = bytes_of(len(files), self._channels, self.image_size)
         remedy = "choose a smaller --data.image_size, or fewer images"
         check_memory("data.image_size", needed, f"{len(files)} images", remedy)
-        with ThreadPoolExecutor() as readers:  # Threads help, as decoders release the GIL.
+        with (
+            ThreadPoolExecutor() as readers
+        ):  # Decoders release the GIL, so threads run in parallel.
             images = torch.stack(list(readers.map(self._read, files)))
         number = {label: index for index, label in enumerate(labels)}
         target = torch.tensor([number[key] for key in keys])
@@ -179,10 +181,10 @@ def _check_classes(folder: Path, keys: Sequence[Any], given: Sequence[Any]) -> N
         if key not in trained:
             raise ArgumentError(
                 "data.path",
-                expected=f"in {folder / part} only classes of the training images, "
-                f"{', '.join(sorted(trained))}",
+                expected=f"classes of the training images ({', '.join(sorted(trained))}) in "
+                f"{folder / part}",
                 got=f"a folder {key}",
-                remedy="rename it, or add training images of this class",
+                remedy="rename this folder, or add training images of this class",
             )
 
 

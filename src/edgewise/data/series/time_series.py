@@ -37,7 +37,7 @@ from edgewise.errors import ArgumentError, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
 SEASONS: dict[Bundled, int] = {"co2": 52, "elnino": 12, "sunspots": 11}
-SHORT = 4  # shorter seasons do not determine the default history and horizon
+SHORT = 4  # Seasons below this length do not determine the default history and horizon.
 
 
 class Series(NamedTuple):
@@ -136,12 +136,13 @@ class TimeSeries(Data):
         bounds = [round(len(values) * share) for share in (1 - self.val - self.test, 1 - self.test)]
         parts: list[Split] = []
         for first, stop in zip([history, *bounds], [*bounds, len(values)], strict=True):
-            # First steps of the horizons; the history may lie in the part before.
+            # First steps of the horizons of each part; a history may lie in the preceding part.
             starts = torch.tensor(range(max(first, history), stop - horizon + 1))
             if not len(starts):
                 raise ArgumentError(
                     "data.history, data.horizon",
-                    expected="windows that fit into every part of the series",
+                    expected="windows of data.history + data.horizon values that fit into every "
+                    "part of the series",
                     got=f"{history} and {horizon}, of {len(values)} values",
                     remedy="choose a shorter history or horizon, or larger fractions",
                 )
@@ -197,8 +198,8 @@ class TimeSeries(Data):
         if words and not self.date and date == "none":
             warnings.warn(
                 f"no column of {table.path.name} can be parsed as dates "
-                f"({', '.join(map(repr, words))}), so its rows are taken as consecutive steps; "
-                "to use dates, set --data.date and --data.date_format",
+                f"({', '.join(map(repr, words))}), so the rows are taken as consecutive time "
+                "steps; to use dates, set --data.date and --data.date_format",
                 stacklevel=2,
             )
         if date == "none":
@@ -245,7 +246,7 @@ def history_of(table: Table, column: str, date: str, step: Step | None) -> Serie
                 "data.date",
                 expected=f"dates such as {step.text(datetime(2020, 12, 31))} in column {date!r}",
                 got=f"{text[:40]!r} in row {table.line(row)} of {table.path.name}",
-                remedy="write them as in the training table",
+                remedy="write the dates in the format of the training table",
             )
     dates = parse_dates(texts, step.format) or []
     return dated(table, column, dates, step)
@@ -295,7 +296,7 @@ def _report_missing(table: Table, missing: Sequence[str], length: int) -> None:
             "data.date",
             expected=f"values for at least 4/5 of the dates in {table.path.name}",
             got=got,
-            remedy="resample the table to a longer step, or use a part of it",
+            remedy="resample the table to a longer step, or use a part of the table without gaps",
         )
     warnings.warn(f"{table.path.name}: {got}, interpolated linearly", stacklevel=4)
 

@@ -9,10 +9,10 @@ first line. A field may be in quotes. Empty lines and lines that begin with ``#`
 are ignored. This is not :func:`~edgewise.data.tables.read.read_table`, since pandas reads neither
 lines of different lengths nor several kinds of comments.
 
-If most ids of a file are whole numbers, all have to be, so that a damaged line is found and not
-taken for a new node; ``names=True`` accepts any. A first line that names the columns is recognised
-(``header=None``): it has words only above numbers, or words such as ``source,target``. Of a table
-with more columns than needed, those are used that :class:`Column` names or knows.
+If most ids of a file are whole numbers, all ids must be whole numbers, so that a damaged line
+raises an error instead of adding a node; ``names=True`` accepts any id. A first line that names the
+columns is detected (``header=None``): it has words above numbers, or words such as
+``source,target``. If a table has more columns than needed, :class:`Column` selects them by name.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from edgewise.data.tables.read import DELIMITERS, is_text, read_table
 from edgewise.errors import ArgumentError, unknown_name
 
 Ids = dict[str, int]
-"""Number of each id, in ascending order: ``list(ids)[number]`` is the id."""
+"""Type of a table from id to node number, in ascending order: ``list(ids)[number]`` is the id."""
 
 COMMENTS = ("#", "%", "//")
 MARKS = ("\t", "::", *(mark for mark in DELIMITERS if mark != "\t"))
 WORD = re.compile(r"[^\W\d][\w .:/()-]*")
-NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # numbers, dates and times
-DIGITS = 20  # number of digits of a 64-bit integer
-PER_LINE, LETTERS = 400, 3  # bytes in memory for a line, and for each of its letters
+NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # Numbers, dates and times.
+DIGITS = 20  # Maximum number of digits of a 64-bit integer.
+PER_LINE, LETTERS = 400, 3  # Memory in bytes of a line, and of each letter in the line.
 
 
 class Column(NamedTuple):
     """Column of a table by its meaning, and how to find it.
 
     Attributes:
-        argument: the field that names it, such as ``data.user``.
+        argument: the field that names the column, such as ``data.user``.
         usual: unambiguous names, in lower case without spaces and underscores.
-        name: its name, or its number from 1 where there is no header; "" looks for a usual name.
+        name: name of the column, or number from 1 if there is no header; "" looks for a usual name.
     """
 
     argument: str
@@ -92,7 +92,7 @@ TIME = _column("data.time", "time timestamp date datetime when unixreviewtime cr
 RATING = _column("data.rating", "rating ratings score stars bookrating")
 ROLES = SOURCE, DESTINATION, USER, ITEM, TIME, RATING
 USUAL = frozenset(name for role in ROLES for name in (*role.usual, "id", "node", "nodeid"))
-"""Names of columns. A first line with two of them is a header, not an edge."""
+"""Usual column names. A first line with two of these names is a header, not an edge."""
 
 
 class EdgeTable(NamedTuple):
@@ -241,7 +241,7 @@ def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
 
 
 def _is_whole(field: str) -> bool:
-    # A leading 0, as in a postal code, makes it a name.
+    # An id with a leading 0, such as a postal code, is a name.
     digits = field.isascii() and field.isdecimal() and len(field) <= DIGITS
     return digits and (field[0] != "0" or field == "0")
 
@@ -261,7 +261,9 @@ def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Colu
     assert isinstance(path, Path)
     form = text_form(path)
     needed = LETTERS * form.characters + PER_LINE * form.lines
-    check_memory("data.path", needed, path.name, "use a part of its lines, or more memory")
+    check_memory(
+        "data.path", needed, path.name, "use a part of the lines, or a machine with more memory"
+    )
     with opened_text(path, form.encoding) as file:
         stripped = ((number, text.strip()) for number, text in enumerate(file, 1))
         texts = [line for line in stripped if line[1] and not line[1].startswith(COMMENTS)]
@@ -313,7 +315,8 @@ def _names_columns(first: Line, others: list[Line], columns: Sequence[Column]) -
 def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
     """Raise ArgumentError if it is unclear whether the first line is a header.
 
-    This is so if its words occur in no other line, while other ids are repeated.
+    It is unclear if the words of the first line occur in no other line, while other ids are
+    repeated.
     """
     if len(lines) < 2 or not all(map(WORD.fullmatch, lines[0].fields)):
         return
@@ -323,9 +326,11 @@ def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
     if alone and repeated > 0.9 * (len(lines) - 1):
         raise ArgumentError(
             "data.header",
-            expected=f"data.header, as the first line of {path.name} may be a header or an edge",
-            got=f"{first[:60]!r}, whose words occur in no other line",
-            remedy="set --data.header true, or --data.header false if it is an edge",
+            expected=f"data.header to be set, because the first line of {path.name} may be a "
+            "header or an edge",
+            got=f"{first[:60]!r}; its words occur in no other line",
+            remedy="set --data.header true if this line is a header, or --data.header false if it "
+            "is an edge",
         )
 
 
@@ -362,9 +367,11 @@ def _numbered_column(file: File, column: Column) -> int:
     if not column.name.isdecimal() or not 1 <= int(column.name) <= width:
         raise ArgumentError(
             column.argument,
-            expected=f"the number of a column from 1 to {width}, as {file.path.name} has no header",
+            expected=f"the number of a column from 1 to {width}, because {file.path.name} has no "
+            "header",
             got=repr(column.name),
-            remedy="give its number, or set --data.header true if the first line names the columns",
+            remedy="give the number of the column, or set --data.header true if the first line "
+            "names the columns",
         )
     return int(column.name) - 1
 
@@ -431,7 +438,7 @@ def moment(text: str) -> float | None:
 def _refuse_ratings(file: File) -> None:
     """Raise ArgumentError for a table of ratings without a header.
 
-    Its rows look like lines of items, but its users repeat, which they do not in lines of items.
+    The rows of such a table look like lines ``user item item``, but users are repeated.
     """
     widths = {len(line.fields) for line in file.lines}
     users = {line.fields[0] for line in file.lines}
@@ -439,7 +446,8 @@ def _refuse_ratings(file: File) -> None:
         width = max(widths)
         raise ArgumentError(
             "data.user, data.item",
-            expected="lines `user item item ...`, or the numbers of the columns of users and items",
+            expected="lines of the form `user item item ...`, or the column numbers of users and "
+            "items",
             got=f"{width} columns without names, with repeated users, in {file.path.name}",
             remedy="give the column numbers, such as --data.user 1 --data.item 2, and --data.time",
         )

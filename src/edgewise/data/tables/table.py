@@ -58,7 +58,7 @@ class Table:
         return {name: self.frame[name].tolist() for name in self.frame.columns}
 
     def line(self, row: int) -> int:
-        """Return the number of a row, as an editor, spreadsheet or pandas shows it."""
+        """Return the number of a row as shown in an editor, a spreadsheet or pandas."""
         return self.lines[row]
 
     def only(self, rows: Sequence[int]) -> Table:
@@ -69,8 +69,8 @@ class Table:
     def without_header(self, names: Sequence[str]) -> Table:
         """Rename the columns of a table without a header.
 
-        The reader took the first data row for column names, so it is inserted again as row 1.
-        If the format stores column names, the columns are renamed and no row is inserted.
+        The reader has used the first data row as column names, so this row is inserted again as row
+        1. If the format stores column names, the columns are renamed and no row is inserted.
 
         Raises:
             ArgumentError: the number of columns differs from that of ``names``.
@@ -78,7 +78,7 @@ class Table:
         if self.frame.shape[1] != len(names):
             raise unreadable(
                 self.path,
-                expected=f"{len(names)} columns, as in data.path",
+                expected=f"{len(names)} columns, the number in data.path",
                 got=str(self.frame.shape[1]),
             )
         if self.named:
@@ -192,7 +192,7 @@ class Table:
             argument,
             expected=expected,
             got=got,
-            remedy=f"name a column: --{argument} {likely}" if free else "add such a column",
+            remedy=f"name a column: --{argument} {likely}" if free else "add a column of this kind",
         )
 
     def _is_numeric(self, cells: Series[Any]) -> bool:

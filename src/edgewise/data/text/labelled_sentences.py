@@ -108,16 +108,17 @@ class LabelledSentences(LabelledText):
     Attributes:
         max_length: maximum number of tokens per sentence, with special tokens; 0 for no limit.
         labelled: number of training sentences to use, a fixed random sample; 0 for all. The
-            vocabulary is always that of all training sentences.
-        packed, word_dropout: see :class:`LabelledText`.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+            vocabulary
+        is always built from all training sentences. packed, word_dropout: see
+        :class:`LabelledText`. kind, vocab_size, lowercase, tokenizer, batch_size: see
+        :class:`TextData`.
     """
 
     max_length: int = 0
     labelled: int = 0
 
     names: ClassVar[Mapping[str, str]] = {}
-    """Names of the labels in predictions, if the file has only numbers."""
+    """Names of the labels in predictions, for a file with numbers as labels."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

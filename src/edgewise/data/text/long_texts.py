@@ -45,7 +45,7 @@ class WikiText2(TextStream):
     """Wikipedia articles (Merity et al., 2016): training on the *validation* file, test on test.
 
     The published training file is not used, so perplexities are not comparable with published
-    ones.
+    perplexities.
     """
 
     def files(self) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class TextFiles(TextStream):
 
     def text(self) -> str:
         expected = "text files, separated by commas"
-        check_given("data.paths", self.paths, expected, "name them with --data.paths")
+        check_given("data.paths", self.paths, expected, "name the text files with --data.paths")
         *others, last = (read_own_text(Path(path)) for path in self.paths)
         # Without a final newline, the last line would be joined to the next file.
         return "".join(text if text.endswith("\n") else f"{text}\n" for text in others) + last

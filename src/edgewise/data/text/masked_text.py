@@ -28,8 +28,9 @@ SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
 class MaskedText(TextData):
     """Lines of text joined by ``<sep>`` and cut into windows that begin with ``<cls>``.
 
-    The test set is the test file of WikiText-2, or your own files. Of labelled data sets only the
-    training sentences are used, so that test sentences stay unseen until fine-tuning.
+    The test set is the test file of WikiText-2, or your own files. From labelled data sets, only
+    the training sentences are used, so that a model pre-trained on these texts has not seen test
+    sentences.
 
     Attributes:
         sources: public data sets to use.
@@ -70,7 +71,7 @@ class MaskedText(TextData):
         found = [line for source in self.sources for line in lines_of(source)]
         found = _stripped(found + _lines(self.paths))
         remedy = f"name some of {', '.join(get_args(Source))}, or files"
-        return check_given("data.sources, data.paths", found, "texts to learn from", remedy)
+        return check_given("data.sources, data.paths", found, "training texts", remedy)
 
     def load(self) -> Splits:
         lines = self.lines()

@@ -12,7 +12,7 @@ from edgewise.data.splits import Split
 from edgewise.layers import Tokens
 
 Hide = Callable[..., tuple[Tensor, Tensor]]
-""":func:`mask_tokens` with all arguments bound except ``ids`` and ``generator``."""
+"""Type of :func:`mask_tokens` with all arguments bound except ``ids`` and ``generator``."""
 
 HIDDEN, RANDOM = 0.8, 0.1
 """Fractions of the selected tokens that are masked, or replaced by a random token."""

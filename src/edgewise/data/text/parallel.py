@@ -113,7 +113,7 @@ class Parallel(TextPairs):
         if self.source == self.target:
             raise ArgumentError(
                 "data.source, data.target",
-                expected="two languages",
+                expected="two different languages",
                 got=f"{self.source} twice",
                 remedy="give two file extensions, such as en and de",
             )

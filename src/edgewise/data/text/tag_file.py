@@ -24,7 +24,7 @@ from edgewise.errors import ArgumentError, unknown_name
 WORDS = ("word", "token", "form")
 TAGS = ("tag", "label", "pos", "upos", "ner")
 SENTENCES = ("sentence", "sentence_id", "sent_id")
-"""Usual names of the columns."""
+"""Usual names of the columns of words, tags and sentence numbers."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
             str(path),
             expected="several sentences, a blank line after each",
             got=f"one sentence of {len(sentences[0]) if sentences else 0} words",
-            remedy="add a blank line after each sentence, or save it as .csv with a header",
+            remedy="add a blank line after each sentence, or save the table as .csv with a header",
         )
     return sentences
 

@@ -18,9 +18,9 @@ from edgewise.errors import ArgumentError
 
 TEXTS = ("text", "sentence", "review", "comment", "message", "content")
 LABELS = ("label", "class", "category", "sentiment", "target")
-"""Usual names of the two columns."""
-MOST = 1000  # maximum number of labels
-WORDS = 3.0  # minimum mean number of words in a column of texts
+"""Usual names of the column of texts and of the column of labels."""
+MOST = 1000  # Maximum number of labels.
+WORDS = 3.0  # Minimum mean number of words per cell in a column of texts.
 
 
 class Columns(NamedTuple):
@@ -35,7 +35,8 @@ class Columns(NamedTuple):
 class TextTable(LabelledSentences, OwnFiles):
     """Table with a text and a label in each row; see :func:`edgewise.data.tables.read.read_table`.
 
-    A table of two columns needs no header: the first row is data if its label occurs again below.
+    A table of two columns needs no header: the first row is data if its label occurs in another
+        row.
 
     Attributes:
         text: text column; "" finds it.

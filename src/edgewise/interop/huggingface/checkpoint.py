@@ -42,7 +42,8 @@ class Checkpoint:
         if name not in self.config:
             raise ArgumentError(
                 "config",
-                expected=f"a number `{name}`, as a {self.config['model_type']} has",
+                expected=f"a configuration with the number `{name}`, as for "
+                f"{self.config['model_type']} models",
                 got=f"{', '.join(sorted(self.config))}",
                 remedy="save the model again with save_pretrained",
             )
@@ -113,15 +114,15 @@ def read(source: Any) -> Checkpoint:
             "model_or_folder",
             expected="a transformers model, or a folder with config.json and model.safetensors",
             got=type(source).__name__,
-            remedy="load it with transformers first, or pass the folder's path",
+            remedy="load the model with transformers first, or pass the path of the folder",
         )
     folder = Path(source)
     file = folder / "config.json"
     if not file.is_file():
         raise MissingDataError(
             f"`model_or_folder`: expected a folder with config.json and model.safetensors; "
-            f"got {str(folder)!r}. Remedy: nothing is downloaded here; save a model there with "
-            f"save_pretrained."
+            f"got {str(folder)!r}. Remedy: save a model in this folder with save_pretrained "
+            "(Edgewise downloads no weights)."
         )
     return _modern(json.loads(file.read_text()), _read_tensors(folder))
 

@@ -21,7 +21,7 @@ def load_mae(theirs: Checkpoint, graph: Pattern | None) -> MaskedAutoencoder:
             "graph",
             expected="None for a masked autoencoder, whose visible patches differ between images",
             got=repr(graph),
-            remedy="leave it out",
+            remedy="omit graph",
         )
     theirs = theirs.without_prefix("vit.").renamed(*MODERN)
     theirs.must_be(qkv_bias=True)

@@ -35,9 +35,9 @@ def load_swin(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
     if graph is not None:
         raise ArgumentError(
             "graph",
-            expected="None for Swin, whose layers have their own windows",
+            expected="None for Swin, whose windows are fixed",
             got=repr(graph),
-            remedy="leave it out",
+            remedy="omit graph",
         )
     theirs = theirs.without_prefix("swin.").renamed(*MODERN)
     times = theirs["mlp_ratio"]
@@ -58,7 +58,7 @@ def load_swin(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         epsilon=theirs["layer_norm_eps"],
         dropout=theirs["hidden_dropout_prob"],
     )
-    last = len(model) - 3  # index of the norm, which precedes the pool and the head
+    last = len(model) - 3  # Index of the norm, which precedes the pooling and the head.
     pieces = {} if head is None else linear(f"{last + 2}", "classifier")
     if head is None:
         model = nn.Sequential(*list(model.children())[:-2])
