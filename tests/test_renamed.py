@@ -70,7 +70,7 @@ RENAMED_ARGUMENTS: list[tuple[Callable[..., Any], str, str]] = [
 def test_an_old_argument_is_refused_with_the_new_name(
     function: Callable[..., Any], old: str, new: str
 ) -> None:
-    with refused(old, expected=new, got="old name", remedy=f"write {new}"):
+    with refused(old, expected=new, got="the old name", remedy=f"write {new}"):
         function(**{old: 1})
 
 
@@ -99,7 +99,7 @@ def test_an_old_class_is_refused_with_the_new_name(package: str, old: str, new: 
     module = import_module(package)
     assert hasattr(module, new)
     assert not hasattr(module, f"{old}Nothing")
-    with refused(f"{package}.{old}", expected=new, got="old name", remedy=f"write {new}"):
+    with refused(f"{package}.{old}", expected=new, got="the old name", remedy=f"write {new}"):
         getattr(module, old)
     with pytest.raises(ArgumentError, match=f"write {new}"):
         exec(f"from {package} import {old}")

@@ -30,7 +30,7 @@ class Task(ABC):
         """
         return model
 
-    def check(self, model: nn.Module, batch: Any) -> None:  # noqa: B027 - optional to override
+    def check(self, model: nn.Module, batch: Any) -> None:  # noqa: B027 - subclasses may override it
         """Check the model and the first batch before training.
 
         Args:
@@ -45,7 +45,7 @@ class Task(ABC):
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the mean training loss, a scalar."""
 
-    def count(self, outputs: Tensor, target: Tensor) -> int:  # noqa: ARG002 - see recommendation
+    def count(self, outputs: Tensor, target: Tensor) -> int:  # noqa: ARG002 - part of the interface
         """Return the number of terms averaged in the loss.
 
         This number is the weight of the batch when losses of batches and processes are averaged.
@@ -78,6 +78,6 @@ class Task(ABC):
         """Return remarks on how metrics are measured, by metric name."""
         return {}
 
-    def from_loss(self, loss: float) -> dict[str, float]:  # noqa: ARG002 - see perplexity
+    def from_loss(self, loss: float) -> dict[str, float]:  # noqa: ARG002 - part of the interface
         """Return metrics computed from the mean loss alone, such as perplexity."""
         return {}

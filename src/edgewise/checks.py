@@ -118,7 +118,7 @@ def checked_call(
             "score",
             expected="Dot(), Additive(...), a callable (query, key) -> score, or None",
             got=repr(score),
-            remedy="see edgewise.scores",
+            remedy="choose a score of edgewise.scores",
         )
     if not 0.0 <= dropout <= 1.0:
         raise ArgumentError(
@@ -180,7 +180,7 @@ def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
             "normaliser",
             expected=f"one of {', '.join(NORMALISERS)}, or Entmax(alpha)",
             got=describe(normaliser),
-            remedy="see edgewise.normalisers",
+            remedy="choose a normaliser of edgewise.normalisers",
         )
     alpha = normaliser.alpha
     if not isinstance(alpha, Tensor):
@@ -332,7 +332,7 @@ def _same(name: str, got: int, expected: int, what: str, other: str) -> None:
     if got != expected:
         raise ArgumentError(
             name,
-            expected=f"{expected} {what}, as {other} has",
+            expected=f"{expected} {what}, as for {other}",
             got=f"{got}",
             remedy="shapes are [..., nodes, heads, width]",
         )

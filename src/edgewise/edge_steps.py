@@ -39,7 +39,7 @@ def edge_scores(
 
     Raises:
         ArgumentError: as in :func:`edgewise.attend`, or if ``normaliser`` is given, because scores
-        are not normalised.
+            are not normalised.
 
     """
     call, graph = _prepared(query, key, graph, options)

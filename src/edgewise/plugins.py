@@ -56,7 +56,7 @@ def plugins() -> list[Plugin]:
 
     A package that cannot be imported is ignored with a :class:`PluginWarning` that names it.
     """
-    global _loaded  # noqa: PLW0603 - a cache; a package that lists a table sees those before it
+    global _loaded  # noqa: PLW0603 - cache of the plugins, filled while they load
     if _loaded is None:
         _loaded = []
         for entry in sorted(metadata.entry_points(group=GROUP), key=lambda one: one.name):

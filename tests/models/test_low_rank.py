@@ -226,7 +226,9 @@ def test_bad_input_is_refused() -> None:
             model(ids(4), graph=graphs.causal())
         with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
             model(ids(4), cache=Cache())
-        with refused("attention_mask", expected="one piece", got="between", remedy="the end"):
+        with refused(
+            "attention_mask", expected="only before or after", got="between", remedy="the end"
+        ):
             model(ids(3), torch.tensor([[1, 0, 1], [1, 1, 1]]))
         with refused("heads", expected="divisor", got="3", remedy="heads"):
             small(name, heads=3)

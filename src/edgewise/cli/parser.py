@@ -208,7 +208,9 @@ def _add_looking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "list recipes, models, data sets, tasks, graphs and encodings",
         "edgewise list models",
     )
-    command.add_argument("kind", nargs="?", choices=commands.KINDS, help="list only this kind")
+    command.add_argument(
+        "kind", nargs="?", choices=commands.KINDS, help="list only names of this kind"
+    )
     command = _command(
         add,
         commands.show,
@@ -221,7 +223,7 @@ def _add_looking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     help_ = "save a figure of NAME to FILE (only if NAME is a graph)"
     command.add_argument("--draw", type=Path, metavar="FILE", help=help_)
     command.add_argument(
-        "--nodes", type=int, default=16, help="number of nodes to build the graph for (default: 16)"
+        "--nodes", type=int, default=16, help="number of nodes of the graph (default: 16)"
     )
 
 

@@ -38,7 +38,7 @@ class Split:
         count: number of examples.
         make: function that returns the batch of an index ``[B]`` of examples.
         target_scale: scale of the targets, for regression. The model uses the scale of the training
-        split.
+            split.
         draw: number of examples sampled per epoch; ``None`` for all.
         lengths: length of each example, ``[count]``, to batch examples of similar length.
     """

@@ -30,7 +30,7 @@ class Sample:
         temperature: sampling temperature. Lower is more deterministic.
         top_k: sample from the k most probable tokens only (Fan et al., 2018).
         top_p: sample only from the smallest set of most probable tokens (among the top k) whose
-        probabilities sum to at least p (Holtzman et al., 2020).
+            probabilities sum to at least p (Holtzman et al., 2020).
         generator: random number generator, for reproducible texts.
     """
 

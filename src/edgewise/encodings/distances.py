@@ -222,7 +222,7 @@ class ShortestPath(nn.Module):
     Args:
         heads: number of heads H.
         max_distance: m; larger distances share the bias of m. Unreachable pairs have a separate
-        bias.
+            bias.
     """
 
     compares_graphs = False
@@ -237,7 +237,7 @@ class ShortestPath(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
@@ -275,7 +275,7 @@ class PathEdges(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.max_path_length,)
 
     def code(self, graph: Graph) -> Tensor:

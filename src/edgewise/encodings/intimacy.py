@@ -41,7 +41,7 @@ def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> In
     index.
 
     Args:
-        graph: a walk steps from a target to one of its sources.
+        graph: graph of the random walk, which steps from a target to one of its sources.
         num_neighbours: maximum number of nodes listed for each node, in addition to the node
             itself.
         alpha: restart probability, above 0 and below 1.

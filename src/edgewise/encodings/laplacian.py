@@ -188,7 +188,7 @@ class Laplacian(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
@@ -225,7 +225,7 @@ class SignInvariant(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:

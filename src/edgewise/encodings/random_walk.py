@@ -24,8 +24,8 @@ from edgewise.graphs import Graph, check_square
 def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
     """Return the return probabilities of a random walk after 1, 2, … steps, ``[N, steps]``.
 
-    A walk steps from a target to one of its sources, and ends at a node without sources. Edges may
-    be directed, and self-loops count.
+    The walk steps from a target to one of its sources, and ends at a node without sources. Edges
+    may be directed, and the walk may use self-loops.
 
     Args:
         graph: one graph, or a packed batch.
@@ -67,7 +67,7 @@ class RandomWalk(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.steps,)
 
     def code(self, graph: Graph) -> Tensor:

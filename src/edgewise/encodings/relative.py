@@ -46,7 +46,7 @@ class Buckets(nn.Module):
         num_buckets: number of buckets.
         max_distance: smallest offset of the last bucket.
         bidirectional: whether half of the buckets are for sources after the target. If false, all
-        sources after the target share bucket 0.
+            sources after the target share bucket 0.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class TransformerXLRelative(nn.Module):
 
 
 def _clipped(graph: Graph, radius: int) -> Tensor:
-    make = lambda: _clip(offsets(graph), radius)  # noqa: E731 - a thunk
+    make = lambda: _clip(offsets(graph), radius)  # noqa: E731 - evaluated later
     return check_sized(graph).cached(("clipped", radius), make)
 
 

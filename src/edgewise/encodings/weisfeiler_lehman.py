@@ -73,7 +73,7 @@ class WeisfeilerLehman(nn.Module):
     Args:
         width: feature size.
         colors: number of vectors; further colours, which may occur in graphs that are not in the
-        training data, share the last vector.
+            training data, share the last vector.
         rounds: number of refinement rounds.
     """
 
@@ -87,7 +87,7 @@ class WeisfeilerLehman(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.rounds,)
 
     def code(self, graph: Graph) -> Tensor:

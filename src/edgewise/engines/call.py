@@ -108,9 +108,9 @@ class Problem:
         tiled: number of pairs that groups of neighbouring targets span, if each target attends to
             runs of sources, else ``None``.
         packed: whether the runs are packed sequences, for which GPUs have kernels
-        (``tiles/varlen.py``).
+            (``tiles/varlen.py``).
         duplicates: function that returns whether an edge occurs twice; a function, because the
-        answer needs a sort.
+            answer needs a sort.
     """
 
     operation: str

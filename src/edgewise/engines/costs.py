@@ -5,7 +5,7 @@ operation, such as pairs, gathered elements or calls. For each type of device, t
 seconds per unit of an operation, forward and backward together. An estimate is the sum of amount
 times seconds, and only serves to compare engines.
 
-The costs of ``cpu`` are fitted to measurements by ``python benchmarks/planner.py``. Those of
+The costs of ``cpu`` are fitted to measurements by ``python benchmarks/planner.py``. The costs of
 ``cuda`` come from a roofline model of a GPU. Every entry states the origin of its numbers, and
 ``explain_plan`` prints a caveat if the numbers are not measured.
 """
@@ -42,7 +42,7 @@ class Costs:
     seconds: dict[str, dict[str, float]]
 
     def of(self, works: Iterable[Work]) -> list[float]:
-        """Estimate seconds of forward and backward pass; infinite for forms not in the table."""
+        """Return the estimated seconds of forward and backward pass; infinity without costs."""
         estimates = []
         for form, amounts in works:
             if form not in self.seconds:

@@ -183,8 +183,7 @@ def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "au
 
     Raises:
         ArgumentError: if the name is unknown, or the named engine does not support the call; the
-            error
-        lists the reasons of all engines. A named engine is never replaced by another.
+            error lists the reasons of all engines. A named engine is never replaced by another.
 
     """
     check_choice("engine", engine, ["auto", *engines])

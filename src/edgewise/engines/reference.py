@@ -36,7 +36,7 @@ class Reference:
     layout = EdgeLayout
     grouped_heads = False
 
-    def refuses(self, problem: Problem) -> list[str]:  # noqa: ARG002 - it serves every problem
+    def refuses(self, problem: Problem) -> list[str]:  # noqa: ARG002 - all problems are supported
         """Return an empty list, because this engine supports every problem."""
         return []
 

@@ -50,14 +50,13 @@ class Case:
         score: function that runs the model and returns the scores of the answers, ``[C]``. Answers
             of one case must not share members; usually there is one.
         member: for each node of the model's graph, the index of its member, ``[N]``; -1 for nodes
-            of
-        no member, such as ``[CLS]``.
+            of no member, such as ``[CLS]``.
         labels: name of each member.
         answer: description of the answer.
         own: index of the node that the answer is about, if there is one; this node is not listed.
         by_edge: whether edges are named, such as bonds or citations, in place of members.
         is_odds: whether the score is the log-odds of the answer; otherwise it is a property in the
-        unit of the property.
+            unit of the property.
         whole_graph: whether the graph has many members on which the answer does not depend.
         class_token: whether the model puts a class token before the other nodes.
     """

@@ -114,7 +114,7 @@ def _check_found(model: nn.Module, used: Mapping[str, Any]) -> None:
         )
 
 
-def _ones(name: str, count: int) -> Tensor:  # noqa: ARG001 - as _mask
+def _ones(name: str, count: int) -> Tensor:  # noqa: ARG001 - same signature as _mask
     return torch.ones(count, requires_grad=torch.is_grad_enabled())
 
 
@@ -203,7 +203,7 @@ class HeadStatistics:
         entropy: entropy of the weights of a target, in nats.
         relative_entropy: entropy divided by that of equal weights, from 0 to 1.
         distance: distance between target and source, by index or, on a grid, by position. NaN in
-        cross-attention.
+            cross-attention.
         own: weight of the target itself. NaN in cross-attention.
         first: weight of the first source of each text.
         hubs: weight of sources that receive more than 4 times the mean of their text.
@@ -298,8 +298,7 @@ class Observations:
         near_zero: fraction of all weights below ``small``.
         local: fraction of the other weights between nodes at a distance of at most ``window``.
         local_edges: fraction of edges at a distance of at most ``window``: the value of ``local``
-            if
-        all weights were equal.
+            if all weights were equal.
         global_nodes: mean number of nodes in a layer and text that receive a weight of at least
             ``small`` from 90 % of the targets that can attend to them, in the mean over heads.
         nodes: mean number of nodes in a text.

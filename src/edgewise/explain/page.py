@@ -65,8 +65,7 @@ def write_page(
         explanation: an :class:`edgewise.explain.Explanation`.
         path: file to write.
         heads: layer names and heads to show in full, if not all heads fit; by default the heads
-            with
-        the lowest entropy.
+            with the lowest entropy.
 
     Returns:
         The path.

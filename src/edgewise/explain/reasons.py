@@ -27,7 +27,7 @@ class Reason:
     Attributes:
         part: name of a member, such as a word, or of an edge, such as ``"C2-O3"``.
         contribution: decrease of the log-odds of the prediction without the part; for a property,
-        decrease of the property, in the unit of the property.
+            decrease of the property, in the unit of the property.
     """
 
     part: str

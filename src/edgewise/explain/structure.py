@@ -42,7 +42,7 @@ class Dependencies:
     Attributes:
         chain: edges between neighbouring words.
         offset: the best distance d other than 1, and the fraction of edges of that length. Like
-        ``chain``, a baseline that needs no model.
+            ``chain``, a baseline that needs no model.
         heads: fraction for each head by ``"layer/head"``: maximum spanning tree over its weights.
         mean: tree over the mean of all heads.
         combined: tree over a linear combination of all heads, fitted on other sentences.

@@ -20,8 +20,8 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
 
     Raises:
         ArgumentError: the argument has another type. For a mask, edge list, ``Data``, sparse
-            matrix,
-        NetworkX graph or text, the remedy names the function that converts the argument.
+            matrix, NetworkX graph or text, the remedy names the function that converts the
+            argument.
     """
     if isinstance(graph, Pattern):
         return graph
@@ -67,7 +67,7 @@ def check_square(graph: Any, remedy: str) -> Graph:
 
     Raises:
         ArgumentError: the graph has different numbers of targets and sources, or
-        :func:`check_sized` refuses the type.
+            :func:`check_sized` refuses the type.
     """
     sized = check_sized(graph)
     if sized.num_targets != sized.num_sources:

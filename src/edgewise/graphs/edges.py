@@ -116,7 +116,7 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
 
     Raises:
         ArgumentError: ``edge_index`` is not a ``[2, E]`` tensor of integers, or an index is out of
-        range.
+            range.
     """
     num_sources, num_targets = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, num_nodes)
     for number in (num_sources, num_targets):

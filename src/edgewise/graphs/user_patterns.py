@@ -55,7 +55,7 @@ def _allowed() -> set[str]:
 
 
 def _imported(module: str, name: str) -> object:
-    here = str(os.getcwd())  # noqa: PTH109 - as an entry of the path
+    here = str(os.getcwd())  # noqa: PTH109 - entries of sys.path are texts
     if here not in sys.path and "" not in sys.path:
         # The command `edgewise` does not search the current folder for modules, so add it.
         sys.path.insert(0, here)

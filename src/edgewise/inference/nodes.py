@@ -199,7 +199,7 @@ class LinkSuggestions(Predictor):
             yield found
 
     def _scores(self, node: int, others: range) -> Tensor:
-        """Return the probability of a link from ``node`` to each of ``others``."""
+        """Return the probability of a link from ``node`` to each node of ``others``."""
         assert isinstance(self.model, LinkPredictor)
         other = torch.arange(others.start, others.stop)
         parts = [

@@ -82,7 +82,7 @@ class Predictor(ABC):
             self.tokenizer = tokenizer
         self.set_up()
 
-    def set_up(self) -> None:  # noqa: B027 - optional
+    def set_up(self) -> None:  # noqa: B027 - subclasses may override it
         """Compute values that all predictions share, such as the states of a graph's nodes."""
 
     @classmethod
@@ -157,7 +157,7 @@ class Predictor(ABC):
         """Format an input for the ``input`` key of its prediction."""
         return as_words(value)
 
-    def draw(self, answers: Sequence[Answer]) -> Figure:  # noqa: ARG002 - see the subclasses
+    def draw(self, answers: Sequence[Answer]) -> Figure:  # noqa: ARG002 - subclasses use it
         """Plot predictions.
 
         Raises:
@@ -307,7 +307,7 @@ def whole_numbers(value: Any, what: str) -> list[int]:
     """Return the integers of a list, or of a text separated by spaces, commas or semicolons.
 
     Raises:
-        ArgumentError: the value has no integers, or something else.
+        ArgumentError: the value is not a list or text of integers, or is empty.
     """
     given = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) else value
     try:

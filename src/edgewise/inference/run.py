@@ -70,7 +70,7 @@ class Run:
                 omitted, a run of a time series forecasts from the end of the training data.
             batch_size: number of inputs in a batch.
             options: options of this kind of run, such as ``top=3``; `edgewise predict --help` lists
-            all options.
+                all options.
 
         Returns:
             A dict for each input: ``input`` and the prediction, or ``error`` if the input is
@@ -218,7 +218,7 @@ def load(path: Path | str) -> Run:
     Raises:
         MissingDataError: the run does not exist or has not finished.
         ArgumentError: a file of the run is damaged, the folder has several runs, no predictor
-        supports the recipe's kind of data, or the package that has the recipe is not installed.
+            supports the recipe's kind of data, or the package that has the recipe is not installed.
     """
     folder = RunFolder(Path(path))
     recipe = load_recipe(folder)

@@ -13,7 +13,7 @@ class PatchEmbedding(nn.Module):
 
     Args:
         image_size: height and width in pixels (multiples of ``patch``), or one number for square
-        images.
+            images.
         patch: side of a patch in pixels.
         channels: number of channels C.
         width: output feature size.

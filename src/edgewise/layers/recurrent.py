@@ -64,7 +64,7 @@ class RecurrentBackbone(nn.Module):
 
         Raises:
             ArgumentError: ``graph`` or ``memory`` is given, or a cache is given to a bidirectional
-            network.
+                network.
         """
         for name, other in (("graph", graph), ("memory", memory)):
             if other is not None:
@@ -121,7 +121,7 @@ class RecurrentModel(TextModel):
         width: hidden size.
         depth: number of layers.
         bidirectional: whether to read each text in both directions, with half of the hidden size
-        each.
+            each.
         dropout: dropout probability of the embedding and between the layers.
     """
 

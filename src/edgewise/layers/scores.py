@@ -32,7 +32,7 @@ class ScaledDot(LearnedScore):
         heads, width: H and D, unused.
     """
 
-    def __init__(self, heads: int, width: int) -> None:  # noqa: ARG002 - as the others
+    def __init__(self, heads: int, width: int) -> None:  # noqa: ARG002 - part of the interface
         super().__init__()
 
     def forward(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Score]:

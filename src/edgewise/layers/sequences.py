@@ -52,7 +52,7 @@ class SequenceBatch:
 
     Raises:
         ArgumentError: the tokens are not a tensor with at least one axis, mask or sizes do not
-        match the tokens, or both mask and sizes are given.
+            match the tokens, or both mask and sizes are given.
     """
 
     def __init__(
@@ -379,7 +379,7 @@ class SingleTextBackbone(nn.Module):
 
         Raises:
             ArgumentError: ``graph``, ``memory`` or a cache is given to a model that does not accept
-            it.
+                it.
         """
         if not self.takes_graph:
             refuse_graph(self.name, graph)

@@ -57,7 +57,7 @@ class GraphSequential(GraphLayer):
 
         Raises:
             ArgumentError: ``graph`` is not a graph, or edge features are given but no layer uses
-            edge features.
+                edge features.
         """
         check_graph(graph)
         if not self.reads_edge_attr:

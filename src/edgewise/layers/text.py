@@ -35,7 +35,7 @@ class TextEmbedding(nn.Module):
         dropout: dropout rate.
         scale: factor s of token embeddings; √width in the original Transformer.
         padding: padding id of a model whose positions skip padding and start at ``padding + 1``
-        (RoBERTa).
+            (RoBERTa).
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Backbone(nn.Module):
 
         Raises:
             ArgumentError: ``graph`` does not match the number of tokens, or only one of x and
-            ``memory`` is packed.
+                ``memory`` is packed.
         """
         sequences = sequences or SequenceBatch.of_features(x)
         pattern = self.stack.graph if graph is None else check_graph(graph)
@@ -263,7 +263,7 @@ class TextModel(nn.Module):
 
         Raises:
             ArgumentError: mask or sizes do not match the tokens, or both are given; ``graph`` does
-            not match the number of tokens; or an id is outside the vocabulary.
+                not match the number of tokens; or an id is outside the vocabulary.
         """
         sequences = SequenceBatch(
             input_ids, attention_mask, sizes=sizes, positions=positions, cache=cache

@@ -138,9 +138,9 @@ class MultiHeadAttention(GraphLayer):
             graph: attention graph or pattern.
             source: features of the sources ``[..., N_src, source_width]``; cross-attention only.
             positions: positions ``[..., N_dst]`` for ``rotary``; by default 0, 1, ... after the
-            cached positions.
+                cached positions.
             cache: keys and values of earlier nodes; the keys and values of x are added to the
-            cache.
+                cache.
             edges: ``bias``, ``gain``, ``edge_key`` and ``edge_value`` of :func:`edgewise.attend`.
 
         Raises:
@@ -203,7 +203,7 @@ class MultiHeadAttention(GraphLayer):
 
         Raises:
             ArgumentError: a head does not exist or was removed before, no head would remain, or the
-            groups of grouped-query attention would have different sizes.
+                groups of grouped-query attention would have different sizes.
         """
         known = list(range(self.heads)) if self.kept_heads is None else self.kept_heads
         heads = sorted({int(head) for head in heads})

@@ -203,8 +203,7 @@ class BlockSparse(Pattern):
         seed: random seed of the layer; None puts the first block in place of random ones.
         length: max length of a text in tokens.
         copy: because a pair of blocks can be sampled several times, one pattern has the pairs that
-            occur
-        at least ``copy`` times. :meth:`copies` returns the patterns for all counts.
+            occur at least ``copy`` times. :meth:`copies` returns the patterns for all counts.
     """
 
     size: int

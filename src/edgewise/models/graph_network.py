@@ -151,13 +151,12 @@ class GraphNetwork(GraphLayer):
             graph: the input graph.
             edge_attr: edge features ``[..., E, edge_width]``; ones by default.
             batch: assignment of nodes to the G graphs; see :mod:`edgewise.models`. Each node must
-            be in one graph.
+                be in one graph.
             global_attr: graph features ``[..., G, global_width]``; ones by default.
 
         Raises:
             ArgumentError: ``batch`` does not match x, or has a node in several graphs or in none;
-                or
-            features of edges or graphs have the wrong shape.
+                or features of edges or graphs have the wrong shape.
         """
         state = self.states(x, graph, edge_attr=edge_attr, batch=batch, global_attr=global_attr)
         out: Tensor = self.decode(getattr(state, self.focus))

@@ -155,8 +155,8 @@ class LongformerAttention(GraphLayer):
             graph: window and hubs that each token attends to.
             hubs: node indices of the hubs, ``[G]``.
             hub_graph: graph from all nodes to the hubs. It has G targets, or G · H targets, one per
-            hub and head; the second form computes no keys and values of all nodes, which is faster
-            for few hubs.
+                hub and head; the second form computes no keys and values of all nodes, which is
+                faster for few hubs.
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value = unbind_qkv(self.qkv(x), self.heads)

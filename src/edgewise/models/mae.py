@@ -76,7 +76,7 @@ class MaskedAutoencoder(nn.Module):
                 "mask_ratio",
                 expected="a fraction between 0 and 1",
                 got=repr(mask_ratio),
-                remedy="choose 0.75, the paper's value",
+                remedy="choose for example 0.75, as in the paper",
             )
         patches = PatchEmbedding(image_size, patch, channels, width)
         norm = partial(nn.LayerNorm, eps=epsilon)

@@ -32,7 +32,7 @@ class MultiGraphTransformer(GraphLayer):
     """Multi-graph Transformer.
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. With one
-    graph it is a graph Transformer, and on a complete graph a plain Transformer.
+    graph, the model is a graph Transformer; if the graph is complete, a plain Transformer.
 
     Args:
         in_width: number of input features per node.

@@ -276,7 +276,7 @@ def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
         x: vectors ``[..., D]``.
         rotation: random matrix R, ``[D, sum of factors / 2]``.
         factors: factors of the number of buckets. Each factor has separate columns of R and a
-        separate argmax.
+            separate argmax.
 
     Returns:
         Integers of the leading shape of x.

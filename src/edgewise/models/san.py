@@ -84,7 +84,7 @@ class LearnedSpectrum(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:

@@ -82,7 +82,7 @@ class TreeRelation(nn.Module):
     Args:
         heads: number of heads H.
         max_distance: larger numbers of steps are clipped. Nodes of different trees have a separate
-        bias.
+            bias.
     """
 
     of_pairs = True
@@ -97,7 +97,7 @@ class TreeRelation(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:

@@ -50,16 +50,16 @@ def universal(
     """Build a Universal Transformer language model.
 
     ``model.logits(states)`` gives the logits of the tokens. One layer is applied ``depth`` times.
-    On a causal graph the model can generate; with ``cache=`` each step keeps its own keys and
-    values, and no step is skipped.
+    On a causal graph, the model can generate text; with ``cache=``, each step has separate cached
+    keys and values, and no step is skipped.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
         width: hidden size.
-        depth: number of steps, or their maximum with ``halting``.
+        depth: number of steps; with ``halting``, the maximum number of steps.
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
-        halting: let each token stop early (adaptive computation time).
+        halting: whether each token may stop early (adaptive computation time).
         threshold: cumulative halting probability at which a token stops.
         act: activation function of the feed-forward networks, by name.
         dropout: dropout probability.

@@ -29,7 +29,7 @@ def check_start(recipe: Recipe) -> None:
     Raises:
         MissingDataError: the run does not exist or has not finished.
         ArgumentError: the run has a model of another kind, such as a text model instead of a graph
-        model.
+            model.
     """
     run = RunFolder(Path(recipe.start))
     if not run.weights.is_file():
@@ -108,7 +108,7 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
 
 
 def differing(wrong: list[str]) -> str:
-    """Describe how many weights differ, and list the first few."""
+    """Describe the number of weights that differ, and list the first few."""
     more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
     return f"{len(wrong)} weights that differ: {'; '.join(wrong[:SHOWN])}{more}"
 

@@ -301,7 +301,7 @@ class RunFolder:
 
         Args:
             known: names of the model's parameters. Saved names of earlier versions are replaced by
-            these names.
+                these names.
         """
         weights = self.read_tensors(self.weights.name)
         new = {name: new_parameter_name(name) for name in weights if name not in known}

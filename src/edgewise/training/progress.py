@@ -1,6 +1,6 @@
 """Progress of a training: a bar in a terminal, lines in a log file."""
 
-# ruff: noqa: ARG002 - Lightning passes its hooks more than they need
+# ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
 
 import math

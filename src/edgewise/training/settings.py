@@ -47,10 +47,9 @@ class TrainerSettings:
         clip_norm: maximum gradient norm; 0 disables clipping.
         accelerator: ``auto`` uses a GPU if there is one.
         devices: number of GPUs, or of processes on the CPU. In every step, each device processes a
-        batch of ``data.batch_size``, so the effective batch size is ``devices`` times larger.
+            batch of ``data.batch_size``, so the effective batch size is ``devices`` times larger.
         save_every: seconds between two checkpoints, so the maximum time that a killed run loses.
-            The
-        interval is longer if saving takes more than 1/20 of the time.
+            The interval is longer if saving takes more than 1/20 of the time.
     """
 
     epochs: int = 100

@@ -88,7 +88,7 @@ class InteractionFiles(Interactions):
     def _liked(
         self, pairs: Tensor, numbers: dict[str, Tensor], path: Path | FrameSource
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the interactions with a sufficient rating, and their times."""
+        """Return the interactions with a rating of at least ``min_rating``, and their times."""
         when = numbers.get("data.time")
         if self.min_rating is None:
             return pairs, when

@@ -105,9 +105,8 @@ def read_digits(val: float, test: float, split_seed: int) -> tuple[Part, Part, P
     from sklearn.model_selection import train_test_split
 
     digits = load_digits()
-    images = (
-        torch.as_tensor(digits.images, dtype=torch.float32)[:, None] / 16
-    )  # Pixels are integers from 0 to 16.
+    # Pixels are integers from 0 to 16.
+    images = torch.as_tensor(digits.images, dtype=torch.float32)[:, None] / 16
     labels = torch.as_tensor(digits.target, dtype=torch.long)
     check_features(images)
     check_labels(labels, CLASSES)

@@ -99,9 +99,8 @@ class ImageFolder(ImageData):
         needed = bytes_of(len(files), self._channels, self.image_size)
         remedy = "choose a smaller --data.image_size, or fewer images"
         check_memory("data.image_size", needed, f"{len(files)} images", remedy)
-        with (
-            ThreadPoolExecutor() as readers
-        ):  # Decoders release the GIL, so threads run in parallel.
+        # Decoders release the GIL, so threads run in parallel.
+        with ThreadPoolExecutor() as readers:
             images = torch.stack(list(readers.map(self._read, files)))
         number = {label: index for index, label in enumerate(labels)}
         target = torch.tensor([number[key] for key in keys])

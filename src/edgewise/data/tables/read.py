@@ -261,7 +261,7 @@ def _records(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield each row as ``(line, cells)``.
 
-    ``line`` is the number of the last line of the row, as quoted cells may span lines.
+    ``line`` is the number of the last line of the row; a quoted cell may span several lines.
     """
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(

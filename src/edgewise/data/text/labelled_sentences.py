@@ -108,10 +108,9 @@ class LabelledSentences(LabelledText):
     Attributes:
         max_length: maximum number of tokens per sentence, with special tokens; 0 for no limit.
         labelled: number of training sentences to use, a fixed random sample; 0 for all. The
-            vocabulary
-        is always built from all training sentences. packed, word_dropout: see
-        :class:`LabelledText`. kind, vocab_size, lowercase, tokenizer, batch_size: see
-        :class:`TextData`.
+            vocabulary is always built from all training sentences.
+        packed, word_dropout: see :class:`LabelledText`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
     max_length: int = 0

@@ -77,8 +77,8 @@ def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide:
 def held_out_masked_windows(stream: Tensor, context: int, *, first: int, hide: Hide) -> Split:
     """Return a split of consecutive windows with ``<cls>`` first and a fixed masking.
 
-    Each masked token is predicted exactly once. The last window ends with the text; its overlap
-    with the window before is context only.
+    Each masked token is predicted exactly once. The last window ends with the text; tokens that it
+    shares with the previous window are not predicted again.
 
     Args:
         stream: token ids, ``[N]``.

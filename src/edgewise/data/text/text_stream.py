@@ -38,7 +38,7 @@ class TextStream(TextData):
 
     Attributes:
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`. A vocabulary of
-        characters is built from all three parts, other vocabularies from the training text.
+            characters is built from all three parts, other vocabularies from the training text.
         context: maximum number of tokens that a prediction depends on.
         windows: windows per epoch; 0 for as many as fit without overlap.
         stride: number of tokens at the end of a window that are predicted in validation and test;

@@ -356,7 +356,7 @@ def attend_merge(
     H: tl.constexpr, DV: tl.constexpr, FV: tl.constexpr,
     BH: tl.constexpr, BDV: tl.constexpr, BFV: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Merge the pieces of a row in order. An item is a row, its first slot and the end of slots."""
+    """Merge the pieces of a row in order; an item is (row, first slot, end of slots)."""
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row = tl.load(items + block * 3)
     begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)

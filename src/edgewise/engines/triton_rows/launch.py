@@ -45,7 +45,7 @@ _recorded: list[Launch] | None = None
 @contextmanager
 def recorded() -> Iterator[list[Launch]]:
     """Record launches in a list instead of running them."""
-    global _recorded  # noqa: PLW0603 - operators have no argument for it
+    global _recorded  # noqa: PLW0603 - an operator has no argument for the state
     launches: list[Launch] = []
     _recorded = launches
     try:

@@ -69,11 +69,10 @@ def load(
             part; an encoder-decoder uses it in the encoder, a ViT over patches. Text such as
             ``"window(128) | hubs([0])"`` is parsed by :func:`edgewise.graphs.parse`.
         leave_out: parts of the names of tensors to drop, such as ``"pooler"``. Any other tensor
-        that the model does not have raises an error.
+            that the model does not have raises an error.
         positions: max length of a BERT, RoBERTa, Longformer, BigBird or GPT-2, if longer than in
-            the
-        checkpoint. Learned positions are repeated, as in Longformer (Beltagy et al., 2020), with a
-        warning that the model needs further training.
+            the checkpoint. Learned positions are repeated, as in Longformer (Beltagy et al., 2020),
+            with a warning that the model needs further training.
 
     Returns:
         A text model, called ``model(input_ids, attention_mask=None)``, gives the last hidden

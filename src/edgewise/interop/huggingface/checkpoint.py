@@ -54,7 +54,7 @@ class Checkpoint:
         tensors = {}
         for name, tensor in self.tensors.items():
             for old, new in pairs:
-                name = name.replace(old, new)  # noqa: PLW2901 - one replacement after another
+                name = name.replace(old, new)  # noqa: PLW2901 - apply several replacements in turn
             tensors[name] = tensor
         return Checkpoint(self.config, tensors)
 

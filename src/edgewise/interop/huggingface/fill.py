@@ -65,7 +65,7 @@ def fill(
     if wrong:
         raise ArgumentError(
             "model_or_folder",
-            expected="weights with the shapes of its config.json",
+            expected="weights whose shapes match config.json",
             got="\n  " + "\n  ".join(wrong + strange) + "\n",
             remedy="use the config.json that was saved with these weights",
         )

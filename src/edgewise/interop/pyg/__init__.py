@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from edgewise.errors import require
 
-# ruff: noqa: E402 - the imports below need it
+# ruff: noqa: E402 - require() comes before the imports that need PyG
 require("torch_geometric", extra="graphs", purpose="edgewise.interop.pyg")
 
 from edgewise.interop.pyg.gat_conv import GATConv

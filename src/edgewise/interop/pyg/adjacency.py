@@ -43,7 +43,7 @@ def graph_of(
         adjacency: ``[2, E]``, an ``EdgeIndex``, or a sparse matrix ``[targets, sources]``.
         senders: features ``[..., N, F]`` of source nodes.
         readers: features of target nodes. If None, ``size`` gives the number of targets; by default
-        it is the number of ``senders``.
+            it is the number of ``senders``.
         size: numbers of source and target nodes.
         forwards: whether the targets are in the second row of ``edge_index``.
 
