@@ -2,7 +2,8 @@
 
 A package extends the tables with an entry point of the group ``edgewise.recipes``. The entry point
 names a module with any of the attributes ``RECIPES`` (a tuple of recipes), ``DATA`` and ``TASKS``
-(classes by name), and ``PREDICTORS`` (a tuple of classes). See ``docs/howto/own_recipes.md``.
+(classes by name), and ``PREDICTORS`` (a tuple of classes). ``docs/howto/own_recipes.md`` has an
+example.
 
 Packages are imported when a table is listed, or when a name is looked up that is not part of
 Edgewise itself.

@@ -239,7 +239,9 @@ def _add_training(
         "Any field of the recipe is an option; `edgewise train RECIPE --help` lists them."
         + known_fields,
     )
-    command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
+    command.add_argument(
+        "recipe", metavar="RECIPE", help="name of a recipe; see `edgewise list recipes`"
+    )
     several = command.add_mutually_exclusive_group()
     help_ = "train with N seeds and print mean and standard deviation"
     several.add_argument("--seeds", type=int, metavar="N", help=help_)
@@ -253,7 +255,9 @@ def _add_training(
         "train a recipe once for each value of one field, and write a report",
         'edgewise compare digits model.graph "empty()" "window(1)" "complete()"' + known_fields,
     )
-    command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
+    command.add_argument(
+        "recipe", metavar="RECIPE", help="name of a recipe; see `edgewise list recipes`"
+    )
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
     help_ = "values of FIELD; the recipe is trained once for each value"
     command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
