@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 import os
 import re
@@ -12,12 +13,13 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from edgewise.cli import doctor, main
 from edgewise.data import DATA
-from edgewise.data.text.masked_text import LINES
+from edgewise.data.text.masked_text import Source, lines_of
 from edgewise.encodings import ENCODINGS
 from edgewise.errors import MissingDataError
 from edgewise.graphs import PATTERNS
@@ -286,9 +288,11 @@ def test_doctor_knows_every_package_of_every_extra_and_which_is_missing(capsys, 
 
 
 def test_doctor_knows_the_folder_of_every_published_data_set():
-    """What loads a published set stands in a file that looks for its folder."""
+    """A class that loads a published set looks for its folder, or calls a function that does."""
     for name, kind in DATA.own.items():
-        looks = re.search(r"find_raw\(|find_files\(|raw_texts\(|read_mnist\(", source_of(kind))
+        looks = re.search(
+            r"(find_raw|find_files|_texts|read_mnist|read_papers)\(", inspect.getsource(kind)
+        )
         assert bool(looks) <= (name in doctor.FOLDERS), name
     assert set(doctor.FOLDERS) | set(doctor.WITH) <= set(DATA)
 
@@ -296,15 +300,11 @@ def test_doctor_knows_the_folder_of_every_published_data_set():
 def test_doctor_looks_for_all_that_hidden_words_are_learned_from(monkeypatch, tmp_path):
     monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
     looked = set()
-    for read in LINES.values():
+    for source in get_args(Source):
         with pytest.raises(MissingDataError) as missing:
-            read()
+            lines_of(source)
         looked |= set(re.findall(r"/([^/]+)/raw\b", str(missing.value)))
     assert looked == set(doctor.FOLDERS["masked_text"])
-
-
-def source_of(kind):
-    return Path(sys.modules[kind.__module__].__file__).read_text()
 
 
 @pytest.mark.parametrize("limit", [100, 8000])  # of recipe.json, and of the first checkpoint

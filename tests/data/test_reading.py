@@ -17,7 +17,7 @@ from edgewise.data.reading import (
     read_own_text,
     read_text,
 )
-from edgewise.data.tables.edges import read_edges, read_interactions, read_memberships
+from edgewise.data.tables.edges import read_edges, read_interactions
 from edgewise.data.tables.read import read_table
 from edgewise.data.text.parallel import read_parallel
 from edgewise.errors import EdgewiseError, MissingDataError
@@ -28,7 +28,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "edges": read_edges,
     "interactions": read_interactions,
     "lines": read_lines,
-    "memberships": read_memberships,
     "numbers": read_numbers,
     "own text": read_own_text,
     "parallel": lambda path: read_parallel(path, path),

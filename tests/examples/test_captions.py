@@ -10,7 +10,7 @@ from edgewise_examples.data.caption_digits import BEGIN, DIGITS, END, FIRST, PAD
 
 import edgewise
 from edgewise.cli import main
-from edgewise.data.images.mnist import read_mnist
+from edgewise.data.images.digits import read_mnist
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
 from tests.errors import refused

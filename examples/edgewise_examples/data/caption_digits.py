@@ -11,8 +11,9 @@ from torch import Generator, Tensor
 
 from edgewise.arguments import check_least
 from edgewise.batches import Batch, WritingBatch
+from edgewise.data.images.digits import MNIST_SIDE as SIDE
+from edgewise.data.images.digits import read_mnist
 from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
-from edgewise.data.images.mnist import SIDE, read_mnist
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Split, Splits
 from edgewise.errors import ArgumentError

@@ -20,8 +20,8 @@ from edgewise.data.packed import PackedGraphs
 from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.data.text.conllu import read_conllu
-from edgewise.data.text.ewt import ewt_texts
 from edgewise.data.text.labelled_sentences import Labelled
+from edgewise.data.text.tag_file import ewt_texts
 from edgewise.errors import ArgumentError
 from edgewise.graphs import tree
 from edgewise.ragged import boundaries, ranges, segment_index

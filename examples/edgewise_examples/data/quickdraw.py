@@ -21,7 +21,7 @@ from torch import Tensor
 from edgewise.arguments import check_choice, check_least, check_share
 from edgewise.batches import Batch
 from edgewise.data.files import find_raw, not_published, unreadable
-from edgewise.data.images.warping import affine_maps
+from edgewise.data.images.image_data import affine_maps
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.reading import read_text
 from edgewise.data.splits import Data, Split, Splits

@@ -72,11 +72,6 @@ def verify(data: str, path: Path, remedy: str = "") -> None:
     The digests are listed in :mod:`edgewise.data.checksums`. A path without a digest is accepted:
     its loader must not unpickle it.
 
-    Args:
-        data: name of the data set.
-        path: the file or folder.
-        remedy: see :func:`unreadable`.
-
     Raises:
         ArgumentError: the content differs, or a ``.gz`` file cannot be unpacked.
     """

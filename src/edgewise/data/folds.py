@@ -151,3 +151,25 @@ def hold_out(keys: Sequence[str | int], *, val: float, test: float, seed: int) -
     numbers = torch.tensor(order)
     parts = {"train": ~tested & ~validated, "val": validated, "test": tested}
     return {name: numbers[part].sort().values for name, part in parts.items()}
+
+
+def fill_splits(
+    given: Sequence[str], keys: Sequence[str], *, val: float, test: float, seed: int
+) -> dict[str, Tensor]:
+    """Return the indices of each split, with missing splits held out from ``"train"``.
+
+    Args:
+        given: split of each example; others than ``"train"``, ``"val"`` and ``"test"`` have none.
+        keys: class of each example, by which the missing splits are stratified.
+        val: fraction of validation examples, if there are none.
+        test: fraction of test examples, if there are none.
+        seed: random seed.
+    """
+    parts = {
+        name: torch.tensor([i for i, part in enumerate(given) if part == name], dtype=torch.long)
+        for name in ("train", "val", "test")
+    }
+    own = parts["train"]
+    val, test = (0.0 if len(parts[n]) else share for n, share in (("val", val), ("test", test)))
+    held = hold_out([keys[i] for i in own.tolist()], val=val, test=test, seed=seed)
+    return {n: own[held[n]] if n == "train" or not len(p) else p for n, p in parts.items()}

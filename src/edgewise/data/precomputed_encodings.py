@@ -10,11 +10,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 import numpy as np
@@ -137,16 +136,15 @@ class PrecomputedEncodings:
         at_once = len(self.graphs) if encoding.compares_graphs else AT_ONCE
         chunks = torch.arange(len(self.graphs)).split(at_once)
         rows = []
-        with shown(chunks, len(self.graphs), f"{type(encoding).__name__} codes") as todo:
-            for which in todo:
-                _x, graph, _members, _edges = self.graphs.take(which)
-                code = encoding.code(graph)
-                if isinstance(encoding, distances.PathEdges):
-                    degree = self.graphs.edge_start.diff()[which]
-                    pairs = self.graphs.sizes[which].square()
-                    first = starts(degree)[segment_index(pairs, len(code))]
-                    code = torch.where(code < 0, code, code - first[:, None])
-                rows.append(code)
+        for which in shown(chunks, len(self.graphs), f"{type(encoding).__name__} codes"):
+            _x, graph, _members, _edges = self.graphs.take(which)
+            code = encoding.code(graph)
+            if isinstance(encoding, distances.PathEdges):
+                degree = self.graphs.edge_start.diff()[which]
+                pairs = self.graphs.sizes[which].square()
+                first = starts(degree)[segment_index(pairs, len(code))]
+                code = torch.where(code < 0, code, code - first[:, None])
+            rows.append(code)
         return narrow(torch.cat(rows))
 
 
@@ -162,23 +160,13 @@ def narrow(rows: Tensor) -> Tensor:
     return rows
 
 
-@contextmanager
-def shown(chunks: Iterable[Tensor], graphs: int, title: str) -> Iterator[Iterable[Tensor]]:
+def shown(chunks: Sequence[Tensor], graphs: int, title: str) -> Iterable[Tensor]:
     """Return the chunks; with many graphs, show a progress bar on the terminal."""
     try:
         from rich.console import Console
-        from rich.progress import Progress
+        from rich.progress import track
     except ImportError:  # rich belongs to the extra train.
-        yield chunks
-        return
+        return chunks
     console = Console(stderr=True)
     quiet = graphs < SHOWN_FROM or not console.is_terminal
-    with Progress(console=console, transient=True, disable=quiet) as bar:
-        task: Any = bar.add_task(title, total=graphs)
-
-        def counted() -> Iterator[Tensor]:
-            for chunk in chunks:
-                yield chunk
-                bar.advance(task, len(chunk))
-
-        yield counted()
+    return track(chunks, title, console=console, transient=True, disable=quiet)

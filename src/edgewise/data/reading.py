@@ -218,12 +218,6 @@ def _looked_through(path: Path, encoding: str) -> TextForm:
 def check_memory(argument: str, needed: float, what: str, remedy: str) -> None:
     """Check, before data are read, that they fit into free memory.
 
-    Args:
-        argument: argument that names the data, for the error.
-        needed: estimated number of bytes.
-        what: description of the data, for the error.
-        remedy: remedy of the error.
-
     Raises:
         ArgumentError: the data do not fit.
     """

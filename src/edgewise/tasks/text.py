@@ -14,10 +14,6 @@ from edgewise.layers import TextModel
 def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
     """Return the model after checking that it is a text model with enough positions.
 
-    Args:
-        model: model of the recipe.
-        data_sizes: sizes of the data, with ``longest``, the maximum number of tokens of a text.
-
     Raises:
         ArgumentError: the model is not a text model, or has too few learned positions.
     """

@@ -58,12 +58,6 @@ def both_ways(pairs: Tensor) -> Tensor:
 def split_edges(pairs: Tensor, *, val: float, test: float, seed: int) -> EdgeSplit:
     """Split distinct pairs at random.
 
-    Args:
-        pairs: distinct pairs ``[2, E]``, as returned by :func:`undirected`.
-        val: fraction of validation pairs.
-        test: fraction of test pairs.
-        seed: random seed.
-
     Raises:
         ArgumentError: a fraction is not positive, or no training pairs are left.
     """

@@ -11,12 +11,7 @@ from torch import Generator, Tensor
 from edgewise.arguments import check_named, check_shares
 from edgewise.data.graphs.edge_splits import EdgeSplit, once
 from edgewise.data.graphs.interactions import Chosen, Interactions
-from edgewise.data.tables.edges import (
-    Column,
-    rating_column,
-    read_interactions,
-    time_column,
-)
+from edgewise.data.tables.edges import RATING, TIME, Column, read_interactions
 from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
 from edgewise.errors import ArgumentError
 from edgewise.ragged import runs_and_positions
@@ -67,7 +62,7 @@ class InteractionFiles(Interactions):
     def read(self) -> Chosen:
         check_named("data.path", self.path, "a file of users and items")
         paths = [open_source(path) for path in (self.path, self.test_path) if path]
-        time, rating = time_column(self.time), rating_column(self.rating)
+        time, rating = TIME.named(self.time), RATING.named(self.rating)
         wanted = [column for column in (time, rating) if self._reads(column)]
         read = read_interactions(
             *paths,

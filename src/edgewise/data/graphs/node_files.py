@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.arguments import check_choice, check_named, check_shares, check_splits
 from edgewise.data.files import naming, unreadable
-from edgewise.data.folds import hold_out
+from edgewise.data.folds import fill_splits
 from edgewise.data.graphs.edge_splits import both_ways, distinct
 from edgewise.data.graphs.node_data import (
     NodeData,
@@ -140,12 +140,10 @@ class NodeFiles(NodeData):
         if path.suffix == ".npz":
             found = _read_npz(path, labelled=False)
         else:
-            frames = self.nodes.startswith(FRAME), self.edges.startswith(FRAME)
+            files = {"nodes": self.nodes, "edges": self.edges}
             names = [
-                f"{kind}.csv" if frame else Path(file).name
-                for kind, file, frame in zip(
-                    ("nodes", "edges"), (self.nodes, self.edges), frames, strict=True
-                )
+                f"{kind}.csv" if file.startswith(FRAME) else Path(file).name
+                for kind, file in files.items()
             ]
             found = other._read(path / names[0], path / names[1], labelled=False)
         if found.x.shape[1] != len(preprocessing["features"]):
@@ -170,11 +168,7 @@ class NodeFiles(NodeData):
         table = read_table(nodes, argument="data.nodes")
         found = self._of_table(table, labelled)
         read = read_edges(
-            edges,
-            header=self.header,
-            names=True,
-            source=self.source,
-            destination=self.destination,
+            edges, header=self.header, names=True, source=self.source, destination=self.destination
         )
         if not set(read.ids) & set(found.ids):
             raise ArgumentError(
@@ -213,18 +207,19 @@ class NodeFiles(NodeData):
         labels = _classes(found)
         number = {label: index for index, label in enumerate(labels)}
         assert found.labels is not None
-        known = torch.tensor([i for i, label in enumerate(found.labels) if label])
+        given = found.parts or ["train"] * len(found.ids)
+        given = [part if label else "" for part, label in zip(given, found.labels, strict=True)]
         y = torch.tensor([number.get(label, 0) for label in found.labels])
-        parts = self._parts(found, known)
+        parts = fill_splits(given, found.labels, val=self.val, test=self.test, seed=self.split_seed)
         check_splits(**parts)
-        given = ~found.x.isnan().all(1) if found.names else torch.zeros(0, dtype=torch.bool)
+        filled = ~found.x.isnan().all(1) if found.names else torch.zeros(0, dtype=torch.bool)
         mean, std = torch.zeros(len(found.names)), torch.ones(len(found.names))
         scale = self.scale
         if scale == "auto":
-            scale = "rows" if given.any() and are_counts(found.x[given]) else "columns"
-        if scale == "columns" and given.any():
-            mean = found.x[given].mean(0)
-            std = found.x[given].std(0, correction=0)
+            scale = "rows" if filled.any() and are_counts(found.x[filled]) else "columns"
+        if scale == "columns" and filled.any():
+            mean = found.x[filled].mean(0)
+            std = found.x[filled].std(0, correction=0)
             # The standard deviation of a constant feature is 0, so divide it by 1.
             std[std < 1e-6 * mean.abs().clamp(min=1e-6)] = 1
         x = scaled(found.x, scale, mean, std) if found.names else identity(len(found.ids))
@@ -242,19 +237,6 @@ class NodeFiles(NodeData):
         }
         sizes = {"in_width": x.shape[1], "out_width": len(labels)}
         return Splits(sizes, train, val, test, batch_size=1, preprocessing=preprocessing)
-
-    def _parts(self, found: Nodes, known: Tensor) -> dict[str, Tensor]:
-        """Return the indices of the labelled nodes of each split."""
-        assert found.labels is not None
-        parts = ["train"] * len(found.ids) if found.parts is None else found.parts
-        index = {
-            name: torch.tensor([i for i in known.tolist() if parts[i] == name], dtype=torch.long)
-            for name in ("train", "val", "test")
-        }
-        own, keys = index["train"], [found.labels[i] for i in index["train"].tolist()]
-        val, test = (0.0 if len(index[name]) else getattr(self, name) for name in ("val", "test"))
-        held = hold_out(keys, val=val, test=test, seed=self.split_seed)
-        return {n: own[held[n]] if n == "train" or not len(p) else p for n, p in index.items()}
 
     def _edge_index(self, found: Nodes) -> Tensor:
         """Return the distinct edges without self-loops, sorted by target."""

@@ -188,11 +188,7 @@ class MoleculeTable(Data):
         )
 
     def inputs(
-        self,
-        graphs: PackedGraphs,
-        number: Tensor,
-        measured: Tensor,
-        described: Tensor | None,
+        self, graphs: PackedGraphs, number: Tensor, measured: Tensor, described: Tensor | None
     ) -> Batch:
         """Return the model inputs of some rows, as a batch without targets.
 
@@ -291,11 +287,7 @@ class MoleculeTable(Data):
         return torch.cat([plain, positive.log()], dim=1)
 
     def _index(
-        self,
-        table: Table,
-        by_column: str,
-        molecules: Mapping[str, Any],
-        number: Tensor,
+        self, table: Table, by_column: str, molecules: Mapping[str, Any], number: Tensor
     ) -> dict[str, Tensor]:
         """Return the indices of the rows of each split."""
         names = list(molecules)

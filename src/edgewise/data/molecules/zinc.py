@@ -124,9 +124,6 @@ def penalised_logp(molecule: Any) -> float:
         another
     basis gives another value.
 
-    Args:
-        molecule: RDKit molecule.
-
     Raises:
         MissingExtraError: RDKit or networkx is not installed.
     """
@@ -146,9 +143,6 @@ def penalised_logp(molecule: Any) -> float:
 
 def zinc_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return atom types ``[n, 1]``, edges ``[2, 2·bonds]`` and bond types ``[2·bonds, 1]``.
-
-    Args:
-        molecule: RDKit molecule.
 
     Raises:
         ArgumentError: an atom or bond type does not occur in the data set.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Literal, NamedTuple, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -232,12 +233,6 @@ def _split(values: Tensor, starts: Tensor, history: int, horizon: int, season: i
 def history_of(table: Table, column: str, date: str, step: Step | None) -> Series:
     """Read another series from a table of the same form as the training data.
 
-    Args:
-        table: the new table.
-        column: column of the values.
-        date: column of the dates; ``""`` for none.
-        step: time step of the training data.
-
     Raises:
         ArgumentError: a column is missing, or a date has another format or step; the error names
             the row.
@@ -309,12 +304,8 @@ def _report_missing(table: Table, missing: Sequence[str], length: int) -> None:
 def _filled(values: Tensor) -> Tensor:
     """Interpolate missing values linearly; at the ends, repeat the nearest value."""
     known = (~values.isnan()).nonzero()[:, 0]
-    place = torch.arange(len(values))
-    after = torch.searchsorted(known, place).clamp(max=len(known) - 1)
-    before = (torch.searchsorted(known, place, right=True) - 1).clamp(min=0)
-    left, right = known[before], known[after]
-    share = (place - left) / (right - left).clamp(min=1)
-    return values[left] + share.clamp(0, 1) * (values[right] - values[left])
+    filled = np.interp(np.arange(len(values)), known.numpy(), values[known].numpy())
+    return torch.from_numpy(filled).float()
 
 
 def _undated(table: Table, column: str) -> Tensor:

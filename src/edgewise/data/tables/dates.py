@@ -87,13 +87,6 @@ class Step(NamedTuple):
         return 5 if self.weekdays else SEASONS.get(int(self.seconds), 1)
 
 
-class Dates(NamedTuple):
-    """Dates of the rows of a table, and the step between them."""
-
-    dates: list[datetime]
-    step: Step
-
-
 def parse_dates(texts: Sequence[str], format: str) -> list[datetime] | None:
     """Return the dates, in UTC if zones are given; ``None`` if a date does not have the format."""
     stripped = [text.strip() for text in texts]
@@ -120,13 +113,8 @@ def is_date_column(texts: Sequence[str]) -> bool:
     return False
 
 
-def read_dates(table: Table, column: str, named: str) -> Dates:
-    """Read the dates in a column of a table.
-
-    Args:
-        table: the table.
-        column: name of the column.
-        named: the format; "" finds it.
+def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], Step]:
+    """Read the dates in a column of a table, and the step between them.
 
     Raises:
         ArgumentError: no format reads all cells, two rows have the same date, the dates are not
@@ -160,7 +148,7 @@ def read_dates(table: Table, column: str, named: str) -> Dates:
             remedy=f"name the format, such as --data.date_format {next(iter(best))}",
         )
     format_, step = next(iter(best.items()))
-    return Dates(known[format_], step)
+    return known[format_], step
 
 
 def check_distinct(table: Table, dates: Sequence[Any]) -> None:

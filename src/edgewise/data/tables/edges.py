@@ -52,55 +52,46 @@ class Column(NamedTuple):
 
     Attributes:
         argument: the field that names the column, such as ``data.user``.
-        name: name of the column, or number from 1 if there is no header; "" looks for a usual name.
         usual: unambiguous names, in lower case without spaces and underscores.
+        name: name of the column, or number from 1 if there is no header; "" looks for a usual name.
     """
 
     argument: str
-    name: str
     usual: tuple[str, ...]
+    name: str = ""
+
+    def named(self, name: str) -> Column:
+        """Return the column with the name that a user gives; "" looks for a usual name."""
+        return self._replace(name=name)
 
 
-def source_column(name: str = "") -> Column:
-    """Return the column of source nodes."""
-    usual = "source", "src", "from", "citing", "u", "sourceid", "fromid", "node1", "id1", "user1"
-    return Column("data.source", name, (*usual, "fromnodeid", "nodeid1", "userid1", "person1"))
+def _column(argument: str, usual: str) -> Column:
+    return Column(argument, tuple(usual.split()))
 
 
-def destination_column(name: str = "") -> Column:
-    """Return the column of destination nodes."""
-    usual = "destination", "dst", "target", "to", "cited", "v", "destinationid", "toid", "targetid"
-    pairs = "node2", "id2", "user2", "tonodeid", "nodeid2", "userid2", "person2", "dest", "friend"
-    return Column("data.destination", name, usual + pairs)
-
-
-def user_column(name: str = "") -> Column:
-    """Return the column of users."""
-    usual = "user", "userid", "username", "customer", "customerid", "member", "memberid", "reader"
-    return Column("data.user", name, (*usual, "visitorid", "reviewerid", "person", "personid"))
-
-
-def item_column(name: str = "") -> Column:
-    """Return the column of items."""
-    usual = "item", "itemid", "movie", "movieid", "film", "filmid", "book", "bookid", "isbn"
-    things = "product", "productid", "asin", "song", "songid", "track", "trackid", "article"
-    more = "articleid", "artist", "artistid", "business", "businessid", "place", "placeid", "sku"
-    return Column("data.item", name, usual + things + more)
-
-
-def time_column(name: str = "") -> Column:
-    """Return the column of times of interactions."""
-    usual = "time", "timestamp", "date", "datetime", "when", "unixreviewtime", "createdat"
-    return Column("data.time", name, usual)
-
-
-def rating_column(name: str = "") -> Column:
-    """Return the column of ratings."""
-    return Column("data.rating", name, ("rating", "ratings", "score", "stars", "bookrating"))
-
-
-ROLES = source_column, destination_column, user_column, item_column, time_column, rating_column
-USUAL = frozenset(name for role in ROLES for name in (*role().usual, "id", "node", "nodeid"))
+SOURCE = _column(
+    "data.source",
+    "source src from citing u sourceid fromid node1 id1 user1 fromnodeid nodeid1 userid1 person1",
+)
+DESTINATION = _column(
+    "data.destination",
+    "destination dst target to cited v destinationid toid targetid node2 id2 user2 tonodeid "
+    "nodeid2 userid2 person2 dest friend",
+)
+USER = _column(
+    "data.user",
+    "user userid username customer customerid member memberid reader visitorid reviewerid person "
+    "personid",
+)
+ITEM = _column(
+    "data.item",
+    "item itemid movie movieid film filmid book bookid isbn product productid asin song songid "
+    "track trackid article articleid artist artistid business businessid place placeid sku",
+)
+TIME = _column("data.time", "time timestamp date datetime when unixreviewtime createdat")
+RATING = _column("data.rating", "rating ratings score stars bookrating")
+ROLES = SOURCE, DESTINATION, USER, ITEM, TIME, RATING
+USUAL = frozenset(name for role in ROLES for name in (*role.usual, "id", "node", "nodeid"))
 """Usual column names. A first line with two of these names is a header, not an edge."""
 
 
@@ -167,7 +158,7 @@ def read_edges(
             columns cannot be determined.
         MissingDataError: there is no such file.
     """
-    columns = source_column(source), destination_column(destination)
+    columns = SOURCE.named(source), DESTINATION.named(destination)
     file = _lines(open_source(path), header, columns)
     pairs = _two_columns(file, columns, "two ids, source and target,")
     if not pairs.lines:
@@ -203,7 +194,7 @@ def read_interactions(
             cannot be determined.
         MissingDataError: there is no such file.
     """
-    columns = user_column(user), item_column(item)
+    columns = USER.named(user), ITEM.named(item)
     files, numbers = [], []
     for path in paths:
         file = _lines(open_source(path), header, (*columns, *further))
@@ -225,27 +216,6 @@ def read_interactions(
     return Interactions(
         pairs, users, items, numbers, (first[0], first[1]) if first else ("user", "item")
     )
-
-
-def read_memberships(path: str | Path) -> EdgeTable:
-    """Read a hypergraph: pairs ``[2, E]`` of groups and members, one line of members per group.
-
-    Group g is line g, from 0, without comments and empty lines. The ids are those of the members.
-
-    Raises:
-        ArgumentError: an id is missing, or there is no member; names the line.
-        MissingDataError: there is no such file.
-    """
-    lines = _lines(open_source(path), header=False).lines
-    if not lines:
-        raise _empty(open_source(path))
-    for line in lines:
-        if not all(line.fields):
-            raise _bad_line(open_source(path), line, "an id in each field")
-    ids = _numbered([File(open_source(path), lines)], slice(None), names=False)
-    groups = {str(group): group for group in range(len(lines))}
-    named = [Line(line.number, [str(g), *line.fields]) for g, line in enumerate(lines)]
-    return EdgeTable(_memberships(named, groups, ids), ids)
 
 
 def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:

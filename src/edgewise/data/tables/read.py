@@ -17,14 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewise.data.files import unreadable
-from edgewise.data.reading import (
-    OPENED,
-    TextForm,
-    check_memory,
-    opened_text,
-    read_bytes,
-    text_form,
-)
+from edgewise.data.reading import OPENED, TextForm, check_memory, opened_text, read_bytes, text_form
 from edgewise.data.tables.frames import FrameSource, as_text, cell_text, open_source, pandas_for
 from edgewise.data.tables.table import Table
 from edgewise.errors import ArgumentError, require

@@ -46,10 +46,6 @@ def find_split_column(table: Table, named: str) -> str:
 def parts_of(table: Table, column: str) -> dict[str, Tensor]:
     """Return the indices of the rows of each split; a split may be empty.
 
-    Args:
-        table: the table.
-        column: name of the column.
-
     Raises:
         ArgumentError: a cell has another word; the error names the row.
     """

@@ -186,7 +186,8 @@ class Table:
         else:
             got = f"{'no such column among' if free else 'only the columns'} {shown}{more}"
         # Without a candidate, suggest the last column, as targets are usually there.
-        likely = _quoted(listed[0 if candidates else -1])
+        likely = listed[0 if candidates else -1]
+        likely = likely if likely.isidentifier() else f"'{likely}'"
         raise ArgumentError(
             argument,
             expected=expected,
@@ -239,7 +240,3 @@ def check_varies(numbers: Tensor, argument: str, column: str, path: Path | Frame
             got=f"{float(numbers[0]):g} in all {len(numbers)} training rows",
             remedy=f"name another column with --{argument}, or add rows",
         )
-
-
-def _quoted(name: str) -> str:
-    return f"'{name}'" if not name.isidentifier() else name

@@ -60,9 +60,6 @@ class OwnFiles(TextData, ABC):
     def files(self, what: str) -> dict[str, Path | FrameSource]:
         """Return the named files by split.
 
-        Args:
-            what: description of a file, for the error.
-
         Raises:
             ArgumentError: ``path`` is empty.
         """

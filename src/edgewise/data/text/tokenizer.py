@@ -73,7 +73,9 @@ def train_tokenizer(
             vocabulary size is too small.
         MissingExtraError: ``tokenizers`` is not installed.
     """
-    _check_names(kind, special)
+    check_choice("kind", kind, KINDS)
+    for name in special:
+        check_choice("special", name, SPECIALS)
     names = list(special)
     if "unk" not in names and kind not in WHOLE:
         names.append("unk")
@@ -224,12 +226,6 @@ def vocabulary_hash(tokenizer: Tokenizer) -> str:
 
 def _library() -> Any:
     return require("tokenizers", extra="text", purpose="reading text")
-
-
-def _check_names(kind: Kind, special: Sequence[Special]) -> None:
-    check_choice("kind", kind, KINDS)
-    for name in special:
-        check_choice("special", name, SPECIALS)
 
 
 def _untrained(kind: Kind, lowercase: bool, unknown: bool) -> Tokenizer:
