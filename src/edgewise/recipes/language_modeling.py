@@ -13,7 +13,7 @@ CONTEXT = 64
 MATRICES = r"(?<!norm\.)weight$|table$"  # Weight decay applies to these, not to biases and norms.
 PLAIN = Protocol(
     ("test/loss",),
-    "1.88 (nanoGPT with these settings)",
+    "1.88 (nanoGPT on a CPU, evaluated on a sample)",
     "nats per character, last tenth of the text, with at least half a context",
 )
 LAST: dict[str, Any] = {"monitor": "val/loss", "mode": "min"}
