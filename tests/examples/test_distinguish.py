@@ -114,5 +114,5 @@ def test_what_is_no_model_of_graphs_is_refused(tmp_path: Path) -> None:
     with refused("model", expected="another of", got="'graphormr'", remedy="mean 'graphormer'"):
         distinguish.distinguish(["graphormr"])
     train(with_values(RECIPES["digits"], {"trainer.epochs": 1, "model.depth": 1}), tmp_path / "run")
-    with refused(str(tmp_path / "run"), expected="gin", got="vit", remedy="one of them"):
+    with refused(str(tmp_path / "run"), expected="gin", got="vit", remedy="one of these"):
         distinguish.distinguish(None, [tmp_path / "run"])
