@@ -17,7 +17,7 @@ import edgewise  # noqa: E402
 
 project = "Edgewise"
 author = "the Edgewise authors"
-copyright = author  # noqa: A001 - the name that Sphinx reads
+copyright = author
 version = release = edgewise.__version__
 
 extensions = [
@@ -93,6 +93,8 @@ html_theme_options = {
     "header_links_before_dropdown": 6,
     "secondary_sidebar_items": ["page-toc"],
     "show_toc_level": 2,
+    "collapse_navigation": True,
+    "navigation_depth": 3,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],

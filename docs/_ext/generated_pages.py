@@ -1,4 +1,4 @@
-"""Pages that are generated when the site is built: models, functions and classes, commands, recipes.
+"""Pages that are generated when the site is built: models, API, commands, recipes.
 
 They are written to ``docs/reference``, where git ignores them; a page that has not changed is not
 written, and so not read again.
@@ -117,7 +117,7 @@ def package_page(package: str, known: dict[str, tuple[str, Any]]) -> str:
             names = [name for name in names if _last(name) not in MODELS]
         if names:
             lines += ["", f".. rubric:: {kind}", "", ".. autosummary::", "   :nosignatures:", ""]
-            lines += [f"   ~{name}" for name in names]
+            lines += [_of_table(name, package) for name in names]
             own += [name for name in names if known[name][0] == package]
     if package == "edgewise.models":
         lines += ["", "The models themselves: :doc:`../models`."]
@@ -126,9 +126,14 @@ def package_page(package: str, known: dict[str, tuple[str, Any]]) -> str:
         lines += ["", ".. rubric:: Constants", ""]
     for name in constants:
         doc = comment_of(package, name).replace("\n", "\n   ")
-        lines += [f".. data:: {package}.{name}", "", f"   {doc}", ""]
+        lines += [f".. data:: {name}", "", f"   {doc}", ""]
     lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {name}" for name in own), ""]
     return "\n".join(lines)
+
+
+def _of_table(name: str, package: str) -> str:
+    """Return a line of an autosummary, which asks for names relative to the current module."""
+    return f"   ~{name.removeprefix(f'{package}.')}"
 
 
 def _last(name: str) -> str:
@@ -158,21 +163,25 @@ def model_page(name: str) -> str:
     """Return the page of a model: its docstring as a table, its graphs, its arguments."""
     from model_graphs import MODEL_GRAPHS
 
-    from edgewise.models import about
+    from edgewise.models import MODELS, about
     from edgewise.recipes import RECIPES
 
     entries = about(name)
     rows = [f"* - {key}\n  - {cell(entries[key], key)}" for key in KEYS if key in entries]
-    recipes = [r.name for r in RECIPES.values() if r.model.func.__name__ == name]
+    recipes = [f"`{r.name}`" for r in RECIPES.values() if r.model.func.__name__ == name]
     if recipes:
-        links = ", ".join(f"[`{recipe}`](../recipes.md#{recipe})" for recipe in recipes)
-        rows.append(f"* - Recipes\n  - {links}")
+        rows.append(f"* - [Recipes](../recipes.md)\n  - {', '.join(recipes)}")
     figures = [
-        f"```{{figure}} {name}-{number}.png\n:alt: graph of {name}\n:width: 560px\n\n{caption}\n```\n"
+        f"```{{figure}} {name}-{number}.png\n:alt: {caption}\n:width: 560px\n\n{caption}\n```\n"
         for number, (caption, _) in enumerate(MODEL_GRAPHS[name], 1)
     ]
     table = ["```{list-table}", ":stub-columns: 1", ":widths: 15 85", "", *rows, "```"]
+    function = MODELS[name]
     code = ["```{eval-rst}", ".. currentmodule:: edgewise.models", "", f".. autofunction:: {name}"]
+    kind = inspect.get_annotations(function, eval_str=False)["return"]
+    kind = getattr(sys.modules[function.__module__], str(kind).partition("[")[0], None)
+    if inspect.isclass(kind) and kind.__module__ == function.__module__:
+        code += ["", f".. autoclass:: {kind.__module__}.{kind.__name__}", "   :members:"]
     return "\n".join([f"# {name}\n\n{entries['title']}.\n", *table, "", *figures, *code, "```", ""])
 
 
@@ -189,7 +198,12 @@ def model_table() -> str:
 
     lines = []
     for kind, known in KINDS.items():
-        lines += [f"## {kind[0].upper()}{kind[1:]}", "", "| model | | paper |", "| --- | --- | --- |"]
+        lines += [
+            f"## {kind[0].upper()}{kind[1:]}",
+            "",
+            "| model | | paper |",
+            "| --- | --- | --- |",
+        ]
         for name in known:
             entries = about(name)
             cells = [entries["title"], entries["Paper"]]
@@ -211,50 +225,59 @@ def draw_models(folder: Path) -> None:
                 graph.draw().savefig(path, dpi=100)
 
 
+COMMANDS = """# Commands
+
+`edgewise COMMAND --help` prints these texts. With the name of a recipe or the folder of a run,
+`--help` of `train`, `compare` and `predict` lists the options of that recipe or run.
+"""
+RECIPES = """# Recipes
+
+A recipe is a model, data, a task and their settings. `edgewise train NAME` trains it and
+`edgewise show NAME` prints its fields, each of which is an option such as `--model.heads 4`.
+The page of [results](../background/results.md) has the measured metrics.
+"""
+
+
 def commands_page() -> str:
     """Return the page of the commands: the help of each."""
     from edgewise.cli.parser import build_parser
 
     os.environ["COLUMNS"] = "100"
-    lines = ["# Commands\n", "`edgewise COMMAND --help` prints these texts. With the name of a recipe or the"]
-    lines += ["folder of a run, `--help` lists the options of that recipe or run only.\n"]
     parser = build_parser()
-    lines += ["```text", parser.format_help().rstrip(), "```\n"]
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, command in action.choices.items():
-                lines += [f"## edgewise {name}\n", "```text", command.format_help().rstrip(), "```\n"]
+    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    parts = [("", parser), *((f"## edgewise {n}\n\n", c) for n, c in commands.choices.items())]
+    texts = [f"{head}```text\n{one.format_help().rstrip()}\n```\n" for head, one in parts]
     del os.environ["COLUMNS"]
-    return "\n".join(lines)
+    return "\n".join([COMMANDS, *texts])
 
 
 def recipes_page() -> str:
     """Return the page of the recipes: a section for each task, a row for each recipe."""
-    from edgewise.recipes import RECIPES
+    from edgewise import recipes
 
-    lines = ["# Recipes\n", "A recipe is a model, data, a task and their settings: `edgewise train NAME` trains"]
-    lines += ["it, `edgewise show NAME` prints its fields, and each field is an option, such as"]
-    lines += ["`--model.heads 4`. Measured accuracies: [results](../background/results.md).\n"]
-    tasks = sorted({type(recipe.task).__name__ for recipe in RECIPES.values()})
+    names = {id(value): _last(name) for name, (_, value) in homes().items()}
+    lines = [RECIPES]
+    tasks = sorted({type(recipe.task).__name__ for recipe in recipes.RECIPES.values()})
     for task in tasks:
         lines += [f"## {task}\n", "| recipe | | model | data | published |"]
         lines += ["| --- | --- | --- | --- | --- |"]
-        for recipe in RECIPES.values():
+        for recipe in recipes.RECIPES.values():
             if type(recipe.task).__name__ == task:
-                lines.append(recipe_row(recipe))
+                lines.append(recipe_row(recipe, names))
         lines.append("")
     return "\n".join(lines)
 
 
-def recipe_row(recipe: Any) -> str:
-    """Return the row of one recipe."""
+def recipe_row(recipe: Any, names: dict[int, str]) -> str:
+    """Return the row of one recipe, with the public names of the classes of data."""
     from edgewise.models import MODELS
 
     model, data = recipe.model.func.__name__, type(recipe.data)
     shown = f"[`{model}`](models/{model}.md)" if model in MODELS else f"`{model}`"
     reference = recipe.protocol.reference if recipe.protocol else ""
-    anchor = f'<span id="{recipe.name}"></span>`{recipe.name}`'
-    cells = [anchor, cell(recipe.summary, ""), shown, f"`{data.__name__}`", cell(reference, "")]
+    data_name = names.get(id(data), data.__name__)
+    cells = [f"`{recipe.name}`", cell(recipe.summary, ""), shown, f"`{data_name}`"]
+    cells.append(cell(reference, ""))
     return f"| {' | '.join(one.replace('|', chr(92) + '|') for one in cells)} |"
 
 
@@ -286,6 +309,10 @@ def write(app: Sphinx, _config: Config) -> None:
         if path not in written:
             path.unlink()
     draw_models(REFERENCE / "models")
+    # Autodoc describes an object with another name as "alias of", without its arguments.
+    for full_name, (_, value) in homes().items():
+        if inspect.isclass(value):
+            value.__name__ = _last(full_name)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -12,11 +13,19 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 LOGGER = logging.getLogger(__name__)
+SPELLINGS = [
+    (re.compile(r"…|\\dots\b"), r"\\ldots "),
+    (re.compile(r"\\([Bb]igg?)(?=\s*(?:[(\[|]|\\[{lL]))"), r"\\\1l"),
+    (re.compile(r"\\([Bb]igg?)(?=\s*(?:[)\]]|\\[}rR]))"), r"\\\1r"),
+]
+"""Commands that the converter does not know, and the same in commands that it knows."""
 
 
 def converted(node: nodes.Element, *, as_block: bool) -> str:
     """Return a formula as MathML; warn and return its LaTeX if a command is unknown."""
     latex = node.astext()
+    for pattern, standard in SPELLINGS:
+        latex = pattern.sub(standard, latex)
     try:
         return " ".join(tex2mathml(latex, as_block=as_block).split())
     except MathError as error:

@@ -41,5 +41,3 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the transform."""
     app.add_post_transform(LinksToModules)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
