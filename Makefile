@@ -45,6 +45,7 @@ docs: install
 # The site, in build/site: pages are executed, and a warning, an exception, a broken link or a file
 # of another host fails. Cells are executed again when they, or the library, have changed.
 site: install
+	rm -rf build/site/_modules  # Sphinx does not write it again when only the links from it change
 	$(BIN)/python -m sphinx -b html -W --keep-going -j $(WORKERS) -d build/doctrees docs build/site
 	$(BIN)/python docs/_ext/built_site.py build/site
 

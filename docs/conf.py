@@ -81,6 +81,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "Edgewise"
 html_static_path = ["_static"]
 html_css_files = ["edgewise.css"]
+html_js_files = ["files.js"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False
@@ -101,6 +102,7 @@ html_theme_options = {
     "show_prev_next": True,
     "back_to_top_button": False,
 }
+html_sidebars = {"index": [], "start": []}
 html_context = {"default_mode": "auto"}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import os
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,9 @@ def package_page(package: str, known: dict[str, tuple[str, Any]]) -> str:
     if constants:
         lines += ["", ".. rubric:: Constants", ""]
     for name in constants:
+        if isinstance(inside[name], types.GenericAlias):  # has no place in the source for viewcode
+            lines += [f"``{name}`` is ``{inside[name]}``.", ""]
+            continue
         doc = comment_of(package, name).replace("\n", "\n   ")
         lines += [f".. data:: {name}", "", f"   {doc}", ""]
     lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {name}" for name in own), ""]
@@ -178,10 +182,15 @@ def model_page(name: str) -> str:
     table = ["```{list-table}", ":stub-columns: 1", ":widths: 15 85", "", *rows, "```"]
     function = MODELS[name]
     code = ["```{eval-rst}", ".. currentmodule:: edgewise.models", "", f".. autofunction:: {name}"]
-    kind = inspect.get_annotations(function, eval_str=False)["return"]
-    kind = getattr(sys.modules[function.__module__], str(kind).partition("[")[0], None)
-    if inspect.isclass(kind) and kind.__module__ == function.__module__:
-        code += ["", f".. autoclass:: {kind.__module__}.{kind.__name__}", "   :members:"]
+    kind = inspect.get_annotations(function)["return"]
+    if isinstance(kind, str):
+        kind = getattr(sys.modules[function.__module__], kind.partition("[")[0], None)
+    if inspect.isclass(kind) and kind.__module__ == function.__module__ and "forward" in vars(kind):
+        # The page of the source links back to the name that the package would give the method.
+        back = f'<span id="edgewise.models.{kind.__name__}.forward"></span>'
+        code += ["", ".. raw:: html", "", f"   {back}", ""]
+        code += [f".. currentmodule:: {kind.__module__}", ""]
+        code += [f".. automethod:: {kind.__name__}.forward"]
     return "\n".join([f"# {name}\n\n{entries['title']}.\n", *table, "", *figures, *code, "```", ""])
 
 
