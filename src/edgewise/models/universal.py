@@ -83,7 +83,7 @@ def universal(
     layer = TransformerLayer(width, heads, ffn_dim, act=act, order=order, dropout=dropout)
     norm = nn.LayerNorm(width) if order == "pre" else nn.Identity()
     halt = nn.Linear(width, 1) if halting else None
-    stack = UniversalStack(layer, depth, norm, graph, halt, threshold)
+    stack = UniversalStack(layer, depth, norm, graph, halt=halt, threshold=threshold)
     backbone = init_xavier(Backbone(stack))
     if halt is not None:
         nn.init.ones_(halt.bias)  # With this bias, training starts with few steps per token.
@@ -120,6 +120,7 @@ class UniversalStack(TransformerStack):
         depth: int,
         norm: nn.Module,
         graph: Pattern,
+        *,
         halt: nn.Module | None = None,
         threshold: float = 0.99,
     ) -> None:
