@@ -62,7 +62,9 @@ def test_a_page_runs_and_its_claims_hold(
 
 
 def test_a_wrong_claim_fails() -> None:
-    right = "```{code-cell}\nimport matplotlib.pyplot as plt\nplt.figure()\nassert 1 + 1 == 2\n```\n"
+    right = (
+        "```{code-cell}\nimport matplotlib.pyplot as plt\nplt.figure()\nassert 1 + 1 == 2\n```\n"
+    )
     assert run(right) == 1
     with pytest.raises(AssertionError):
         run(right.replace("== 2", "== 3"))
