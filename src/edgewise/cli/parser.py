@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from edgewise import __version__
 from edgewise.cli import commands
 from edgewise.cli.listing import recipe_text
-from edgewise.cli.predict import OPTIONS, options_by_recipe
-from edgewise.errors import ArgumentError
+from edgewise.cli.predict import OPTIONS, options_by_recipe, options_of
+from edgewise.errors import ArgumentError, EdgewiseError
 from edgewise.graphs.user_patterns import allow
 from edgewise.inference.predictor import check_renamed
+from edgewise.inference.predictors import predictor_of
 from edgewise.recipes import RECIPES, Recipe
-from edgewise.runs import with_values
+from edgewise.runs import load_recipe, with_values
+from edgewise.training import RunFolder
 
 Fields = dict[str, str]
 Command = Callable[[argparse.Namespace, Fields], int]
@@ -150,13 +153,22 @@ def _recipe_for_help(words: Sequence[str]) -> Recipe | None:
     return with_values(RECIPES[name], {"model": model} if model else {})
 
 
+def _run_for_help(words: Sequence[str]) -> Recipe | None:
+    """Return the recipe of the run folder named after the command, if its runs can predict."""
+    name = next((word for word in words[1:] if not word.startswith("-")), "")
+    with suppress(EdgewiseError, OSError):
+        recipe = load_recipe(RunFolder(Path(name))) if name else None
+        return recipe if recipe is None or predictor_of(recipe) else None
+    return None
+
+
 def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of all commands.
 
     Args:
         command: the command given.
         words: all arguments given. If they ask for help, the help of ``train`` and ``compare``
-            lists the fields of the recipe, and that of ``predict`` the options of each recipe.
+            lists the fields of the recipe, and that of ``predict`` the options of the run.
     """
     parser = argparse.ArgumentParser(
         prog="edgewise",
@@ -171,7 +183,10 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     add = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_looking(add)
     _add_training(add, "" if recipe is None else "\n\n" + recipe_text(recipe))
-    _add_predicting(add, options_by_recipe() if helps and command == "predict" else "")
+    predicts = helps and command == "predict"
+    run = _run_for_help(words) if predicts else None
+    by_recipe = options_by_recipe() if predicts and run is None else ""
+    _add_predicting(add, OPTIONS if run is None else options_of(run), run, by_recipe)
     _add_explaining(add)
     _add_influence(add)
     verify = "compare the layers with those of PyTorch and PyTorch Geometric"
@@ -238,7 +253,8 @@ def _add_training(
         + known_fields,
     )
     command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
-    several = command.add_mutually_exclusive_group()
+    protocol = command.add_argument_group("several trainings")
+    several = protocol.add_mutually_exclusive_group()
     help_ = "train with N seeds and print mean and standard deviation"
     several.add_argument("--seeds", type=int, metavar="N", help=help_)
     help_ = "cross-validate: train once for each fold, testing on it"
@@ -255,12 +271,13 @@ def _add_training(
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
     help_ = "values to try, one training run each"
     command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
+    protocol = command.add_argument_group("several trainings")
     help_ = "train each value with N seeds and report mean and standard deviation"
-    command.add_argument("--seeds", type=int, metavar="N", help=help_)
+    protocol.add_argument("--seeds", type=int, metavar="N", help=help_)
     help_ = "train N values in parallel, each in its own process with one thread"
-    command.add_argument("--workers", type=int, metavar="N", help=help_)
+    protocol.add_argument("--workers", type=int, metavar="N", help=help_)
     help_ = "report metrics of the test set instead of the validation set"
-    command.add_argument("--test", action="store_true", help=help_)
+    protocol.add_argument("--test", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE-FIELD")
     command = _command(
         add, commands.test, "test", "evaluate a run on its test set", "edgewise test runs/digits"
@@ -269,35 +286,41 @@ def _add_training(
 
 
 def _add_predicting(
-    add: argparse._SubParsersAction[argparse.ArgumentParser], known_options: str
+    add: argparse._SubParsersAction[argparse.ArgumentParser],
+    options: Mapping[str, str],
+    run: Recipe | None,
+    by_recipe: str,
 ) -> None:
-    command = _command(
-        add,
-        commands.predict,
-        "predict",
-        "predict on new inputs with a trained run",
+    epilog = (
         'edgewise predict runs/sst2 "A film to fall in love with." --top 2\n'
         '  edgewise predict runs/gpt-shakespeare "ROMEO:" --temperature 0.8\n'
-        "  edgewise predict runs/mine --input new.csv --out predictions.csv\n\n"
-        f"options by kind of run, with the recipes of each kind:\n{known_options}",
+        "  edgewise predict runs/mine --input new.csv --out predictions.csv"
+    )
+    title = f"options of this run of {run.name}" if run else "options of some runs"
+    if run is None:
+        epilog += f"\n\noptions by kind of run, with the recipes of each kind:\n{by_recipe}"
+    command = _command(
+        add, commands.predict, "predict", "predict on new inputs with a trained run", epilog
     )
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
     help_ = "an input such as a SMILES, a sentence, an image file or a user id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
+    files = command.add_argument_group("inputs and outputs")
     help_ = (
         "file of inputs: a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with the columns of the "
         "training table, or a text with one input per line"
     )
-    command.add_argument("--input", type=Path, metavar="FILE", help=help_)
+    files.add_argument("--input", type=Path, metavar="FILE", help=help_)
     help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"
-    command.add_argument("--out", type=Path, metavar="FILE", help=help_)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of predictions")
+    files.add_argument("--out", type=Path, metavar="FILE", help=help_)
+    files.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of predictions")
     help_ = "show the N words, atoms, neighbours or items with the largest effect"
-    command.add_argument("--why", type=int, metavar="N", help=help_)
-    help_ = "number of inputs per batch"
-    command.add_argument("--batch-size", type=int, metavar="N", help=help_)
-    for name, help_ in OPTIONS.items():
-        command.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help=help_)
+    files.add_argument("--why", type=int, metavar="N", help=help_)
+    files.add_argument("--batch-size", type=int, metavar="N", help="number of inputs per batch")
+    about = None if run else "`edgewise predict DIR --help` lists those of the run in DIR."
+    group = command.add_argument_group(title, about) if options else command
+    for name, help_ in options.items():
+        group.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help=help_)
 
 
 def _add_explaining(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -336,18 +359,20 @@ def _add_influence(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
-    command.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {out})")
-    command.add_argument(
+    folder = command.add_argument_group("run folder")
+    folder.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {out})")
+    folder.add_argument(
         "--resume", action="store_true", help="continue the run in the folder of --out"
     )
     help_ = "use another model of the same kind; fields that both models have keep their values"
-    command.add_argument("--model", metavar="NAME", help=help_)
-    command.add_argument(
+    changes = command.add_argument_group("changes to the recipe")
+    changes.add_argument("--model", metavar="NAME", help=help_)
+    changes.add_argument(
         "--from",
         dest="start",
         metavar="DIR",
         help="initialise the backbone with the weights of a run or of a Hugging Face folder",
     )
     help_ = "random seed for initialisation, dropout and shuffling"
-    command.add_argument(SEED, metavar="N", help=help_)
+    changes.add_argument(SEED, metavar="N", help=help_)
     command.set_defaults(takes_fields=True)

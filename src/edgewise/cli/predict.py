@@ -12,8 +12,8 @@ from typing import Any
 from edgewise.arguments import check_least
 from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
-from edgewise.inference.predictors import all_predictors
-from edgewise.recipes import RECIPES
+from edgewise.inference.predictors import all_predictors, predictor_of
+from edgewise.recipes import RECIPES, Recipe
 
 OPTIONS = {
     "top": "number of most probable labels, words, items or links to show",
@@ -31,6 +31,19 @@ OPTIONS = {
 :meth:`edgewise.inference.Predictor.answer`. Predictors of other packages may have more."""
 MAX_CELL = 60
 """Maximum number of characters of a cell on the screen; files have the whole text."""
+
+
+def options_of(recipe: Recipe) -> dict[str, str]:
+    """Return the options for runs of a recipe, with their help.
+
+    Raises:
+        ArgumentError: no predictor serves the recipe.
+    """
+    kind = predictor_of(recipe)
+    return {
+        name: OPTIONS.get(name, f"option of {kind.__name__}, {parameter.annotation}")
+        for name, parameter in kind.options().items()
+    }
 
 
 def options_by_recipe() -> str:
