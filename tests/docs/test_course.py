@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ POLLS = {
     "Poll 4": ("19_hops.md", "abcd"),
 }
 """Page of each poll, and its statements."""
+LONG = {"04_heads", "06_parts", "07_norms", "08_depth", "12_rnn_cnn", "20_over_smoothing"}
+LONG |= {"26_observations", "30_without"}
+"""Pages that train for more than 5 s. `make site` runs them, and so does EDGEWISE_PAGES=all."""
 
 
 def cells(page: str) -> list[str]:
@@ -30,6 +34,12 @@ def data_sets(page: str) -> list[str]:
     """Return the data sets that a page names after "Data." at the start of a paragraph."""
     named = re.search(r"^\*\*Data\.\*\* (.*?)$\n^$", page, re.MULTILINE | re.DOTALL)
     return re.findall(r"`(\w[\w-]*)/`", named[1]) if named else []
+
+
+def long(path: Path) -> pytest.MarkDecorator:
+    """Skip a long page unless all pages are asked for."""
+    skipped = path.stem in LONG and os.environ.get("EDGEWISE_PAGES") != "all"
+    return pytest.mark.skipif(skipped, reason="`make site` runs it; set EDGEWISE_PAGES=all")
 
 
 def run(page: str) -> int:
@@ -47,7 +57,7 @@ def run(page: str) -> int:
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=needs(*data_sets(path.read_text()))) for path in PAGES],
+    [pytest.param(path, marks=[needs(*data_sets(path.read_text())), long(path)]) for path in PAGES],
     ids=lambda path: path.stem,
 )
 def test_a_page_runs_and_its_claims_hold(
@@ -94,3 +104,4 @@ def test_the_index_names_every_page() -> None:
     index = (FOLDER / "index.md").read_text(encoding="utf-8")
     linked = re.findall(r"\]\((\d\d_\w+\.md)\)", index)
     assert sorted(set(linked)) == [path.name for path in PAGES]
+    assert {path.stem for path in PAGES} >= LONG
