@@ -92,7 +92,7 @@ gpu-check: install
 	EDGEWISE_FLEX=1 $(BIN)/pytest tests/engines/test_flex.py -k compiled
 	TRITON_INTERPRET=1 EDGEWISE_TRITON=1 $(BIN)/python -W ignore -m tests.triton.traffic
 	$(BIN)/python -W ignore -m tests.triton.compiled --workers $(WORKERS)
-	$(BIN)/python -W ignore -m tests.triton.page --check
+	$(BIN)/python -W ignore -m tests.triton.table --check
 
 # Whether those tests would see a mistake: lines of the kernels written wrongly, one at a time.
 gpu-mutations: install
