@@ -87,6 +87,23 @@ def test_show_draws_a_graph(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("graph", "reach"),
+    [
+        ("complete()", "after 1 layer, every node"),
+        ("window(2)", "after 8 layers, every node"),
+        ("window(2) | hubs([0])", "after 2 layers, every node"),
+        ("causal()", "some nodes never reach others"),
+        ("blocks(4)", "some nodes never reach others"),
+    ],
+)
+def test_show_counts_the_layers_until_all_nodes_reach_each_other(
+    graph: str, reach: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(capsys, "show", graph)
+    assert reach in out
+
+
+@pytest.mark.parametrize(
     ("argv", "said"),
     [
         (["show", "gatt"], "did you mean 'gat'"),
