@@ -71,7 +71,7 @@ def bp_transformer(
         near: number of nodes of each level that a token attends to on either side, k.
         causal: whether tokens attend only to earlier tokens (causal attention).
         max_length: max length of a text in tokens, which determines the number of edge types.
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
         init_std: standard deviation of the initial weights.
     """
