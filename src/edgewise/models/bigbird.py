@@ -214,7 +214,7 @@ class BlockSparse(Pattern):
     copy: int = 1
 
     def is_whole(self, tokens: int) -> bool:
-        """Return whether a text of this length uses full attention."""
+        """Return whether a text of ``tokens`` tokens uses full attention."""
         return tokens <= (5 + 2 * self.num_random) * self.size
 
     def copies(self, lengths: Iterable[int]) -> list[tuple[BlockSparse, int]]:

@@ -250,7 +250,7 @@ class Hashing:
                 )
 
     def factors(self, max_length: int, chunk: int) -> tuple[int, ...]:
-        """Return the factors of the number of buckets for a text of this length."""
+        """Return the factors of the number of buckets for texts up to ``max_length`` tokens."""
         if isinstance(self.num_buckets, int):
             return (self.num_buckets,)
         if self.num_buckets is not None:
