@@ -90,6 +90,12 @@ def test_every_graph(name: str) -> None:
         attend(changed(term, heads=2, width=5, value_width=3), GRAPHS[name])
 
 
+@pytest.mark.parametrize("call", ["additive, projected", "projected from three features"])
+def test_projected_edge_vectors_of_long_rows(call: str) -> None:
+    """Additive scores expand their vectors for a part of a row at a time."""
+    attend(CALLS[call], GRAPHS["edges of hubs"])
+
+
 def test_degree_of_one_hundred_thousand() -> None:
     attend(Call(), edges(2, 1000, 100_000))
 
@@ -235,9 +241,9 @@ REDUCE = ["sum", "max", "mean", "min"]
 @pytest.mark.parametrize("weight", ["", "one", "head", "batch"])
 @pytest.mark.parametrize("reduce", REDUCE)
 def test_every_aggregation(reduce: str, weight: str) -> None:
-    for heads, width in ((1, 16), (3, 5), (8, 16), (1, 37)):
-        for name in ("copies", "packed pairs, small"):
-            call = Aggregation(weight, heads, width, (2,))
+    for heads, width, lower in zip((1, 3, 8, 1), (16, 5, 16, 37), (*TYPES, TYPES[1]), strict=True):
+        for name, dtype in (("copies", torch.float64), ("packed pairs, small", lower)):
+            call = Aggregation(weight, heads, width, (2,), dtype=dtype)
             hold(call.over(GRAPHS[name], reduce), serving(call, GRAPHS[name], reduce))
 
 
