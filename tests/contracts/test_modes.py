@@ -108,6 +108,11 @@ PATTERNS: dict[str, Callable[[], Graph]] = {
     "grid": lambda: graphs.grid(2, 3).bind(6),
     "hubs": lambda: graphs.hubs([0]).bind(6),
     "incidence": lambda: graphs.incidence(graphs.random(2).bind(6)),
+    "given edges": lambda: graphs.Edges(torch.tensor([[0, 1, 3], [1, 2, 2]]), 6, 6),
+    "given intervals": lambda: graphs.Intervals(torch.zeros(6).long(), torch.arange(6), 6),
+    "given runs": lambda: graphs.Runs(
+        torch.tensor([0, 0, 2]), torch.tensor([0, 4, 1]), torch.tensor([2, 6, 3]), 6, 6
+    ),
     "intersection": lambda: (graphs.causal() & graphs.window(2)).bind(6),
     "membership": lambda: graphs.membership(torch.tensor([2, 4])),
     "permuted": lambda: graphs.Permuted(
