@@ -14,7 +14,9 @@ import pytest
 import torch
 
 import edgewise as ew
+from edgewise import graphs
 from edgewise.engines import ENGINES, plan
+from edgewise.engines.tiles.layout import TilesLayout
 from edgewise.graphs import Graph
 from tests.engines.case import Case
 from tests.engines.cases import (
@@ -98,6 +100,10 @@ def test_projected_edge_vectors_of_long_rows(call: str) -> None:
 
 def test_degree_of_one_hundred_thousand() -> None:
     attend(Call(), edges(2, 1000, 100_000))
+
+
+def test_a_tile_that_three_chunks_of_targets_attend_to() -> None:
+    hold(Call(heads=1).over((graphs.window(1) | graphs.hubs([5])).bind(33 * TilesLayout.BLOCK)))
 
 
 @pytest.mark.parametrize("spec", PATTERNS, ids=str)
