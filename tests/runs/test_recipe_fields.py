@@ -50,6 +50,7 @@ def test_what_the_data_decide_is_no_field():
         ("model.graph", "window(4) | hubs([0])", graphs.window(4) | graphs.hubs([0])),
         ("seed", "3", 3),
         ("trainer.mode", "min", "min"),
+        ("from", "runs/before", "runs/before"),
     ],
 )
 def test_values_are_read_by_their_type(field, text, value):
@@ -95,6 +96,7 @@ def test_whole_numbers_separated_by_commas():
         ("model.pool", "meen", "model.pool", "mean"),
         ("model.graph", "windw(3)", "graph", "window"),
         ("optimizer.lr", "-1", "optimizer.lr", ""),
+        ("optimizer.lr", "inf", "optimizer.lr", "`edgewise show"),
     ],
 )
 def test_bad_fields(field, text, argument, near):
