@@ -119,7 +119,10 @@ def test_members_of_values_draw_masks_of_their_own(engine: str) -> None:
     torch.manual_seed(0)
 
     def run(engine: str) -> Tensor:
-        return ew.attend(query, query, value, graphs.complete(), dropout=0.5, engine=engine)
+        options: dict[str, Any] = {"dropout": 0.5, "engine": engine}
+        out, _ = ew.attend_with_lse(query, query, value, graphs.complete(), **options)
+        assert not out[0].equal(out[1])
+        return ew.attend(query, query, value, graphs.complete(), **options)
 
     out = outcome(engine, run)[0]
     assert not out[0].equal(out[1])
@@ -211,6 +214,8 @@ def test_terms_of_another_type(engine: str, nodes_in: torch.dtype, terms_in: tor
     for given, leaf in options:
 
         def run(engine: str, given: dict[str, Any] = given) -> Tensor:
+            _, lse = ew.attend_with_lse(*nodes, pattern, engine=engine, **given)
+            assert lse.dtype == (torch.float64 if nodes_in == torch.float64 else torch.float32)
             return ew.attend(*nodes, pattern, engine=engine, **given)
 
         try:

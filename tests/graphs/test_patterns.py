@@ -172,6 +172,7 @@ def test_moving_a_graph_changes_nothing_else() -> None:
             assert moved.edge_index.equal(graph.edge_index)
             elsewhere = graph.to("meta")
             assert elsewhere.device.type == "meta"
+            assert elsewhere.num_edges == graph.num_edges
             assert elsewhere is graph.to("meta")
 
 
