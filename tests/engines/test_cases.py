@@ -248,7 +248,7 @@ def test_every_aggregation(reduce: str, weight: str) -> None:
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_aggregation_over_every_graph(name: str) -> None:
-    """Two reductions in turn, of values that tie or are weighted; all of them for rows in pieces."""
+    """Two in turn, of weighted values and of values that tie; all of them for rows in pieces."""
     number = [*GRAPHS].index(name)
     places = range(len(REDUCE)) if name.startswith("one target reads") else (0, 1)
     for place, reduce in enumerate(in_turn(REDUCE, number, *places)):
