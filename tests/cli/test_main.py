@@ -25,7 +25,7 @@ from edgewise.errors import MissingDataError
 from edgewise.graphs import PATTERNS
 from edgewise.models import MODELS
 from edgewise.recipes import RECIPES
-from edgewise.runs import fields_of, with_values
+from edgewise.runs import fields_of, to_record, with_values
 from edgewise.tasks import TASKS
 from tests import forked
 
@@ -175,6 +175,38 @@ def test_help_of_predict_says_which_option_is_for_which_run(capsys):
     assert found.keys() == RECIPES.keys()  # a run of each answers
 
 
+@pytest.mark.parametrize(
+    ("name", "has", "lacks"),
+    [
+        ("sst2", ["--top", "--input"], ["--temperature", "--num-beams", "--backtest"]),
+        ("gpt-shakespeare", ["--temperature", "--seed"], ["--evidence", "--top VALUE"]),
+        ("summarise-wikitext", ["--sentences"], ["--top"]),
+        ("tags", ["--why"], ["--top", "options of"]),
+    ],
+)
+def test_help_of_predict_lists_the_options_of_the_run(name, has, lacks, capsys, tmp_path):
+    recipe = RECIPES[name]
+    (tmp_path / "recipe.json").write_text(json.dumps(to_record(recipe)))
+    with pytest.raises(SystemExit) as stopped:
+        main(["predict", str(tmp_path), "--help"])
+    assert stopped.value.code == 0
+    out = capsys.readouterr().out
+    assert all(option in out for option in has)
+    assert not [option for option in lacks if option in out.split("example")[0]]
+
+
+def test_help_groups_the_options(capsys):
+    for command, groups in {
+        "train": ["several trainings:", "run folder:", "changes to the recipe:"],
+        "compare": ["several trainings:", "run folder:", "changes to the recipe:"],
+        "predict": ["inputs and outputs:", "options of some runs:"],
+    }.items():
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        lines = capsys.readouterr().out.splitlines()
+        assert set(groups) <= set(lines)
+
+
 def test_own_data_that_are_not_named_are_asked_for_in_the_same_words(capsys, tmp_path):
     fields = dict.fromkeys(
         ["texts", "tags", "pairs", "images", "molecules", "series", "links", "interactions"], "path"
@@ -276,7 +308,7 @@ def test_doctor_knows_every_package_of_every_extra_and_which_is_missing(capsys, 
     extras = project["project"]["optional-dependencies"]
     wanted = {
         re.split(r"[<>=]", package)[0]: extra
-        for extra in set(extras) - {"all", "dev"}
+        for extra in set(extras) - {"all", "dev", "docs"}
         for package in extras[extra]
         if not package.startswith("edgewise[")  # another extra
     }
