@@ -145,6 +145,16 @@ def test_a_bias_of_minus_infinity_does_not_hide_a_nan(name: str, engine: str) ->
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_an_infinite_bias_stays_with_its_target(engine: str) -> None:
+    graph = GRAPHS["causal"]
+    bias = torch.zeros(graph.num_edges, 1)
+    bias[graph.target == BAD] = torch.inf
+    found = run(nodes(graph, size=1.0), graph, engine, bias=bias)
+    assert found["out"].isnan().all((1, 2)).equal(torch.arange(graph.num_targets) == BAD)
+    assert found["value"].isnan().any((1, 2)).equal(torch.arange(graph.num_sources) <= BAD)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_target_whose_edges_are_all_dropped_keeps_a_nan(engine: str) -> None:
     """Of a row that ``rows`` cuts into pieces, one of which has no weight at all."""
     for whole in (True, False):
