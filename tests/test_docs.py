@@ -73,21 +73,16 @@ def test_the_page_of_architectures_has_a_row_of_every_model() -> None:
     assert not [name for name in models.MODELS if f"/models/{name}.py)" not in text]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)#:]+)\)", text):
-        path = (page.parent / target).resolve()
-        assert path.exists() or GENERATED.match(name_of(path)), f"{page.name} links to {target}"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_rows_of_a_table_have_the_cells_of_its_head(page: Path) -> None:
+def test_links_lead_somewhere_and_rows_of_a_table_have_the_cells_of_its_head() -> None:
     """A bar in a cell begins another one, in code as well, unless it is escaped."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
-        cells = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
-        assert len(cells) == 1, table.splitlines()[0]
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            path = (page.parent / target).resolve()
+            assert path.exists() or GENERATED.match(name_of(path)), f"{page.name} links to {target}"
+        for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+            cells = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
+            assert len(cells) == 1, f"{page.name}: {table.splitlines()[0]}"
 
 
 @needs("Cora")
