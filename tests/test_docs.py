@@ -275,7 +275,7 @@ def check_export(scope: dict[str, Any], folder: Path) -> None:
 def check_processes(_scope: dict[str, Any], folder: Path) -> None:
     """The script of the page is started by torchrun, as the page says."""
     (folder / "train.py").write_text(blocks("docs/howto/processes.md")[0])
-    words = "-m torch.distributed.run --nproc-per-node 2 train.py".split()
+    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
     subprocess.run([sys.executable, *words], cwd=folder, check=True, capture_output=True)
     assert (folder / "runs/script/metrics.json").is_file()
 
