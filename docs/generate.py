@@ -7,6 +7,8 @@ python docs/generate.py --check    # list stale pages (exit code 1)
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -143,20 +145,29 @@ def names_by_kind() -> str:
     return "\n".join(rows) + "\n"
 
 
-def table() -> str:
+def table(**columns: str) -> str:
     """Return a table with a row for each model, from the docstring of its module.
 
     Bars in cells, as in unions of graphs, are escaped.
+
+    Args:
+        columns: entry of the docstring in each column, by the heading of the column.
     """
-    rows = ["| model | what | graph | score | paper |", "| --- | --- | --- | --- | --- |"]
+    rows = [f"| {' | '.join(['model', *columns])} |", f"| {'--- | ' * len(columns)}--- |"]
     for name in models.MODELS:
         about = models.about(name)
-        cells = [about[field].replace("|", "\\|") for field in ("title", "Graph", "Score", "Paper")]
+        cells = [about[field].replace("|", "\\|") for field in columns.values()]
         rows.append(f"| [`{name}`](../../src/edgewise/models/{name}.py) | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
 
-PAGES = {"README.md": names_by_kind, "docs/reference/models.md": table}
+PAGES: dict[str, Callable[[], str]] = {
+    "README.md": names_by_kind,
+    "docs/reference/models.md": partial(table, what="title", paper="Paper"),
+    "docs/reference/architectures.md": partial(
+        table, graph="Graph", score="Score", normalisation="Normalisation", update="Update"
+    ),
+}
 """Pages with a generated part, between two comments, and the function that generates it."""
 
 
