@@ -269,6 +269,8 @@ def check_export(scope: dict[str, Any], folder: Path) -> None:
         torch.testing.assert_close(same, wanted)
     torch.testing.assert_close(torch.jit.load(folder / "bert.torchscript")(ids), wanted)
     torch.testing.assert_close(torch.jit.load(folder / "ring.torchscript")(x), on_ring)
+    with pytest.raises(RuntimeError):
+        scope["traced"](ids[:1, :7])
     subprocess.run([sys.executable, "-c", LOADS_WITHOUT_EDGEWISE], cwd=folder, check=True)
 
 
