@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -101,7 +101,8 @@ def suggest(
         loss: function from model and batch to the mean loss.
         coverage: fraction of the weight that the pattern must have, the mean over heads.
         split: for a run: ``"train"``, ``"val"`` or ``"test"``.
-        max_batches: number of batches that are read and measured.
+        max_batches: number of batches that are read and measured; those of a run are spread evenly
+            over the split.
 
     Raises:
         ArgumentError: the model computes no self-attention over sequences.
@@ -109,12 +110,16 @@ def suggest(
     check_share("coverage", coverage, "choose for example 0.9")
     losses = losses_of(model, batches, loss, split=split, max_batches=max_batches)
     tables: dict[str, _Table] = {}
+    cross: set[str] = set()
     for one in losses.batches:
         with torch.no_grad(), record(losses.model, max_edges=10**8) as recorded:
             losses.loss(losses.model, one)
         for layer in recorded:
-            if layer.kind == "attention" and layer.graph.num_targets == layer.graph.num_sources:
+            if layer.graph.num_targets != layer.graph.num_sources:
+                cross.add(layer.module)  # other batches can have as many targets as sources
+            elif layer.kind == "attention":
                 tables.setdefault(layer.module, _Table()).add(layer)
+    tables = {name: table for name, table in tables.items() if name not in cross}
     if not tables:
         raise ArgumentError(
             "model",
@@ -123,26 +128,33 @@ def suggest(
             remedy="choose a Transformer",
         )
     layers = {name: table.suggestion(coverage) for name, table in tables.items()}
-    own, restricted = _Restricted({}), _Restricted({n: one.pattern for n, one in layers.items()})
-    full_loss, full_seconds = _measured(losses, own)
-    measured, seconds = _measured(losses, restricted)
-    return Suggestion(layers, measured, full_loss, seconds, full_seconds)
+    found = _measured(losses, {}, {name: one.pattern for name, one in layers.items()})
+    (full_loss, full_seconds), (loss_found, seconds) = found
+    return Suggestion(layers, loss_found, full_loss, seconds, full_seconds)
 
 
-def _measured(losses: Losses, restricted: _Restricted) -> tuple[float, float]:
-    """Return the mean loss, and the shortest time of several passes over the batches."""
-    with restricted.watching(losses.model):
-        found = losses.mean()  # also builds the graphs
-        times = []
-        for _ in range(REPEATS):
-            start = time.perf_counter()
-            losses.mean()
-            times.append(time.perf_counter() - start)
-    return found, min(times)
+def _measured(losses: Losses, *patterns: Mapping[str, Pattern]) -> list[tuple[float, float]]:
+    """Return the mean loss with each set of patterns, and the shortest time of several passes.
+
+    The passes alternate, so that other work on the machine slows all of them.
+    """
+    variants = [_Restricted(own) for own in patterns]
+    means: list[float] = []
+    times: list[list[float]] = [[] for _ in variants]
+    for own in variants:  # also builds the graphs
+        with own.watching(losses.model):
+            means.append(losses.mean())
+    for _ in range(REPEATS):
+        for own, spent in zip(variants, times, strict=True):
+            with own.watching(losses.model):
+                start = time.perf_counter()
+                losses.mean()
+                spent.append(time.perf_counter() - start)
+    return list(zip(means, map(min, times), strict=True))
 
 
 @contextmanager
-def restricted_to(model: nn.Module, patterns: dict[str, Pattern]) -> Iterator[None]:
+def restricted_to(model: nn.Module, patterns: Mapping[str, Pattern]) -> Iterator[None]:
     """Remove the edges that are not in a pattern from the layers of these names, in this context.
 
     The pattern is bound to each text of a batch.
@@ -205,7 +217,7 @@ def _places(graph: Graph) -> tuple[Tensor, Tensor]:
 class _Restricted(NamedInterceptor):
     """Removes the edges that are not in a pattern from the calls of some modules."""
 
-    def __init__(self, patterns: dict[str, Pattern]) -> None:
+    def __init__(self, patterns: Mapping[str, Pattern]) -> None:
         super().__init__()
         self.patterns = patterns
         self._known: dict[Any, tuple[Graph, Tensor | None]] = {}
