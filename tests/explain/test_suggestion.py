@@ -124,6 +124,20 @@ def test_batches_of_a_run_are_spread_over_the_split(
         assert [len(batch.target) for batch in chosen] == [every[place] for place in places]
 
 
+def test_short_texts_have_no_hubs_of_equal_weight() -> None:
+    """Each of 3 nodes has a third of equal weights; a fourth node cannot be a hub."""
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(4, 2)
+    with torch.no_grad():
+        assert layer.qkv is not None
+        layer.qkv.weight[:8].zero_()
+        layer.qkv.bias[:8].zero_()
+    graph = graphs.batch([graphs.complete().bind(n) for n in (3, 6, 3)])
+    batches = [(torch.randn(12, 4), graph)]
+    found = explain.suggest(layer, batches, loss)
+    assert [one.text for one in found.layers.values()] == ["window(3)"]
+
+
 def test_cross_attention_gets_no_suggestion() -> None:
     """A batch with as many targets as sources looks like self-attention."""
     torch.manual_seed(0)

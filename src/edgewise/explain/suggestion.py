@@ -20,7 +20,7 @@ from edgewise.explain.record import LayerRecord, record
 from edgewise.graphs import Edges, Graph, Pattern, batch, hubs, window
 from edgewise.ragged import runs_and_positions
 
-HUB_WEIGHT = 0.1
+HUB_WEIGHT, HUB_FACTOR = 0.1, 2.0
 ENDS = 4
 REPEATS = 3
 
@@ -91,9 +91,10 @@ def suggest(
 ) -> Suggestion:
     """Suggest a sparse pattern for each layer of self-attention, and measure it.
 
-    Hubs are the first and last nodes of a text that receive at least 10 % of the weight, in the
-    mean over heads and targets. The window is the smallest with which window and hubs have the
-    fraction ``coverage`` of the weight.
+    Hubs are the first and last nodes of a text that receive at least 10 % of the weight, and twice
+    as much as with equal weights, in the mean over heads and targets. They lie within the shortest
+    text, so that the pattern can be bound to it. The window is the smallest with which window and
+    hubs have the fraction ``coverage`` of the weight.
 
     Args:
         model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
@@ -167,12 +168,13 @@ class _Table:
     """Statistics of each edge of a layer, over all texts.
 
     They are the distance between source and target, the position of the source from both ends of
-    its text, and the attention weight.
+    its text, the attention weight, and the equal weight.
     """
 
     def __init__(self) -> None:
         self.layers: list[tuple[Tensor, ...]] = []
         self.members = 0.0
+        self.shortest = ENDS
 
     def add(self, layer: LayerRecord) -> None:
         source, target = layer.edge_index
@@ -180,17 +182,23 @@ class _Table:
         weights = weights.flatten(0, -2).sum(0) if weights.dim() > 1 else weights
         members = layer.weights.shape[:-2].numel()
         position, from_end = _places(layer.graph)
-        reached = torch.bincount(target, minlength=layer.graph.num_targets) > 0
-        self.members += float(reached.sum()) * members
-        distance = (source - target).abs()
-        self.layers.append((distance, position[source], from_end[source], weights))
+        degree = torch.bincount(target, minlength=layer.graph.num_targets)
+        self.members += float((degree > 0).sum()) * members
+        self.shortest = min(self.shortest, int((position + from_end).min()))
+        distance, equal = (source - target).abs(), members / degree[target].double()
+        self.layers.append((distance, position[source], from_end[source], weights, equal))
 
     def suggestion(self, coverage: float) -> LayerSuggestion:
-        distance, position, from_end, weights = (
+        distance, position, from_end, weights, equal = (
             torch.cat(parts) for parts in zip(*self.layers, strict=True)
         )
-        found = [n for n in range(ENDS) if self._share(weights[position == n]) >= HUB_WEIGHT]
-        found += [-n for n in range(1, ENDS) if self._share(weights[from_end == n]) >= HUB_WEIGHT]
+
+        def is_hub(edges: Tensor) -> bool:
+            share = self._share(weights[edges])
+            return share >= max(HUB_WEIGHT, HUB_FACTOR * self._share(equal[edges]))
+
+        found = [n for n in range(self.shortest) if is_hub(position == n)]
+        found += [-n for n in range(1, self.shortest) if is_hub(from_end == n)]
         on_hub = torch.zeros(len(weights), dtype=torch.bool)
         for hub in found:
             on_hub |= position == hub if hub >= 0 else from_end == -hub
