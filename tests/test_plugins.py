@@ -19,7 +19,7 @@ from edgewise.runs import from_record, to_record
 from edgewise.runs.field_docs import field_meanings
 from edgewise.runs.recipe_fields import fields_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "own_recipes.md"
+PAGE = Path(__file__).parents[1] / "docs/howto" / "own_recipes.md"
 TINY = ["--trainer.epochs=1", "--trainer.accelerator=cpu"]
 
 

@@ -2,7 +2,7 @@
 
 A package adds to them with one entry point of the group ``edgewise.recipes``. It names a module
 with any of the attributes ``RECIPES`` (a tuple of recipes), ``DATA`` and ``TASKS`` (classes by
-name), and ``PREDICTORS`` (a tuple of classes). ``docs/own_recipes.md`` shows an example.
+name), and ``PREDICTORS`` (a tuple of classes). ``docs/howto/own_recipes.md`` shows an example.
 
 Packages are imported when a table is listed, or when a name is looked up that Edgewise itself does
 not have.

@@ -1,4 +1,4 @@
-"""Attention patterns and graphs. ``edgewise list graphs`` and ``docs/graphs.md`` show them."""
+"""Attention patterns and graphs; ``docs/reference/graphs.md`` shows them."""
 
 from __future__ import annotations
 

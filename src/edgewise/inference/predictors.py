@@ -62,5 +62,5 @@ def predictor_of(recipe: Recipe) -> type[Predictor]:
         expected=f"a run on {', '.join(sorted({kind.input for kind in all_predictors()}))}",
         got=f"a run of {recipe.name}: {type(recipe.data).__name__}, {type(recipe.task).__name__}",
         remedy="load its weights with edgewise.training.RunFolder(path).load_weights(model), or "
-        "add a Predictor in a package, as docs/own_recipes.md shows",
+        "add a Predictor in a package, as docs/howto/own_recipes.md shows",
     )

@@ -87,7 +87,7 @@ def _use(part: str, value: Any) -> str:
         part,
         expected=f"one of {', '.join(sorted(KINDS[part]))}",
         got=type(value).__name__,
-        remedy="add the class to a package, as docs/own_recipes.md shows, or use training.fit",
+        remedy="add the class to a package (see docs/howto/own_recipes.md), or use training.fit",
     )
 
 

@@ -3,7 +3,7 @@
 Write ``from edgewise.interop.pyg import GATConv`` instead of ``from torch_geometric.nn import
 GATConv``. Each class is a subclass of PyG's, with the same constructor, parameters and state dict.
 It computes messages with :func:`edgewise.attend` and :func:`edgewise.aggregate`. Options that these
-do not support raise an error; ``docs/pyg.md`` lists them.
+do not support raise an error; ``docs/howto/pyg.md`` lists them.
 """
 
 from __future__ import annotations
