@@ -304,7 +304,8 @@ def changes(study: Study, runs: list[Measured]) -> Iterator[str]:
         heads = runs[0].heads(group)
         count = sum(map(len, runs[0].removed(group, order, 0.2).values()))
         of = sum(map(len, heads.values()))
-        for beams in (1, 5) if translates and (group, order) == study.curves[0] else (1,):
+        searched = translates and group == "encoder" and order != "random"
+        for beams in (1, 5) if searched else (1,):
             change = [
                 run.score(group, order, 0.2, beams) - run.score(group, order, 0.0, beams)
                 for run in runs
