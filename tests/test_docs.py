@@ -398,9 +398,9 @@ def check_command(program: str, *words: str, capsys: pytest.CaptureFixture[str])
             assert main([*words]) == 0
             assert capsys.readouterr().out
             return
-        arguments, fields = parse([*words])
+        arguments = parse([*words])
         if "recipe" in arguments:
-            check_fields(arguments, fields)
+            check_fields(arguments)
     elif program == "python":
         known = "".join(file.read_text() for file in sources_of([*words]))
         for option in (word for word in words[1:] if word.startswith("--")):
@@ -430,26 +430,26 @@ def test_every_kind_of_own_data_has_a_command_that_there_is() -> None:
     page = (ROOT / "docs/howto/your_data.md").read_text()
     trained = set()
     for line in re.findall(r"`edgewise ((?:train|predict) .*?)`", page):
-        arguments, fields = parse(shlex.split(line))
+        arguments = parse(shlex.split(line))
         if arguments.command == "train":
             trained.add(arguments.recipe)
-            check_fields(arguments, fields)
+            check_fields(arguments)
         elif arguments.command == "predict":
             assert arguments.folder.name in trained
     kinds = "molecules texts tags pairs writing images nodes gat-enzymes links interactions series"
     assert trained == set(kinds.split())
 
 
-def check_fields(arguments: argparse.Namespace, fields: dict[str, str]) -> None:
+def check_fields(arguments: argparse.Namespace) -> None:
     """The recipe has these fields, and they take these values."""
     recipe = recipes.find(arguments.recipe)
     if model := getattr(arguments, "model", None):
         recipe = runs.with_values(recipe, {"model": model})
-    given = {name: value for name, value in fields.items() if "mypatterns" not in value}
+    given = {name: value for name, value in arguments.fields.items() if "mypatterns" not in value}
     runs.with_values(recipe, given)
     for value in getattr(arguments, "values", []):
         runs.with_values(recipe, {arguments.field: value})
-    assert set(fields) <= set(runs.fields_of(recipe))
+    assert set(arguments.fields) <= set(runs.fields_of(recipe))
 
 
 def test_the_own_data_path_of_the_readme_answers(
@@ -467,7 +467,7 @@ def test_the_demo_of_the_readme_is_what_make_demo_runs() -> None:
     makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
     (line,) = [line for line in makefile.splitlines() if "edgewise compare" in line]
     words = shlex.split(line.replace("$(WORKERS)", "2"))
-    arguments, _ = parse(words[words.index("compare") :])
+    arguments = parse(words[words.index("compare") :])
     text = (ROOT / "README.md").read_text()
     rows = re.findall(r"^\| `([^`]*\))` \| ([\d.]+) \| [\d.]+ ± [\d.]+ % \|$", text, re.MULTILINE)
     assert [graph.replace("\\|", "|") for graph, _ in rows] == arguments.values

@@ -49,7 +49,9 @@ def test_outputs_are_the_same_bit_for_bit(name: str) -> None:
     expected, state = run(), torch.get_rng_state()
     torch.manual_seed(5)
     if name in UNRECORDED:
-        error = refused("model", expected="computes attention", got="none", remedy="call the model")
+        error = refused(
+            "model", expected="computes attention", got="no attention", remedy="call the model"
+        )
         with error, explain.record(model):
             run()
         return
@@ -216,7 +218,7 @@ def test_too_many_edges_leave_targets_out() -> None:
     assert found.edge_index[1].unique().tolist() == [0, 6, 12, 18, 24, 30, 36]
     whole = layer.weights(x, graphs.complete()).detach()
     torch.testing.assert_close(found.weights, whole[:, found.edges])
-    with refused("layers", expected="all of their edges", got="280 of 1,600", remedy="max_edges"):
+    with refused("layers", expected="all edges", got="280 of 1,600", remedy="max_edges"):
         recorded.rollout()
 
 
@@ -229,7 +231,7 @@ def test_bad_requests_are_named() -> None:
         pass
     child = next(name for name, m in model.named_modules() if isinstance(m, nn.Embedding))
     with (
-        refused("layers", expected=ATTENTION.format(0), got=child, remedy="leave out layers"),
+        refused("layers", expected=ATTENTION.format(0), got=child, remedy="omit layers"),
         explain.record(model, layers=[child]),
     ):
         model(IDS)
@@ -254,7 +256,9 @@ def test_bad_requests_are_named() -> None:
     ):
         pass
     with (
-        refused("model", expected="called in the context", got="none", remedy="call the model"),
+        refused(
+            "model", expected="called in the context", got="no attention", remedy="call the model"
+        ),
         explain.record(model),
     ):
         pass

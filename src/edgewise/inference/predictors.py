@@ -49,10 +49,10 @@ def all_predictors() -> Iterator[type[Predictor]]:
 
 
 def predictor_of(recipe: Recipe) -> type[Predictor]:
-    """Return the first predictor that serves runs of a recipe.
+    """Return the first predictor that supports runs of a recipe.
 
     Raises:
-        ArgumentError: no predictor serves its data and task.
+        ArgumentError: no predictor supports the recipe's data and task.
     """
     for kind in all_predictors():
         if kind.serves(recipe):

@@ -1,4 +1,4 @@
-"""Recipes on English web texts: part-of-speech tagging with BERT and recurrent baselines."""
+"""Recipes of tagging: parts of speech of English web texts, and the user's own sentences."""
 
 from __future__ import annotations
 
@@ -44,3 +44,12 @@ def _recurrent(name: str, model: Any) -> Recipe:
 lstm_ewt = _recurrent("lstm", models.lstm)
 gru_ewt = _recurrent("gru", models.gru)
 rnn_ewt = _recurrent("rnn", models.rnn)
+
+tags = replace(
+    tag_ewt,
+    name="tags",
+    summary="Small BERT tags your words: --data.path mine.conllu, or lines of a word and its tag",
+    data=data.tag_file(vocab_size=6000, word_dropout=0.1, batch_size=32),
+    trainer=replace(tag_ewt.trainer, epochs=10, monitor="val/loss", mode="min"),
+    protocol=None,
+)
