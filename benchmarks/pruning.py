@@ -333,27 +333,27 @@ def draw(found: Mapping[str, list[Measured]], path: Path) -> None:
     """Plot the scores of each study over the fraction of removed heads."""
     from matplotlib.figure import Figure
 
-    colours = {"encoder": "#1f6feb", "decoder": "#b35900", "cross": "#1a7f37", "all": "#444f5d"}
+    colours = ["#0072b2", "#d55e00", "#6e7781", "#009e73", "#cc79a7", "#000000"]
     styles = {"gradient": "o-", "leaving out": "s--", "random": "x:"}
     figure = Figure(figsize=(5.2 * len(found), 4.4), layout="constrained")
     for axes, (name, runs) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(),
                                   strict=True):  # fmt: skip
         study = STUDIES[name]
-        for group, order in study.curves:
+        for colour, (group, order) in zip(colours, study.curves, strict=False):
             rows = [[run.score(group, order, fraction) for run in runs] for fraction in FRACTIONS]
             mean = [statistics.fmean(row) for row in rows]
             spread = [statistics.stdev(row) if len(row) > 1 else 0.0 for row in rows]
             x = [100 * fraction for fraction in FRACTIONS]
             label = order if len(study.groups) == 1 else f"{group} heads, {order}"
-            axes.plot(x, mean, styles[order], color=colours[group], label=label, ms=4, lw=1.4)
+            axes.plot(x, mean, styles[order], color=colour, label=label, ms=4, lw=1.4)
             low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)]
                          for sign in (-1, 1))  # fmt: skip
-            axes.fill_between(x, low, high, color=colours[group], alpha=0.12, lw=0)
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
         translates = isinstance(runs[0].run.recipe.task, Translation)
         axes.set(
             xlabel="heads removed, %",
             ylabel="BLEU, test set" if translates else "accuracy on the test set, %",
-            title=study.title,
+            title=f"{study.title}, {len(runs)} seed{'s' * (len(runs) > 1)}",
         )
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8, loc="lower left")
@@ -367,7 +367,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("studies", nargs="+", choices=STUDIES, help="studies to run")
-    parser.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[3], help="number of seeds, of all or each study"
+    )
     parser.add_argument("--folder", type=Path, default=Path("runs/pruning"), help="run folders")
     parser.add_argument("--draw", type=Path, metavar="FILE", help="draw the curves to a file")
     parser.add_argument("--fine-tune", action="store_true", help="train on without encoder heads")
@@ -375,9 +377,9 @@ def main() -> None:
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     found = {}
-    for name in given.studies:
-        study = STUDIES[name]
-        runs = [Measured(study, given.folder / f"{name}-{s}", s) for s in range(given.seeds)]
+    for place, name in enumerate(given.studies):
+        study, count = STUDIES[name], given.seeds[min(place, len(given.seeds) - 1)]
+        runs = [Measured(study, given.folder / f"{name}-{s}", s) for s in range(count)]
         found[name] = runs
         for line in (*table(study, runs), "", *changes(study, runs)):
             print(line)
