@@ -1,4 +1,4 @@
-"""Write the generated parts of the pages: tables of models, and pictures.
+"""Write the generated parts of the pages: the table of models, and pictures.
 
 python docs/generate.py            # write
 python docs/generate.py --check    # list stale pages (exit code 1)
@@ -143,20 +143,7 @@ def names_by_kind() -> str:
     return "\n".join(rows) + "\n"
 
 
-def table() -> str:
-    """Return a table with a row for each model, from the docstring of its module.
-
-    Bars in cells, as in unions of graphs, are escaped.
-    """
-    rows = ["| model | what | graph | score | paper |", "| --- | --- | --- | --- | --- |"]
-    for name in models.MODELS:
-        about = models.about(name)
-        cells = [about[field].replace("|", "\\|") for field in ("title", "Graph", "Score", "Paper")]
-        rows.append(f"| [`{name}`](../../src/edgewise/models/{name}.py) | {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
-
-
-PAGES = {"README.md": names_by_kind, "docs/reference/models.md": table}
+PAGES = {"README.md": names_by_kind}
 """Pages with a generated part, between two comments, and the function that generates it."""
 
 

@@ -31,9 +31,8 @@ def draw(
     """Plot the codes of ``length`` positions beside their pairwise similarities.
 
     The similarity of two positions is the contribution of the encoding to an attention score: the
-        inner
-    product of two added codes, or of a constant vector rotated by both positions, or the bias of a
-    relative encoding.
+    inner product of two added codes, or of a constant vector rotated by both positions, or the bias
+    of a relative encoding.
 
     Args:
         encoding: an instance of a class of :data:`edgewise.encodings.ENCODINGS`, or codes of nodes

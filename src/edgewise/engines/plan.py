@@ -26,9 +26,9 @@ _preferred: ContextVar[str] = ContextVar("engine", default="auto")
 def using_engine(engine: str) -> Iterator[None]:
     """Replace ``engine="auto"`` by the engine of this name, in all calls of this context.
 
-    This is for comparisons and debugging: ``with edgewise.using_engine("reference"): model(x,
-        graph)``.
-    Compiled code (``torch.compile``) ignores the context.
+    This is for comparisons and debugging, as in
+    ``with edgewise.using_engine("reference"): model(x, graph)``. Compiled code
+    (``torch.compile``) ignores the context.
     """
     token = _preferred.set(engine)
     try:

@@ -207,10 +207,8 @@ class SAN(GraphLayer):
 
     As in the paper's formula, each graph has a separate softmax; the authors' code has a joint
     softmax with weighted exponentials. Differences from the paper: keys of edges are multiplied by
-    1 + E e,
-        not
-    E e; a missing self-loop counts as a pair without an edge; eigenvalue 0 is omitted; and pairs
-    without an edge have no common learned vector, because q' can represent it.
+    1 + E e, not E e; a missing self-loop counts as a pair without an edge; eigenvalue 0 is omitted;
+    and pairs without an edge have no common learned vector, because q' can represent it.
 
     Args:
         in_width: number of input features per node.

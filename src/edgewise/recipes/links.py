@@ -19,8 +19,8 @@ sage_facebook = Recipe(
     trainer=training.TrainerSettings(epochs=40, monitor="val/auc"),
     protocol=Protocol(
         ("test/auc", "test/hits@50", "test/mrr"),
-        "none for this split",
-        "5 % of the edges for validation, 10 % for test, one sampled non-edge for each; "
+        "none on this split",
+        "5 % of the edges for validation, 10 % for test, one non-edge for each; "
         "best epoch by validation AUC",
     ),
 )
