@@ -1,11 +1,11 @@
-# make install | demo | test | fuzz | lint | docs | results | accuracy | native | bench | gpu-check |
+# make install | demo | test | fuzz | lint | pictures | results | accuracy | native | bench | gpu-check |
 #      gpu-mutations | sanitize | page | site | links
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: site links page gpu-check gpu-mutations install demo test fuzz lint docs results accuracy native bench bench-picture sanitize clean
+.PHONY: site links page gpu-check gpu-mutations install demo test fuzz lint pictures results accuracy native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -38,9 +38,9 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror src/edgewise/csrc/*.h src/edgewise/csrc/*.cpp
 
-# Rewrites what is generated: the tables of models.
-docs: install
-	$(BIN)/python docs/generate.py
+# Draws the pictures of graphs and encodings.
+pictures: install
+	$(BIN)/python docs/pictures.py
 
 # The site, in build/site: pages are executed, and a warning, an exception, a broken link or a file
 # of another host fails. Cells are executed again when they, or the library, have changed.

@@ -226,7 +226,7 @@ def draw_models(folder: Path) -> None:
     """Draw the graphs of all models that are not drawn yet."""
     from model_graphs import MODEL_GRAPHS
 
-    source = max((DOCS / name).stat().st_mtime for name in ("generate.py", "_ext/model_graphs.py"))
+    source = max((DOCS / name).stat().st_mtime for name in ("pictures.py", "_ext/model_graphs.py"))
     for name, pictures in MODEL_GRAPHS.items():
         for number, (_, graph) in enumerate(pictures, 1):
             path = folder / f"{name}-{number}.png"
