@@ -18,7 +18,13 @@ from edgewise.explain.heads import (
 )
 from edgewise.explain.influence import Influence, centralities, influence, removals
 from edgewise.explain.page import write_page
-from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save_pruned
+from edgewise.explain.pruning import (
+    layers_with_heads,
+    least_important,
+    load_pruned,
+    prune,
+    save_pruned,
+)
 from edgewise.explain.reasons import Attribution, Reason, attributions
 from edgewise.explain.record import LayerRecord, Recorded, record
 from edgewise.explain.structure import Dependencies, Sentence, dependencies, edge_recovery
@@ -54,6 +60,7 @@ __all__ = [
     "importance",
     "influence",
     "layers_with_heads",
+    "least_important",
     "load_pruned",
     "masked_heads",
     "observations",

@@ -56,7 +56,8 @@ def losses_of(
         batches: batches for ``loss``.
         loss: function from model and batch to the mean loss.
         split: for a run: ``"train"``, ``"val"`` or ``"test"``.
-        max_batches: use only the first batches.
+        max_batches: number of batches to use. Those of a run are spread evenly over the split,
+            because its batches can be sorted by length. Of given batches, the first are used.
     """
     if max_batches is not None:
         check_least("max_batches", max_batches, 1, "omit max_batches to use all batches")
@@ -71,7 +72,9 @@ def losses_of(
             remedy="give both arguments, or pass a run of edgewise.load",
         )
     check_choice("split", split, SPLITS)
-    found = list(islice(_batches(model, split), max_batches))
+    every = list(_batches(model, split))
+    count = len(every) if max_batches is None else min(max_batches, len(every))
+    found = [every[(2 * k + 1) * len(every) // (2 * count)] for k in range(count)]
     task = model.recipe.task
 
     def own_loss(module: nn.Module, batch: Any) -> Tensor:
