@@ -115,6 +115,27 @@ def influence(arguments: Namespace, _fields: Fields) -> int:
     return influence(arguments)
 
 
+def heads(arguments: Namespace, _fields: Fields) -> int:
+    """Run ``edgewise heads``."""
+    from edgewise.cli.heads import heads
+
+    return heads(arguments)
+
+
+def prune(arguments: Namespace, _fields: Fields) -> int:
+    """Run ``edgewise prune``."""
+    from edgewise.cli.heads import prune
+
+    return prune(arguments)
+
+
+def suggest(arguments: Namespace, _fields: Fields) -> int:
+    """Run ``edgewise suggest``."""
+    from edgewise.cli.heads import suggest
+
+    return suggest(arguments)
+
+
 def verify(_arguments: Namespace, _fields: Fields) -> int:
     """Run ``edgewise verify``."""
     from edgewise.cli.verify import run

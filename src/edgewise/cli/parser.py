@@ -173,6 +173,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     _add_training(add, "" if recipe is None else "\n\n" + recipe_text(recipe))
     _add_predicting(add, options_by_recipe() if helps and command == "predict" else "")
     _add_explaining(add)
+    _add_heads(add)
     _add_influence(add)
     verify = "compare the layers with those of PyTorch and PyTorch Geometric"
     _command(add, commands.verify, "verify", verify, "edgewise verify")
@@ -317,6 +318,63 @@ def _add_explaining(add: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
     help_ = "record only this module; give the option again for further ones"
     command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)
+
+
+def _add_heads(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _command(
+        add,
+        commands.heads,
+        "heads",
+        "print importance and statistics of the attention heads of a run",
+        "edgewise heads runs/sst2 --by leaving_out --draw heads.png",
+    )
+    _add_data(command, importance=True)
+    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure")
+    command = _command(
+        add,
+        commands.prune,
+        "prune",
+        "remove attention heads from a run and write it to a new folder",
+        "edgewise prune runs/sst2 --fraction 0.2 --out runs/sst2-pruned\n"
+        "  edgewise prune runs/sst2 --heads 0:1,3 --heads 1:0 --out runs/sst2-pruned\n\n"
+        "The rows and columns of the heads are removed from the weights. `edgewise predict`,\n"
+        "`edgewise test` and `edgewise explain` read the new folder.",
+    )
+    help_ = "remove this fraction of the heads, the least important first"
+    command.add_argument("--fraction", type=float, metavar="F", help=help_)
+    help_ = (
+        "remove these heads of a layer, which is given by its name or number; give the option "
+        "again for further layers (`edgewise heads` lists them)"
+    )
+    command.add_argument("--heads", action="append", metavar="LAYER:HEAD,…", help=help_)
+    help_ = "new run folder"
+    command.add_argument("--out", type=Path, metavar="DIR", required=True, help=help_)
+    _add_data(command, importance=True)
+    command = _command(
+        add,
+        commands.suggest,
+        "suggest",
+        "suggest a sparse graph for each layer of a run, and measure its loss and time",
+        "edgewise suggest runs/sst2 --coverage 0.95",
+    )
+    help_ = "fraction of the attention weight that the graph must keep (default: 0.9)"
+    command.add_argument("--coverage", type=float, default=0.9, metavar="F", help=help_)
+    _add_data(command, importance=False)
+
+
+def _add_data(command: argparse.ArgumentParser, *, importance: bool) -> None:
+    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    if importance:
+        help_ = (
+            "importance of a head: gradient of the loss by its output (default), gain: by the "
+            "scores of its edges, leaving_out: increase of the loss without it, one pass each"
+        )
+        kinds = ("gradient", "gain", "leaving_out")
+        command.add_argument("--by", choices=kinds, default="gradient", help=help_)
+    help_ = "data of the run to compute on (default: val)"
+    command.add_argument("--split", choices=("train", "val", "test"), default="val", help=help_)
+    help_ = "number of batches to compute on (default: 8)"
+    command.add_argument("--batches", type=int, default=8, metavar="N", help=help_)
 
 
 def _add_influence(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

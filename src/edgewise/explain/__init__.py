@@ -7,7 +7,8 @@ from edgewise.explain.cases import NodeCases, cases
 from edgewise.explain.edges_left_out import outputs_left_out
 from edgewise.explain.explanation import Explanation, explanation
 from edgewise.explain.fidelity import Fidelity, fidelity
-from edgewise.explain.figures import draw_head, draw_heads, draw_rollout
+from edgewise.explain.figures import draw_head, draw_heads, draw_rollout, draw_statistics
+from edgewise.explain.head_selection import least_important
 from edgewise.explain.heads import (
     HeadStatistics,
     Observations,
@@ -17,6 +18,7 @@ from edgewise.explain.heads import (
     statistics,
 )
 from edgewise.explain.influence import Influence, centralities, influence, removals
+from edgewise.explain.losses import recorded_batch
 from edgewise.explain.page import write_page
 from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save_pruned
 from edgewise.explain.reasons import Attribution, Reason, attributions
@@ -48,18 +50,21 @@ __all__ = [
     "draw_head",
     "draw_heads",
     "draw_rollout",
+    "draw_statistics",
     "edge_recovery",
     "explanation",
     "fidelity",
     "importance",
     "influence",
     "layers_with_heads",
+    "least_important",
     "load_pruned",
     "masked_heads",
     "observations",
     "outputs_left_out",
     "prune",
     "record",
+    "recorded_batch",
     "removals",
     "save_pruned",
     "statistics",

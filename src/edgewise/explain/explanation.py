@@ -132,8 +132,18 @@ def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     kinds = {own.__name__ for own in type(predictor).__mro__}
     known = [explain for name, explain in KINDS.items() if name in kinds]
     predictor.prepare(value)  # raises the error of an invalid input
-    with torch.no_grad():
-        return (known or [_of_nodes])[0](run, value, recording)
+    try:
+        with torch.no_grad():
+            return (known or [_of_nodes])[0](run, value, recording)
+    except ArgumentError as error:
+        if error.argument == "model":
+            raise ArgumentError(
+                "run",
+                expected="a run whose model computes attention over its inputs",
+                got=f"a run of {run.recipe.name}: {error.got}",
+                remedy="choose a run of a Transformer or graph network",
+            ) from error
+        raise
 
 
 def _of_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
@@ -202,18 +212,34 @@ def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
     Some predictors compute the states of all nodes when the run is loaded, so set-up is repeated.
     """
     predictor = run.predictor
+    options = {"top": 3, "evidence": 0} if "evidence" in predictor.options() else {}
     with record(run.model, **recording) as recorded:
         predictor.set_up()
-        answer = _answer(run, value)
-    nodes = getattr(predictor, "nodes", None)
-    labels = list(map(str, nodes.ids)) if nodes is not None else []
-    details = {}
-    if nodes is not None and isinstance(value, (str, int)):
-        details["node"] = nodes.number(value)
-    count = recorded.layers[0].graph.num_sources
-    kind: Kind = "sequence" if type(predictor).__name__ == "Forecasts" else "graph"
-    names = _named(labels, count, kind)
+        answer = _answer(run, value, **options)
+    kind: Kind = "sequence" if hasattr(predictor, "histories") else "graph"
+    labels, details = _nodes_of(predictor, value)
+    names = _named(labels, recorded.layers[0].graph.num_sources, kind)
     return Explanation(recorded, names, kind, answer=answer, details=details)
+
+
+def _nodes_of(predictor: Any, value: Any) -> tuple[list[str], dict[str, Any]]:
+    """Return the names of the nodes, and the node that was asked for."""
+    if hasattr(predictor, "histories"):
+        return steps_of(predictor.prepare(value), predictor.length), {}
+    if hasattr(predictor, "users"):
+        labels = [*predictor.users.ids, *predictor.items.ids]
+        return list(map(str, labels)), {"node": predictor.users.number(value)}
+    if hasattr(predictor, "nodes"):
+        return list(map(str, predictor.nodes.ids)), {"node": predictor.nodes.number(value)}
+    example = predictor.prepare(value)
+    return [f"node {node}" for node in range(len(getattr(example, "x", ())))], {}
+
+
+def steps_of(series: Any, count: int) -> list[str]:
+    """Return names of the last steps of a series: their dates, or numbers from the end."""
+    if series.step:
+        return [str(series.date(step - count + 1)) for step in range(count)]
+    return [f"{count - 1 - step} steps before the end" for step in range(count)]
 
 
 KINDS: dict[str, Callable[[Any, Any, Mapping[str, Any]], Explanation]] = {
@@ -226,6 +252,15 @@ KINDS: dict[str, Callable[[Any, Any, Mapping[str, Any]], Explanation]] = {
     "OnImages": _of_image,
 }
 """Functions that explain an answer, by the class of the predictor; others are of nodes."""
+
+
+ORDERED = ("Continuations", "Translations", "OnTexts", "OnImages", "Forecasts")
+"""Classes of predictors whose nodes are tokens, patches or time steps."""
+
+
+def has_order(run: Any) -> bool:
+    """Return whether the nodes of a run's graphs have an order, so that distances mean something."""
+    return any(own.__name__ in ORDERED for own in type(run.predictor).__mro__)
 
 
 @contextmanager
