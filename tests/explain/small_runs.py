@@ -95,9 +95,8 @@ def hidden_words(folder: Path) -> Path:
     """Train a model of masked words."""
     (folder / "mine.txt").write_text(f"{' '.join(WORDS)} .\n" * 40)
     paths = (str(folder / "mine.txt"),)
-    source = data.masked_text(
-        sources=(), paths=paths, test_paths=paths, kind="words", vocab_size=None, context=16, val=0.2
-    )
+    own: dict[str, Any] = {"sources": (), "paths": paths, "test_paths": paths}
+    source = data.masked_text(kind="words", vocab_size=None, context=16, val=0.2, **own)
     recipe = replace(find("bert-wikitext"), data=source)
     fast = {"trainer.accelerator": "cpu", "trainer.epochs": 1, "trainer.save_every": 0}
     small = {"model.width": 8, "model.depth": 1, "model.heads": 2}
@@ -139,9 +138,7 @@ def whole_graphs(folder: Path) -> Path:
     }
     for name, lines in files.items():
         (raw / f"TOY_{name}.txt").write_text("\n".join(map(str, lines)) + "\n")
-    recipe = replace(
-        find("gat-enzymes"), data=data.tu(name="TOY", folds=3, val=0.2, batch_size=8)
-    )
+    recipe = replace(find("gat-enzymes"), data=data.tu(name="TOY", folds=3, val=0.2, batch_size=8))
     fast = {"trainer.accelerator": "cpu", "trainer.epochs": 2, "trainer.save_every": 0}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EDGEWISE_DATA", str(folder))

@@ -154,6 +154,7 @@ def test_commands_answer_every_kind(
     found = explain.explanation(run, run.predictor.own if value is None else value)
     assert found.kind == PICTURES.get(kind, "graph")
     for layer in found.recorded:
+        assert layer.name
         targets, sources = found.labels_of(layer)
         assert (len(targets), len(sources)) == (layer.graph.num_targets, layer.graph.num_sources)
     if kind in ("nodes", "links", "interactions"):

@@ -11,7 +11,10 @@ from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
 
 STATISTICS = {
-    "relative_entropy": ("entropy", "entropy of the weights, as a fraction of that of equal weights"),
+    "relative_entropy": (
+        "entropy",
+        "entropy of the weights, as a fraction of that of equal weights",
+    ),
     "distance": ("distance", "distance between source and target"),
     "own": ("own", "weight of the target itself"),
     "first": ("first", "weight of the first node of the text"),
@@ -121,9 +124,7 @@ def suggest(arguments: Namespace) -> int:
     print(found)
     if "graph" in run.recipe.model.keywords:
         widest = max(found.layers.values(), key=lambda one: one.edges)
-        print(
-            f'\nto train with it: edgewise train {run.recipe.name} --model.graph "{widest.text}"'
-        )
+        print(f'\nto train with it: edgewise train {run.recipe.name} --model.graph "{widest.text}"')
     return 0
 
 

@@ -318,6 +318,8 @@ def _add_explaining(add: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
     help_ = "record only this module; give the option again for further ones"
     command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)
+    help_ = "record only this head; give the option again for further ones"
+    command.add_argument("--head", dest="heads", type=int, action="append", metavar="N", help=help_)
 
 
 def _add_heads(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

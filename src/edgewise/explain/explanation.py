@@ -13,9 +13,11 @@ from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError
 from edgewise.explain.module_names import model_of
-from edgewise.explain.record import LayerRecord, Recorded, record
+from edgewise.explain.record import MAX_EDGES, LayerRecord, Recorded, record
 
 Kind = Literal["sequence", "pair of sequences", "graph", "molecule", "image"]
+FEW_EDGES = 100_000
+"""Most edges that are recorded around a node of a graph with more than ``MAX_EDGES`` edges."""
 
 
 @dataclass(eq=False)
@@ -213,11 +215,13 @@ def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
     """
     predictor = run.predictor
     options = {"top": 3, "evidence": 0} if "evidence" in predictor.options() else {}
+    labels, details = _nodes_of(predictor, value)
+    if "node" in details and not {"targets", "max_edges"} & recording.keys():
+        recording = {**recording, "targets": _neighbourhood(run, details["node"])}
     with record(run.model, **recording) as recorded:
         predictor.set_up()
         answer = _answer(run, value, **options)
     kind: Kind = "sequence" if hasattr(predictor, "histories") else "graph"
-    labels, details = _nodes_of(predictor, value)
     names = _named(labels, recorded.layers[0].graph.num_sources, kind)
     return Explanation(recorded, names, kind, answer=answer, details=details)
 
@@ -233,6 +237,27 @@ def _nodes_of(predictor: Any, value: Any) -> tuple[list[str], dict[str, Any]]:
         return list(map(str, predictor.nodes.ids)), {"node": predictor.nodes.number(value)}
     example = predictor.prepare(value)
     return [f"node {node}" for node in range(len(getattr(example, "x", ())))], {}
+
+
+def _neighbourhood(run: Any, node: int) -> Tensor | None:
+    """Return the targets to record in a graph with too many edges: those nearest to a node.
+
+    The result is ``None`` for all targets.
+    """
+    from edgewise.explain.influence import outputs_of_graph
+
+    graph = outputs_of_graph(run)[1]
+    if graph.num_edges <= MAX_EDGES:
+        return None
+    source, target = graph.edge_index
+    reached = torch.zeros(graph.num_targets, dtype=torch.bool)
+    reached[node] = True
+    while True:
+        further = reached.clone()
+        further[source[reached[target]]] = True
+        if int(further[target].sum()) > FEW_EDGES or torch.equal(further, reached):
+            return reached.nonzero()[:, 0]
+        reached = further
 
 
 def steps_of(series: Any, count: int) -> list[str]:
@@ -259,7 +284,7 @@ ORDERED = ("Continuations", "Translations", "OnTexts", "OnImages", "Forecasts")
 
 
 def has_order(run: Any) -> bool:
-    """Return whether the nodes of a run's graphs have an order, so that distances mean something."""
+    """Return whether the nodes of a run's graphs have an order, which gives them distances."""
     return any(own.__name__ in ORDERED for own in type(run.predictor).__mro__)
 
 

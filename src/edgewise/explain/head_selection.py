@@ -19,9 +19,10 @@ def least_important(
     are removed in the order of these scores. Each layer keeps at least one head.
 
     Args:
-        scores: importance ``[H]`` of the heads of each layer, by :func:`edgewise.explain.importance`.
+        scores: importance ``[H]`` of the heads of each layer, of
+            :func:`edgewise.explain.importance`.
         fraction: fraction of all heads to remove, rounded to a number of heads.
-        layers: heads of each layer that can be removed, by
+        layers: heads of each layer that can be removed, of
             :func:`edgewise.explain.layers_with_heads`; all by default. Layers that only ``scores``
             has are left as they are. In a pruned layer, the scores are those of its heads in order.
 
@@ -35,11 +36,10 @@ def least_important(
         for name, own in scores.items()
         if layers is None or name in layers
     }
-    every = [
-        (float(value), name, head)
-        for name, heads in names.items()
-        for value, head in zip(scores[name] / scores[name].norm().clamp(min=1e-30), heads, strict=True)
-    ]
+    every = []
+    for name, heads in names.items():
+        relative = scores[name] / scores[name].norm().clamp(min=1e-30)
+        every += [(float(value), name, head) for value, head in zip(relative, heads, strict=True)]
     wanted = round(fraction * len(every))
     most = sum(len(heads) - 1 for heads in names.values())
     if wanted > most or not most:

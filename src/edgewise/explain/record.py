@@ -178,10 +178,9 @@ def record(
     :func:`edgewise.attend_with_lse`, whose parts become one layer if
     :func:`edgewise.merge_attention` combines them. Longformer makes two calls for a layer: the
     second one holds the weights of hubs, which replace their rows in the first. Reformer combines
-    rounds itself, so its parts are recorded separately. For a model without any weights, such as GIN
-    and GraphSAGE, the sums and means over its nodes are recorded, with weights of 1, or 1 / in-degree
-    for means. Compiled code (``torch.compile``) is not
-    recorded.
+    rounds itself, so its parts are recorded separately. Of a model without any weights, such as GIN
+    and GraphSAGE, the sums and means over its nodes are recorded, with weights of 1, or of
+    1 / in-degree for means. Compiled code (``torch.compile``) is not recorded.
 
     Args:
         model: the model, or a run of :func:`edgewise.load`.
