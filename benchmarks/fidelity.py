@@ -6,8 +6,9 @@ Fid+ is the loss of the answer's probability (of a property: the absolute change
 are deleted, Fid- if all others are. A fifth of the parts are named, 10 at most. ``random`` names as
 many at random. Inputs are those of the file; nodes, users and histories of the training data in
 random order without a file. In texts without a mask and molecules without an unknown atom, a random
-word or atom is hidden if the run predicts hidden ones. ``--gnn-explainer`` adds PyTorch Geometric's GNNExplainer with 200 epochs, for runs
-of gat-cora: on the neighbourhood of each node, and its time on the whole graph for 3 nodes.
+word or atom is hidden if the run predicts hidden ones. ``--gnn-explainer`` adds PyTorch Geometric's
+GNNExplainer with 200 epochs, for runs of gat-cora: on the neighbourhood of each node, and its time
+on the whole graph for 3 nodes.
 """
 
 from __future__ import annotations
