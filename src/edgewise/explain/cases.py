@@ -24,7 +24,7 @@ from edgewise.explain.attribution import (
     contributions,
     outputs_of,
 )
-from edgewise.explain.explanation import steps_of
+from edgewise.explain.explanation import patch_labels, steps_of
 from edgewise.graphs import edges
 from edgewise.inference.graphs import GraphClasses
 from edgewise.inference.images import ImageClasses
@@ -267,7 +267,7 @@ def _image(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
     height, width = given[0].shape[-2:]
     count = int(embedding.num_patches)  # type: ignore[arg-type]
     columns = round(math.sqrt(count * width / height))
-    labels = [f"row {n // columns + 1}, column {n % columns + 1}" for n in range(count)]
+    labels = patch_labels(count // columns, columns)
     best = int(out[0].argmax())
     answer = str(predictor.preprocessing.values["labels"][best])
     score = _row_odds(scores, 0, best)

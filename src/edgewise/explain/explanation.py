@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from edgewise.errors import ArgumentError
 from edgewise.explain.module_names import model_of
 from edgewise.explain.record import MAX_EDGES, LayerRecord, Recorded, record
+from edgewise.layers import PatchEmbedding
 
 Kind = Literal["sequence", "pair of sequences", "graph", "molecule", "image"]
 FEW_EDGES = 100_000
@@ -32,7 +33,8 @@ class Explanation:
         positions: coordinates ``[N, 2]`` of the nodes, or ``None`` if they have none.
         answer: answer of the model as text; empty for a model without a run.
         target_labels: in a pair of sequences, the tokens of the target.
-        details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"smiles"``;
+        details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"patches"``, the
+            number of nodes that are patches of it, which come last; ``"smiles"``;
             ``"node"``, the index of the node that was asked for.
     """
 
@@ -124,9 +126,28 @@ def _of_model(model: nn.Module, inputs: Any, recording: Mapping[str, Any]) -> Ex
         kind = "sequence"
     elif first is not None and first.dim() == 4:
         kind = "image"
-    graph = recorded.layers[0].graph
-    details = {"image": first[0]} if kind == "image" and first is not None else {}
-    return Explanation(recorded, _named([], graph.num_sources, kind), kind, details=details)
+    if kind == "image" and first is not None:
+        return _of_pixels(model, recorded, first[0])
+    return Explanation(recorded, _named([], recorded.layers[0].graph.num_sources, kind), kind)
+
+
+def _of_pixels(
+    model: nn.Module, recorded: Recorded, image: Tensor, answer: str = ""
+) -> Explanation:
+    """Return the explanation of an image, with the places of the patches of the first layer."""
+    count = recorded.layers[0].graph.num_sources
+    grids = (one.grid for one in model.modules() if isinstance(one, PatchEmbedding))
+    rows, columns = next(grids, (math.isqrt(count), math.isqrt(count)))
+    if count - rows * columns not in (0, 1):
+        return Explanation(
+            recorded, _named([], count, "graph"), "image", None, answer, details={"image": image}
+        )
+    labels = patch_labels(rows, columns)
+    if count > len(labels):
+        labels = ["class token", *labels]
+    positions = grid_positions(count, columns)
+    details = {"image": image, "patches": rows * columns}
+    return Explanation(recorded, labels, "image", positions, answer, details=details)
 
 
 def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
@@ -202,10 +223,7 @@ def _of_molecule(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanat
 def _of_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     with record(run.model, **recording) as recorded:
         answer = _answer(run, value)
-    count = recorded.layers[0].graph.num_sources
-    image = run.predictor.prepare(value)
-    labels, positions = _named([], count, "image"), grid_positions(count)
-    return Explanation(recorded, labels, "image", positions, answer, details={"image": image})
+    return _of_pixels(run.model, recorded, run.predictor.prepare(value), answer)
 
 
 def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
@@ -346,21 +364,30 @@ def _named(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
         return list(labels[:count])
     side = math.isqrt(count)
     if kind == "image" and side and count - side * side in (0, 1):
-        patches = [f"row {i // side + 1}, column {i % side + 1}" for i in range(side * side)]
+        patches = patch_labels(side, side)
         return ["class token", *patches] if count > len(patches) else patches
     return [*labels, *(f"{i + 1}" for i in range(len(labels), count))]
 
 
-def grid_positions(count: int) -> Tensor | None:
-    """Return coordinates ``[N, 2]`` of patches in a square, after a class token if there is one.
+def patch_labels(rows: int, columns: int) -> list[str]:
+    """Return the names of the patches of an image, in raster order."""
+    if rows == 1:
+        return [f"patch {column + 1}" for column in range(columns)]
+    return [f"row {n // columns + 1}, column {n % columns + 1}" for n in range(rows * columns)]
 
-    The result is ``None`` if N is neither a square number nor one more.
+
+def grid_positions(count: int, columns: int | None = None) -> Tensor | None:
+    """Return coordinates ``[N, 2]`` of patches in a grid, after a class token if there is one.
+
+    The result is ``None`` if N is neither a multiple of the number of columns nor one more. By
+    default the grid is a square.
     """
     side = math.isqrt(count)
-    if not side or count - side * side not in (0, 1):
+    rows, columns = (side, side) if columns is None else (count // columns, columns)
+    if not columns or count - rows * columns not in (0, 1):
         return None
-    index = torch.arange(side * side)
-    patches = torch.stack([index % side, -(index // side)], dim=1).float()
-    if count == side * side:
+    index = torch.arange(rows * columns)
+    patches = torch.stack([index % columns, -(index // columns)], dim=1).float()
+    if count == rows * columns:
         return patches
     return torch.cat([torch.tensor([[-1.0, 1.0]]), patches])

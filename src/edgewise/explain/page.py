@@ -547,7 +547,7 @@ class _Page:
         return {
             "x": self.arrays.add(codes[:, 0]),
             "y": self.arrays.add(codes[:, 1]),
-            "aspect": float(np.clip(span[0] / span[1], 0.2, 5.0)),
+            "aspect": float(np.clip(span[0] / span[1], 0.125, 8.0)),
             "unit": unit,
         }
 
@@ -565,7 +565,8 @@ class _Page:
         colours = [grey[min(channel, len(grey) - 1)] for channel in range(3)]
         rgba = np.stack([*colours, np.full_like(colours[0], 255)], axis=-1)
         # A class token precedes the patches.
-        places = unit[len(unit) - math.isqrt(len(unit)) ** 2 :]
+        count = self.explanation.details.get("patches", math.isqrt(len(unit)) ** 2)
+        places = unit[len(unit) - count :]
         patch = [_spacing(places[:, axis]) for axis in range(2)]
         low_corner, high_corner = places.min(0), places.max(0)
         extent = [

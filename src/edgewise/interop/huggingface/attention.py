@@ -304,8 +304,12 @@ def register() -> None:
         MissingExtraError: ``transformers`` is not installed, or too old.
     """
     require("transformers.masking_utils", extra="text", purpose="running its models on a graph")
-    from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
-    from transformers import PreTrainedModel
+    from transformers import (
+        AttentionInterface,
+        AttentionMaskInterface,
+        PretrainedConfig,
+        PreTrainedModel,
+    )
 
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, reads_of_call)
