@@ -388,6 +388,11 @@ def _add_influence(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "edgewise influence runs/gat-cora --top 10 --draw influence.png",
     )
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    help_ = (
+        "change of the outputs if the member is removed (default), or if its features are changed "
+        "to the mean of all members"
+    )
+    command.add_argument("--by", choices=("removed", "changed"), default="removed", help=help_)
     help_ = "number of members to list (10)"
     command.add_argument("--top", type=int, default=10, metavar="N", help=help_)
     command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure")

@@ -17,7 +17,7 @@ from edgewise.explain.heads import (
     observations,
     statistics,
 )
-from edgewise.explain.influence import Influence, centralities, influence, removals
+from edgewise.explain.influence import Influence, centralities, changes, influence, removals
 from edgewise.explain.losses import recorded_batch
 from edgewise.explain.page import write_page
 from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save_pruned
@@ -45,6 +45,7 @@ __all__ = [
     "attributions",
     "cases",
     "centralities",
+    "changes",
     "contributions",
     "dependencies",
     "draw_head",
