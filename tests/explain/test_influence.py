@@ -96,7 +96,10 @@ def test_a_changed_member_moves_the_outputs_of_the_others(run_of: RunOf) -> None
 
 
 @pytest.mark.parametrize("kind", ["links", "interactions"])
-def test_changes_are_estimated_to_first_order(kind: str, run_of: RunOf) -> None:
+def test_changes_are_estimated_to_first_order(
+    kind: str, run_of: RunOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["edgewise.explain.influence"], "PROBES", 400)
     run = run_of(kind)
     x, _ = _features(run)
     with torch.no_grad():
@@ -104,7 +107,7 @@ def test_changes_are_estimated_to_first_order(kind: str, run_of: RunOf) -> None:
     exact = changes(run, torch.arange(len(x)))
     assert bool((exact > 0).any())
     estimate = _changed_norms(run, 0).float()
-    assert float(torch.stack([estimate, exact]).corrcoef()[0, 1]) > 0.8
+    assert float(torch.stack([estimate, exact]).corrcoef()[0, 1]) > 0.95
 
 
 def test_the_command_ranks_by_removal_and_by_change(

@@ -146,7 +146,7 @@ def influence(run: Run, *, by: By = "removed", seed: int = 0) -> Influence:
         notes[MODEL] = f"estimated from {PROBES} random projections"
     else:
         measures = {MODEL: _changed_norms(run, seed)}
-        notes[MODEL] = f"estimated from {PROBES} random projections, with the member's own output"
+        notes[MODEL] = f"estimated to first order from {2 * PROBES} random projections"
     return Influence(labels, measures | found, notes)
 
 
@@ -203,19 +203,24 @@ def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
 
 
 def _changed_norms(run: Run, seed: int) -> Tensor:
-    """Estimate the norms of :func:`changes` to first order for all members at once, ``[N]``."""
+    """Estimate the norms of :func:`changes` to first order for all members at once, ``[N]``.
+
+    Each projection reads the outputs of a random half of the members, and estimates the influence
+    of the other half, so that the member's own output does not count.
+    """
     x, outputs = _features(run)
     random = torch.Generator().manual_seed(seed)
     step = x.detach().mean(0) - x.detach()
-    total = torch.zeros(len(x), dtype=torch.double)
-    for _ in range(PROBES):
+    total, times = torch.zeros(len(x), dtype=torch.double), torch.zeros(len(x))
+    for _ in range(2 * PROBES):
+        half = torch.rand(len(x), generator=random) < 0.5
         with torch.enable_grad():
             found = outputs()
-            (gradient,) = torch.autograd.grad(
-                (found * torch.randn(found.shape, generator=random)).sum(), x
-            )
-        total += (gradient * step).sum(1).double() ** 2
-    return (total / PROBES).sqrt()
+            probe = torch.randn(found.shape, generator=random) * half[:, None]
+            (gradient,) = torch.autograd.grad((found * probe).sum(), x)
+        total += 2 * ~half * (gradient * step).sum(1).double() ** 2
+        times += ~half
+    return (total / times.clamp(min=1)).sqrt()
 
 
 def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, str]]:
