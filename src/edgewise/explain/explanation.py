@@ -346,7 +346,8 @@ def _written(part: Any) -> str:
 def _tokens(run: Any, ids: Tensor) -> list[str]:
     tokenizer = run.predictor.tokenizer
     found = [tokenizer.id_to_token(number) or str(number) for number in ids.tolist()]
-    return [token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for token in found]
+    shown = [token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for token in found]
+    return ["␣" if token == " " else token for token in shown]
 
 
 def _atom_positions(molecule: Any) -> Tensor:
