@@ -162,6 +162,7 @@ def write_attention_page(found: Sequence[Reading], path: Path) -> str:
     first = [float(one.read()[0]) for one in found]
     best = found[max(range(len(found)), key=lambda place: (first[place], -found[place].edges))]
     shown = explanation(best.model, (best.image[None],))
+    shown.details["node"] = len(best.weights[0]) - 1
     shown.answer = f"{best.label}: predicted {best.answer}, true {best.target}"
     write_page(shown, path)
     without = [one.label for one, share in zip(found, first, strict=True) if share == 0.0]

@@ -23,7 +23,13 @@ from edgewise.explain.page import write_page
 from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save_pruned
 from edgewise.explain.reasons import Attribution, Reason, attributions
 from edgewise.explain.record import LayerRecord, Recorded, record
-from edgewise.explain.structure import Dependencies, Sentence, dependencies, edge_recovery
+from edgewise.explain.structure import (
+    Dependencies,
+    Sentence,
+    dependencies,
+    draw_tree,
+    edge_recovery,
+)
 from edgewise.explain.suggestion import Suggestion, suggest
 
 __all__ = [
@@ -52,6 +58,7 @@ __all__ = [
     "draw_heads",
     "draw_rollout",
     "draw_statistics",
+    "draw_tree",
     "edge_recovery",
     "explanation",
     "fidelity",
