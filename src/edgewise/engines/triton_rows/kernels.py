@@ -81,16 +81,7 @@ def _gathered(x, node, live, stride, inner, inside, ACC: tl.constexpr):
 
 @triton.jit
 def _carried(
-    x,
-    node,
-    stride,
-    edge_vector,
-    start,
-    number,
-    live,
-    inner,
-    inside,
-    SIZE: tl.constexpr,
+    x, node, stride, edge_vector, start, number, live, inner, inside, SIZE: tl.constexpr,
     ACC: tl.constexpr,
 ):
     """Load the vectors of these nodes plus the vectors of the edges, ``[R, E, BH, BD]``."""
@@ -210,23 +201,8 @@ def _score_vector(weight, inner, inside, ACC: tl.constexpr):
 
 @triton.jit
 def _scores(
-    own,
-    other,
-    x,
-    projected,
-    a,
-    features,
-    weight,
-    number,
-    live,
-    inner,
-    inside,
-    scale,
-    slope,
-    SCORE: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    F: tl.constexpr,
-    SIZE: tl.constexpr,
+    own, other, x, projected, a, features, weight, number, live, inner, inside, scale, slope,
+    SCORE: tl.constexpr, ACTIVATION: tl.constexpr, F: tl.constexpr, SIZE: tl.constexpr,
 ):
     """Return scores ``[R, E, BH]`` before gain and bias, and the vectors needed for gradients.
 
@@ -252,72 +228,22 @@ def _scores(
 
 @triton.jit(do_not_specialize=SIZES)
 def attend_forward(
-    items,
-    count: "i64",
-    column,
-    edge,
-    edges: "i64",
-    members: "i64",
-    rows: "i64",
-    query,
-    query_batch: "i64",
-    query_node: "i64",
-    key,
-    key_batch: "i64",
-    key_node: "i64",
-    value,
-    value_batch: "i64",
-    value_node: "i64",
-    bias,
-    bias_index,
-    bias_batch: "i64",
-    gain,
-    gain_index,
-    gain_batch: "i64",
-    edge_key,
-    edge_key_batch: "i64",
-    key_features,
-    key_weight,
-    projected_query,
-    edge_value,
-    edge_value_batch: "i64",
-    value_features,
+    items, count: "i64", column, edge, edges: "i64", members: "i64", rows: "i64",
+    query, query_batch: "i64", query_node: "i64",
+    key, key_batch: "i64", key_node: "i64",
+    value, value_batch: "i64", value_node: "i64",
+    bias, bias_index, bias_batch: "i64", gain, gain_index, gain_batch: "i64",
+    edge_key, edge_key_batch: "i64", key_features, key_weight, projected_query,
+    edge_value, edge_value_batch: "i64", value_features,
     score_weight,
-    scores,
-    out,
-    stats,
-    lse,
-    sums,
-    slot_count: "i64",
-    slot_stats,
-    slot_out,
-    slot_sums,
-    scale: "fp64",
-    slope: "fp64",
-    keep: "fp64",
-    seed: "i64",
-    member_seed: "i64",
-    first_edge: "i64",
-    threshold: "i64",
-    SCORE: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    DROPOUT: tl.constexpr,
-    BIAS: tl.constexpr,
-    GAIN: tl.constexpr,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    DV: tl.constexpr,
-    FK: tl.constexpr,
-    FV: tl.constexpr,
-    BH: tl.constexpr,
-    BD: tl.constexpr,
-    BDV: tl.constexpr,
-    BFK: tl.constexpr,
-    BFV: tl.constexpr,
-    R: tl.constexpr,
-    E: tl.constexpr,
-    ALIGN: tl.constexpr,
-    ACC: tl.constexpr,
+    scores, out, stats, lse, sums, slot_count: "i64", slot_stats, slot_out, slot_sums,
+    scale: "fp64", slope: "fp64", keep: "fp64",
+    seed: "i64", member_seed: "i64", first_edge: "i64", threshold: "i64",
+    SCORE: tl.constexpr, ACTIVATION: tl.constexpr, DROPOUT: tl.constexpr,
+    BIAS: tl.constexpr, GAIN: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, FK: tl.constexpr, FV: tl.constexpr,
+    BH: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr, BFK: tl.constexpr, BFV: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
     """Compute output, greatest score, inverse sum and log-sum-exp; or only the scores of edges."""
     block, member, heads = _program(members, (H + BH - 1) // BH)
@@ -333,20 +259,12 @@ def attend_forward(
     a = _score_vector(score_weight, inner, inside, ACC)
     pq = None
     if SCORE != 0:
-        q = _own(
-            query + member * (query_batch * ALIGN),
-            row,
-            known,
-            query_node * ALIGN,
-            inner,
-            inside,
-            ACC,
-        )
+        q = _own(query + member * (query_batch * ALIGN), row, known, query_node * ALIGN, inner,
+                 inside, ACC)
         keys = key + member * (key_batch * ALIGN)
     if projected_query is not None:
-        pq = _own(
-            projected_query + member * rows * (H * FK), row, known, H * FK, inner_fk, inside_fk, ACC
-        )
+        pq = _own(projected_query + member * rows * (H * FK), row, known, H * FK, inner_fk,
+                  inside_fk, ACC)
     if out is not None:
         values = value + member * (value_batch * ALIGN)
         most = tl.full((R, BH), float("-inf"), ACC)
@@ -363,41 +281,13 @@ def attend_forward(
         if SCORE == 0:
             s = tl.zeros((R, E, BH), ACC)
         else:
-            k = _carried(
-                keys,
-                node,
-                key_node * ALIGN,
-                edge_key,
-                member * edge_key_batch,
-                number,
-                live,
-                inner,
-                inside,
-                H * D,
-                ACC,
-            )
+            k = _carried(keys, node, key_node * ALIGN, edge_key, member * edge_key_batch, number,
+                         live, inner, inside, H * D, ACC)
             xk = None
             if projected_query is not None:
                 xk = _features(key_features, number, live, FK, BFK, ACC)
-            s, _made_from = _scores(
-                q,
-                k,
-                xk,
-                pq,
-                a,
-                key_features,
-                key_weight,
-                number,
-                live,
-                inner,
-                inside,
-                scale_,
-                slope_,
-                SCORE,
-                ACTIVATION,
-                FK,
-                H * D,
-            )
+            s, _made_from = _scores(q, k, xk, pq, a, key_features, key_weight, number, live, inner,
+                                    inside, scale_, slope_, SCORE, ACTIVATION, FK, H * D)
             if gain is not None:
                 s *= _term(gain, gain_index, gain_start, number, live, head, H, GAIN, ACC)
         if bias is not None:
@@ -416,22 +306,10 @@ def attend_forward(
             most = greater
             # ---- sum of values ----
             if DROPOUT:
-                w *= _kept(
-                    number, head, member, seed, member_seed, first_edge, threshold, keep, ACC
-                )
-            v = _carried(
-                values,
-                node,
-                value_node * ALIGN,
-                edge_value,
-                member * edge_value_batch,
-                number,
-                live,
-                inner_v,
-                inside_v,
-                H * DV,
-                ACC,
-            )
+                w *= _kept(number, head, member, seed, member_seed, first_edge, threshold, keep,
+                           ACC)
+            v = _carried(values, node, value_node * ALIGN, edge_value, member * edge_value_batch,
+                         number, live, inner_v, inside_v, H * DV, ACC)
             result = result * before[:, :, None] + tl.sum(w[:, :, :, None] * v, axis=1)
             if value_features is not None:
                 x = _features(value_features, number, live, FV, BFV, ACC)
@@ -473,24 +351,10 @@ def attend_forward(
 
 @triton.jit(do_not_specialize=SIZES)
 def attend_merge(
-    items,
-    members: "i64",
-    rows: "i64",
-    slot_count: "i64",
-    slot_stats,
-    slot_out,
-    slot_sums,
-    out,
-    stats,
-    lse,
-    sums,
-    H: tl.constexpr,
-    DV: tl.constexpr,
-    FV: tl.constexpr,
-    BH: tl.constexpr,
-    BDV: tl.constexpr,
-    BFV: tl.constexpr,
-    ACC: tl.constexpr,
+    items, members: "i64", rows: "i64", slot_count: "i64", slot_stats, slot_out, slot_sums,
+    out, stats, lse, sums,
+    H: tl.constexpr, DV: tl.constexpr, FV: tl.constexpr,
+    BH: tl.constexpr, BDV: tl.constexpr, BFV: tl.constexpr, ACC: tl.constexpr,
 ):
     """Merge the pieces of a row in order. An item is a row, its first slot and the end of slots."""
     block, member, heads = _program(members, (H + BH - 1) // BH)
@@ -540,15 +404,8 @@ def attend_merge(
 
 @triton.jit(do_not_specialize=SIZES)
 def add_merge(
-    items,
-    members: "i64",
-    rows: "i64",
-    slot_count: "i64",
-    slots,
-    out,
-    SIZE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ACC: tl.constexpr,
+    items, members: "i64", rows: "i64", slot_count: "i64", slots, out,
+    SIZE: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):
     """Sum the pieces of a row in order, ``SIZE`` numbers for each row."""
     block, member, part = _program(members, (SIZE + BLOCK - 1) // BLOCK)
@@ -584,89 +441,27 @@ def _put(
 
 @triton.jit(do_not_specialize=SIZES)
 def attend_backward_rows(
-    items,
-    count: "i64",
-    column,
-    edge,
-    edges: "i64",
-    members: "i64",
-    rows: "i64",
+    items, count: "i64", column, edge, edges: "i64", members: "i64", rows: "i64",
     first_program: "i64",
-    query,
-    query_batch: "i64",
-    query_node: "i64",
-    key,
-    key_batch: "i64",
-    key_node: "i64",
-    value,
-    value_batch: "i64",
-    value_node: "i64",
-    out,
-    grad_out,
-    grad_batch: "i64",
-    grad_node: "i64",
-    grad_lse,
-    stats,
-    delta,
-    given,
-    bias,
-    bias_index,
-    bias_batch: "i64",
-    gain,
-    gain_index,
-    gain_batch: "i64",
-    edge_key,
-    edge_key_batch: "i64",
-    key_features,
-    key_weight,
-    projected_query,
-    edge_value,
-    edge_value_batch: "i64",
-    value_features,
-    projected_grad,
+    query, query_batch: "i64", query_node: "i64",
+    key, key_batch: "i64", key_node: "i64",
+    value, value_batch: "i64", value_node: "i64",
+    out, grad_out, grad_batch: "i64", grad_node: "i64", grad_lse, stats, delta, given,
+    bias, bias_index, bias_batch: "i64", gain, gain_index, gain_batch: "i64",
+    edge_key, edge_key_batch: "i64", key_features, key_weight, projected_query,
+    edge_value, edge_value_batch: "i64", value_features, projected_grad,
     score_weight,
-    grad_query,
-    slot_query,
-    grad_projected,
-    slot_projected,
-    sums,
-    slot_sums,
-    slot_count: "i64",
-    grad_bias,
-    grad_gain,
-    grad_edge_key,
-    grad_edge_value,
-    grad_edge_key_features,
-    grad_edge_value_features,
-    grad_score_weight,
-    edge_grad,
-    edge_weight,
-    scale: "fp64",
-    slope: "fp64",
-    keep: "fp64",
-    seed: "i64",
-    member_seed: "i64",
-    first_edge: "i64",
-    threshold: "i64",
-    SCORE: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    DROPOUT: tl.constexpr,
-    BIAS: tl.constexpr,
-    GAIN: tl.constexpr,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    DV: tl.constexpr,
-    FK: tl.constexpr,
-    FV: tl.constexpr,
-    BH: tl.constexpr,
-    BD: tl.constexpr,
-    BDV: tl.constexpr,
-    BFK: tl.constexpr,
-    BFV: tl.constexpr,
-    R: tl.constexpr,
-    E: tl.constexpr,
-    ALIGN: tl.constexpr,
-    ACC: tl.constexpr,
+    grad_query, slot_query, grad_projected, slot_projected, sums, slot_sums, slot_count: "i64",
+    grad_bias, grad_gain, grad_edge_key, grad_edge_value,
+    grad_edge_key_features, grad_edge_value_features,
+    grad_score_weight, edge_grad, edge_weight,
+    scale: "fp64", slope: "fp64", keep: "fp64",
+    seed: "i64", member_seed: "i64", first_edge: "i64", threshold: "i64",
+    SCORE: tl.constexpr, ACTIVATION: tl.constexpr, DROPOUT: tl.constexpr,
+    BIAS: tl.constexpr, GAIN: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, FK: tl.constexpr, FV: tl.constexpr,
+    BH: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr, BFK: tl.constexpr, BFV: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
     """Compute all gradients except those of key and value, in a pass over targets.
 
@@ -690,35 +485,20 @@ def attend_backward_rows(
     a = _score_vector(score_weight, inner, inside, ACC)
     pq = None
     if SCORE != 0:
-        q = _own(
-            query + member * (query_batch * ALIGN),
-            row,
-            known,
-            query_node * ALIGN,
-            inner,
-            inside,
-            ACC,
-        )
+        q = _own(query + member * (query_batch * ALIGN), row, known, query_node * ALIGN, inner,
+                 inside, ACC)
         keys = key + member * (key_batch * ALIGN)
         result = tl.zeros((R, BH, BD), ACC)
     if projected_query is not None:
-        pq = _own(
-            projected_query + member * rows * (H * FK), row, known, H * FK, inner_fk, inside_fk, ACC
-        )
+        pq = _own(projected_query + member * rows * (H * FK), row, known, H * FK, inner_fk,
+                  inside_fk, ACC)
         result_fk = tl.zeros((R, BH, BFK), ACC)
     if grad_score_weight is not None:
         result_a = tl.zeros((R, BH, BD), ACC)
     if given is None:
         values = value + member * (value_batch * ALIGN)
-        g = _own(
-            grad_out + member * (grad_batch * ALIGN),
-            row,
-            known,
-            grad_node * ALIGN,
-            inner_v,
-            inside_v,
-            ACC,
-        )
+        g = _own(grad_out + member * (grad_batch * ALIGN), row, known, grad_node * ALIGN, inner_v,
+                 inside_v, ACC)
         o = _own(out + member * rows * (H * DV), row, known, H * DV, inner_v, inside_v, ACC)
         own = (member * rows + row.to(tl.int64))[:, None]
         known_head = known[:, None] & (head < H)[None, :]
@@ -730,15 +510,8 @@ def attend_backward_rows(
         most = tl.load(own_stats, mask=known_head, other=0)
         inverse = tl.load(own_stats + H, mask=known_head, other=0)
         if projected_grad is not None:
-            pg = _own(
-                projected_grad + member * rows * (H * FV),
-                row,
-                known,
-                H * FV,
-                inner_fv,
-                inside_fv,
-                ACC,
-            )
+            pg = _own(projected_grad + member * rows * (H * FV), row, known, H * FV, inner_fv,
+                      inside_fv, ACC)
             result_fv = tl.zeros((R, BH, BFV), ACC)
     for first in range(0, tl.max(end - begin), E):
         place = begin[:, None] + first + tl.arange(0, E)[None, :]
@@ -751,41 +524,13 @@ def attend_backward_rows(
         if SCORE == 0:
             s = tl.zeros((R, E, BH), ACC)
         else:
-            k = _carried(
-                keys,
-                node,
-                key_node * ALIGN,
-                edge_key,
-                member * edge_key_batch,
-                number,
-                live,
-                inner,
-                inside,
-                H * D,
-                ACC,
-            )
+            k = _carried(keys, node, key_node * ALIGN, edge_key, member * edge_key_batch, number,
+                         live, inner, inside, H * D, ACC)
             xk = None
             if projected_query is not None:
                 xk = _features(key_features, number, live, FK, BFK, ACC)
-            s, z = _scores(
-                q,
-                k,
-                xk,
-                pq,
-                a,
-                key_features,
-                key_weight,
-                number,
-                live,
-                inner,
-                inside,
-                scale_,
-                slope_,
-                SCORE,
-                ACTIVATION,
-                FK,
-                H * D,
-            )
+            s, z = _scores(q, k, xk, pq, a, key_features, key_weight, number, live, inner, inside,
+                           scale_, slope_, SCORE, ACTIVATION, FK, H * D)
             raw = s
             if gain is not None:
                 by = _term(gain, gain_index, gain_start, number, live, head, H, GAIN, ACC)
@@ -797,39 +542,24 @@ def attend_backward_rows(
             if bias is not None:
                 s += _term(bias, bias_index, bias_start, number, live, head, H, BIAS, ACC)
             p = tl.where(mine, tl.exp(s - most[:, None]) * inverse[:, None], 0.0)
-            v = _carried(
-                values,
-                node,
-                value_node * ALIGN,
-                edge_value,
-                member * edge_value_batch,
-                number,
-                live,
-                inner_v,
-                inside_v,
-                H * DV,
-                ACC,
-            )
+            v = _carried(values, node, value_node * ALIGN, edge_value, member * edge_value_batch,
+                         number, live, inner_v, inside_v, H * DV, ACC)
             dw = tl.sum(g[:, None] * v, axis=3)
             if projected_grad is not None:
                 xv = _features(value_features, number, live, FV, BFV, ACC)
                 dw += tl.sum(xv[:, :, None, :] * pg[:, None], axis=3)
             w = p
             if DROPOUT:
-                kept = _kept(
-                    number, head, member, seed, member_seed, first_edge, threshold, keep, ACC
-                )
+                kept = _kept(number, head, member, seed, member_seed, first_edge, threshold, keep,
+                             ACC)
                 dw *= kept
                 w = p * kept
             ds = tl.where(mine, p * (dw - mean[:, None]), 0.0)
             # ---- gradients of edge values ----
             if grad_edge_value is not None:
                 at = (member * edges + number.to(tl.int64))[:, :, None, None] * (H * DV)
-                tl.store(
-                    grad_edge_value + at + inner_v[None, None],
-                    w[:, :, :, None] * g[:, None],
-                    mask=live[:, :, None, None] & inside_v[None, None],
-                )
+                tl.store(grad_edge_value + at + inner_v[None, None], w[:, :, :, None] * g[:, None],
+                         mask=live[:, :, None, None] & inside_v[None, None])
             if projected_grad is not None:
                 result_fv += tl.sum(w[:, :, :, None] * xv[:, :, None, :], axis=1)
                 if grad_edge_value_features is not None:
@@ -880,50 +610,14 @@ def attend_backward_rows(
                         dx = tl.sum(tl.sum(dz * w_f[None, None], axis=3), axis=2)
                         tl.store(to + f, dx, mask=live)
     if grad_query is not None:
-        _put(
-            result,
-            grad_query,
-            slot_query,
-            member,
-            rows,
-            slot_count,
-            row,
-            slot,
-            known,
-            inner,
-            inside,
-            H * D,
-        )
+        _put(result, grad_query, slot_query, member, rows, slot_count, row, slot, known, inner,
+             inside, H * D)
     if grad_projected is not None:
-        _put(
-            result_fk,
-            grad_projected,
-            slot_projected,
-            member,
-            rows,
-            slot_count,
-            row,
-            slot,
-            known,
-            inner_fk,
-            inside_fk,
-            H * FK,
-        )
+        _put(result_fk, grad_projected, slot_projected, member, rows, slot_count, row, slot, known,
+             inner_fk, inside_fk, H * FK)
     if sums is not None:
-        _put(
-            result_fv,
-            sums,
-            slot_sums,
-            member,
-            rows,
-            slot_count,
-            row,
-            slot,
-            known,
-            inner_fv,
-            inside_fv,
-            H * FV,
-        )
+        _put(result_fv, sums, slot_sums, member, rows, slot_count, row, slot, known, inner_fv,
+             inside_fv, H * FV)
     if grad_score_weight is not None:
         at = (first_program + block * members + member).to(tl.int64) * (H * D) + inner
         tl.store(grad_score_weight + at, tl.sum(result_a, axis=0), mask=inside)
@@ -931,69 +625,22 @@ def attend_backward_rows(
 
 @triton.jit(do_not_specialize=SIZES)
 def attend_backward_columns(
-    items,
-    count: "i64",
-    column,
-    edge,
-    edges: "i64",
-    members: "i64",
-    rows: "i64",
-    columns: "i64",
-    query,
-    query_batch: "i64",
-    query_node: "i64",
-    key,
-    key_batch: "i64",
-    key_node: "i64",
-    value,
-    value_batch: "i64",
-    value_node: "i64",
-    grad_out,
-    grad_batch: "i64",
-    grad_node: "i64",
-    stats,
-    delta,
-    bias,
-    bias_index,
-    bias_batch: "i64",
-    gain,
-    gain_index,
-    gain_batch: "i64",
-    edge_key,
-    edge_key_batch: "i64",
-    key_features,
-    key_weight,
-    score_weight,
-    edge_grad,
-    edge_weight,
-    grad_key,
-    slot_key,
-    grad_value,
-    slot_value,
-    slot_count: "i64",
-    scale: "fp64",
-    slope: "fp64",
-    keep: "fp64",
-    seed: "i64",
-    member_seed: "i64",
-    first_edge: "i64",
-    threshold: "i64",
-    SCORE: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    DROPOUT: tl.constexpr,
-    BIAS: tl.constexpr,
-    GAIN: tl.constexpr,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    DV: tl.constexpr,
-    FK: tl.constexpr,
-    BH: tl.constexpr,
-    BD: tl.constexpr,
-    BDV: tl.constexpr,
-    R: tl.constexpr,
-    E: tl.constexpr,
-    ALIGN: tl.constexpr,
-    ACC: tl.constexpr,
+    items, count: "i64", column, edge, edges: "i64", members: "i64", rows: "i64", columns: "i64",
+    query, query_batch: "i64", query_node: "i64",
+    key, key_batch: "i64", key_node: "i64",
+    value, value_batch: "i64", value_node: "i64",
+    grad_out, grad_batch: "i64", grad_node: "i64", stats, delta,
+    bias, bias_index, bias_batch: "i64", gain, gain_index, gain_batch: "i64",
+    edge_key, edge_key_batch: "i64", key_features, key_weight, score_weight,
+    edge_grad, edge_weight,
+    grad_key, slot_key, grad_value, slot_value, slot_count: "i64",
+    scale: "fp64", slope: "fp64", keep: "fp64",
+    seed: "i64", member_seed: "i64", first_edge: "i64", threshold: "i64",
+    SCORE: tl.constexpr, ACTIVATION: tl.constexpr, DROPOUT: tl.constexpr,
+    BIAS: tl.constexpr, GAIN: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, FK: tl.constexpr,
+    BH: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
     """Compute the gradients of key and value, in a pass over sources: here a row is a source.
 
@@ -1010,21 +657,13 @@ def attend_backward_columns(
     bias_start, gain_start = member * bias_batch, member * gain_batch
     if SCORE != 0:
         queries = query + member * (query_batch * ALIGN)
-        k = _own(
-            key + member * (key_batch * ALIGN), row, known, key_node * ALIGN, inner, inside, ACC
-        )
+        k = _own(key + member * (key_batch * ALIGN), row, known, key_node * ALIGN, inner, inside,
+                 ACC)
     a = _score_vector(score_weight, inner, inside, ACC)
     if grad_out is not None:
         grads = grad_out + member * (grad_batch * ALIGN)
-        v = _own(
-            value + member * (value_batch * ALIGN),
-            row,
-            known,
-            value_node * ALIGN,
-            inner_v,
-            inside_v,
-            ACC,
-        )
+        v = _own(value + member * (value_batch * ALIGN), row, known, value_node * ALIGN, inner_v,
+                 inside_v, ACC)
     if grad_key is not None:
         result = tl.zeros((R, BH, BD), ACC)
     if grad_value is not None:
@@ -1039,38 +678,10 @@ def attend_backward_columns(
             if SCORE == 1:  # `edge_grad` includes the edge keys
                 q = _gathered(queries, node, live, query_node * ALIGN, inner, inside, ACC)
             else:
-                q = _carried(
-                    queries,
-                    node,
-                    query_node * ALIGN,
-                    edge_key,
-                    member * edge_key_batch,
-                    number,
-                    live,
-                    inner,
-                    inside,
-                    H * D,
-                    ACC,
-                )
-            raw, z = _scores(
-                k,
-                q,
-                None,
-                None,
-                a,
-                key_features,
-                key_weight,
-                number,
-                live,
-                inner,
-                inside,
-                scale_,
-                slope_,
-                SCORE,
-                ACTIVATION,
-                FK,
-                H * D,
-            )
+                q = _carried(queries, node, query_node * ALIGN, edge_key, member * edge_key_batch,
+                             number, live, inner, inside, H * D, ACC)
+            raw, z = _scores(k, q, None, None, a, key_features, key_weight, number, live, inner,
+                             inside, scale_, slope_, SCORE, ACTIVATION, FK, H * D)
         if grad_out is not None:
             g = _gathered(grads, node, live, grad_node * ALIGN, inner_v, inside_v, ACC)
         if edge_grad is not None or edge_weight is not None:
@@ -1092,9 +703,8 @@ def attend_backward_columns(
             inverse = _by_head(stats + member * columns * (2 * H), twice + 1, live, head, H, ACC)
             w = tl.where(mine, tl.exp(s - most) * inverse, 0.0)
             if DROPOUT:
-                kept = _kept(
-                    number, head, member, seed, member_seed, first_edge, threshold, keep, ACC
-                )
+                kept = _kept(number, head, member, seed, member_seed, first_edge, threshold, keep,
+                             ACC)
             if grad_key is not None:
                 dw = tl.sum(v[:, None] * g, axis=3)
                 if DROPOUT:
@@ -1114,67 +724,23 @@ def attend_backward_columns(
         if grad_value is not None:
             result_v += tl.sum(w[:, :, :, None] * g, axis=1)
     if grad_key is not None:
-        _put(
-            result,
-            grad_key,
-            slot_key,
-            member,
-            rows,
-            slot_count,
-            row,
-            slot,
-            known,
-            inner,
-            inside,
-            H * D,
-        )
+        _put(result, grad_key, slot_key, member, rows, slot_count, row, slot, known, inner, inside,
+             H * D)
     if grad_value is not None:
-        _put(
-            result_v,
-            grad_value,
-            slot_value,
-            member,
-            rows,
-            slot_count,
-            row,
-            slot,
-            known,
-            inner_v,
-            inside_v,
-            H * DV,
-        )
+        _put(result_v, grad_value, slot_value, member, rows, slot_count, row, slot, known, inner_v,
+             inside_v, H * DV)
 
 
 @triton.jit(do_not_specialize=SIZES)
 def projection_gradient(
-    row,
-    column,
-    edge,
-    edges: "i64",
-    members: "i64",
-    share: "i64",
-    query,
-    query_batch: "i64",
-    query_node: "i64",
-    key,
-    key_batch: "i64",
-    key_node: "i64",
-    key_features,
-    key_weight,
-    score_weight,
-    edge_grad,
-    grad_weight,
-    slope: "fp64",
-    ACTIVATION: tl.constexpr,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    FK: tl.constexpr,
-    BH: tl.constexpr,
-    BD: tl.constexpr,
-    BF: tl.constexpr,
-    E: tl.constexpr,
-    ALIGN: tl.constexpr,
-    ACC: tl.constexpr,
+    row, column, edge, edges: "i64", members: "i64", share: "i64",
+    query, query_batch: "i64", query_node: "i64",
+    key, key_batch: "i64", key_node: "i64",
+    key_features, key_weight, score_weight, edge_grad, grad_weight,
+    slope: "fp64", ACTIVATION: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, FK: tl.constexpr,
+    BH: tl.constexpr, BD: tl.constexpr, BF: tl.constexpr,
+    E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
     """Compute the gradient of the projection of features in an additive score.
 
@@ -1198,18 +764,10 @@ def projection_gradient(
         source = tl.load(column + place, mask=live, other=0)[None, :]
         number = tl.load(edge + place, mask=live, other=0)[None, :]
         alive = live[None, :]
-        z = _gathered(
-            query + member * (query_batch * ALIGN),
-            target,
-            alive,
-            query_node * ALIGN,
-            inner,
-            inside,
-            ACC,
-        )
-        z += _gathered(
-            key + member * (key_batch * ALIGN), source, alive, key_node * ALIGN, inner, inside, ACC
-        )
+        z = _gathered(query + member * (query_batch * ALIGN), target, alive, query_node * ALIGN,
+                      inner, inside, ACC)
+        z += _gathered(key + member * (key_batch * ALIGN), source, alive, key_node * ALIGN, inner,
+                       inside, ACC)
         z = _expanded(z, key_features, key_weight, number, alive, inner, inside, FK, H * D)
         at = (member * edges + number.to(tl.int64))[:, :, None] * H + head[None, None]
         ds = tl.load(edge_grad + at, mask=alive[:, :, None] & (head < H)[None, None], other=0)
@@ -1227,22 +785,9 @@ def projection_gradient(
 
 @triton.jit(do_not_specialize=SIZES)
 def softmax_totals(
-    items,
-    count: "i64",
-    edge,
-    edges: "i64",
-    members: "i64",
-    rows: "i64",
-    scores,
-    grad,
-    stats,
-    slot_count: "i64",
-    slot_stats,
-    H: tl.constexpr,
-    BH: tl.constexpr,
-    R: tl.constexpr,
-    E: tl.constexpr,
-    ACC: tl.constexpr,
+    items, count: "i64", edge, edges: "i64", members: "i64", rows: "i64", scores, grad, stats,
+    slot_count: "i64", slot_stats,
+    H: tl.constexpr, BH: tl.constexpr, R: tl.constexpr, E: tl.constexpr, ACC: tl.constexpr,
 ):
     """Compute greatest score and inverse sum of each row.
 
@@ -1287,21 +832,8 @@ def softmax_totals(
 
 @triton.jit(do_not_specialize=SIZES)
 def softmax_edges(
-    items,
-    count: "i64",
-    edge,
-    edges: "i64",
-    members: "i64",
-    rows: "i64",
-    scores,
-    grad,
-    stats,
-    out,
-    H: tl.constexpr,
-    BH: tl.constexpr,
-    R: tl.constexpr,
-    E: tl.constexpr,
-    ACC: tl.constexpr,
+    items, count: "i64", edge, edges: "i64", members: "i64", rows: "i64", scores, grad, stats, out,
+    H: tl.constexpr, BH: tl.constexpr, R: tl.constexpr, E: tl.constexpr, ACC: tl.constexpr,
 ):
     """Compute weights of edges; with ``grad``, scores are weights and results their gradients."""
     block, member, heads = _program(members, (H + BH - 1) // BH)
@@ -1340,18 +872,8 @@ def _part(part, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.const
 
 
 @triton.jit
-def _weights(
-    weight,
-    start,
-    number,
-    live,
-    head,
-    H: tl.constexpr,
-    E: tl.constexpr,
-    R: tl.constexpr,
-    BH: tl.constexpr,
-    ACC: tl.constexpr,
-):
+def _weights(weight, start, number, live, head, H: tl.constexpr, E: tl.constexpr, R: tl.constexpr,
+             BH: tl.constexpr, ACC: tl.constexpr):
     """Load the weights of edges, ``[R, E, BH]``; ones if absent."""
     if weight is None:
         return tl.full((R, E, BH), 1.0, ACC)
@@ -1361,29 +883,11 @@ def _weights(
 
 @triton.jit(do_not_specialize=SIZES)
 def aggregate(
-    items,
-    count: "i64",
-    column,
-    edge,
-    members: "i64",
-    rows: "i64",
-    value,
-    value_batch: "i64",
-    value_node: "i64",
-    weight,
-    weight_batch: "i64",
-    out,
-    slots,
-    slot_count: "i64",
-    REDUCE: tl.constexpr,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    BH: tl.constexpr,
-    BD: tl.constexpr,
-    R: tl.constexpr,
-    E: tl.constexpr,
-    ALIGN: tl.constexpr,
-    ACC: tl.constexpr,
+    items, count: "i64", column, edge, members: "i64", rows: "i64",
+    value, value_batch: "i64", value_node: "i64", weight, weight_batch: "i64",
+    out, slots, slot_count: "i64",
+    REDUCE: tl.constexpr, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
     """Compute sum (0), mean (1), max (2) or min (3) of weight times value over each row."""
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
@@ -1430,17 +934,8 @@ def aggregate(
 
 @triton.jit(do_not_specialize=SIZES)
 def aggregate_merge(
-    items,
-    pointer,
-    members: "i64",
-    rows: "i64",
-    slot_count: "i64",
-    slots,
-    out,
-    REDUCE: tl.constexpr,
-    SIZE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ACC: tl.constexpr,
+    items, pointer, members: "i64", rows: "i64", slot_count: "i64", slots, out,
+    REDUCE: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):
     """Merge the pieces of a row in order."""
     block, member, part = _program(members, (SIZE + BLOCK - 1) // BLOCK)
@@ -1472,29 +967,11 @@ def _reaches(x, extreme, ACC: tl.constexpr):
 
 @triton.jit(do_not_specialize=SIZES)
 def aggregate_ties(
-    items,
-    count: "i64",
-    column,
-    edge,
-    members: "i64",
-    rows: "i64",
-    value,
-    value_batch: "i64",
-    value_node: "i64",
-    weight,
-    weight_batch: "i64",
-    out,
-    ties,
-    slots,
-    slot_count: "i64",
-    H: tl.constexpr,
-    D: tl.constexpr,
-    BH: tl.constexpr,
-    BD: tl.constexpr,
-    R: tl.constexpr,
-    E: tl.constexpr,
-    ALIGN: tl.constexpr,
-    ACC: tl.constexpr,
+    items, count: "i64", column, edge, members: "i64", rows: "i64",
+    value, value_batch: "i64", value_node: "i64", weight, weight_batch: "i64",
+    out, ties, slots, slot_count: "i64",
+    H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
     """Count the edges that tie for the extreme of each row, ``[B, rows, H, D]``."""
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
@@ -1520,31 +997,11 @@ def aggregate_ties(
 
 @triton.jit(do_not_specialize=SIZES)
 def aggregate_weight_gradient(
-    items,
-    count: "i64",
-    column,
-    edge,
-    edges: "i64",
-    members: "i64",
-    rows: "i64",
-    value,
-    value_batch: "i64",
-    value_node: "i64",
-    weight,
-    weight_batch: "i64",
-    grad_out,
-    grad_batch: "i64",
-    grad_node: "i64",
-    out,
-    grad_weight,
-    H: tl.constexpr,
-    D: tl.constexpr,
-    BH: tl.constexpr,
-    BD: tl.constexpr,
-    R: tl.constexpr,
-    E: tl.constexpr,
-    ALIGN: tl.constexpr,
-    ACC: tl.constexpr,
+    items, count: "i64", column, edge, edges: "i64", members: "i64", rows: "i64",
+    value, value_batch: "i64", value_node: "i64", weight, weight_batch: "i64",
+    grad_out, grad_batch: "i64", grad_node: "i64", out, grad_weight,
+    H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
     """Compute gradients of weights ``[B, E, H]``: gradient times value.
 
@@ -1580,40 +1037,19 @@ def aggregate_weight_gradient(
 
 @triton.jit(do_not_specialize=SIZES)
 def aggregate_extreme_gradient(
-    items,
-    count: "i64",
-    column,
-    edge,
-    members: "i64",
-    rows: "i64",
-    columns: "i64",
-    value,
-    value_batch: "i64",
-    value_node: "i64",
-    weight,
-    weight_batch: "i64",
-    out,
-    grad_share,
-    grad_value,
-    slots,
-    slot_count: "i64",
-    H: tl.constexpr,
-    D: tl.constexpr,
-    BH: tl.constexpr,
-    BD: tl.constexpr,
-    R: tl.constexpr,
-    E: tl.constexpr,
-    ALIGN: tl.constexpr,
-    ACC: tl.constexpr,
+    items, count: "i64", column, edge, members: "i64", rows: "i64", columns: "i64",
+    value, value_batch: "i64", value_node: "i64", weight, weight_batch: "i64", out, grad_share,
+    grad_value, slots, slot_count: "i64",
+    H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
     """Compute gradients of the values for the reductions max and min, in a pass over sources."""
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
     row, begin, end, slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)
     head, inner, inside = _part(part, H, D, BH, BD)
-    x = _own(
-        value + member * (value_batch * ALIGN), row, known, value_node * ALIGN, inner, inside, ACC
-    )
+    x = _own(value + member * (value_batch * ALIGN), row, known, value_node * ALIGN, inner, inside,
+             ACC)
     result = tl.zeros((R, BH, BD), ACC)
     for first in range(0, tl.max(end - begin), E):
         place = begin[:, None] + first + tl.arange(0, E)[None, :]
@@ -1627,6 +1063,5 @@ def aggregate_extreme_gradient(
         extreme = tl.load(out + at, mask=there, other=0)
         share = tl.load(grad_share + at, mask=there, other=0)
         result += tl.sum(tl.where(_reaches(w * x[:, None], extreme, ACC), w * share, 0.0), axis=1)
-    _put(
-        result, grad_value, slots, member, rows, slot_count, row, slot, known, inner, inside, H * D
-    )
+    _put(result, grad_value, slots, member, rows, slot_count, row, slot, known, inner, inside,
+         H * D)
