@@ -42,8 +42,8 @@ lint: install
 docs: install
 	$(BIN)/python docs/generate.py
 
-# Rewrites docs/results.md: trains every recipe that is not measured as it is now, into runs/results,
-# where a run that was stopped goes on. Hours from nothing; seconds when all is measured.
+# Rewrites docs/background/results.md: trains every recipe that is not measured as it is now, into
+# runs/results, where a run that was stopped goes on. Hours from nothing; seconds when all is measured.
 results: install
 	$(BIN)/python docs/results.py --runs runs/results --train
 

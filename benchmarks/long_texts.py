@@ -1,6 +1,7 @@
 """Time and memory of full and sparse attention, from 512 to 65,536 tokens, as a chart.
 
-    python -m benchmarks.long_texts docs/long_texts.png [--longest N] [--seconds S] [--gigabytes G]
+    python -m benchmarks.long_texts docs/howto/long_texts.png [--longest N] [--seconds S]
+        [--gigabytes G]
 
 Forward and backward of the attention of one layer on one text, with 4 heads of width 64 in float32:
 softmax(QKᵀ)V with an explicit matrix; PyTorch's fused attention; Edgewise on Longformer's graph

@@ -1,6 +1,6 @@
-"""Write docs/results.md: the measured metrics of every recipe, with references.
+"""Write docs/background/results.md: the measured metrics of every recipe, with references.
 
-python docs/results.py                        # from docs/results.json
+python docs/results.py                        # from docs/background/results.json
 python docs/results.py --runs DIR             # first add the finished runs DIR/RECIPE
 python docs/results.py --runs DIR --train     # first train what is not measured
 python docs/results.py --check                # check whether the page is stale (exit code 1)
@@ -26,7 +26,7 @@ from edgewise.runs.record import differences
 from edgewise.training import RunFolder
 from edgewise.training.folder import METRICS, RECIPE, finite
 
-DOCS = Path(__file__).resolve().parent
+DOCS = Path(__file__).resolve().parent / "background"
 MEASURED, PAGE = DOCS / "results.json", DOCS / "results.md"
 HEAD = """# Measured results
 
@@ -584,7 +584,7 @@ def main() -> int:
     measured: Measured = json.loads(MEASURED.read_text()) if MEASURED.is_file() else {}
     if arguments.check:
         stale = not PAGE.is_file() or PAGE.read_text() != page(measured)
-        print("docs/results.md is stale: run `python docs/results.py`" if stale else "up to date")
+        print("results.md is stale: run `python docs/results.py`" if stale else "up to date")
         return int(stale)
     if arguments.runs is not None:
         names = [recipes.find(name).name for name in arguments.recipes] or list(RECIPES)

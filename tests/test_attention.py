@@ -45,19 +45,19 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     "value that is a list": ({"value": [1.0]}, ("value", "floats", "list", "heads")),
     "heads of the key": (
         {"key": zeros(N, 3, D)},
-        ("key", "2 heads, as query has", "3", "nodes, heads, width"),
+        ("key", "2 heads (the number of query heads)", "3", "nodes, heads, width"),
     ),
     "heads of the value": (
         {"value": zeros(N, 1, D)},
-        ("value", "2 heads, as key has", "1", "nodes, heads, width"),
+        ("value", "2 heads, as for key", "1", "nodes, heads, width"),
     ),
     "width of the key": (
         {"key": zeros(N, H, 4)},
-        ("key", "3 wide, as query has", "4", "nodes, heads, width"),
+        ("key", "3 wide, as for query", "4", "nodes, heads, width"),
     ),
     "sources of the value": (
         {"value": zeros(5, H, D)},
-        ("value", "4 sources, as key has", "5", "nodes, heads, width"),
+        ("value", "4 sources, as for key", "5", "nodes, heads, width"),
     ),
     "type of the value": (
         {"value": zeros(N, H, D, dtype=torch.float64)},
@@ -125,7 +125,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     ),
     "Additive with another weight": (
         {"score": ew.Additive(weight=zeros(2, 4))},
-        ("score.weight", "[2, 3] (heads, width)", "[2, 4]", "one vector per head"),
+        ("score.weight", "[2, 3] (heads and width", "[2, 4]", "one vector per head"),
     ),
     "a score by name": ({"score": "dot"}, ("score", "Dot()", "'dot'", "edgewise.scores")),
     "dropout in percent": (
@@ -167,10 +167,10 @@ def test_a_batch_of_an_edge_term_is_good_input(
 
 def test_an_engine_that_cannot_serve_says_why_and_what_the_others_say() -> None:
     twice = graphs.edges(torch.tensor([[0, 0], [1, 1]]), N)
-    reasons = "an edge is there more than once, which a matrix cannot hold, edge_key and edge_value"
-    with refused("engine", expected="can serve", got=reasons, remedy="reference: can serve"):
+    reasons = "a matrix cannot represent an edge that occurs twice, edge_key and edge_value"
+    with refused("engine", expected="supports", got=reasons, remedy="reference: supports"):
         call(graph=twice, edge_key=zeros(2, H, D), engine="dense")
-    with refused("engine", expected="", got="cannot take the max", remedy='engine="auto"'):
+    with refused("engine", expected="", got="cannot compute the max", remedy='engine="auto"'):
         ew.aggregate(zeros(N, H, D), GRAPH, reduce="max", engine="dense")
 
 
@@ -221,7 +221,7 @@ AGGREGATE: dict[str, tuple[Callable[[], Any], tuple[str, str, str, str]]] = {
     ),
     "table": (
         lambda: ew.TableBias(torch.tensor([0]), zeros(2)),
-        ("TableBias.table", "[classes, H]", "[2]", "one column a head"),
+        ("TableBias.table", "[classes, H]", "[2]", "one column per head"),
     ),
     "projection": (
         lambda: ew.Projected(zeros(E, 3), zeros(H, D, 4)),

@@ -33,7 +33,14 @@ from tests.errors import case
 from tests.places import needs
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def name_of(page: Path) -> str:
+    """Return the path of a page in the repository."""
+    return page.relative_to(ROOT).as_posix()
+
+
 DRY_RUN = runpy.run_path(str(ROOT / "examples" / "scripts" / "dry_run.py"))
 
 
@@ -57,18 +64,19 @@ def test_what_is_generated_is_fresh(
 
 
 def test_the_page_of_architectures_has_a_row_of_every_model() -> None:
-    rows = (ROOT / "docs" / "architectures.md").read_text().splitlines()
+    rows = (ROOT / "docs/reference/architectures.md").read_text().splitlines()
     text = "\n".join(row for row in rows if row.startswith("|"))
     assert not [name for name in models.MODELS if f"/models/{name}.py)" not in text]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_rows_of_a_table_have_the_cells_of_its_head(page: Path) -> None:
     """A bar in a cell begins another one, in code as well, unless it is escaped."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
@@ -95,7 +103,7 @@ def blocks(page: str, language: str = "python") -> list[str]:
     text = (ROOT / page).read_text()
     return [
         code
-        for kind, code in re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
+        for kind, code in re.findall(r"^```([^\n`]*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
         if kind == language
     ]
 
@@ -132,7 +140,7 @@ def trained_on_series(folder: Path) -> None:
         for month in range(120)
     ]
     (folder / "sales.csv").write_text("\n".join(["day,sales", *rows]) + "\n")
-    run_commands("docs/series.md")
+    run_commands("docs/howto/series.md")
 
 
 def trained_on_texts(folder: Path) -> None:
@@ -174,31 +182,31 @@ def book(folder: Path) -> None:
 
 PREPARED: dict[str, Callable[[Path], None]] = {
     "README.md": partial(trained_on_molecules, "README.md"),
-    "docs/molecules.md": partial(trained_on_molecules, "docs/molecules.md"),
-    "docs/series.md": trained_on_series,
-    "docs/huggingface.md": checkpoints,
-    "docs/large_graphs.md": friends,
-    "docs/text.md": book,
-    "docs/your_data.md": trained_on_texts,
+    "docs/howto/molecules.md": partial(trained_on_molecules, "docs/howto/molecules.md"),
+    "docs/howto/series.md": trained_on_series,
+    "docs/howto/huggingface.md": checkpoints,
+    "docs/howto/large_graphs.md": friends,
+    "docs/howto/text.md": book,
+    "docs/howto/your_data.md": trained_on_texts,
 }
 """The files that a page's reader is to have."""
 PACKAGES = {
-    "docs/encodings.md": ["matplotlib"],
-    "docs/graphs.md": ["matplotlib"],
-    "docs/hugging_face_data.md": ["datasets", "lightning", "transformers", "PIL"],
-    "docs/pyg.md": ["torch_geometric"],
-    "docs/text.md": ["tokenizers"],
-    "docs/training.md": ["lightning", "torch_geometric"],
+    "docs/reference/encodings.md": ["matplotlib"],
+    "docs/reference/graphs.md": ["matplotlib"],
+    "docs/howto/hugging_face_data.md": ["datasets", "lightning", "transformers", "PIL"],
+    "docs/howto/pyg.md": ["torch_geometric"],
+    "docs/howto/text.md": ["tokenizers"],
+    "docs/howto/training.md": ["lightning", "torch_geometric"],
 }
 OWN_TEST = {
     "CONTRIBUTING.md": "its blocks are two files, not one program",
-    "docs/text.md": "training is stopped after the first batch, as it takes minutes",
-    "docs/images.md": "test_own_graphs_and_images.py runs it after its commands",
-    "docs/nodes_and_links.md": "test_own_graphs_and_images.py runs it after its commands",
-    "docs/recommendation.md": "test_own_graphs_and_images.py runs it after its commands",
+    "docs/howto/text.md": "training is stopped after the first batch, as it takes minutes",
+    "docs/howto/images.md": "test_own_graphs_and_images.py runs it after its commands",
+    "docs/howto/nodes_and_links.md": "test_own_graphs_and_images.py runs it after its commands",
+    "docs/howto/recommendation.md": "test_own_graphs_and_images.py runs it after its commands",
 }
 """Pages that a test of their own runs, and why."""
-WITH_PYTHON = [p.relative_to(ROOT).as_posix() for p in PAGES if "```python" in p.read_text()]
+WITH_PYTHON = [name_of(p) for p in PAGES if "```python" in p.read_text()]
 
 
 def run_page(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -277,12 +285,12 @@ def check_own_data(scope: dict[str, Any], _folder: Path) -> None:
 
 
 CHECKS: dict[str, Callable[[dict[str, Any], Path], None]] = {
-    "docs/encodings.md": check_encodings,
-    "docs/graphs.md": check_graphs,
-    "docs/huggingface.md": check_hugging_face,
-    "docs/hugging_face_data.md": check_hugging_face_data,
-    "docs/training.md": check_training,
-    "docs/your_data.md": check_own_data,
+    "docs/reference/encodings.md": check_encodings,
+    "docs/reference/graphs.md": check_graphs,
+    "docs/howto/huggingface.md": check_hugging_face,
+    "docs/howto/hugging_face_data.md": check_hugging_face_data,
+    "docs/howto/training.md": check_training,
+    "docs/howto/your_data.md": check_own_data,
 }
 
 
@@ -301,13 +309,13 @@ def test_the_readme_primitive_runs() -> None:
 
 
 def test_pages_name_all_that_there_is() -> None:
-    texts = {page.name: page.read_text() for page in PAGES}
+    texts = {name_of(page): page.read_text() for page in PAGES}
     for name in encodings.ENCODINGS:
-        assert f"| `{name}` |" in texts["encodings.md"], name
+        assert f"| `{name}` |" in texts["docs/reference/encodings.md"], name
     for kind in huggingface.FAMILIES:
-        assert f"`{kind}`" in texts["huggingface.md"], kind
+        assert f"`{kind}`" in texts["docs/howto/huggingface.md"], kind
     for kind in KINDS:
-        assert f"| `{kind}` |" in texts["text.md"], kind
+        assert f"| `{kind}` |" in texts["docs/howto/text.md"], kind
 
 
 def test_the_worked_examples_of_contributing_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +335,7 @@ def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(
         runs, "train", lambda recipe, _: prepared.append(prepare(recipe)) or {"test/loss": 0.0}
     )
-    scope = run_page("docs/text.md", tmp_path, monkeypatch)
+    scope = run_page("docs/howto/text.md", tmp_path, monkeypatch)
     model, splits = prepared[0]
     batch = next(iter(splits.loaders(0)["train"]))
     text = (tmp_path / "book.txt").read_text()
@@ -355,14 +363,14 @@ def commands_in_text(page: Path) -> str:
 
 
 COMMANDS = {
-    page.name: [
+    name: [
         command
-        for name in [page.relative_to(ROOT).as_posix()]
         for block in [*blocks(name, ""), *blocks(name, "sh"), commands_in_text(page)]
         for command in commands_of(block)
         if command
     ]
     for page in PAGES
+    for name in [name_of(page)]
     if page.name != "own_recipes.md"  # test_plugins.py runs its commands with their package
 }
 CHEAP = ("list", "show", "doctor")
@@ -390,9 +398,9 @@ def check_command(program: str, *words: str, capsys: pytest.CaptureFixture[str])
             assert main([*words]) == 0
             assert capsys.readouterr().out
             return
-        arguments, fields = parse([*words])
+        arguments = parse([*words])
         if "recipe" in arguments:
-            check_fields(arguments, fields)
+            check_fields(arguments)
     elif program == "python":
         known = "".join(file.read_text() for file in sources_of([*words]))
         for option in (word for word in words[1:] if word.startswith("--")):
@@ -419,29 +427,29 @@ def sources_of(words: list[str]) -> list[Path]:
 
 
 def test_every_kind_of_own_data_has_a_command_that_there_is() -> None:
-    page = (ROOT / "docs" / "your_data.md").read_text()
+    page = (ROOT / "docs/howto/your_data.md").read_text()
     trained = set()
     for line in re.findall(r"`edgewise ((?:train|predict) .*?)`", page):
-        arguments, fields = parse(shlex.split(line))
+        arguments = parse(shlex.split(line))
         if arguments.command == "train":
             trained.add(arguments.recipe)
-            check_fields(arguments, fields)
+            check_fields(arguments)
         elif arguments.command == "predict":
             assert arguments.folder.name in trained
     kinds = "molecules texts tags pairs writing images nodes gat-enzymes links interactions series"
     assert trained == set(kinds.split())
 
 
-def check_fields(arguments: argparse.Namespace, fields: dict[str, str]) -> None:
+def check_fields(arguments: argparse.Namespace) -> None:
     """The recipe has these fields, and they take these values."""
     recipe = recipes.find(arguments.recipe)
     if model := getattr(arguments, "model", None):
         recipe = runs.with_values(recipe, {"model": model})
-    given = {name: value for name, value in fields.items() if "mypatterns" not in value}
+    given = {name: value for name, value in arguments.fields.items() if "mypatterns" not in value}
     runs.with_values(recipe, given)
     for value in getattr(arguments, "values", []):
         runs.with_values(recipe, {arguments.field: value})
-    assert set(fields) <= set(runs.fields_of(recipe))
+    assert set(arguments.fields) <= set(runs.fields_of(recipe))
 
 
 def test_the_own_data_path_of_the_readme_answers(
@@ -459,7 +467,7 @@ def test_the_demo_of_the_readme_is_what_make_demo_runs() -> None:
     makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
     (line,) = [line for line in makefile.splitlines() if "edgewise compare" in line]
     words = shlex.split(line.replace("$(WORKERS)", "2"))
-    arguments, _ = parse(words[words.index("compare") :])
+    arguments = parse(words[words.index("compare") :])
     text = (ROOT / "README.md").read_text()
     rows = re.findall(r"^\| `([^`]*\))` \| ([\d.]+) \| [\d.]+ ± [\d.]+ % \|$", text, re.MULTILINE)
     assert [graph.replace("\\|", "|") for graph, _ in rows] == arguments.values

@@ -1,4 +1,4 @@
-"""Every link of docs/lecture.md leads to the lines and the test that it names.
+"""Every link of docs/lectures/index.md leads to the lines and the test that it names.
 
 And the formulas that no other test holds, computed from the lecture's letters.
 """
@@ -21,7 +21,7 @@ from edgewise import graphs
 from edgewise.layers import MessagePassing
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "lecture.md"
+PAGE = ROOT / "docs/lectures/index.md"
 LINK = re.compile(r"\[`(\w+)`\]\(([^)]+)\)")
 ROWS = [
     line.strip("|").split(" | ")
@@ -70,7 +70,7 @@ def test_every_part_of_the_lectures_is_there() -> None:
 
 def test_each_test_of_the_lectures_is_on_the_page() -> None:
     tests = "tests/models/test_lectures.py"
-    linked = {name for name, target in LINK.findall(PAGE.read_text()) if target == f"../{tests}"}
+    linked = {name for name, target in LINK.findall(PAGE.read_text()) if target == f"../../{tests}"}
     assert linked == {name for name in names(ROOT / tests) if name.startswith("test_")}
 
 

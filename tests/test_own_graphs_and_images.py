@@ -13,7 +13,7 @@ import pytest
 from edgewise.cli import main
 
 pytest.importorskip("lightning")
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parent.parent / "docs/howto"
 
 
 def ratings() -> None:

@@ -29,7 +29,7 @@ def test_a_wheel_has_every_file_that_is_read(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     packed = {name for name in ZipFile(wheel).namelist() if not name.startswith("edgewise-")}
     source = ROOT / "src"
-    files = [file for kind in ("*.py", "*.json", "*.html") for file in source.rglob(kind)]
+    files = [file for kind in ("*.py", "*.json", "*.html", "*.txt") for file in source.rglob(kind)]
     files += [source / "edgewise" / "py.typed"]
     assert packed >= {str(file.relative_to(source)) for file in files}
 

@@ -19,7 +19,7 @@ from edgewise.runs import from_record, to_record
 from edgewise.runs.field_docs import field_meanings
 from edgewise.runs.recipe_fields import fields_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "own_recipes.md"
+PAGE = Path(__file__).parents[1] / "docs/howto" / "own_recipes.md"
 TINY = ["--trainer.epochs=1", "--trainer.accelerator=cpu"]
 
 
@@ -108,10 +108,10 @@ def test_a_run_without_its_package_is_refused_by_name(monkeypatch: pytest.Monkey
 
 
 def test_options_of_a_package_reach_its_predictor() -> None:
-    arguments, _ = parse(["predict", "runs/x", "--sentences", "2", "text", "--top=3"])
+    arguments = parse(["predict", "runs/x", "--sentences", "2", "text", "--top=3"])
     assert (arguments.inputs, arguments.top) == (["text"], "3")
     assert arguments.more_options == {"sentences": "2"}
-    arguments, _ = parse(["predict", "runs/x", "--", "--sentences"])
+    arguments = parse(["predict", "runs/x", "--", "--sentences"])
     assert (arguments.inputs, arguments.more_options) == (["--sentences"], {})
 
 

@@ -70,7 +70,7 @@ RENAMED_ARGUMENTS: list[tuple[Callable[..., Any], str, str]] = [
 def test_an_old_argument_is_refused_with_the_new_name(
     function: Callable[..., Any], old: str, new: str
 ) -> None:
-    with refused(old, expected=new, got="old name", remedy=f"write {new}"):
+    with refused(old, expected=new, got="the old name", remedy=f"write {new}"):
         function(**{old: 1})
 
 
@@ -87,7 +87,7 @@ def test_a_class_or_model_with_a_new_name_refuses_the_old_one(package: str) -> N
             continue
         for old in RENAMED:
             if new_name(old, known):
-                with pytest.raises(ArgumentError, match=rf"`{old}`: expected its new name, "):
+                with pytest.raises(ArgumentError, match=rf"`{old}`: expected the new name, "):
                     value(**{old: 1})
 
 
@@ -99,7 +99,7 @@ def test_an_old_class_is_refused_with_the_new_name(package: str, old: str, new: 
     module = import_module(package)
     assert hasattr(module, new)
     assert not hasattr(module, f"{old}Nothing")
-    with refused(f"{package}.{old}", expected=new, got="old name", remedy=f"write {new}"):
+    with refused(f"{package}.{old}", expected=new, got="the old name", remedy=f"write {new}"):
         getattr(module, old)
     with pytest.raises(ArgumentError, match=f"write {new}"):
         exec(f"from {package} import {old}")
@@ -118,4 +118,4 @@ def test_an_old_field_on_the_command_line_is_refused_with_the_new_name(
     words: str, old: str, new: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["train", *words.split(), "--out", str(tmp_path / "run")]) == 2
-    assert f"`{old}`: expected its new name, {new}" in capsys.readouterr().err
+    assert f"`{old}`: expected the new name, {new}" in capsys.readouterr().err

@@ -112,7 +112,8 @@ def _check_of_graphs(argument: str, name: str, got: str) -> None:
             argument,
             expected=f"a graph model: {', '.join(GRAPH_MODELS)}",
             got=got,
-            remedy="choose one of them, as the graphs here have cycles and no words",
+            remedy="choose one of these graph models; the graphs compared here have cycles and no "
+            "words",
         )
     check_choice(argument, name, GRAPH_MODELS)
 
@@ -241,7 +242,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", nargs="+", metavar="MODEL", help=help_)
     help_ = "folders of finished runs of graph models"
     parser.add_argument("--runs", nargs="+", type=Path, metavar="DIR", help=help_)
-    parser.add_argument("--draw", type=Path, metavar="FILE", help="save a figure")
+    parser.add_argument(
+        "--draw", type=Path, metavar="FILE", help="save a figure of the results to FILE"
+    )
     arguments = parser.parse_args(argv)
     try:
         found = distinguish(arguments.models, arguments.runs)

@@ -1,9 +1,10 @@
 """Every architecture of the two fields, in a few lines on the primitive.
 
 The signatures were settled by writing these down first. Each function is the heart of one layer
-(weights are random, and projections are left out where they add nothing); ``docs/architectures.md``
-is the same as a table, and ``tests/test_docs.py`` runs them all. The models that Edgewise ships
-are in ``edgewise.models``; this file shows what the primitive can say.
+(weights are random, and projections are left out where they add nothing);
+``docs/reference/architectures.md`` is the same as a table, and ``tests/test_docs.py`` runs them
+all. The models that Edgewise ships are in ``edgewise.models``; this file shows what the primitive
+can say.
 
     python examples/scripts/dry_run.py
 """

@@ -1,6 +1,6 @@
 """How far approximations of softmax attention are from it, by how many rows they go through.
 
-    python examples/scripts/error_by_rank.py          # prints the table of docs/low_rank.md
+    python examples/scripts/error_by_rank.py          # prints the table of low_rank.md
     python examples/scripts/error_by_rank.py --plot   # and draws its picture
 
 Queries, keys and values are normal, as in the papers: 256 tokens, one head of width 16, scores of
@@ -134,7 +134,7 @@ def plot(curves: dict[float, dict[str, list[Tensor]]]) -> None:
         axes.minorticks_off()
     both[0].set_ylabel("relative error of the output")
     both[-1].legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
-    figure.savefig(Path(__file__).parents[2] / "docs" / "error_by_rank.png", dpi=100)
+    figure.savefig(Path(__file__).parents[2] / "docs/background" / "error_by_rank.png", dpi=100)
 
 
 if __name__ == "__main__":

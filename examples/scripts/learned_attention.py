@@ -138,7 +138,7 @@ def plot(spans: Tensor, alpha: Tensor, share: Tensor) -> None:
                           color="white" if dark else "black")  # fmt: skip
         axes.set(title=title, xlabel="head", ylabel="layer")
         axes.set(xticks=range(grid.shape[1]), yticks=range(grid.shape[0]))
-    figure.savefig(Path(__file__).parents[2] / "docs" / "learned_attention.png", dpi=100)
+    figure.savefig(Path(__file__).parents[2] / "docs/background" / "learned_attention.png", dpi=100)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@
     python examples/scripts/over_smoothing.py --trained          # trained on Cora, minutes
     python examples/scripts/over_smoothing.py --trained --plot   # and plots them in docs
 
-They print the tables of docs/expressiveness.md. One round of attention or convolution is a weighted
+They print the tables of docs/background/expressiveness.md.
+
+One round of attention or convolution is a weighted
 mean over neighbours; repeated, it forgets where it started. Two remedies are told apart: a residual
 connection adds what a layer was given to what it read, and diffusion (personalised PageRank, as in
 MAGNA and APPNP) reads over several hops that return to their start with probability alpha.
@@ -31,7 +33,7 @@ from edgewise.models.gat import GATLayer
 from edgewise.models.magna import diffuse
 from edgewise.scores import Additive
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/background"
 
 
 # ---- what is measured ----

@@ -1,7 +1,7 @@
 """Edgewise: attention over graphs, and Transformers and graph neural networks built on it.
 
-Subpackages (``ew.models``, ``ew.layers``, …) and PyTorch are imported on first use. So the command
-``edgewise`` can set environment variables for PyTorch's threads before the import.
+Subpackages (``ew.models``, ``ew.layers``, …) and PyTorch are imported on first use, so that the
+command ``edgewise`` can set environment variables for PyTorch's threads before the import.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ _HOMES = {
     "merge_attention": "engines.merge",
     "using_engine": "engines.plan",
 }
-"""Module that defines each name. Other names of ``__all__`` are subpackages."""
+"""Module that defines each public name. The other names of ``__all__`` are subpackages."""
 
 # With __getattr__, a type checker would accept any name.
 if not TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""Checks of single arguments, which raise ArgumentError. NaN is outside every range.
+"""Checks of single arguments. A failed check raises ArgumentError; NaN fails every range check.
 
-Checks of the arguments of :func:`edgewise.attend` together are in ``checks.py``.
+``checks.py`` checks that the arguments of :func:`edgewise.attend` match each other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def check_given(argument: str, value: T | None, expected: str, remedy: str) -> T
 
 def check_named(argument: str, value: T | None, expected: str) -> T:
     """Return a required field that names the user's data; raise ArgumentError if it is empty."""
-    return check_given(argument, value, expected, f"name it with --{argument}")
+    return check_given(argument, value, expected, f"name {expected} with --{argument}")
 
 
 def check_count(argument: str, value: object, least: int, remedy: str) -> None:
@@ -80,7 +80,7 @@ def check_probability(argument: str, value: float, remedy: str) -> None:
 def check_seed(argument: str, value: int) -> None:
     """Raise ArgumentError unless the value is a valid seed for PyTorch, NumPy and Python."""
     expected = f"an integer from 0 to {2**32 - 1}"
-    _check(0 <= value < 2**32, argument, expected, value, "choose another, such as 0")
+    _check(0 <= value < 2**32, argument, expected, value, "choose another seed, such as 0")
 
 
 def check_shares(held_out: Mapping[str, float], remedy: str) -> None:
@@ -119,7 +119,7 @@ def check_features(features: Tensor) -> None:
         "features",
         expected="finite numbers",
         got=f"{int(counts.sum())} NaN or infinite values ({listed}{more})",
-        remedy="drop or fill these values before training",
+        remedy="drop or fill the NaN and infinite values before training",
     )
 
 
@@ -137,17 +137,18 @@ def check_type(argument: str, features: Tensor, weight: Tensor) -> None:
         argument,
         expected=f"features in {weight.dtype}, the type of the model's weights",
         got=describe(features),
-        remedy=f"convert them with .to({weight.dtype}), or the model with .to({features.dtype})",
+        remedy=f"convert the features with .to({weight.dtype}), or the model with "
+        f".to({features.dtype})",
     )
 
 
-def check_labels(labels: Tensor, classes: int, argument: str = "labels") -> None:
+def check_labels(labels: Tensor, classes: int) -> None:
     """Raise ArgumentError, with the first bad label, unless all are from 0 to ``classes - 1``."""
     invalid = (labels < 0) | (labels >= classes)
     if invalid.any():
         first = int(invalid.nonzero()[0, 0])
         raise ArgumentError(
-            argument,
+            "labels",
             expected=f"integers from 0 to {classes - 1}",
             got=f"{int(invalid.sum())} other labels, first {int(labels[first])} at example {first}",
             remedy="number the classes from 0 without gaps",
@@ -173,9 +174,9 @@ def check_splits(**splits: Tensor) -> None:
         if common:
             raise ArgumentError(
                 f"{name_a}, {name_b}",
-                expected="splits without a common example",
+                expected="two splits that have no example in common",
                 got=f"{len(common)} common examples, first {common[0]}",
-                remedy="remove them from one of the two",
+                remedy="remove the common examples from one of the two splits",
             )
 
 
@@ -202,13 +203,13 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 if types[name].startswith("int") and value is not None:
                     several = "tuple" in types[name] and isinstance(value, (tuple, list))
                     for size in value if several else (value,):
-                        check_count(name, size, least.get(name, 1), "choose a larger one")
+                        check_count(name, size, least.get(name, 1), f"choose a larger {name}")
                 elif name in PROBABILITIES or name.endswith("_dropout"):
                     check_probability(name, value, "choose for example 0.1")
                 elif types[name] == "float" and name in least:
-                    check_least(name, value, least[name], "choose a larger one")
+                    check_least(name, value, least[name], f"choose a larger {name}")
                 elif types[name] == "float":
-                    check_positive(name, value, "choose a larger one")
+                    check_positive(name, value, f"choose a larger {name}")
             return function(*args, **kwargs)
 
         return wrapper
@@ -219,8 +220,8 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 def checked_factory(model: Callable[P, T], **least: int) -> Callable[P, T]:
     """Return a function that builds a model after checking its arguments; see :func:`checked`.
 
-    Arguments are declared once, in the class: the function has its signature, type hints and
-    docstring, and is named after its module.
+    The function copies the signature, type hints and docstring of the class, and has the name of
+    the module, so that the arguments are declared once.
 
     Args:
         model: class of the model.

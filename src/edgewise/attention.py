@@ -86,8 +86,7 @@ def attend(
         layout: ``"NHD"`` for nodes before heads, as above, or ``"HND"`` for ``[..., H, N, D]`` in
             query, key, value and output, as in PyTorch's and Hugging Face's attention. Defaults to
             ``"NHD"`` and warns if the shapes look like ``"HND"``.
-        engine: ``"auto"`` for the engine with the lowest estimated time, or the name of an engine,
-            which raises if it cannot serve the call.
+        engine: ``"auto"`` for the engine with the lowest estimated time, or the name of an engine.
 
     Returns:
         ``[..., N_dst, H, Dv]``, in the dtype of the inputs.
@@ -95,20 +94,21 @@ def attend(
     Raises:
         ArgumentError: if shapes, heads, dtypes or devices do not match, if an edge tensor has
             another length than the edges, if the pattern cannot be bound to these sizes, or if the
-            named engine cannot serve the call.
+            named engine does not support the call.
 
     NaN and infinity follow IEEE arithmetic on each edge of the graph, on every engine: 0 times NaN
     is NaN. A NaN in a query, a key or a score makes the output of the target NaN. A NaN or an
     infinity in a value does so for every target with an edge from that source, also where the
     weight underflows to 0, is dropped, or is masked by a bias of -inf. A pair that is not an edge
-    contributes nothing. To exclude a source with NaN, remove its edges. There are three exceptions.
-    On a GPU, ``dense`` and ``tiles`` do not check for such numbers: they may also reach targets
-    without an edge from the source. In code that is compiled, ``dense`` does not check, either. In
-    the backward pass, ``dense`` does not check the gradient of the output.
+    contributes nothing. To exclude a source with NaN, remove its edges. There are three exceptions,
+    in which NaN and infinity may also reach targets without an edge from the source: ``dense`` and
+    ``tiles`` on a GPU, ``dense`` in compiled code, and ``dense`` in the backward pass if the
+    gradient of the output is not finite.
 
-    ``torch.autocast`` has no effect inside: attention is computed in the dtype of its inputs, which
-    is 16 bits where autocast has made the projections. Sums over 16-bit numbers are held in float32
-    by ``reference``, ``rows`` and ``tiles``.
+    ``torch.autocast`` has no effect here: attention is computed in the dtype of its inputs, which
+        are
+    16-bit if autocast computed the projections. The engines ``reference``, ``rows`` and ``tiles``
+    accumulate sums over 16-bit numbers in float32.
 
     Papers: Vaswani et al. 2017 (Dot, complete graph); Veličković et al. 2018 (Additive, any graph).
 
@@ -129,7 +129,7 @@ def attend(
     )
     engine = engine_for(engine)
     out: Tensor
-    # As in is_intercepted, without its call: every attention passes here.
+    # The test of is_intercepted, inlined because every attention call passes here.
     if not torch.compiler.is_compiling() and ACTIVE.get():
         out = intercepted("attend", lambda call, graph: _attend(call, graph, engine), call, graph)
     else:
@@ -144,8 +144,8 @@ def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
         with without_autocast(call.query.device):
             return _attend(call, graph, engine)
     whole = _choose(call, graph, engine)
-    # A single pass of ``tiles`` was always faster than parts that are merged. Only softmax has the
-    # log-sum-exp that merging needs.
+    # A single pass of ``tiles`` was always faster than computing parts and merging them. Merging
+    # needs the log-sum-exp, which only softmax has.
     splits = engine == "auto" and call.normaliser is None
     if splits and len(graph.parts) > 1 and whole.engine != "tiles":
         parts = _split(call, graph)
@@ -186,8 +186,8 @@ def attend_with_lse(
 ) -> tuple[Tensor, Tensor]:
     """Compute :func:`attend` and the log-sum-exp of the scores.
 
-    :func:`merge_attention` combines the results for disjoint graphs, which may have projections of
-    their own, into attention over the union.
+    :func:`merge_attention` combines the results for disjoint graphs into attention over their
+    union. Each graph may have its own projections.
 
     Returns:
         The output of :func:`attend` and the log-sum-exp ``[..., N_dst, H]``, which is -inf for a
@@ -201,7 +201,7 @@ def attend_with_lse(
     if call.normaliser is not None:
         raise ArgumentError(
             "normaliser",
-            expected="softmax, as other normalisers have no log-sum-exp",
+            expected="softmax, because other normalisers have no log-sum-exp",
             got=repr(options["normaliser"]),
             remedy="call attend on the union of the graphs",
         )
@@ -221,9 +221,9 @@ def explain_plan(
 ) -> Plan:
     """Return the estimated time of each engine for a call of :func:`attend`.
 
-    The result prints as a table, with reasons for each engine that cannot serve the call. For a
-    union of patterns it describes the whole union. ``attend`` runs the parts on an engine each and
-    merges them if that is estimated to be faster.
+    Printed, the result is a table, with the reasons why engines do not support the call. For a
+    union of patterns, the times are those of a single pass over the union; ``attend`` instead
+    computes the parts on separate engines and merges the results if the estimated time is lower.
     """
     call, graph = checked_call(query, key, value, graph, **options)
     return plan(_problem(call, graph), ENGINES)
@@ -295,9 +295,9 @@ def _aggregate(
 
 
 def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
-    """Return the engine for a call, from a cache on the graph, as planning takes time."""
-    # While compiling, sizes may be symbols. Under torch.func, a named engine may refuse, and
-    # "auto" would remember the reference.
+    """Return the engine for a call, cached on the graph, because planning takes time."""
+    # Do not cache the choice while compiling, because sizes may be symbols, or under torch.func,
+    # where few engines work.
     if is_tracing() or (engine != "auto" and in_functorch_transform()):
         return choose(_problem(call, graph, lse=lse), ENGINES, engine)
     alike = (
@@ -343,7 +343,7 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
 
 
 def _split(call: AttentionCall, graph: Graph) -> list[tuple[AttentionCall, Graph]]:
-    """Return a call, with its edge tensors, for each part of a union of disjoint graphs."""
+    """Split a call on a union of disjoint graphs into a call per part, with its edge tensors."""
     shares = execution_parts(graph)
     stops = list(itertools.accumulate(share.num_edges for share in shares))
     starts = [0, *stops[:-1]]

@@ -15,21 +15,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """Loss and metrics of outputs ``[M, ...]`` and their targets."""
+    """Loss and metrics of model outputs ``[M, ...]``, given targets."""
 
     takes: ClassVar[tuple[str, ...]] = ()
-    """Sizes of the data that :meth:`complete` takes; the model factory takes the other sizes."""
+    """Names of the data sizes that :meth:`complete` uses. The model factory receives the other
+    sizes."""
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
         """Return the model to train: the recipe's model, with the output head of the task, if any.
 
         Args:
-            model: model of the recipe, built with the data's sizes other than ``takes``.
-            data_sizes: the data's sizes named in ``takes``.
+            model: model of the recipe, built with the data sizes that are not in ``takes``.
+            data_sizes: the data sizes that are in ``takes``.
         """
         return model
 
-    def check(self, model: nn.Module, batch: Any) -> None:  # noqa: B027 - optional to override
+    def check(self, model: nn.Module, batch: Any) -> None:  # noqa: B027 - subclasses may override it
         """Check the model and the first batch before training.
 
         Args:
@@ -44,10 +45,10 @@ class Task(ABC):
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the mean training loss, a scalar."""
 
-    def count(self, outputs: Tensor, target: Tensor) -> int:  # noqa: ARG002 - see recommendation
+    def count(self, outputs: Tensor, target: Tensor) -> int:  # noqa: ARG002 - part of the interface
         """Return the number of terms averaged in the loss.
 
-        It is the weight of the batch when losses of batches and processes are combined.
+        This number is the weight of the batch when losses of batches and processes are averaged.
         """
         return len(target)
 
@@ -62,14 +63,14 @@ class Task(ABC):
     def generation_metrics(self) -> dict[str, Metric]:
         """Return new metrics of generated outputs by name, updated as ``(generated, batch)``.
 
-        They are computed on the test split only, because generation is slow.
+        These metrics are computed on the test split only, because generation is slow.
         """
         return {}
 
     def generate(self, model: nn.Module, batch: Any) -> Any:
         """Generate outputs from the inputs of a batch, without its targets.
 
-        Called only if there are :meth:`generation_metrics`.
+        This method is called only if :meth:`generation_metrics` is not empty.
         """
         raise NotImplementedError
 
@@ -77,6 +78,6 @@ class Task(ABC):
         """Return remarks on how metrics are measured, by metric name."""
         return {}
 
-    def from_loss(self, loss: float) -> dict[str, float]:  # noqa: ARG002 - see perplexity
+    def from_loss(self, loss: float) -> dict[str, float]:  # noqa: ARG002 - part of the interface
         """Return metrics computed from the mean loss alone, such as perplexity."""
         return {}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 UNLABELLED = -100
-"""Target of outputs that are ignored in loss and metrics, as PyTorch's ``ignore_index``."""
+"""Target value that excludes an output from loss and metrics, like PyTorch's ``ignore_index``."""
 
 
 @dataclass(frozen=True)

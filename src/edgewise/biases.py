@@ -1,4 +1,4 @@
-"""Biases and edge vectors in compact form: tables and projections, expanded only if needed."""
+"""Compact biases and edge vectors: tables and projections, expanded only if an engine needs it."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class TableBias:
 class Offsets:
     """Classes of edges that depend on the relative position of source and target.
 
-    Each node has an integer place. The class of the edge from j to i is
-    ``classes[source_place[j] - target_place[i]]``. For T5's buckets, places are positions in the
-    text; for Swin's 2-D offsets in a window they are ``row * (2 * side - 1) + column``. The
-    ``tiles`` engine reads places, so its memory grows with the number of nodes. For other engines
-    the index ``[E]`` is computed once.
+    Each node has an integer position, its place. The class of the edge from j to i is
+    ``classes[source_place[j] - target_place[i]]``. In T5 (relative position buckets), places are
+    positions in the text; in Swin (2-D offsets in a window), they are ``row * (2 * side - 1) +
+    column``. The ``tiles`` engine computes classes from places, so its memory grows with the number
+    of nodes, not of edges. For other engines, the classes of all edges are computed once.
 
     Attributes:
         target_place: ``[N_dst]``, integers.
@@ -92,9 +92,10 @@ class Offsets:
         if got != sizes:
             raise ArgumentError(
                 "Offsets",
-                expected=f"places of the graph's {sizes[0]} targets and {sizes[1]} sources",
+                expected=f"one position for each of the graph's {sizes[0]} targets and {sizes[1]} "
+                "sources",
                 got=f"{got[0]} and {got[1]}",
-                remedy="give a number for each node",
+                remedy="give one position per node",
             )
         for name in ("target_place", "source_place"):
             place = detach_from_inference(getattr(self, name).int())
@@ -110,9 +111,10 @@ class Offsets:
         if low < 0 or high >= len(self.classes):
             raise ArgumentError(
                 "Offsets.classes",
-                expected=f"a class for every difference of places, here {low} to {high}",
+                expected=f"a class for each difference of positions, from {low} to {high}",
                 got=f"{len(self.classes)}, from 0 on",
-                remedy="subtract a constant from the targets' places, or give more classes",
+                remedy="subtract a constant from the positions of the targets, or give more "
+                "classes",
             )
 
     @cached_property
@@ -121,12 +123,12 @@ class Offsets:
         graph = self.graph.to(self.classes.device)
         if self.classes.is_meta:
             return self.classes.new_empty(graph.num_edges)
-        # The index is cached, and calls under other PyTorch modes may use it.
+        # The index is cached, so it must be valid in calls under other PyTorch modes.
         with persist_on(self.classes.device):
             return self.classes[self.source_place[graph.source] - self.target_place[graph.target]]
 
     def to(self, device: torch.device) -> Offsets:
-        """Return the offsets on another device, cached with the graph there."""
+        """Return the offsets on another device, cached on the copy of the graph on that device."""
         if self.classes.device == device:
             return self
         graph = self.graph.to(device)
@@ -140,7 +142,7 @@ class Offsets:
 
 
 class OffsetBias(TableBias):
-    """Bias by relative position: ``bias[e, h] = table[offsets.index[e], h]`` without an index.
+    """Bias by relative position, ``bias[e, h] = table[offsets.index[e], h]``; no index is stored.
 
     Relative positions in a text of length 10, clipped to 2 on each side::
 
@@ -183,8 +185,8 @@ class OffsetBias(TableBias):
 class Projected:
     """Edge vectors that are projections of edge features: ``vector[e, h] = W[h] @ features[e]``.
 
-    The ``rows`` engine does not expand them for dot products and values, as
-    q·(k + We) = q·k + (Wᵀq)·e and Σ p (v + We) = Σ p v + W (Σ p e).
+    The ``rows`` engine computes dot products and values without the expanded vectors, by q·(k + We)
+    = q·k + (Wᵀq)·e and Σ p (v + We) = Σ p v + W (Σ p e).
 
     Args:
         features: ``[E, F]``.
@@ -219,14 +221,14 @@ class Projected:
 
 
 EdgeTerm = Tensor | TableBias
-"""Bias or gain: a tensor ``[..., E, H]`` or ``[..., E, 1]``, or a table."""
+"""Type of a bias or gain: a tensor ``[..., E, H]`` or ``[..., E, 1]``, or a table."""
 
 EdgeVector = Tensor | Projected
-"""Edge vectors: a tensor ``[E, H, D]`` or a projection."""
+"""Type of edge vectors: a tensor ``[E, H, D]`` or a projection."""
 
 
 class EdgeTerms(TypedDict, total=False):
-    """Edge arguments of a layer; see :func:`edgewise.attend`."""
+    """Keyword arguments of a layer with one entry per edge; see :func:`edgewise.attend`."""
 
     bias: EdgeTerm | None
     gain: EdgeTerm | None
@@ -244,7 +246,7 @@ def add_terms(*terms: EdgeTerm | None) -> EdgeTerm | None:
 
 
 def _unchecked(kind: type[T], **fields: Any) -> T:
-    """Make an instance of a frozen dataclass without repeating the checks of its constructor."""
+    """Create an instance of a frozen dataclass without running the checks of its constructor."""
     made = object.__new__(kind)
     for name, value in fields.items():
         object.__setattr__(made, name, value)
@@ -255,7 +257,7 @@ _RANGES = WeakTensorKeyDictionary()
 
 
 def _range(index: Tensor) -> tuple[int, int]:
-    """Return the least and greatest class, cached for an index on a GPU, as reading them waits."""
+    """Return the least and the greatest class; cached, because reading them waits for the GPU."""
     if not index.numel():
         return 0, -1
     if index.device.type == "cpu" or torch.compiler.is_compiling() or index.is_inference():
@@ -280,14 +282,14 @@ def _check_index(index: Tensor, table: Tensor) -> None:
             "TableBias.table",
             expected="shape [classes, H]",
             got=f"shape {list(table.shape)}",
-            remedy="use one row a class and one column a head",
+            remedy="use one row per class and one column per head",
         )
     if index.device != table.device:
         raise ArgumentError(
             "TableBias.index",
-            expected=f"a tensor on {table.device}, as the table is",
+            expected=f"a tensor on {table.device}, the device of the table",
             got=f"one on {index.device}",
-            remedy="move both with .to(device)",
+            remedy="move index and table to one device with .to(device)",
         )
     if index.is_meta:  # A meta tensor has no values to check.
         return

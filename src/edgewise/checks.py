@@ -21,7 +21,7 @@ from edgewise.scores import DOT, Additive, Dot, Score
 from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 NodeLayout = Literal["NHD", "HND"]
-"""Order of the last three axes: nodes first, or heads first as in PyTorch's attention."""
+"""Order of the axes N (nodes), H (heads) and D (width); PyTorch's attention has HND."""
 
 NO_BATCH = torch.Size()
 
@@ -68,7 +68,7 @@ def check_nodes(**nodes: Tensor) -> None:
 
 
 def _warn_of_heads_first(query: Tensor, key: Tensor) -> None:
-    """Warn if the shapes look like ``[B, H, N, D]``, as a pattern would bind to the heads."""
+    """Warn if the shapes look like ``[B, H, N, D]``: a pattern would be bound to H instead of N."""
     if query.dim() < 4:
         return
     nodes, heads = query.shape[-3:-1]
@@ -99,8 +99,8 @@ def checked_call(
 ) -> tuple[AttentionCall, Graph]:
     """Check the arguments of ``attend`` and return them with the bound graph.
 
-    In the call, nodes come before heads, whatever ``layout`` is. With dropout, this takes a seed
-    from PyTorch's generator.
+    The tensors of the returned call have nodes before heads, whatever ``layout`` is. With dropout,
+    a seed is taken from PyTorch's generator.
     """
     check_nodes(query=query, key=key, value=value)
     if layout is not None:
@@ -118,7 +118,7 @@ def checked_call(
             "score",
             expected="Dot(), Additive(...), a callable (query, key) -> score, or None",
             got=repr(score),
-            remedy="see edgewise.scores",
+            remedy="choose a score of edgewise.scores",
         )
     if not 0.0 <= dropout <= 1.0:
         raise ArgumentError(
@@ -128,7 +128,7 @@ def checked_call(
             remedy="pass 0.0 outside of training",
         )
     bare = bias is None and gain is None and edge_key is None and edge_value is None
-    # Edge vectors have all heads, so keys and values are repeated for grouped heads.
+    # Edge vectors have one entry per query head, so grouped keys and values are repeated.
     if not (edge_key is None and edge_value is None):
         key, value = for_each_query(query, key), for_each_query(query, value)
     alone = query.dim() == key.dim() == value.dim() == 3
@@ -159,7 +159,7 @@ def checked_call(
         batch,
         score,
         bias=checked_term("bias", bias, edges, query),
-        # Without a score, the gain has nothing to multiply.
+        # The gain multiplies the score; without a score it has no effect.
         gain=None if score is None else checked_gain,
         edge_key=_checked_vector("edge_key", edge_key, edges, query),
         edge_value=_checked_vector("edge_value", edge_value, edges, value),
@@ -180,7 +180,7 @@ def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
             "normaliser",
             expected=f"one of {', '.join(NORMALISERS)}, or Entmax(alpha)",
             got=describe(normaliser),
-            remedy="see edgewise.normalisers",
+            remedy="choose a normaliser of edgewise.normalisers",
         )
     alpha = normaliser.alpha
     if not isinstance(alpha, Tensor):
@@ -193,7 +193,7 @@ def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
             "normaliser.alpha",
             expected=f"shape [{heads}], one number per head, or a single number",
             got=f"shape {list(alpha.shape)}",
-            remedy="pass as many numbers as the query has heads",
+            remedy="pass one number for each head of the query",
         )
     plain = not (is_tracing((alpha,)) or in_functorch_transform() or alpha.is_meta)
     if plain and not bool(((alpha >= 1) & (alpha <= 2)).all()):
@@ -224,7 +224,7 @@ def checked_term(
 def _checked_vector(
     name: str, vector: EdgeVector | None, num_edges: int, nodes: Tensor
 ) -> EdgeVector | None:
-    """Check edge vectors and convert them, unless they and the nodes are 16-bit."""
+    """Check edge vectors; convert them to the accumulation dtype unless all tensors are 16-bit."""
     if vector is None:
         return None
     tensors = [vector] if isinstance(vector, Tensor) else [vector.features, vector.weight]
@@ -255,7 +255,7 @@ def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
         name: x.shape[: -own.get(name, 3)] for name, x in given.items() if isinstance(x, Tensor)
     }
     first, *others = batches.values()
-    # Compare first, because broadcast_shapes takes as long as a small call.
+    # Compare the shapes first, because broadcast_shapes takes as long as a small attention call.
     if all(other == first for other in others):
         return first
     try:
@@ -286,7 +286,7 @@ def _check_together(query: Tensor, key: Tensor, value: Tensor, score: Score) -> 
     if not key.shape[-2] or heads % key.shape[-2]:
         raise ArgumentError(
             "key",
-            expected=f"{heads} heads, as query has, or a divisor of that many",
+            expected=f"{heads} heads (the number of query heads), or a divisor of {heads}",
             got=f"{key.shape[-2]}",
             remedy="shapes are [..., nodes, heads, width]",
         )
@@ -304,14 +304,14 @@ def _check_additive(score: Additive, query: Tensor) -> None:
             "score",
             expected=f"Additive with a weight of shape [{heads}, {width}]",
             got="no weight",
-            remedy="only heads of width 1 (as in GAT) need no weight",
+            remedy="pass score=Additive(weight); only heads of width 1 (as in GAT) need no weight",
         )
     if score.weight is None:
         return
     if tuple(score.weight.shape) != (heads, width):
         raise ArgumentError(
             "score.weight",
-            expected=f"shape [{heads}, {width}] (heads, width), as the query has",
+            expected=f"shape [{heads}, {width}] (heads and width of the query)",
             got=f"shape {list(score.weight.shape)}",
             remedy="give one vector per head",
         )
@@ -321,7 +321,10 @@ def _check_additive(score: Additive, query: Tensor) -> None:
 def _check_floats(name: str, x: Tensor) -> None:
     if not x.dtype.is_floating_point:
         raise ArgumentError(
-            name, expected="floats", got=str(x.dtype), remedy="convert it with .to(torch.float32)"
+            name,
+            expected="floats",
+            got=str(x.dtype),
+            remedy=f"convert {name} with .to(torch.float32)",
         )
 
 
@@ -329,7 +332,7 @@ def _same(name: str, got: int, expected: int, what: str, other: str) -> None:
     if got != expected:
         raise ArgumentError(
             name,
-            expected=f"{expected} {what}, as {other} has",
+            expected=f"{expected} {what}, as for {other}",
             got=f"{got}",
             remedy="shapes are [..., nodes, heads, width]",
         )
@@ -339,9 +342,9 @@ def _same_type(query: Tensor, name: str, other: Tensor) -> None:
     if other.dtype != query.dtype or other.device != query.device:
         raise ArgumentError(
             name,
-            expected=f"{query.dtype} on {query.device}, as query is",
+            expected=f"{query.dtype} on {query.device}, as for query",
             got=f"{other.dtype} on {other.device}",
-            remedy="convert it with .to(query)",
+            remedy=f"convert {name} with .to(query)",
         )
 
 
@@ -349,7 +352,7 @@ def _same_device(name: str, x: Tensor, nodes: Tensor) -> None:
     if x.device != nodes.device:
         raise ArgumentError(
             name,
-            expected=f"a tensor on {nodes.device}, as the nodes are",
+            expected=f"a tensor on {nodes.device}, the device of the nodes",
             got=f"one on {x.device}",
-            remedy=f"move it with .to({str(nodes.device)!r})",
+            remedy=f"move {name} with .to({str(nodes.device)!r})",
         )

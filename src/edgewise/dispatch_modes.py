@@ -1,4 +1,4 @@
-"""Contexts in which cached tensors are made, independent of PyTorch's modes and CUDA streams."""
+"""Contexts for creating cached tensors, independent of PyTorch's modes and CUDA streams."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 AUTOCASTS = ("cpu", "cuda")
 CPU = torch.device("cpu")
 OBJECTS_ARE_CONSTANTS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)
-"""Whether this PyTorch accepts functions of objects as constants while it traces."""
+"""Whether the installed PyTorch, while tracing, accepts constant functions of arbitrary objects."""
 
 
 def disable_modes() -> AbstractContextManager[object]:
-    """Return a context that leaves all modes of PyTorch; new tensors are on the CPU by default.
+    """Return a context that disables all modes of PyTorch; new tensors are on the CPU by default.
 
-    Later calls in other modes use the tensors that a graph, model or encoding caches. A tensor made
-    under ``torch.inference_mode()`` cannot be saved for a backward pass. One made under
-    ``torch.device("meta")``, in a ``FakeTensorMode`` or while ``torch.export`` traces has no data.
-    One made in a ``torch.func`` transform is invalid after it, and ``torch.autocast`` rounds.
+    Tensors that a graph, model or encoding caches are used by later calls in other modes, so they
+    must be ordinary tensors. A tensor created under ``torch.inference_mode()`` cannot be saved for
+    a backward pass. A tensor created under ``torch.device("meta")``, in a ``FakeTensorMode`` or
+    while ``torch.export`` traces has no data. A tensor created in a ``torch.func`` transform is
+    invalid afterwards, and ``torch.autocast`` would round it.
     """
     return persist_on(CPU)
 
@@ -33,17 +34,18 @@ def disable_modes() -> AbstractContextManager[object]:
 def persist_on(device: torch.device) -> AbstractContextManager[object]:
     """Return the context of :func:`disable_modes` for tensors cached on this device.
 
-    Leaving the context waits for a GPU, as the next user may run on another stream.
+    Leaving the context waits for the GPU, because the cached tensor may be used on another stream.
 
     Raises:
-        RuntimeError: a CUDA graph is being captured, which cannot wait.
+        RuntimeError: a CUDA graph is being captured, during which waiting is not allowed.
     """
     if device.type == "cuda":
         return _seen_by_all_streams(device)
-    if torch.compiler.is_dynamo_compiling():  # Tensors are real when the compiled code runs.
+    # When the compiled code runs, its tensors are ordinary ones.
+    if torch.compiler.is_dynamo_compiling():
         return nullcontext()
     inside = torch.is_inference_mode_enabled() or modes_are_active()
-    # no_grad is much faster, and suffices if no mode is active.
+    # If no mode is active, no_grad suffices, and is much faster.
     return _outside() if inside else torch.no_grad()
 
 
@@ -51,8 +53,8 @@ def persist_on(device: torch.device) -> AbstractContextManager[object]:
 def _seen_by_all_streams(device: torch.device) -> Iterator[None]:
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
-            "a graph is used for the first time while a CUDA graph is captured: its edges are "
-            "sorted then, which waits for the device; run the step once before it is captured"
+            "a graph is used for the first time while a CUDA graph is captured, and sorting its "
+            "edges would wait for the device; run the step once before the capture"
         )
     with disable_modes():
         yield
@@ -69,16 +71,16 @@ def detach_from_inference(tensor: Tensor) -> Tensor:
 
 
 def while_tracing(function: F) -> F:
-    """Let ``torch.compile`` call a function while it traces, and treat the result as a constant.
+    """Decorate a function to be called while ``torch.compile`` traces; its result is a constant.
 
-    The function receives its first argument as it is; the code is compiled again for another
-    object. An object that compiled code creates itself has no attributes yet.
+    The function receives the real first argument, not a traced one, and the code is compiled again
+    for another object. It cannot be used for an object that the compiled code creates.
     """
     if OBJECTS_ARE_CONSTANTS:
         mark_constant(function)
         return function
 
-    # Older versions accept plain numbers only, and guard the identity of an object by ``id``.
+    # Older versions accept only numbers as arguments, and recompile if the ``id`` changes.
     def by_address(address: int, *more: Any) -> Any:
         return function(ctypes.cast(address, ctypes.py_object).value, *more)
 

@@ -1,7 +1,8 @@
 """The three steps of attention as separate functions.
 
-MAGNA diffuses the same weights several times, GatedGCN scores edges with vectors, and a plot of
-attention needs the weights only. The third step is :func:`edgewise.aggregate` with ``weight``.
+They serve models that cannot use :func:`edgewise.attend`: MAGNA diffuses the same weights several
+times, GatedGCN has vectors as scores, and a plot of attention needs only the weights. The third
+step, the weighted sum, is :func:`edgewise.aggregate` with ``weight``.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ def edge_scores(
         ``[..., E, H]`` in the order of ``graph.edge_index``.
 
     Raises:
-        ArgumentError: as in :func:`edgewise.attend`, or if ``normaliser`` is not softmax, as it
-            would have no effect on scores.
+        ArgumentError: as in :func:`edgewise.attend`, or if ``normaliser`` is given, because scores
+            are not normalised.
 
     """
     call, graph = _prepared(query, key, graph, options)
     if call.normaliser is not None:
         raise ArgumentError(
             "normaliser",
-            expected="softmax, the default, as scores are not normalised",
+            expected="softmax (the default), because edge_scores does not normalise",
             got=repr(options["normaliser"]),
             remedy="omit normaliser, or call attention_weights for normalised scores",
         )
@@ -60,7 +61,7 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
         graph: a graph with sizes (``pattern.bind(n)``).
 
     Returns:
-        ``[..., E, H]``; the edges that enter one target sum to 1.
+        ``[..., E, H]``; the weights of all edges to one target sum to 1.
 
     """
     check_sized(graph)

@@ -125,7 +125,7 @@ def require(package: str, *, extra: str, purpose: str) -> Any:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
-    """Return the error for an unknown name, which suggests the most similar known name.
+    """Return an error for an unknown name that suggests the most similar known name.
 
     Args:
         kind: name of the argument.
@@ -149,8 +149,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
 def in_one_line(error: Exception) -> str:
     """Return the one-line message that a program prints before it exits with an error.
 
-    Unexpected errors get a request to report them. If the environment variable EDGEWISE_TRACEBACK
-    is set, they are raised again with their traceback.
+    The message of an unexpected error asks the user to report it. If the environment variable
+    EDGEWISE_TRACEBACK is set, unexpected errors are raised with their traceback instead.
 
     Args:
         error: error that ends the program.

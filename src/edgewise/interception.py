@@ -1,8 +1,8 @@
-"""Interception of attention calls, by which :mod:`edgewise.explain` records and changes them.
+"""Interception of attention calls: :mod:`edgewise.explain` uses it to record and change weights.
 
-Every function of the library that computes or applies weights of edges asks for interceptors:
-:func:`edgewise.attend`, :func:`edgewise.attend_with_lse`, :func:`edgewise.aggregate` and
-:func:`edgewise.merge_attention`. Compiled code (``torch.compile``) does not.
+Four functions pass their calls through the active interceptors: :func:`edgewise.attend`,
+:func:`edgewise.attend_with_lse`, :func:`edgewise.aggregate` and :func:`edgewise.merge_attention`.
+In compiled code (``torch.compile``), interceptors have no effect.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from torch import Tensor
 
 
 class Interceptor:
-    """Base class, which changes nothing. Each method may change arguments and results.
+    """Base class of interceptors: its methods change nothing; subclasses override some of them.
 
-    ``compute`` continues the call: with outer interceptors first, then with the computation. A
-    method runs with its own interceptor disabled, so it may call these functions itself.
+    A method gets ``compute``, a function that continues the call: through the outer interceptors to
+    the computation. While a method runs, its interceptor is disabled, so the method may call
+    :func:`edgewise.attend` and the other functions.
     """
 
     def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
-        """Return ``[..., N_dst, H, Dv]`` for an ``AttentionCall`` and a bound graph."""
+        """Return the output of attention, ``[..., N_dst, H, Dv]``, on a bound graph."""
         return compute(call, graph)
 
     def attend_with_lse(
@@ -47,12 +48,12 @@ class Interceptor:
     def merge_attention(
         self, parts: Any, compute: Callable[..., tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
-        """Return the output and log-sum-exp of a union from pairs of those of its parts."""
+        """Return output and log-sum-exp of a union of graphs, from those of each part."""
         return compute(parts)
 
 
 ACTIVE: ContextVar[tuple[Interceptor, ...]] = ContextVar("interceptors", default=())
-"""Interceptors of this context, the outermost first."""
+"""Active interceptors, outermost first."""
 
 
 @contextmanager
@@ -79,12 +80,12 @@ def without_interception() -> Iterator[None]:
 
 
 def is_intercepted() -> bool:
-    """Return whether a call has to go through :func:`intercepted`."""
+    """Return whether interceptors are active; if so, pass the call to :func:`intercepted`."""
     return not torch.compiler.is_compiling() and bool(ACTIVE.get())
 
 
 def intercepted(method: str, compute: Callable[..., Any], *args: Any) -> Any:
-    """Return the result of ``compute(*args)`` as the active interceptors change it."""
+    """Pass the call ``compute(*args)`` through the active interceptors and return the result."""
     active = ACTIVE.get()
     if not active:
         return compute(*args)

@@ -1,4 +1,4 @@
-"""Layouts: a graph translated to the form that an engine reads, cached with the graph."""
+"""Layouts: data structures that engines build from a graph, cached on the graph."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ L = TypeVar("L")
 
 
 def layout_of(graph: Graph, kind: type[L]) -> L:
-    """Return the layout of this class, made on the first call."""
+    """Return the layout of this class for a graph; the first call builds it."""
     layout: L = graph.derived(MAKERS[kind])
     return layout
 
@@ -47,10 +47,11 @@ def graph_facts(graph: Graph) -> GraphFacts:
 
 
 def execution_parts(graph: Graph) -> Sequence[Graph]:
-    """Return the parts of a graph that engines may compute separately, for results to be merged.
+    """Return the parts of a graph that may be computed on different engines and then merged.
 
-    All parts made of runs of sources are one part; each list of edges is another. If there are
-    only runs or only lists, each is a part.
+    In a union of patterns, all members that consist of runs of consecutive sources form one part,
+    and each member given as a list of edges is a part. If all members are of the same kind, each is
+    a part.
     """
     return graph.derived(_execution_parts)
 
@@ -59,13 +60,13 @@ def _execution_parts(graph: Graph) -> Sequence[Graph]:
     runs = [part for part in graph.parts if isinstance(part, Intervals | Runs)]
     if not 0 < len(runs) < len(graph.parts):
         return graph.parts
-    # A union lists its runs before its other parts.
+    # In a union, the members made of runs come first.
     others = graph.parts[len(runs) :]
     return disjoint_union(runs, graph.num_targets, graph.num_sources), *others
 
 
 class GraphSizes(TypedDict):
-    """Sizes of a graph for the choice of an engine, cached with the graph."""
+    """Sizes of a graph that the choice of an engine depends on, cached on the graph."""
 
     num_targets: int
     num_sources: int
@@ -110,7 +111,7 @@ def _sizes(graph: Graph) -> GraphSizes:
 
 
 def _dense_shape(graph: Graph) -> tuple[int, int, int]:
-    """Return blocks, rows and columns of the smallest dense layout."""
+    """Return the numbers of blocks, rows and columns of the smallest dense layout of a graph."""
     whole = 1, graph.num_targets, graph.num_sources
     if graph.segments is None or not graph.segments[0].numel():
         return whole
@@ -149,7 +150,7 @@ def _dense_layout(graph: Graph) -> DenseLayout:
 
 
 def _padded_places(sizes: Tensor | None, length: int) -> Places | None:
-    """Return the places of segments padded to ``length``; ``None`` if no segment needs padding."""
+    """Return each node's index after padding segments to ``length``; ``None`` without padding."""
     if sizes is None or bool((sizes == length).all()):
         return None
     segment, position = runs_and_positions(sizes)
@@ -160,11 +161,11 @@ def _padded_places(sizes: Tensor | None, length: int) -> Places | None:
 
 
 class Tiling(NamedTuple):
-    """Cost of a graph for the tiles engine.
+    """Estimated cost of a graph on the engine ``tiles``.
 
     Attributes:
-        pairs: number of pairs that groups of targets compute, plus the cost of loading sources.
-        packed: whether the graph is one of packed sequences, of which GPUs compute only the edges.
+        pairs: number of computed pairs of target and source, plus the cost of loading sources.
+        packed: whether the graph is of packed sequences, for which GPUs compute only the edges.
     """
 
     pairs: int
@@ -172,14 +173,14 @@ class Tiling(NamedTuple):
 
 
 def _tiling(graph: Graph) -> Tiling | None:
-    """Return the cost for the tiles engine; ``None`` if a target has other sources than runs."""
+    """Return the cost on the engine ``tiles``; ``None`` if the sources of a target are not runs."""
     if isinstance(graph, Edges):
         return None
     if isinstance(graph, Permuted):
         tiling = graph.graph.derived(_tiling)
         return None if tiling is None else Tiling(tiling.pairs)
     one_run = isinstance(graph, Intervals) and graph.step == 1
-    # Take this short path, because each step of decoding has its own graph.
+    # A fast path for decoding, where each step has a new graph.
     if one_run and graph.num_targets == 1:
         return Tiling(GROUP * graph.num_edges)
     on_gpu = graph.device.type in flex.DEVICES
@@ -196,7 +197,7 @@ def _tiling(graph: Graph) -> Tiling | None:
 
 
 def _common_step(graph: Graph) -> int | None:
-    """Return the least common step of all runs; ``None`` if there is none, or it is too large."""
+    """Return the least common multiple of the steps of all runs; ``None`` if it is too large."""
     steps = [part.step for part in graph.parts if isinstance(part, Intervals | Runs)]
     if len(steps) < len(graph.parts):
         return None
@@ -221,7 +222,7 @@ def _tiles_layout(graph: Graph) -> TilesLayout | FlexLayout:
 
 
 def _tile_runs(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
-    """Schedule a graph made of runs, with segments of these sizes."""
+    """Schedule a graph made of runs for ``tiles``, with segments of these sizes."""
     if isinstance(graph, Intervals) and graph.step == 1:
         return schedule_intervals(graph.start, graph.stop, graph.in_degree(), targets, sources)
     common = _common_step(graph)
@@ -238,11 +239,11 @@ def _tile_runs(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
 
 
 def _part_runs(graph: Graph) -> list[PartRuns]:
-    """Return the runs of each part, with edges numbered across all parts."""
+    """Return the runs of each part of a union, with edges numbered across all parts."""
     parts, ahead = [], 0
     for part in graph.parts:
         runs = lists_of(part)
-        # The engine refuses graphs without runs.
+        # The engine does not support graphs without runs.
         assert runs is not None
         first_edge = ahead + starts(runs.lengths())
         parts.append(PartRuns(runs.row, runs.start, runs.stop, first_edge, runs.step))

@@ -1,4 +1,4 @@
-"""Normalisers: functions that turn the scores of a target into weights that sum to 1."""
+"""Normalisers: functions from the scores of a target to weights that sum to 1."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Entmax:
 
     def __post_init__(self) -> None:
         if isinstance(self.alpha, Tensor):
-            return  # attend checks it, when the number of heads is known.
+            return  # attend checks a tensor, because it knows the number of heads.
         if not (isinstance(self.alpha, Real) and 1.0 <= self.alpha <= 2.0):
             raise alpha_out_of_range(repr(self.alpha))
 
@@ -44,12 +44,12 @@ def alpha_out_of_range(got: str) -> ArgumentError:
         "normaliser.alpha",
         expected="from 1 (softmax) to 2 (sparsemax)",
         got=got,
-        remedy="clip it, or learn a parameter a and pass 1 + sigmoid(a)",
+        remedy="clip alpha, or learn a parameter a and pass 1 + sigmoid(a)",
     )
 
 
 Normaliser = Literal["softmax", "sparsemax", "entmax"] | Entmax
-"""Name of a normaliser, or :class:`Entmax`; ``"entmax"`` has α = 1.5."""
+"""Type of a normaliser: a name or an :class:`Entmax`; ``"entmax"`` has α = 1.5."""
 
 NORMALISERS: dict[str, Entmax | None] = {
     "softmax": None,

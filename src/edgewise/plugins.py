@@ -1,11 +1,12 @@
-"""Tables of recipes, data sets, tasks and predictors, extended by installed packages.
+"""Tables of recipes, data sets, tasks and predictors, which installed packages can extend.
 
-A package adds to them with one entry point of the group ``edgewise.recipes``. It names a module
-with any of the attributes ``RECIPES`` (a tuple of recipes), ``DATA`` and ``TASKS`` (classes by
-name), and ``PREDICTORS`` (a tuple of classes). ``docs/own_recipes.md`` shows an example.
+A package extends the tables with an entry point of the group ``edgewise.recipes``. The entry point
+names a module with any of the attributes ``RECIPES`` (a tuple of recipes), ``DATA`` and ``TASKS``
+(classes by name), and ``PREDICTORS`` (a tuple of classes). ``docs/howto/own_recipes.md`` has an
+example.
 
-Packages are imported when a table is listed, or when a name is looked up that Edgewise itself does
-not have.
+Packages are imported when a table is listed, or when a name is looked up that is not part of
+Edgewise itself.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ T = TypeVar("T")
 
 
 class PluginWarning(UserWarning):
-    """An installed package cannot add its recipes."""
+    """Warning: the recipes of an installed package cannot be imported."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """Contribution of one package.
+    """Recipes, data sets, tasks and predictors that one package adds.
 
     Attributes:
         package: name of the installed distribution.
@@ -52,11 +53,11 @@ _loaded: list[Plugin] | None = None
 
 
 def plugins() -> list[Plugin]:
-    """Return the contributions of all installed packages, imported at the first call.
+    """Return the plugins of all installed packages; the first call imports the packages.
 
     A package that cannot be imported is ignored with a :class:`PluginWarning` that names it.
     """
-    global _loaded  # noqa: PLW0603 - a cache; a package that lists a table sees those before it
+    global _loaded  # noqa: PLW0603 - cache of the plugins, filled while they load
     if _loaded is None:
         _loaded = []
         for entry in sorted(metadata.entry_points(group=GROUP), key=lambda one: one.name):
@@ -82,12 +83,12 @@ def provider(table: str, name: str) -> str | None:
 class Registry(Mapping[str, T], Generic[T]):
     """Read-only table by name: the entries of Edgewise, then those of installed packages.
 
-    An entry of Edgewise has precedence over one of the same name in a package, and the package
-    whose entry point comes first in the alphabet over the other entry points.
+    If a name occurs several times, the entry of Edgewise has precedence, then the package whose
+    entry point comes first in alphabetical order.
 
     Args:
-        table: the attribute of a package's module with its entries, such as ``DATA``.
-        own: the entries of Edgewise.
+        table: attribute of a package's module that holds the entries, such as ``DATA``.
+        own: entries of Edgewise itself.
     """
 
     def __init__(self, table: str, own: Mapping[str, T]) -> None:

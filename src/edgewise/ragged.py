@@ -24,8 +24,8 @@ def boundaries(lengths: Tensor) -> Tensor:
 def segment_index(lengths: Tensor, total: int | None = None) -> Tensor:
     """Return the segment index of each element, ``[N]``.
 
-    ``repeat_interleave`` is not used because it starts all threads even for a few numbers, which
-    takes milliseconds if other processes are busy.
+    ``repeat_interleave`` is not used, because it starts all threads even for a few numbers; this
+    takes milliseconds while other processes use the cores.
 
     Args:
         lengths: length of each segment, ``[R]``.
@@ -34,7 +34,7 @@ def segment_index(lengths: Tensor, total: int | None = None) -> Tensor:
     stop = lengths.cumsum(0)
     if total is None:
         total = int(stop[-1].item()) if len(stop) else 0
-        torch._check(total >= 0)  # torch.export can then use it as a size.
+        torch._check(total >= 0)  # This tells torch.export that total is a valid size.
     ended = stop.new_zeros(total + 1).scatter_add_(0, stop, torch.ones_like(stop))
     return ended[:total].cumsum(0)
 

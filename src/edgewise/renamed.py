@@ -1,7 +1,7 @@
-"""Old names of classes, arguments and recipe fields, with the names that replaced them.
+"""Old names of classes, arguments and recipe fields, and the names that replaced them.
 
-An old name raises an error that gives the new name; run folders that were written with old names
-are read as before.
+In code and on the command line, an old name raises an error that gives the new name. In run folders
+of earlier versions, old names are still read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "buckets": ("num_buckets",),
     "decoder_feed_forward": ("decoder_ffn_dim",),
     "draws": ("random_attention",),
-    "feed_forward": ("ffn_dim",),  # the size; a module argument keeps this name
+    # Arguments for modules are still called feed_forward.
+    "feed_forward": ("ffn_dim",),
     "feed_forward_ratio": ("ffn_ratio",),
     "hashes": ("num_hashes",),
     "head_first": ("freeze_backbone_epochs",),
@@ -47,7 +48,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "vocabulary_size": ("vocab_size",),
     "waves": ("num_frequencies",),
 }
-"""Old name to new names. The first that the model, class or data set has replaces it."""
+"""New names by old name. If there are several, the first that the object has is the replacement."""
 
 CLASSES = {
     "edgewise.encodings": {"TransformerXL": "TransformerXLRelative"},
@@ -62,19 +63,19 @@ DATA_SIZES = {
     "target_vocabulary": "target_vocab_size",
     "vocabulary": "vocab_size",
 }
-"""Old and new names of the model arguments that the data determine, in a run folder."""
+"""New names by old name, for the model arguments that a run folder records as data sizes."""
 
 VALUES = {"mode": {"higher": "max", "lower": "min"}}
-"""Old values of a field, by its present name."""
+"""For each field, by its new name: new values by old value."""
 
 PARAMETERS = {"reader": "backbone"}
-"""Old and new parts of the names of parameters in saved weights."""
+"""New parts of parameter names in saved weights, by old part."""
 
 
 def new_name(old: str, known: Collection[str]) -> str | None:
     """Return the known name that replaced ``old``, or ``None`` if there is none.
 
-    Both may be dotted: ``model.feed_forward`` gives ``model.ffn_dim``.
+    Names may be dotted: ``model.feed_forward`` gives ``model.ffn_dim``.
     """
     if old in known:
         return None
@@ -84,7 +85,7 @@ def new_name(old: str, known: Collection[str]) -> str | None:
 
 
 def with_new_names(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Replace old names among the keys, and old values, by the current names."""
+    """Return the fields with old names and old values replaced by the new ones."""
     found = {new_name(name, known) or name: value for name, value in values.items()}
     for name, value in found.items():
         replaced = VALUES.get(name.rpartition(".")[2], {})
@@ -101,14 +102,14 @@ def check_not_renamed(argument: str, known: Collection[str]) -> None:
 
 def _renamed(old: str, new: str) -> ArgumentError:
     return ArgumentError(
-        old, expected=f"its new name, {new}", got="its old name", remedy=f"write {new}"
+        old, expected=f"the new name, {new}", got=f"the old name, {old}", remedy=f"write {new}"
     )
 
 
 def refuse_old_names(package: dict[str, Any]) -> None:
-    """Raise an error with the new name for old names of a package's classes and their arguments.
+    """Make old names of a package's classes and of their arguments raise an error.
 
-    Functions have :func:`edgewise.arguments.checked` for this.
+    For functions, :func:`edgewise.arguments.checked` does this.
 
     Args:
         package: ``globals()`` of the package.
@@ -123,7 +124,7 @@ def refuse_old_names(package: dict[str, Any]) -> None:
 
 def _missing_attribute(package: str, name: str) -> None:
     new = CLASSES[package].get(name)
-    # `from package import name` replaces the message of an AttributeError by its own.
+    # `from package import name` would replace the message of an AttributeError.
     raise (
         _renamed(f"{package}.{name}", new)
         if new
@@ -148,5 +149,5 @@ def _refuse_old_arguments(kind: Any) -> None:
 
 
 def new_parameter_name(name: str) -> str:
-    """Return the present name of a parameter of saved weights."""
+    """Return the new name of a parameter in saved weights."""
     return re.sub(r"\w+", lambda found: PARAMETERS.get(found[0], found[0]), name)

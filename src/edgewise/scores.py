@@ -17,7 +17,7 @@ from torch import Tensor
 from edgewise.arguments import check_choice
 
 Score = Callable[[Tensor, Tensor], Tensor] | None
-"""``Dot``, ``Additive``, another callable, or ``None`` for scores that are the bias only."""
+"""Type of a score: ``Dot``, ``Additive``, another callable, or ``None`` if only the bias counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class Additive:
     r"""Additive score, :math:`s = a^\top \mathrm{act}(q + k)`.
 
-    * GAT (Veličković et al., 2018): no ``weight``, and q and k of width 1 that are aᵀWh.
+    * GAT (Veličković et al., 2018): no ``weight``; q and k are the scalars aᵀWh (width 1).
     * GATv2 (Brody et al., 2022): with ``weight``.
     * The tanh score of Bahdanau et al. (2015): ``Additive("tanh", weight)``.
 

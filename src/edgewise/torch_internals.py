@@ -1,7 +1,8 @@
 """Private functions of PyTorch, each with a public fallback.
 
-No other module uses these private names. If a version of PyTorch lacks one, the fallback either
-gives the same answer or a conservative one: code then takes a slower path with the same results.
+No other module uses private names of PyTorch. If a version of PyTorch lacks one, a fallback
+replaces it. Some fallbacks return a conservative value, with which calls are slower but have the
+same results.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 PLAIN = (Tensor, Parameter)
-"""Types of tensors that hold their data themselves."""
+"""Types of ordinary tensors, which are not subclasses that wrap other tensors."""
 
 
 def modes_are_active() -> bool:
     """Return whether a function mode, dispatch mode, functorch transform or autocast is active.
 
-    The fallback is True: leaving modes that are not active changes nothing.
+    The fallback is True: disabling modes that are not active changes nothing.
     """
     try:
         return bool(
@@ -37,9 +38,9 @@ def modes_are_active() -> bool:
 
 
 def is_tracing(tensors: Iterable[Tensor] = ()) -> bool:
-    """Return whether a compiler, tracer, dispatch mode or tensor subclass must see the call.
+    """Return whether a compiler, tracer, dispatch mode or tensor subclass must see all operations.
 
-    The fallback is True: calls then go through PyTorch's dispatcher, which all of these see.
+    The fallback is True: calls then go through PyTorch's dispatcher, where all of them are visible.
     """
     if torch.compiler.is_compiling():
         return True
@@ -55,7 +56,7 @@ def is_tracing(tensors: Iterable[Tensor] = ()) -> bool:
 def in_functorch_transform() -> bool:
     """Return whether ``torch.func`` or forward-mode differentiation is active.
 
-    The fallback is True: kernels that neither can differentiate are then not used.
+    The fallback is True: kernels that do not support these two are then not used.
     """
     if torch.compiler.is_compiling():
         return False
@@ -68,9 +69,9 @@ def in_functorch_transform() -> bool:
 
 @contextmanager
 def real_tensors() -> Iterator[None]:
-    """Leave functorch transforms and dispatch modes, so that new tensors have storage and data.
+    """Disable functorch transforms and dispatch modes, so that new tensors have storage and data.
 
-    The fallback leaves nothing. It raises an error if new tensors are fake or wrapped.
+    The fallback disables nothing, and raises an error if new tensors are fake or wrapped.
 
     Raises:
         RuntimeError: this version of PyTorch lacks the private functions, and a mode is active.
@@ -82,7 +83,7 @@ def real_tensors() -> Iterator[None]:
         if not _makes_plain_tensors():
             raise RuntimeError(
                 "Edgewise cannot leave the active torch.func transform or dispatch mode in PyTorch "
-                f"{torch.__version__}; use the graph once before, outside of it"
+                f"{torch.__version__}; use the graph once before, outside of the transform or mode"
             ) from None
         yield
         return
@@ -108,7 +109,7 @@ def mark_constant(function: Callable[..., Any]) -> None:
 
 
 def single_level_apply(kind: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """Return ``kind.apply`` without its handling of functorch transforms, which takes longer.
+    """Return ``kind.apply`` without the slow handling of functorch transforms.
 
     The fallback is ``kind.apply``.
     """
@@ -119,10 +120,10 @@ def single_level_apply(kind: type[torch.autograd.Function]) -> Callable[..., Any
 
 
 def version_of(tensor: Tensor) -> object:
-    """Return a value that differs once the tensor was changed in place.
+    """Return a value that changes whenever the tensor is changed in place.
 
-    Inference tensors have no version counter. Their version, and the fallback, is a new object in
-    each call, so that nothing is found in a cache.
+    Inference tensors have no version counter. For them, and as fallback, each call returns a new
+    object, so that caches never hit.
     """
     try:
         return object() if tensor.is_inference() else tensor._version
@@ -142,7 +143,7 @@ def foreach_copy(targets: list[Tensor], sources: list[Tensor]) -> None:
 
 
 def foreach_lerp(targets: list[Tensor], ends: list[Tensor], weight: float) -> None:
-    """Interpolate each target linearly towards its end, in place."""
+    """Apply ``target.lerp_(end, weight)`` to each target and its end, in one call if possible."""
     try:
         lerp = torch._foreach_lerp_
     except AttributeError:

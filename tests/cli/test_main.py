@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 import os
 import re
@@ -12,12 +13,13 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from edgewise.cli import doctor, main
 from edgewise.data import DATA
-from edgewise.data.text.masked_text import LINES
+from edgewise.data.text.masked_text import Source, lines_of
 from edgewise.encodings import ENCODINGS
 from edgewise.errors import MissingDataError
 from edgewise.graphs import PATTERNS
@@ -93,7 +95,7 @@ def test_show_draws_a_graph(capsys, tmp_path):
         (["show", "grid(2, 2)", "--nodes", "5"], "4 nodes"),
         (["train", "digit"], "did you mean 'digits'"),
         (["train", "digits", "--model.head", "3"], "did you mean 'model.heads'"),
-        (["train", "digits", "--model.heads"], "a value after it"),
+        (["train", "digits", "--model.heads"], "a value after --model.heads"),
         (["train", "gat-cora", "--model", "vit"], "a model of another kind"),
         (["train", "gat-cora", "--model", "gatv2", "--model.window", "2"], "expected model."),
         (["train", "digits", "--model.heads=x"], "a whole number"),
@@ -102,7 +104,7 @@ def test_show_draws_a_graph(capsys, tmp_path):
         (["train", "digits", "--seed", "1" + "0" * 23], "an integer from 0"),
         (["train", "digits", "--optimizer.beta2", "2"], "a fraction from 0"),
         (["train", "Digits", "--seeds", "0"], "expected digits, or another of"),
-        (["show", "window(2)", "--draw", "x.txt"], "write x.png"),
+        (["show", "window(2)", "--draw", "x.txt"], "choose for example x.png"),
         (["show", "window(2)", "--nodes", "-3"], "at least 1"),
         (["predict", "nowhere", "x"], "no such file"),
         (["generate", "runs/x", "--prompt", "x"], "use edgewise predict DIR TEXT"),
@@ -112,7 +114,10 @@ def test_show_draws_a_graph(capsys, tmp_path):
         (["predict", "runs/x", "--back=3"], "write --backtest"),
         (["predict", "runs/x", "x", "--tokens", "3"], "write --max-new-tokens"),
         (["predict", "runs/x", "x", "--beams", "3"], "write --num-beams"),
-        (["train", "digits", "--trainer.freeze_backbone_epochs", "1"], "a model with a head"),
+        (
+            ["train", "digits", "--trainer.freeze_backbone_epochs", "1"],
+            "a model with a separate head",
+        ),
         (["train", "digits", "--resume"], "recipe.json: no such file"),
         (["list", "--model.heads", "3"], "options of this command"),
         (["test", "nowhere"], "no such file"),
@@ -283,9 +288,11 @@ def test_doctor_knows_every_package_of_every_extra_and_which_is_missing(capsys, 
 
 
 def test_doctor_knows_the_folder_of_every_published_data_set():
-    """What loads a published set stands in a file that looks for its folder."""
+    """A class that loads a published set looks for its folder, or calls a function that does."""
     for name, kind in DATA.own.items():
-        looks = re.search(r"find_raw\(|find_files\(|raw_texts\(|read_mnist\(", source_of(kind))
+        looks = re.search(
+            r"(find_raw|find_files|_texts|read_mnist|read_papers)\(", inspect.getsource(kind)
+        )
         assert bool(looks) <= (name in doctor.FOLDERS), name
     assert set(doctor.FOLDERS) | set(doctor.WITH) <= set(DATA)
 
@@ -293,15 +300,11 @@ def test_doctor_knows_the_folder_of_every_published_data_set():
 def test_doctor_looks_for_all_that_hidden_words_are_learned_from(monkeypatch, tmp_path):
     monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
     looked = set()
-    for read in LINES.values():
+    for source in get_args(Source):
         with pytest.raises(MissingDataError) as missing:
-            read()
+            lines_of(source)
         looked |= set(re.findall(r"/([^/]+)/raw\b", str(missing.value)))
     assert looked == set(doctor.FOLDERS["masked_text"])
-
-
-def source_of(kind):
-    return Path(sys.modules[kind.__module__].__file__).read_text()
 
 
 @pytest.mark.parametrize("limit", [100, 8000])  # of recipe.json, and of the first checkpoint

@@ -43,7 +43,7 @@ def attend(*given: Any, engine: str, **options: Any) -> Tensor:
     choices = {choice.engine: choice for choice in ew.explain_plan(*given, **options).choices}
     if engine == "auto" or not choices[engine].reasons:
         return ew.attend(*given, engine=engine, **options)
-    with pytest.raises(ew.ArgumentError, match=f"{engine!r}, which cannot"):
+    with pytest.raises(ew.ArgumentError, match=f"{engine!r}, which does not"):
         ew.attend(*given, engine=engine, **options)
     pytest.skip(choices[engine].reasons[0])
 

@@ -328,7 +328,7 @@ def test_weights_of_an_aggregation_are_on_its_device(engine: str) -> None:
 
 
 def test_a_table_and_its_index_are_on_one_device() -> None:
-    with refused("TableBias.index", expected="on meta", got="cpu", remedy="move both"):
+    with refused("TableBias.index", expected="on meta", got="cpu", remedy="move index and table"):
         ew.TableBias(torch.zeros(E).long(), torch.zeros(1, H, device=META))
 
 

@@ -315,15 +315,15 @@ def test_unknown_tokens_masks_and_sizes_that_do_not_fit_are_refused(name: str) -
         model(ids[None], *target)
     with refused("attention_mask", expected="shape [3, 5]", got="[3, 4]", remedy="padding"):
         model(ids, mask[:, 1:])
-    with refused("sizes", expected="one packed axis", got="sum to 8", remedy="concatenate"):
+    with refused("sizes", expected="packed sequences", got="sum to 8", remedy="concatenate"):
         model(ids.flatten(), sizes=[4, 4])
-    with refused("sizes", expected="without mask", got="a mask", remedy="pad them"):
+    with refused("sizes", expected="without attention mask", got="a mask", remedy="pad them"):
         model(ids, mask, sizes=SIZES)
 
 
 @pytest.mark.parametrize("name", RECURRENT)
 def test_a_recurrent_network_reads_the_chain_alone(name: str) -> None:
-    with refused("graph", expected="the chain alone", got="Causal", remedy="gpt"):
+    with refused("graph", expected="reads the tokens in order", got="Causal", remedy="gpt"):
         small(name)(padded()[0], graph=graphs.causal())
 
 
@@ -353,7 +353,7 @@ def test_a_bidirectional_network_reads_each_text_from_both_ends(name: str) -> No
     assert states(model, ids[:0]).shape == (0, LONGEST, 8)
     assert models.MODELS[name](VOCABULARY).caches
     assert not model.caches
-    with refused("cache", expected="none", got="a cache", remedy="bidirectional"):
+    with refused("cache", expected="no cache", got="a cache", remedy="bidirectional"):
         model(ids, mask, cache=Cache())
     with refused("bidirectional", expected="divisor of the width 7", got="2", remedy="even"):
         models.MODELS[name](VOCABULARY, width=7, bidirectional=True)

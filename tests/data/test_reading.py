@@ -17,7 +17,7 @@ from edgewise.data.reading import (
     read_own_text,
     read_text,
 )
-from edgewise.data.tables.edges import read_edges, read_interactions, read_memberships
+from edgewise.data.tables.edges import read_edges, read_interactions
 from edgewise.data.tables.read import read_table
 from edgewise.data.text.parallel import read_parallel
 from edgewise.errors import EdgewiseError, MissingDataError
@@ -28,7 +28,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "edges": read_edges,
     "interactions": read_interactions,
     "lines": read_lines,
-    "memberships": read_memberships,
     "numbers": read_numbers,
     "own text": read_own_text,
     "parallel": lambda path: read_parallel(path, path),
@@ -79,7 +78,7 @@ def test_a_text_that_memory_cannot_hold_is_refused(
     path = tmp_path / "a.txt"
     path.write_text("a line\n" * 100)
     monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 1000)
-    with refused(str(path), expected="free memory", got="a.txt", remedy="a part of it"):
+    with refused(str(path), expected="free memory", got="a.txt", remedy="a part of the file"):
         read_own_text(path)
 
 
@@ -122,7 +121,7 @@ def test_a_value_that_is_no_number_is_named(
 def test_a_line_for_each(tmp_path: Path) -> None:
     check_line_count(tmp_path / "n.txt", [1, 2], 2, "graphs")
     with refused(
-        str(tmp_path / "n.txt"), expected="3 graphs", got="2 lines", remedy="one data set"
+        str(tmp_path / "n.txt"), expected="3 graphs", got="2 lines", remedy="same data set"
     ):
         check_line_count(tmp_path / "n.txt", [1, 2], 3, "graphs")
 

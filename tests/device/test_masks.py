@@ -26,7 +26,7 @@ OF_LENGTHS = (
     *("longformer", "bigbird", "reformer", "bp_transformer", "adaptive_span", "universal"),
     *("bert", "roberta", "gpt", "llama", "transformer", "t5"),
 )
-"""They make a graph of the texts' lengths, and so wait for what is made (docs/gpu.md)."""
+"""They make a graph of the texts' lengths, and so wait for what is made (docs/howto/gpu.md)."""
 TEXT = [name for name in models.TEXT_MODELS if name not in RECURRENT]
 EVERY = [*TEXT, *models.ENCODER_DECODER_MODELS]
 

@@ -1,6 +1,6 @@
 """Graphs are made, and attention is computed, on a device that is not the CPU, without waiting.
 
-``docs/gpu.md`` says which constructions wait, and why; here they are counted.
+``docs/howto/gpu.md`` says which constructions wait, and why; here they are counted.
 """
 
 from __future__ import annotations

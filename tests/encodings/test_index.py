@@ -79,7 +79,7 @@ def test_learned_2d_is_a_row_plus_a_column() -> None:
     expected = encoding.row.table[:, None] + encoding.column.table
     torch.testing.assert_close(code, expected)
     assert sum(p.numel() for p in encoding.parameters()) == (3 + 4) * 5
-    with refused("x", expected="at most 3 nodes", got="4 nodes", remedy="larger length"):
+    with refused("x", expected="at most 3 nodes", got="4 nodes", remedy="larger max_length"):
         encoding(torch.zeros(13, 5))
 
 

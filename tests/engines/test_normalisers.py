@@ -307,7 +307,7 @@ def test_the_plan_says_who_cannot() -> None:
     assert not reasons["reference"]
     for engine in set(ENGINES) - {"reference", "dense"}:
         with refused(
-            "engine", expected="can serve", got="only normalises by softmax", remedy="auto"
+            "engine", expected="supports", got="only normalises by softmax", remedy="auto"
         ):
             ew.attend(query, key, value, graphs.causal(), normaliser="entmax", engine=engine)
     # A graph remembers the choice for calls that are alike; these two are not.
@@ -332,7 +332,7 @@ def test_what_cannot_be_is_refused() -> None:
     with refused("normaliser.alpha", expected="to 2", got="from 1.5 to 2.5", remedy="clip"):
         by = ew.Entmax(torch.tensor([1.5, 2.5, 2.0]))
         ew.attend(query, key, value, EDGES, normaliser=by)
-    with refused("normaliser.alpha", expected="shape [3]", got="[2]", remedy="heads"):
+    with refused("normaliser.alpha", expected="shape [3]", got="[2]", remedy="each head"):
         ew.attend(query, key, value, EDGES, normaliser=ew.Entmax(torch.ones(2)))
     with refused("normaliser.alpha", expected="floats", got="int64", remedy="float32"):
         ew.attend(query, key, value, EDGES, normaliser=ew.Entmax(torch.ones(3).long()))

@@ -10,7 +10,7 @@ from edgewise_examples.data.caption_digits import BEGIN, DIGITS, END, FIRST, PAD
 
 import edgewise
 from edgewise.cli import main
-from edgewise.data.images.mnist import read_mnist
+from edgewise.data.images.digits import read_mnist
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
 from tests.errors import refused
@@ -91,7 +91,9 @@ def test_training_pictures_are_drawn_by_seed_and_epoch_alone() -> None:
 
 
 def test_bad_fields() -> None:
-    with refused("data.least, data.places", expected="a square", got="5 and 4", remedy="2 and 4"):
+    with refused(
+        "data.least, data.places", expected="as many squares", got="5 and 4", remedy="data.places=4"
+    ):
         data.caption_digits(least=5)
     with refused("data.count", expected="at least 1", got="0", remedy="larger"):
         data.caption_digits(count=0)

@@ -104,7 +104,7 @@ def test_fidelity_deletes_the_named_edges_and_the_others() -> None:
 def test_a_model_without_attention_is_refused() -> None:
     x = torch.randn(5, 4, requires_grad=True)
     case = Case(lambda: x.sum().reshape(1), torch.arange(5), list("abcde"))
-    with pytest.raises(ArgumentError, match="no call of attention"):
+    with pytest.raises(ArgumentError, match="without attention or aggregation"):
         contributions(case)
     with pytest.raises(ArgumentError, match="method"):
         contributions(case, "best")  # type: ignore[arg-type]

@@ -35,7 +35,9 @@ def test_a_pruned_model_is_the_masked_one(name: str) -> None:
     layers = explain.layers_with_heads(model)
     heads = {layer: [0, *kept[2:3]] for layer, kept in layers.items() if len(kept) > 1}
     if not heads:
-        with refused("model", expected="heads can be removed", got="none", remedy="Transformer"):
+        with refused(
+            "model", expected="heads can be removed", got="no such layer", remedy="Transformer"
+        ):
             explain.prune(model, {0: [0]})
         return
     whole = run()
@@ -109,9 +111,13 @@ def test_bad_prunings_are_named() -> None:
         explain.prune(model, {"layers.0": [0]})
     with refused("layer", expected="from 0 to 1", got="2", remedy=name):
         explain.prune(model, {2: [0]})
-    with refused("heads", expected=f"heads of {name}: 0, 1, 2, 3", got="4", remedy="choose"):
+    with refused(
+        "heads", expected=f"heads that are left in {name}: 0, 1, 2, 3", got="4", remedy="choose"
+    ):
         explain.prune(model, {0: [0, 4]})
-    with refused("heads", expected="at least one", got="all of 0, 1, 2, 3", remedy="keep one"):
+    with refused(
+        "heads", expected="at least one", got="all of 0, 1, 2, 3", remedy="keep at least one"
+    ):
         explain.prune(model, {0: [0, 1, 2, 3]})
     explain.prune(model, {0: [1]})
     with refused("heads", expected="0, 2, 3", got="1", remedy="choose"):
@@ -125,7 +131,9 @@ def test_bad_prunings_are_named() -> None:
         grouped.keep_heads([])
     for split in (models.bert(11, width=8, depth=1, heads=2, ffn_dim=8, projections="split"),
                   models.gcn(4, 2)):  # fmt: skip
-        with refused("model", expected="heads can be removed", got="none", remedy="Transformer"):
+        with refused(
+            "model", expected="heads can be removed", got="no such layer", remedy="Transformer"
+        ):
             explain.prune(split, {0: [0]})
     masked = explain.masked_heads(model, {name: [4]})
     with refused("heads", expected="from 0 to 1", got="4", remedy="choose"), masked:
@@ -187,13 +195,15 @@ def test_gain_is_the_gradient_of_every_edge() -> None:
 def test_bad_requests_are_named() -> None:
     model = models.gnn(4, 2)
     graph = graphs.window(1).bind(3)
-    with refused("model", expected="computes attention", got="GraphSequential", remedy="another"):
+    with refused(
+        "model", expected="computes attention", got="GraphSequential", remedy="of Edgewise"
+    ):
         explain.importance(model, [torch.randn(3, 4)], lambda m, x: m(x, graph).sum())
     with refused("batches", expected="loss=", got="without", remedy="run"):
         explain.importance(model)
     with refused("by", expected="gradient", got="'gradent'", remedy="gradient"):
         explain.importance(model, by="gradent")  # type: ignore[arg-type]
-    with refused("max_batches", expected="at least 1", got="0", remedy="leave it out"):
+    with refused("max_batches", expected="at least 1", got="0", remedy="omit max_batches"):
         explain.importance(model, max_batches=0)
 
 

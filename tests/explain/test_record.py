@@ -66,7 +66,9 @@ def test_outputs_are_the_same_bit_for_bit(name: str) -> None:
     expected, state = run(), torch.get_rng_state()
     torch.manual_seed(5)
     if name in set(UNRECORDED) - set(UNWEIGHTED):
-        error = refused("model", expected="computes attention", got="none", remedy="call the model")
+        error = refused(
+            "model", expected="computes attention", got="no attention", remedy="call the model"
+        )
         with error, explain.record(model):
             run()
         return
@@ -233,7 +235,7 @@ def test_too_many_edges_leave_targets_out() -> None:
     assert found.edge_index[1].unique().tolist() == [0, 6, 12, 18, 24, 30, 36]
     whole = layer.weights(x, graphs.complete()).detach()
     torch.testing.assert_close(found.weights, whole[:, found.edges])
-    with refused("layers", expected="all of their edges", got="280 of 1,600", remedy="max_edges"):
+    with refused("layers", expected="all edges", got="280 of 1,600", remedy="max_edges"):
         recorded.rollout()
 
 
@@ -246,7 +248,7 @@ def test_bad_requests_are_named() -> None:
         pass
     child = next(name for name, m in model.named_modules() if isinstance(m, nn.Embedding))
     with (
-        refused("layers", expected=ATTENTION.format(0), got=child, remedy="leave out layers"),
+        refused("layers", expected=ATTENTION.format(0), got=child, remedy="omit layers"),
         explain.record(model, layers=[child]),
     ):
         model(IDS)
@@ -271,7 +273,9 @@ def test_bad_requests_are_named() -> None:
     ):
         pass
     with (
-        refused("model", expected="called in the context", got="none", remedy="call the model"),
+        refused(
+            "model", expected="called in the context", got="no attention", remedy="call the model"
+        ),
         explain.record(model),
     ):
         pass

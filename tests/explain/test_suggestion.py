@@ -109,7 +109,9 @@ def test_bad_requests_are_named() -> None:
     graph = graphs.complete().bind(3, 5)
     layer = MultiHeadAttention(4, 2, source_width=4)
     batches = [(torch.randn(3, 4), graph, torch.randn(5, 4))]
-    with refused("model", expected="self-attention", got="other attention", remedy="Transformer"):
+    with refused(
+        "model", expected="self-attention", got="has no self-attention", remedy="Transformer"
+    ):
         explain.suggest(layer, batches, loss)
     with refused("coverage", expected="1", got="2", remedy="0.9"):
         explain.suggest(model, [], loss, coverage=2)

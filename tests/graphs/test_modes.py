@@ -191,7 +191,5 @@ def test_edges_on_meta_have_a_number_and_no_more() -> None:
     x = features(device="meta", requires_grad=True)
     use(x, graph).backward()
     assert x.grad is not None
-    with refused(
-        "graph", expected="edges that can be copied to cpu", got="meta", remedy="outside of"
-    ):
+    with refused("graph", expected="edges can be copied to cpu", got="meta", remedy="outside of"):
         ew.attend(features(), features(), features(), graph)

@@ -108,7 +108,7 @@ def test_what_cannot_be_read_is_named_and_the_others_are_answered(
     ("row", "said"),
     [
         ("CCO", "`T`: expected a number for the condition 'T' of CCO; got none"),
-        ({"structure": "CCO", "T": 300}, "one without P"),
+        ({"structure": "CCO", "T": 300}, "a row without P"),
         ({"structure": "CCO", "T": "hot", "P": 1}, "`T`: expected a number"),
         ({"structure": "CCO", "T": "", "P": 1}, "`T`: expected a number"),
         ({"structure": "CCO", "T": 300, "P": 0}, "`P`: expected a number above 0"),
@@ -219,5 +219,5 @@ def test_what_a_run_has_lost_is_named(runs: dict[str, Path], tmp_path: Path, los
 
 
 def test_there_are_no_options(plain: Run) -> None:
-    with refused("top", expected="no options", got="top", remedy="leave it out"):
+    with refused("top", expected="no options", got="top", remedy="omit top"):
         plain.predict(["C"], top=2)

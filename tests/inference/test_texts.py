@@ -186,7 +186,7 @@ def test_what_is_not_unicode_is_named_and_written(
     [
         ({"top": 0}, "at least 1"),
         ({"beam": 2}, "top"),
-        ({"top": "two"}, r"got 'two'\. Remedy: give a whole number, or leave it out"),
+        ({"top": "two"}, r"got 'two'\. Remedy: give a whole number, or omit top"),
     ],
 )
 def test_options_that_do_not_fit(labels: Path, option: dict[str, Any], said: str) -> None:

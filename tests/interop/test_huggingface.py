@@ -301,7 +301,7 @@ def test_a_bare_model_has_states_and_no_logits() -> None:
     ids, mask = sentences()
     states = ours(ids, mask)
     close(states[mask.bool()], theirs(ids, mask).last_hidden_state[mask.bool()])
-    with refused("model", expected="a head", got="without a head", remedy="ForMaskedLM"):
+    with refused("model", expected="head", got="without a head", remedy="ForMaskedLM"):
         ours.logits(states)
 
 
@@ -375,7 +375,7 @@ def test_every_tensor_that_disagrees_is_listed_at_once(tmp_path: Path) -> None:
 def test_unknown_families_variants_and_sources_are_refused(tmp_path: Path) -> None:
     with refused("model_or_folder", expected="a transformers model", got="int", remedy="folder"):
         load(3)
-    with pytest.raises(MissingDataError, match="nothing is downloaded"):
+    with pytest.raises(MissingDataError, match="downloads no weights"):
         load(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "berd"}))
     (tmp_path / "pytorch_model.bin").write_bytes(b"never read")
@@ -392,7 +392,7 @@ def test_unknown_families_variants_and_sources_are_refused(tmp_path: Path) -> No
 
 def test_a_text_longer_than_the_positions_reach_says_so() -> None:
     ours = load(made(bert))
-    with refused("x", expected="at most 12 nodes", got="13 nodes", remedy="larger length"):
+    with refused("x", expected="at most 12 nodes", got="13 nodes", remedy="larger max_length"):
         ours(torch.ones(1, 13, dtype=torch.long))
 
 

@@ -100,14 +100,19 @@ def test_a_new_autoencoder_has_their_positions_and_a_classifier() -> None:
 
 def test_graphs_and_variants_that_they_have_no_place_for_are_refused() -> None:
     swin = transformers.SwinConfig(**SWIN, window_size=3)
-    with refused("graph", expected="None for Swin", got="window(1)", remedy="leave it out"):
+    with refused("graph", expected="None for Swin", got="window(1)", remedy="omit graph"):
         load(transformers.SwinModel(swin), graphs.window(1))
     mae = transformers.ViTMAEConfig(**MAE)
-    with refused("graph", expected="None for a masked", got="window(1)", remedy="leave it out"):
+    with refused("graph", expected="None for a masked", got="window(1)", remedy="omit graph"):
         load(transformers.ViTMAEForPreTraining(mae), graphs.window(1))
     placed = transformers.SwinConfig(**SWIN, window_size=3, use_absolute_embeddings=True)
     with refused("config", expected="use_absolute_embeddings=False", got="True", remedy="variant"):
         load(transformers.SwinModel(placed))
     hiding = transformers.SwinForMaskedImageModeling(swin)
-    with refused("model_or_folder", expected="a place", got="mask_token", remedy="leave_out"):
+    with refused(
+        "model_or_folder",
+        expected="weights that this model has",
+        got="mask_token",
+        remedy="leave_out",
+    ):
         load(hiding)

@@ -134,12 +134,17 @@ def test_a_folder_gives_what_the_live_model_gives(tmp_path: Path) -> None:
 
 def test_what_has_no_counterpart_is_refused() -> None:
     theirs = made(reformer())
-    with refused("graph", expected="makes its own", got="Window", remedy="gpt"):
+    with refused("graph", expected="builds its own graph", got="Window", remedy="gpt"):
         load(theirs, graphs.window(1))
     with refused(
-        "config", expected="equal numbers of chunks", got="'before': (2, 1)", remedy="transformers"
+        "config", expected="same number of chunks", got="'before': (2, 1)", remedy="transformers"
     ):
         load(made(reformer(local_num_chunks_before=2)))
     heads = made(reformer("ForSequenceClassification"))
-    with refused("model_or_folder", expected="have a place", got="classifier", remedy="leave_out"):
+    with refused(
+        "model_or_folder",
+        expected="weights that this model has",
+        got="classifier",
+        remedy="leave_out",
+    ):
         load(heads)

@@ -114,7 +114,7 @@ def test_edges_and_sizes_that_do_not_fit(index: torch.Tensor) -> None:
 def test_two_sets_of_nodes_where_there_is_one(index: torch.Tensor) -> None:
     with pytest.raises(ValueError, match="does not support bipartite"):
         ours.GCNConv(4, 2)((X, X), index)
-    with pytest.raises(ArgumentError, match="None for the targets"):
+    with pytest.raises(ArgumentError, match="None as features of the targets"):
         ours.GATv2Conv(4, 2)((X, None), index)
 
 

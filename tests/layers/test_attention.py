@@ -222,9 +222,9 @@ def test_a_joint_map_begins_as_its_parts_would(bias: bool) -> None:
 
 def test_a_source_is_for_cross_attention_alone() -> None:
     x = torch.randn(3, 8)
-    with refused("source", expected="none for self-att", got="shape [3, 8]", remedy="source_width"):
+    with refused("source", expected="None for self-att", got="shape [3, 8]", remedy="source_width"):
         MultiHeadAttention(8, 2)(x, graphs.complete(), x)
-    with refused("source", expected="features to read", got="none", remedy="source_width"):
+    with refused("source", expected="features to attend to", got="none", remedy="source_width"):
         MultiHeadAttention(8, 2, source_width=8)(x, graphs.complete())
 
 

@@ -52,7 +52,7 @@ def test_pooling_by_a_graph_of_membership_is_pooling_by_sizes(how: str) -> None:
 
 def test_a_batch_of_other_nodes_says_so() -> None:
     vector = torch.tensor([0, 0, 1, 1, 1])  # the graph of each node, as PyTorch Geometric has it
-    with refused("batch", expected="graphs of 5 nodes", got="3 nodes", remedy="bincount"):
+    with refused("batch", expected="sum to 5 nodes", got="3 nodes", remedy="bincount"):
         Pool()(torch.randn(5, 4), vector)
     torch.testing.assert_close(Pool()(torch.ones(5, 4), vector.bincount()), torch.ones(2, 4))
 
@@ -103,7 +103,7 @@ def test_members_of_a_packed_graph_make_up_all_nodes(starts: list[int]) -> None:
     start = torch.tensor(starts)
     membership = graphs.Intervals(start, start + 2, 4)  # node 1 twice and node 3 never
     edges = graphs.Edges(torch.empty(2, 0, dtype=torch.long), 4, 4)
-    with pytest.raises(ArgumentError, match="each once"):
+    with pytest.raises(ArgumentError, match="exactly once"):
         packed_graph(torch.randn(4, 8), edges, membership)
     with pytest.raises(ArgumentError, match="membership graph"):
         packed_graph(torch.randn(4, 8), edges, graphs.Edges(torch.tensor([[0], [0]]), 1, 4))
@@ -112,5 +112,5 @@ def test_members_of_a_packed_graph_make_up_all_nodes(starts: list[int]) -> None:
 def test_the_members_that_a_graph_knows_are_those_of_the_sizes() -> None:
     graph = graphs.batch(graphs.complete(), [3, 1])
     assert packed_graph(torch.randn(4, 8), graph, [3, 1]) is graph
-    with pytest.raises(ArgumentError, match="no edge connects"):
+    with pytest.raises(ArgumentError, match="no edge between"):
         packed_graph(torch.randn(4, 8), graph, [2, 2])

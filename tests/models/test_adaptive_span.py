@@ -144,7 +144,7 @@ def test_spans_grow_where_what_counts_is_far() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    with refused("begin", expected="max span, 20", got="21", remedy="larger span"):
+    with refused("begin", expected="span, 20", got="21", remedy="larger span"):
         small(begin=21)
     with refused("penalty", expected="at least 0", got="-1", remedy="larger"):
         small(penalty=-1.0)

@@ -212,6 +212,6 @@ def test_monet_reads_the_coordinates_that_it_is_given(x: Tensor, graph: graphs.G
     first, act, last = model.layers
     expected = last(act(first(x, graph, place)), graph, place)
     torch.testing.assert_close(model(x, graph, edge_attr=place), expected)
-    missing = f"coordinates of the edges, [{graph.num_edges}, 3]"
+    missing = f"coordinates of the edges, of shape [{graph.num_edges}, 3]"
     with refused("edge_attr", expected=missing, got="none", remedy="edge_width=2"):
         model(x, graph)

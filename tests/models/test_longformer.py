@@ -150,18 +150,22 @@ def test_a_text_of_padding_alone_beside_another() -> None:
 
 def test_what_it_cannot_do_is_refused() -> None:
     model, text = small(), ids(5)
-    with refused("radius", expected="one for each of the 2", got="(1, 2, 3)", remedy="as many"):
+    with refused("radius", expected="each of the 2 layers", got="(1, 2, 3)", remedy="as many"):
         small(radius=(1, 2, 3))
     with refused("radius", expected="at least 0", got="-1", remedy="larger"):
         small(radius=-1)
     with refused("heads", expected="divisor of the width 8", got="3", remedy="change"):
         small(heads=3)
-    with refused("global_attention_mask", expected="[3, 5]", got="[3, 4]", remedy="every hub"):
+    with refused(
+        "global_attention_mask", expected="[3, 5]", got="[3, 4]", remedy="global attention"
+    ):
         model(text, global_attention_mask=torch.ones(3, 4))
     with refused("graph", expected="include all hubs", got="5 targets", remedy="other sizes"):
         small(hubs=(0, 5))(text)
     mask = torch.tensor([[1, 0, 1, 1, 1]]).expand(3, 5)
-    with refused("attention_mask", expected="in one piece", got="between", remedy="to the end"):
+    with refused(
+        "attention_mask", expected="only before or after", got="between", remedy="to the end"
+    ):
         model(text, mask)
     with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
         model(text, cache=Cache())

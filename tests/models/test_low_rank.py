@@ -210,7 +210,7 @@ def test_one_text_without_a_batch() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    with refused("x", expected="at most 6 nodes", got="7 nodes", remedy="larger length"):
+    with refused("x", expected="at most 6 nodes", got="7 nodes", remedy="larger max_length"):
         small("linformer", max_length=6).backbone(torch.zeros(1, 7, 8).double())
     with refused("sharing", expected="heads", got="head", remedy="heads"):
         small("linformer", sharing="head")
@@ -222,11 +222,13 @@ def test_bad_input_is_refused() -> None:
         small("performer", causal=True)(ids(3), mask, cache=Cache())
     for name in ("linformer", "performer"):
         model = small(name)
-        with refused("graph", expected="makes its own", got="Causal", remedy="gpt"):
+        with refused("graph", expected="builds its own graph", got="Causal", remedy="gpt"):
             model(ids(4), graph=graphs.causal())
         with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
             model(ids(4), cache=Cache())
-        with refused("attention_mask", expected="one piece", got="between", remedy="the end"):
+        with refused(
+            "attention_mask", expected="only before or after", got="between", remedy="the end"
+        ):
             model(ids(3), torch.tensor([[1, 0, 1], [1, 1, 1]]))
         with refused("heads", expected="divisor", got="3", remedy="heads"):
             small(name, heads=3)

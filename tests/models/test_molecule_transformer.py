@@ -66,7 +66,9 @@ def test_conditions_and_descriptors_that_weights_cannot_read_are_refused(
     model = molecule_transformer(2, 1, global_width=3, descriptor_width=3)
     given = {"global_attr": torch.ones(1, 3), "descriptors": torch.ones(1, 3), argument: wrong}
     graph = graphs.edges(torch.tensor([[0, 1], [1, 0]]), 2)
-    with refused(argument, expected="[..., 3]", got=str(wrong.dtype), remedy="this width"):
+    with refused(
+        argument, expected="[..., 3]", got=str(wrong.dtype), remedy="this number of features"
+    ):
         model(torch.ones(2, 2), graph, batch=[2], **given)
     given[argument] = torch.ones(1, 3).double()
     with refused(argument, expected="torch.float32", got="torch.float64", remedy="float32"):

@@ -259,7 +259,7 @@ def test_axial_positions_are_a_row_beside_a_column() -> None:
     assert model(text).isfinite().all()
     with refused("x", expected="at most 21 nodes", got="22", remedy="axial"):
         model(ids(22))
-    with refused("axial_widths", expected="sum to the width 8", got="(3, 4)", remedy="half"):
+    with refused("axial_widths", expected="sum is the width 8", got="(3, 4)", remedy="half"):
         small(axial=(3, 7), axial_widths=(3, 4))
 
 
@@ -288,7 +288,7 @@ def test_what_it_cannot_do_is_refused() -> None:
         small(kinds=["lhs"])
     with refused("kinds", expected="any order", got="none", remedy="choose"):
         small(kinds=[])
-    with refused("graph", expected="makes its own", got="Window", remedy="gpt"):
+    with refused("graph", expected="builds its own graph", got="Window", remedy="gpt"):
         model(text, graph=graphs.window(1))
     with refused("cache", expected="sorts all tokens anew", got="Cache", remedy="cached=False"):
         model(text, cache=Cache())

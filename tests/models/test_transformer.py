@@ -76,5 +76,5 @@ def test_two_vocabularies() -> None:
     model = transformer(11, target_vocab_size=6, width=WIDTH, heads=HEADS, depth=1)
     states = model(torch.full((2, 3), 10), None, torch.full((2, 4), 5))
     assert model.logits(states).shape == (2, 4, 6)
-    with pytest.raises(ValueError, match="ids from 0 to 5, the vocabulary's"):
+    with pytest.raises(ValueError, match="ids from 0 to 5, the ids of the vocabulary"):
         model(torch.full((2, 3), 10), None, torch.full((2, 4), 10))

@@ -168,7 +168,7 @@ def test_what_is_no_forest_is_refused(name: str) -> None:
     with refused("graph", expected="a forest", got="a cycle", remedy="children"):
         model(torch.zeros(3, 3), ring)
     chain = graphs.tree([-1, 0, 1], reads="children").bind(3)
-    with refused("batch", expected="that no edge connects", got="an edge", remedy="sizes"):
+    with refused("batch", expected="no edge between", got="an edge", remedy="sizes"):
         model(torch.zeros(3, 3), chain, batch=[2, 1])
 
 

@@ -1,6 +1,6 @@
 """What the recipes are measured to reach, by their protocols; hours, so only with ``-m accuracy``.
 
-``docs/results.md`` has the measured numbers; here is what they must not fall below.
+``docs/background/results.md`` has the measured numbers; here is what they must not fall below.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def test_another_tokenizer_in_the_folder_is_refused(pretrained: Path) -> None:
     other = train_tokenizer([" ".join(reversed(WORDS))], "words", special=("pad", "unk"))
     (pretrained / TOKENIZER).write_text(other.to_str())
     try:
-        with refused(TOKENIZER, expected="was trained", got="the vocabulary", remedy=TOKENIZER):
+        with refused(TOKENIZER, expected="of the run in", got="the vocabulary", remedy=TOKENIZER):
             evaluate_run(pretrained)
     finally:
         (pretrained / TOKENIZER).write_text(kept)
@@ -252,14 +252,14 @@ def test_a_start_of_a_model_of_another_kind_is_refused_in_words(
     start = {"from": str(pretrained)}
     with refused(
         "--from",
-        expected="a model for whole graphs, as the recipe gps-esol has in gps",
+        expected="a model for whole graphs, like the model gps of the recipe gps-esol",
         got="a run of language: gpt, which is for text",
         remedy="omit --from",
     ):
         train(with_values(find("gps-esol"), start), tmp_path / "run")
     (tmp_path / "recipe.json").write_text('{"recipe": "mine", "model": {"use": "gcn"}}')
     (tmp_path / "model.safetensors").touch()
-    with refused("--from", expected="for text", got="mine: gcn", remedy="of that kind"):
+    with refused("--from", expected="for text", got="mine: gcn", remedy="of a model for text"):
         train(labels(files, **{"from": str(tmp_path)}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -288,7 +288,7 @@ def test_another_vocabulary_is_refused(
     other = train_tokenizer([" ".join(sorted(WORDS))], "words", special=special)
     (tmp_path / TOKENIZER).write_text(other.to_str())
     recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
-    with refused("data.tokenizer", expected="was trained", got="vocab", remedy="the default"):
+    with refused("data.tokenizer", expected="of the run in", got="vocab", remedy="the default"):
         train(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -317,7 +317,7 @@ def test_several_seeds_write_nothing_where_they_cannot_start(
     tokenizer = train_tokenizer([" ".join(sorted(WORDS))], "words", special=("pad", "unk", "cls"))
     (tmp_path / TOKENIZER).write_text(tokenizer.to_str())
     recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
-    with refused("data.tokenizer", expected="was trained", got="vocab", remedy="the default"):
+    with refused("data.tokenizer", expected="of the run in", got="vocab", remedy="the default"):
         train_seeds(recipe, 2, out)
     assert not out.exists()
 
@@ -336,7 +336,12 @@ def test_another_number_of_heads_is_refused(
     pretrained: Path, files: dict[str, str], tmp_path: Path
 ) -> None:
     other = labels(files, **{"from": str(pretrained), "model.heads": 4})
-    with refused("model.heads", expected="2, as the run", got="4", remedy="--model.heads 2"):
+    with refused(
+        "model.heads",
+        expected="2, the number of heads of the run",
+        got="4",
+        remedy="--model.heads 2",
+    ):
         train(other, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -188,7 +188,7 @@ def test_a_checkpoint_of_something_else(stopped: RunFolder) -> None:
 
 def test_a_loss_that_becomes_infinite_still_names_the_rate(stopped: RunFolder) -> None:
     stopped.checkpoint.unlink()
-    with refused("optimizer.lr", expected="stays finite", got="epoch", remedy="lower it"):
+    with refused("optimizer.lr", expected="stays finite", got="epoch", remedy="lower optimizer.lr"):
         go(stopped, lr=1e38)
 
 

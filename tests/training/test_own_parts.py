@@ -247,7 +247,7 @@ def test_columns_that_the_model_does_not_read_are_named(split: str, tmp_path: Pa
     x, y = torch.ones(4, 3), torch.zeros(4).long()
     given = dict.fromkeys(("train", "val", "test"), DataLoader(Columns(input=x, label=y)))
     given[split] = DataLoader(Columns(input=x, label=y, number=y))
-    remedy = "remove number, or rename to one of input "
+    remedy = "remove number, or rename it to one of input "
     with refused("loaders", expected="Linear and Class", got="number int64 [1]", remedy=remedy):
         go(tmp_path / "run", given, model=nn.Linear(3, 2))
 

@@ -13,7 +13,7 @@ pytest.importorskip("lightning", reason="Lightning is not installed")
 from edgewise import recipes, runs
 from edgewise.tasks import Regression
 from edgewise.training import RunFolder, TrainerSettings, TrainingModule
-from edgewise.training.weight_averaging import LastAverage, MovingAverage
+from edgewise.training.callbacks import LastAverage, MovingAverage
 from tests.errors import refused
 
 

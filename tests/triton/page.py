@@ -1,4 +1,4 @@
-"""The table of all kernels on ``docs/gpu_kernels.md``: compiled, counted and written.
+"""The table of all kernels on ``docs/background/gpu_kernels.md``: compiled, counted and written.
 
     python -m tests.triton.page                 # minutes: each kernel for three machines
     python -m tests.triton.page --only GATv2    # calls with this in their name; other lines stay
@@ -24,7 +24,7 @@ from typing import Any
 from tests.triton.compiled import TARGETS, VARIANTS, Compiled, sources
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/gpu_kernels.md"
+PAGE = ROOT / "docs/background/gpu_kernels.md"
 START = "<!-- written by `python -m tests.triton.page` -->\n"
 END = "<!-- end -->\n"
 HEADER = """\

@@ -11,8 +11,9 @@ from torch import Generator, Tensor
 
 from edgewise.arguments import check_least
 from edgewise.batches import Batch, WritingBatch
+from edgewise.data.images.digits import MNIST_SIDE as SIDE
+from edgewise.data.images.digits import read_mnist
 from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
-from edgewise.data.images.mnist import SIDE, read_mnist
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Split, Splits
 from edgewise.errors import ArgumentError
@@ -66,9 +67,9 @@ class CaptionDigits(ImageData):
         if not 1 <= self.least <= self.places:
             raise ArgumentError(
                 "data.least, data.places",
-                expected="at least 1 digit, and a square for each",
+                expected="at least 1 digit, and at least as many squares as digits",
                 got=f"{self.least} and {self.places}",
-                remedy="choose for example 2 and 4",
+                remedy="choose for example data.least=2 and data.places=4",
             )
 
     def load(self) -> Splits:

@@ -11,9 +11,9 @@ from torch import Generator, Tensor
 
 from edgewise.arguments import check_count
 from edgewise.batches import Batch
-from edgewise.data.sampled import drawn_splits
 from edgewise.data.splits import Data, Splits
 from edgewise.layers import Tokens
+from edgewise_examples.data.drawn_splits import drawn_splits
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from edgewise.data.packed import PackedGraphs
 from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.data.text.conllu import read_conllu
-from edgewise.data.text.ewt import ewt_texts
 from edgewise.data.text.labelled_sentences import Labelled
+from edgewise.data.text.tag_file import ewt_texts
 from edgewise.errors import ArgumentError
 from edgewise.graphs import tree
 from edgewise.ragged import boundaries, ranges, segment_index
@@ -109,9 +109,9 @@ def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> S
         heads = " ".join(head for _, head in headed)
         raise ArgumentError(
             file,
-            expected="for each word the number of its head, or 0, without cycles",
+            expected="a tree: for each word the number of its head, or 0 for the root",
             got=f"{heads[:60]} in the sentence that begins {labelled[0][0]!r}",
-            remedy="correct it",
+            remedy="correct the heads of this sentence",
         ) from error
     words, labels = (list(column) for column in zip(*labelled, strict=True))
     return Sentence(words, labels, graph.edge_index)

@@ -9,7 +9,7 @@ import torch
 from edgewise.data.files import find_files
 from edgewise.data.graphs.edge_splits import distinct
 from edgewise.data.graphs.links import Links, Pairs
-from edgewise.data.tables.edges import read_memberships
+from edgewise.data.reading import read_lines
 
 FILE = "actor.dat.gz"
 ADDRESS = f"https://github.com/AllenDowney/ThinkComplexity2/raw/master/data/{FILE}"
@@ -28,9 +28,13 @@ class HollywoodActors(Links):
 
     def read(self) -> Pairs:
         path = find_files("hollywood_actors", {FILE: ADDRESS}) / FILE
-        (film, actor), actors, _ = read_memberships(path)
-        films = int(film.max()) + 1
+        casts = [list(map(int, line.split())) for line in read_lines(path)]
+        sizes = torch.tensor([len(cast) for cast in casts])
+        film = torch.arange(len(casts)).repeat_interleave(sizes)
+        members = torch.tensor([actor for cast in casts for actor in cast])
+        names, actor = members.unique(return_inverse=True)
+        films = len(casts)
         pairs = distinct(torch.stack([film, films + actor]))  # some casts name an actor twice
         ids = {f"film {line}": line for line in range(films)}
-        ids |= {f"actor {name}": films + number for name, number in actors.items()}
+        ids |= {f"actor {name}": films + number for number, name in enumerate(names.tolist())}
         return Pairs(pairs, range(films), range(films, len(ids)), ids, path)

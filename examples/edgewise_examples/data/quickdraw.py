@@ -21,7 +21,7 @@ from torch import Tensor
 from edgewise.arguments import check_choice, check_least, check_share
 from edgewise.batches import Batch
 from edgewise.data.files import find_raw, not_published, unreadable
-from edgewise.data.images.warping import affine_maps
+from edgewise.data.images.image_data import affine_maps
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.reading import read_text
 from edgewise.data.splits import Data, Split, Splits
@@ -83,9 +83,9 @@ class QuickDraw(Data):
         if len(names) < self.categories:
             raise ArgumentError(
                 "data.categories",
-                expected=f"at most {len(names)}, the number in {FILES[1]}",
+                expected=f"at most {len(names)}, the number of categories in {FILES[1]}",
                 got=str(self.categories),
-                remedy="choose fewer",
+                remedy="choose fewer categories",
             )
         drawings = [one for one in _drawings(raw / FILES[0]) if one[0] in names]
         graphs = packed([strokes for _, strokes in drawings], self.joined, self.order)
@@ -190,7 +190,8 @@ def _drawings(path: Path) -> Iterator[tuple[str, list[Stroke]]]:
         except (ValueError, KeyError, TypeError, ArgumentError) as error:
             raise unreadable(
                 path,
-                expected="one drawing per line: its word, and strokes with as many x as y",
+                expected="one drawing per line: its category, and strokes with as many values of x "
+                "as of y",
                 got=error.got if isinstance(error, ArgumentError) else str(error),
                 line=number,
             ) from error

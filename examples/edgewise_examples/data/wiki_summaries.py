@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from edgewise.data.splits import Split, TextSplits
+from edgewise.data.text.long_texts import WikiText2
 from edgewise.data.text.packed_texts import PackedTexts
 from edgewise.data.text.text_data import TextData
 from edgewise.data.text.tokenizer import Kind, Special, encode_all
-from edgewise.data.text.wikitext2 import WikiText2
 from edgewise.errors import ArgumentError
 from edgewise.layers import Tokens
 from edgewise.ragged import starts

@@ -57,5 +57,5 @@ class SketchClasses(Predictor):
         scores = self.model(x, graph, **keywords)
         return top_labels(scores.softmax(-1), self.preprocessing.values["labels"], top)
 
-    def show(self, value: Any) -> str:  # noqa: ARG002 - too long to show
+    def show(self, value: Any) -> str:  # noqa: ARG002 - inputs are too long to show
         return "drawing"

@@ -40,8 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings(), _terminable():
             warnings.showwarning = _in_one_line  # type: ignore[assignment]
-            arguments, fields = parse(sys.argv[1:] if argv is None else list(argv))
-            code: int = arguments.run(arguments, fields)
+            arguments = parse(sys.argv[1:] if argv is None else list(argv))
+            code: int = arguments.run(arguments)
         # Flush here, so that the error of a full disk is caught below.
         sys.stdout.flush()
     except Interrupted as stop:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata, util
-from pathlib import Path
 
 import torch
 
 from edgewise import __version__
+from edgewise.cli.listing import first_line
 from edgewise.cli.table import table
 from edgewise.data import DATA
 from edgewise.data.files import cache_root, data_root
@@ -39,13 +39,13 @@ EXTRAS = {
     "pillow": ("images", "reading images"),
     "triton": ("gpu", "the kernels of the engine rows on a GPU"),
 }
-"""Extra and purpose of each optional package."""
+"""Extra of Edgewise and purpose, by optional package."""
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 WITH = {
     "digits": "scikit-learn",
     "time_series": "statsmodels, or a file of your own",
 }
-"""Data sets that a package includes."""
+"""Data sets that are part of an installed package, by package."""
 FOLDERS = {
     "planetoid": NAMES,
     "tu": ("ENZYMES", "MUTAG"),
@@ -65,7 +65,7 @@ FOLDERS = {
     "wikitext2": ("wikitext-2",),
     "zinc": ("ZINC_jtvae12k",),
 }
-"""Folders of public data sets. All other data sets read files of the user."""
+"""Folders of public data sets, by name; data sets that are not listed read files of the user."""
 
 
 def report() -> str:
@@ -73,7 +73,7 @@ def report() -> str:
     parts = {
         "versions": _versions(),
         "devices": _devices(),
-        "engines": [[name, _purpose(engine)] for name, engine in ENGINES.items()],
+        "engines": [[name, first_line(type(engine))] for name, engine in ENGINES.items()],
         "kernels": [["native", library.MISSING or f"for {library.instruction_set()}"]],
         "extras": [_extra(name, *about) for name, about in EXTRAS.items()],
         "data": _data(),
@@ -102,10 +102,6 @@ def _devices() -> list[list[str]]:
     return rows
 
 
-def _purpose(engine: object) -> str:
-    return (type(engine).__doc__ or "").partition("\n")[0].rstrip(".").replace("``", "`")
-
-
 def _extra(package: str, extra: str, purpose: str) -> list[str]:
     if util.find_spec(MODULES.get(package, package)) is None:
         return [package, "missing", f"{purpose}: {how_to_install(extra)}"]
@@ -123,7 +119,7 @@ def _data() -> list[list[str]]:
     for name in sorted(DATA.own):
         if name in FOLDERS:
             states = [
-                f"{folder} {'found' if _has_files(base / folder / 'raw') else absent}"
+                f"{folder} {'found' if any((base / folder / 'raw').glob('*')) else absent}"
                 for folder in FOLDERS[name]
             ]
             rows.append([name, ", ".join(states)])
@@ -137,7 +133,3 @@ def _packages() -> list[list[str]]:
     return [
         [plugin.package, f"{len(plugin.tables['RECIPES'])} recipes"] for plugin in plugins()
     ] or [["none", ""]]
-
-
-def _has_files(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())

@@ -6,17 +6,17 @@ from argparse import Namespace
 from pathlib import Path
 
 from edgewise.errors import ArgumentError
+from edgewise.inference import load
 
 
 def explain(arguments: Namespace) -> int:
     """Write a page for each input."""
     from edgewise.explain import explanation, write_page
-    from edgewise.inference import load
 
     if arguments.out.suffix.lower() not in (".html", ".htm"):
         raise ArgumentError(
             "--out",
-            expected="the name of a page, which ends in .html",
+            expected="a file name that ends in .html",
             got=str(arguments.out),
             remedy=f"write {arguments.out.with_suffix('.html')}",
         )

@@ -9,6 +9,8 @@ from typing import Any
 from edgewise.arguments import check_least
 from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
+from edgewise.inference import load
+from edgewise.training import RunFolder
 
 STATISTICS = {
     "relative_entropy": (
@@ -30,8 +32,6 @@ def heads(arguments: Namespace) -> int:
     """Print importance and statistics of each head, and the three observations."""
     from edgewise import explain
     from edgewise.explain.explanation import has_order
-    from edgewise.inference import load
-    from edgewise.training import RunFolder
 
     check_least("--batches", arguments.batches, 1, "choose how many batches to use")
     run = load(arguments.folder)
@@ -68,8 +68,6 @@ def prune(arguments: Namespace) -> int:
     """Remove heads from a run, write it to a new folder, and print the loss before and after."""
     from edgewise import explain
     from edgewise.explain.losses import losses_of
-    from edgewise.inference import load
-    from edgewise.training import RunFolder
 
     check_least("--batches", arguments.batches, 1, "choose how many batches to use")
     if (arguments.fraction is None) == (not arguments.heads):
@@ -114,7 +112,6 @@ def prune(arguments: Namespace) -> int:
 def suggest(arguments: Namespace) -> int:
     """Print a sparse pattern for each layer, with its loss and time beside full attention."""
     from edgewise import explain
-    from edgewise.inference import load
 
     check_least("--batches", arguments.batches, 1, "choose how many batches to use")
     run = load(arguments.folder)

@@ -7,13 +7,13 @@ from typing import Any
 
 from edgewise.arguments import check_least
 from edgewise.cli.table import table
+from edgewise.inference import load
+from edgewise.training import RunFolder
 
 
 def influence(arguments: Namespace) -> int:
     """Print a ranking, rank correlations and disagreements; draw a figure on request."""
     from edgewise.explain.influence import MODEL, influence
-    from edgewise.inference import load
-    from edgewise.training import RunFolder
 
     check_least("--top", arguments.top, 1, "choose how many members to list")
     found = influence(load(arguments.folder), by=arguments.by, seed=arguments.seed)

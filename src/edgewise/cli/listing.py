@@ -27,7 +27,8 @@ INDENT = " " * 4
 MARKUP = re.compile(r":\w+:`(?:\w+\.)*([^`]+)`")
 
 
-def _first_line(thing: Any) -> str:
+def first_line(thing: Any) -> str:
+    """Return the first line of a docstring, without markup."""
     line = (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".")
     return MARKUP.sub(r"\1", line).replace("``", "`")
 
@@ -38,11 +39,11 @@ def _module(thing: Any) -> Any:
 
 KINDS: dict[str, tuple[Mapping[str, Any], Callable[[Any], str]]] = {
     "recipes": (RECIPES, lambda recipe: recipe.summary),
-    "models": (MODELS, lambda model: _first_line(_module(model))),
-    "data": (DATA, _first_line),
-    "tasks": (TASKS, _first_line),
-    "graphs": (PATTERNS, _first_line),
-    "encodings": (ENCODINGS, _first_line),
+    "models": (MODELS, lambda model: first_line(_module(model))),
+    "data": (DATA, first_line),
+    "tasks": (TASKS, first_line),
+    "graphs": (PATTERNS, first_line),
+    "encodings": (ENCODINGS, first_line),
 }
 """Tables that can be listed, and the function that describes an entry on one line."""
 

@@ -6,27 +6,31 @@ import argparse
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgewise import __version__
 from edgewise.cli import commands
-from edgewise.cli.listing import recipe_text
-from edgewise.cli.predict import OPTIONS, options_by_recipe
+from edgewise.cli.explain import explain
+from edgewise.cli.heads import heads, prune, suggest
+from edgewise.cli.influence import influence
+from edgewise.cli.listing import KINDS, recipe_text
+from edgewise.cli.predict import OPTIONS, options_by_recipe, predict
 from edgewise.errors import ArgumentError
 from edgewise.graphs.user_patterns import allow
 from edgewise.inference.predictor import check_renamed
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import with_values
 
-Fields = dict[str, str]
-Command = Callable[[argparse.Namespace, Fields], int]
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-SEED = "--seed"
+Fields = dict[str, str]
 FIELD = re.compile(r"--([a-z]\w*\.[a-z]\w*)(?:=(.*))?", re.DOTALL)
 HELP = {"-h", "--help"}
 OF_PREDICT = ("help", "input", "out", "draw", "why", "batch-size", *OPTIONS)
 _KNOWN = "|".join(OF_PREDICT).replace("_", "-")
 OPTION = re.compile(rf"--(?!(?:{_KNOWN})(?:=|$))([a-z][\w-]*)(?:=(.*))?", re.DOTALL)
-"""An option of ``predict`` that argparse does not know."""
+"""Regular expression of options of ``predict`` that are not declared in this parser."""
 EXAMPLES = """examples:
   edgewise list
   edgewise show digits
@@ -45,14 +49,14 @@ REPLACED = {
 """Commands of earlier versions, and the commands that replace them."""
 
 
-def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
-    """Parse a command line into the command's arguments and the given fields, as text.
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Parse a command line; ``fields`` of the result are the given fields of a recipe, as text.
 
     Raises:
         ArgumentError: a field without a value, a field for a command without fields, or a command
             or option of an earlier version.
     """
-    rest, fields = split_fields(argv)
+    rest, fields = _split(argv, FIELD)
     command = next((word for word in rest if not word.startswith("-")), "")
     if command in REPLACED:
         raise ArgumentError(
@@ -66,23 +70,16 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
         rest, more_options = _split_options(rest)
     parser = build_parser(command, rest)
     arguments, more = parser.parse_known_args(rest)
-    arguments.more_options = more_options
-    # argparse accepts inputs after an option only if some precede it.
-    if (
-        more
-        and command in ("predict", "explain")
-        and not any(word.startswith("-") for word in more)
-    ):
+    arguments.fields, arguments.more_options = fields, more_options
+    # argparse accepts positional inputs after an option only if some inputs precede the option.
+    takes_inputs = command in ("predict", "explain")
+    if takes_inputs and not any(word.startswith("-") for word in more):
         arguments.inputs, more = [*arguments.inputs, *more], []
     if more:
         parser.error(f"unrecognized arguments: {' '.join(more)}")
-    typed = [
-        *fields.values(),
-        *getattr(arguments, "values", ()),
-        str(getattr(arguments, "name", "")),
-    ]
-    for text in typed:
-        # The user may name a module here, which may then be imported.
+    named = str(getattr(arguments, "name", ""))
+    for text in (*fields.values(), *getattr(arguments, "values", ()), named):
+        # Modules that the user names on the command line may be imported.
         allow(text)
     if fields and not hasattr(arguments, "takes_fields"):
         raise ArgumentError(
@@ -91,19 +88,7 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
             got="a field of a recipe",
             remedy="give fields to `edgewise train` or `edgewise compare`",
         )
-    return arguments, fields
-
-
-def split_fields(argv: list[str]) -> tuple[list[str], Fields]:
-    """Remove ``--model.heads 4`` and ``--model.heads=4`` from the arguments.
-
-    Returns:
-        The other arguments, and the values of the fields by name.
-
-    Raises:
-        ArgumentError: the last field has no value.
-    """
-    return _split(argv, FIELD)
+    return arguments
 
 
 def _split_options(words: list[str]) -> tuple[list[str], Fields]:
@@ -119,11 +104,19 @@ def _split_options(words: list[str]) -> tuple[list[str], Fields]:
 
 
 def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields]:
+    """Remove options that match, such as ``--model.heads 4`` and ``--model.heads=4``.
+
+    Returns:
+        The other arguments, and the values of the options by name.
+
+    Raises:
+        ArgumentError: the last option has no value.
+    """
     rest: list[str] = []
     found: Fields = {}
     words = iter(argv)
     for word in words:
-        if word == "--":  # All arguments after it are inputs.
+        if word == "--":  # All following arguments are inputs.
             return [*rest, word, *words], found
         match = pattern.fullmatch(word)
         if not match:
@@ -133,7 +126,7 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
         value = next(words, None) if value is None else value
         if value is None:
             raise ArgumentError(
-                word, expected="a value after it", got="none", remedy=f"write {word} VALUE"
+                word, expected=f"a value after {word}", got="none", remedy=f"write {word} VALUE"
             )
         found[name] = value
     return rest, found
@@ -156,7 +149,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     Args:
         command: the command given.
         words: all arguments given. If they ask for help, the help of ``train`` and ``compare``
-            lists the fields of the recipe, and that of ``predict`` the options of each recipe.
+            lists the fields of the recipe, and the help of ``predict`` the options of each recipe.
     """
     parser = argparse.ArgumentParser(
         prog="edgewise",
@@ -174,7 +167,6 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     _add_predicting(add, options_by_recipe() if helps and command == "predict" else "")
     _add_explaining(add)
     _add_heads(add)
-    _add_influence(add)
     verify = "compare the layers with those of PyTorch and PyTorch Geometric"
     _command(add, commands.verify, "verify", verify, "edgewise verify")
     doctor = "list versions, devices, and installed and missing packages and data sets"
@@ -183,11 +175,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
 
 
 def _command(
-    add: argparse._SubParsersAction[argparse.ArgumentParser],
-    run: Command,
-    name: str,
-    summary: str,
-    example: str,
+    add: Commands, run: Callable[[argparse.Namespace], int], name: str, summary: str, example: str
 ) -> argparse.ArgumentParser:
     command = add.add_parser(
         name,
@@ -201,60 +189,43 @@ def _command(
     return command
 
 
-def _add_looking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = _command(
-        add,
-        commands.list_names,
-        "list",
-        "list recipes, models, data sets, tasks, graphs and encodings",
-        "edgewise list models",
-    )
-    command.add_argument("kind", nargs="?", choices=commands.KINDS, help="list only this kind")
-    command = _command(
-        add,
-        commands.show,
-        "show",
-        "describe a recipe and its fields, a model, data set, task, graph or encoding",
-        'edgewise show "window(2) | hubs([0])" --draw picture.png',
-    )
+def _add_looking(add: Commands) -> None:
+    summary = "list recipes, models, data sets, tasks, graphs and encodings"
+    command = _command(add, commands.list_names, "list", summary, "edgewise list models")
+    command.add_argument("kind", nargs="?", choices=KINDS, help="list only names of this kind")
+    summary = "describe a recipe and its fields, a model, data set, task, graph or encoding"
+    example = 'edgewise show "window(2) | hubs([0])" --draw picture.png'
+    command = _command(add, commands.show, "show", summary, example)
     help_ = "a name that `edgewise list` prints, or the text of a graph"
     command.add_argument("name", metavar="NAME", help=help_)
     help_ = "save a figure of NAME to FILE (only if NAME is a graph)"
     command.add_argument("--draw", type=Path, metavar="FILE", help=help_)
-    command.add_argument(
-        "--nodes", type=int, default=16, help="number of nodes to build the graph for (default: 16)"
-    )
+    help_ = "number of nodes of the graph (default: 16)"
+    command.add_argument("--nodes", type=int, default=16, help=help_)
 
 
-def _add_training(
-    add: argparse._SubParsersAction[argparse.ArgumentParser], known_fields: str
-) -> None:
-    command = _command(
-        add,
-        commands.train,
-        "train",
-        "train a recipe and write a run folder",
+def _add_training(add: Commands, known_fields: str) -> None:
+    example = (
         "edgewise train gat-cora --model.heads 4 --out runs/four-heads\n\n"
         "Any field of the recipe is an option; `edgewise train RECIPE --help` lists them."
-        + known_fields,
     )
-    command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
+    summary = "train a recipe and write a run folder"
+    command = _command(add, commands.train, "train", summary, example + known_fields)
+    help_ = "name of a recipe; see `edgewise list recipes`"
+    command.add_argument("recipe", metavar="RECIPE", help=help_)
     several = command.add_mutually_exclusive_group()
     help_ = "train with N seeds and print mean and standard deviation"
     several.add_argument("--seeds", type=int, metavar="N", help=help_)
-    help_ = "cross-validate: train once for each fold, testing on it"
+    help_ = "cross-validate: train once for each fold, which is then the test set"
     several.add_argument("--folds", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE")
-    command = _command(
-        add,
-        commands.compare,
-        "compare",
-        "train a recipe once for each value of one field, and write a report",
-        'edgewise compare digits model.graph "empty()" "window(1)" "complete()"' + known_fields,
-    )
-    command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
+    summary = "train a recipe once for each value of one field, and write a report"
+    example = 'edgewise compare digits model.graph "empty()" "window(1)" "complete()"'
+    command = _command(add, commands.compare, "compare", summary, example + known_fields)
+    help_ = "name of a recipe; see `edgewise list recipes`"
+    command.add_argument("recipe", metavar="RECIPE", help=help_)
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
-    help_ = "values to try, one training run each"
+    help_ = "values of FIELD; the recipe is trained once for each value"
     command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
     help_ = "train each value with N seeds and report mean and standard deviation"
     command.add_argument("--seeds", type=int, metavar="N", help=help_)
@@ -263,25 +234,20 @@ def _add_training(
     help_ = "report metrics of the test set instead of the validation set"
     command.add_argument("--test", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE-FIELD")
-    command = _command(
-        add, commands.test, "test", "evaluate a run on its test set", "edgewise test runs/digits"
-    )
+    summary = "evaluate a run on its test set"
+    command = _command(add, commands.test, "test", summary, "edgewise test runs/digits")
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
 
 
-def _add_predicting(
-    add: argparse._SubParsersAction[argparse.ArgumentParser], known_options: str
-) -> None:
-    command = _command(
-        add,
-        commands.predict,
-        "predict",
-        "predict on new inputs with a trained run",
+def _add_predicting(add: Commands, known_options: str) -> None:
+    example = (
         'edgewise predict runs/sst2 "A film to fall in love with." --top 2\n'
         '  edgewise predict runs/gpt-shakespeare "ROMEO:" --temperature 0.8\n'
         "  edgewise predict runs/mine --input new.csv --out predictions.csv\n\n"
-        f"options by kind of run, with the recipes of each kind:\n{known_options}",
+        f"options by kind of run, with the recipes of each kind:\n{known_options}"
     )
+    summary = "predict on new inputs with a trained run"
+    command = _command(add, predict, "predict", summary, example)
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
     help_ = "an input such as a SMILES, a sentence, an image file or a user id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
@@ -292,8 +258,10 @@ def _add_predicting(
     command.add_argument("--input", type=Path, metavar="FILE", help=help_)
     help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"
     command.add_argument("--out", type=Path, metavar="FILE", help=help_)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of predictions")
-    help_ = "show the N words, atoms, neighbours or items with the largest effect"
+    command.add_argument(
+        "--draw", type=Path, metavar="FILE", help="save a figure of the predictions to FILE"
+    )
+    help_ = "show the N words, atoms, neighbours or items with the largest effect on a prediction"
     command.add_argument("--why", type=int, metavar="N", help=help_)
     help_ = "number of inputs per batch"
     command.add_argument("--batch-size", type=int, metavar="N", help=help_)
@@ -301,31 +269,45 @@ def _add_predicting(
         command.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help=help_)
 
 
-def _add_explaining(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = _command(
-        add,
-        commands.explain,
-        "explain",
-        "write a page of the attention weights of a run on an input",
+def _add_explaining(add: Commands) -> None:
+    example = (
         'edgewise explain runs/sst2 "A film to fall in love with." --out page.html\n\n'
         "The page is one HTML file, which needs no network. With several inputs, there is a page\n"
-        "for each: page-1.html, page-2.html, ...",
+        "for each: page-1.html, page-2.html, ..."
     )
+    summary = "write a page of the attention weights of a run on an input"
+    command = _command(add, explain, "explain", summary, example)
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
     help_ = "an input such as a SMILES, a sentence, an image file or a node id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
-    help_ = "page to write, which ends in .html"
+    help_ = "HTML file to write; its name ends in .html"
     command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
-    help_ = "record only this module; give the option again for further ones"
+    help_ = "record only the module of this name; repeat the option to record several modules"
     command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)
-    help_ = "record only this head; give the option again for further ones"
+    help_ = "record only the head of this number; repeat the option to record several heads"
     command.add_argument("--head", dest="heads", type=int, action="append", metavar="N", help=help_)
+    summary = "rank the nodes of a run's graph by their influence on its predictions"
+    example = "edgewise influence runs/gat-cora --top 10 --draw influence.png"
+    command = _command(add, influence, "influence", summary, example)
+    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    help_ = (
+        "change of the outputs if the member is removed (default), or if its features are changed "
+        "to the mean of all members"
+    )
+    command.add_argument("--by", choices=("removed", "changed"), default="removed", help=help_)
+    help_ = "number of members to list (default: 10)"
+    command.add_argument("--top", type=int, default=10, metavar="N", help=help_)
+    command.add_argument(
+        "--draw", type=Path, metavar="FILE", help="save a figure of the influences to FILE"
+    )
+    help_ = "random seed of the estimates (default: 0)"
+    command.add_argument("--seed", type=int, default=0, metavar="N", help=help_)
 
 
-def _add_heads(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_heads(add: Commands) -> None:
     command = _command(
         add,
-        commands.heads,
+        heads,
         "heads",
         "print importance and statistics of the attention heads of a run",
         "edgewise heads runs/sst2 --by leaving_out --draw heads.png",
@@ -334,7 +316,7 @@ def _add_heads(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure")
     command = _command(
         add,
-        commands.prune,
+        prune,
         "prune",
         "remove attention heads from a run and write it to a new folder",
         "edgewise prune runs/sst2 --fraction 0.2 --out runs/sst2-pruned\n"
@@ -345,8 +327,8 @@ def _add_heads(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     help_ = "remove this fraction of the heads, the least important first"
     command.add_argument("--fraction", type=float, metavar="F", help=help_)
     help_ = (
-        "remove these heads of a layer, which is given by its name or number; give the option "
-        "again for further layers (`edgewise heads` lists them)"
+        "remove these heads of a layer, which is given by its name or number; repeat the option "
+        "for further layers (`edgewise heads` lists them)"
     )
     command.add_argument("--heads", action="append", metavar="LAYER:HEAD,…", help=help_)
     help_ = "new run folder"
@@ -354,7 +336,7 @@ def _add_heads(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     _add_data(command, importance=True)
     command = _command(
         add,
-        commands.suggest,
+        suggest,
         "suggest",
         "suggest a sparse graph for each layer of a run, and measure its loss and time",
         "edgewise suggest runs/sst2 --coverage 0.95",
@@ -379,40 +361,14 @@ def _add_data(command: argparse.ArgumentParser, *, importance: bool) -> None:
     command.add_argument("--batches", type=int, default=8, metavar="N", help=help_)
 
 
-def _add_influence(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = _command(
-        add,
-        commands.influence,
-        "influence",
-        "rank the members of a run's graph by their influence",
-        "edgewise influence runs/gat-cora --top 10 --draw influence.png",
-    )
-    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
-    help_ = (
-        "change of the outputs if the member is removed (default), or if its features are changed "
-        "to the mean of all members"
-    )
-    command.add_argument("--by", choices=("removed", "changed"), default="removed", help=help_)
-    help_ = "number of members to list (10)"
-    command.add_argument("--top", type=int, default=10, metavar="N", help=help_)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure")
-    help_ = "random seed of the estimates (0)"
-    command.add_argument("--seed", type=int, default=0, metavar="N", help=help_)
-
-
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
     command.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {out})")
-    command.add_argument(
-        "--resume", action="store_true", help="continue the run in the folder of --out"
-    )
+    help_ = "continue the run in the folder of --out"
+    command.add_argument("--resume", action="store_true", help=help_)
     help_ = "use another model of the same kind; fields that both models have keep their values"
     command.add_argument("--model", metavar="NAME", help=help_)
-    command.add_argument(
-        "--from",
-        dest="start",
-        metavar="DIR",
-        help="initialise the backbone with the weights of a run or of a Hugging Face folder",
-    )
+    help_ = "initialise the backbone with the weights of a run or of a Hugging Face folder"
+    command.add_argument("--from", dest="start", metavar="DIR", help=help_)
     help_ = "random seed for initialisation, dropout and shuffling"
-    command.add_argument(SEED, metavar="N", help=help_)
+    command.add_argument("--seed", metavar="N", help=help_)
     command.set_defaults(takes_fields=True)

@@ -50,7 +50,8 @@ def _colour(place: int) -> str:
 def _draw_results(found: Comparison, split: Measured, axes: Axes) -> None:
     """Draw a bar for each value, and a dot for each seed.
 
-    The metric is the first one of the task, such as the accuracy, or the loss if there is no other.
+    The metric is the first metric of the task, such as the accuracy, or the loss if the task has
+    none.
     """
     name = measured(found, split)[0]
     for place, outcome in enumerate(found.outcomes):

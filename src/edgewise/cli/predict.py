@@ -12,8 +12,11 @@ from typing import Any
 from edgewise.arguments import check_least
 from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
+from edgewise.inference import load
 from edgewise.inference.predictors import all_predictors
+from edgewise.inference.rows import check_form, flat, write_answers
 from edgewise.recipes import RECIPES
+from edgewise.training import RunFolder
 
 OPTIONS = {
     "top": "number of most probable labels, words, items or links to show",
@@ -30,7 +33,7 @@ OPTIONS = {
 """Options of the predictors of Edgewise, which are arguments of
 :meth:`edgewise.inference.Predictor.answer`. Predictors of other packages may have more."""
 MAX_CELL = 60
-"""Maximum number of characters of a cell on the screen; files have the whole text."""
+"""Maximum number of characters of a table cell on the screen; files contain the whole text."""
 
 
 def options_by_recipe() -> str:
@@ -45,11 +48,7 @@ def options_by_recipe() -> str:
 
 
 def predict(arguments: Namespace) -> int:
-    """Predict on the inputs; return 1 if some of them are invalid, else 0."""
-    from edgewise.inference import load
-    from edgewise.inference.rows import check_form, write_answers
-    from edgewise.training import RunFolder
-
+    """Print or write predictions; return 1 if an input is invalid, else 0."""
     if arguments.input is not None and arguments.inputs:
         raise ArgumentError(
             "INPUT",
@@ -91,7 +90,7 @@ def predict(arguments: Namespace) -> int:
 
 
 def _with_reasons(run: Any, inputs: Any, answers: Iterable[Any], count: int) -> Iterator[Any]:
-    """Yield all answers with reasons for those of valid inputs."""
+    """Yield all predictions, with reasons for predictions on valid inputs."""
     from edgewise.explain.reasons import add_reasons
 
     check_least("--why", count, 1, "choose how many reasons you want")
@@ -108,7 +107,7 @@ def _check_other(out: Path, given: Path | None) -> None:
     """Check that the predictions do not replace the file of inputs.
 
     Raises:
-        ArgumentError: they would, or the output file is in the folder of inputs.
+        ArgumentError: the output file is the input file, or is in the folder of inputs.
     """
     if given is None or not (out.exists() and given.exists()):
         return
@@ -146,8 +145,6 @@ def _with_progress(answers: Iterable[Any]) -> Iterable[Any]:
 
 
 def _print(answers: Iterable[Any], text_key: str) -> None:
-    from edgewise.inference.rows import flat
-
     good = [answer for answer in answers if "error" not in answer]
     if text_key:
         for answer in good:

@@ -9,7 +9,8 @@ from edgewise.runs import Comparison
 from edgewise.runs.comparison import Outcome
 
 Measured = Literal["val", "test"]
-"""Split whose metrics a comparison shows: val to choose a value, test to report it."""
+"""Split whose metrics a comparison shows: val to choose a value, test to report the chosen
+value."""
 
 
 def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) -> str:
@@ -60,7 +61,7 @@ def comparison_rows(found: Comparison, split: Measured = "val") -> list[list[str
 
 
 def comparison_table(found: Comparison, split: Measured = "val") -> str:
-    """Return the comparison as plain text, and for the validation split also the best value."""
+    """Return the comparison as plain text; for the validation split, name the best value."""
     rows = table(comparison_rows(found, split))
     if split == "test":
         return rows

@@ -1,4 +1,4 @@
-"""``edgewise verify``: maximum differences between layers here and in other libraries."""
+"""``edgewise verify``: maximum differences between layers of Edgewise and of other libraries."""
 
 from __future__ import annotations
 

@@ -6,77 +6,41 @@ The subpackages are ``graphs``, ``molecules``, ``text``, ``images`` and ``series
 from __future__ import annotations
 
 from edgewise.batches import Batch, WritingBatch
-from edgewise.data.graphs.edge_list import EdgeList as edge_list
-from edgewise.data.graphs.ego_facebook import EgoFacebook as ego_facebook
-from edgewise.data.graphs.gowalla import Gowalla as gowalla
 from edgewise.data.graphs.interaction_files import InteractionFiles as interactions
+from edgewise.data.graphs.interactions import Gowalla as gowalla
+from edgewise.data.graphs.links import EdgeList as edge_list
+from edgewise.data.graphs.links import EgoFacebook as ego_facebook
 from edgewise.data.graphs.neighbours import NeighbourSampler, neighbour_batches
 from edgewise.data.graphs.node_files import NodeFiles as node_files
 from edgewise.data.graphs.planetoid import Planetoid as planetoid
 from edgewise.data.graphs.tu import TU as tu
-from edgewise.data.images.cifar10 import Cifar10 as cifar10
 from edgewise.data.images.digits import Digits as digits
+from edgewise.data.images.digits import Mnist as mnist
+from edgewise.data.images.image_folder import Cifar10 as cifar10
 from edgewise.data.images.image_folder import ImageFolder as image_folder
-from edgewise.data.images.mnist import Mnist as mnist
 from edgewise.data.loader import Loader
-from edgewise.data.molecules.esol import ESOL as esol
-from edgewise.data.molecules.ionic_liquids import IonicLiquids as ionic_liquids
 from edgewise.data.molecules.masked_molecules import MaskedMolecules as masked_molecules
 from edgewise.data.molecules.molecule_table import MoleculeTable as molecule_table
+from edgewise.data.molecules.solubility import ESOL as esol
+from edgewise.data.molecules.solubility import IonicLiquids as ionic_liquids
 from edgewise.data.molecules.zinc import ZINC as zinc
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.series.time_series import TimeSeries as time_series
 from edgewise.data.splits import Data, Split, Splits, TextSplits
-from edgewise.data.text.ewt import EWT as ewt
+from edgewise.data.text.long_texts import Shakespeare as shakespeare
+from edgewise.data.text.long_texts import TextFiles as text_files
+from edgewise.data.text.long_texts import WarAndPeace as war_and_peace
+from edgewise.data.text.long_texts import WikiText2 as wikitext2
 from edgewise.data.text.masked_text import MaskedText as masked_text
-from edgewise.data.text.multi30k import Multi30k as multi30k
 from edgewise.data.text.pair_table import PairTable as pair_table
+from edgewise.data.text.parallel import Multi30k as multi30k
 from edgewise.data.text.parallel import Parallel as parallel
-from edgewise.data.text.shakespeare import Shakespeare as shakespeare
-from edgewise.data.text.sst2 import SST2 as sst2
+from edgewise.data.text.tag_file import EWT as ewt
 from edgewise.data.text.tag_file import TagFile as tag_file
-from edgewise.data.text.text_files import TextFiles as text_files
+from edgewise.data.text.text_table import SST2 as sst2
 from edgewise.data.text.text_table import TextTable as text_table
-from edgewise.data.text.war_and_peace import WarAndPeace as war_and_peace
-from edgewise.data.text.wikitext2 import WikiText2 as wikitext2
 from edgewise.plugins import Registry
 from edgewise.renamed import refuse_old_names
-
-DATA: Registry[type[Data]] = Registry(
-    "DATA",
-    {
-        "cifar10": cifar10,
-        "digits": digits,
-        "edge_list": edge_list,
-        "ego_facebook": ego_facebook,
-        "esol": esol,
-        "ewt": ewt,
-        "gowalla": gowalla,
-        "image_folder": image_folder,
-        "interactions": interactions,
-        "ionic_liquids": ionic_liquids,
-        "masked_molecules": masked_molecules,
-        "masked_text": masked_text,
-        "mnist": mnist,
-        "molecule_table": molecule_table,
-        "multi30k": multi30k,
-        "node_files": node_files,
-        "pair_table": pair_table,
-        "parallel": parallel,
-        "planetoid": planetoid,
-        "time_series": time_series,
-        "shakespeare": shakespeare,
-        "sst2": sst2,
-        "tag_file": tag_file,
-        "text_files": text_files,
-        "text_table": text_table,
-        "tu": tu,
-        "war_and_peace": war_and_peace,
-        "wikitext2": wikitext2,
-        "zinc": zinc,
-    },
-)
-"""Data sets by the name that recipes and run folders use, with those of installed packages."""
 
 __all__ = [
     "DATA",
@@ -120,6 +84,12 @@ __all__ = [
     "wikitext2",
     "zinc",
 ]
+
+DATA: Registry[type[Data]] = Registry(
+    "DATA",
+    {name: globals()[name] for name in __all__ if name.islower() and name != "neighbour_batches"},
+)
+"""Data sets by the name that recipes and run folders use, with those of installed packages."""
 
 refuse_old_names(globals())
 

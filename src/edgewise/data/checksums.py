@@ -2,163 +2,21 @@
 
 from __future__ import annotations
 
-_TABLE = """\
-cifar10_12k
-d309564744703abf42f2715d95d4eff6f05f650cb9af19ae7f80ed891722d783  raw
+from pathlib import Path
 
-CiteSeer
-d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6  ind.citeseer.x
-539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21  ind.citeseer.tx
-2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668  ind.citeseer.allx
-8ba87e515d8e3ee3cf52f6d2c5b86aa73f11ecad825a808455209ec26cd54924  ind.citeseer.y
-55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce  ind.citeseer.ty
-f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95  ind.citeseer.ally
-d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7  ind.citeseer.graph
-2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4  ind.citeseer.test.index
-
-Cora
-23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab  ind.cora.x
-b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a  ind.cora.tx
-9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543  ind.cora.allx
-94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1  ind.cora.y
-41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad  ind.cora.ty
-2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71  ind.cora.ally
-58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d  ind.cora.graph
-297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875  ind.cora.test.index
-
-ego_facebook
-f41c026ed8af3cc3359f1ca5573d0605fb09ae0eefa34544b820fd8c6e2ef296  facebook_combined.txt.gz
-
-ENZYMES
-5553c84f8f562f3e199dfd27192174f485e85c44c1357661098668937a739cbf  ENZYMES_A.txt
-95ba0fa47eba6f02e6b754a215dc66d5b49de3f45f57a128514301a8d7ed5f46  ENZYMES_graph_indicator.txt
-04743e08967e61e65cdacbb90f8df6ee53742b3d2e7b84675b85ebac70506856  ENZYMES_graph_labels.txt
-8263eb9b64efa231a5886343483ccfc0342f2407014763a8f738fd51c32ce770  ENZYMES_node_labels.txt
-305a8fc3b12f79fb844ef3374d6a3c8ceeb4887dd4f86bbfe37932c4c5434e7b  ENZYMES_node_attributes.txt
-
-esol
-8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189  delaney-processed.csv
-
-gowalla
-0f086326b28a56c2e6dcb81d86ee72d4ccb7eed3a8d26788392356d8f51111cc  train.txt
-099a2a73924e4b754dc6efd730d764f492321b53c38eb93298850c83acf57be3  test.txt
-
-hollywood_actors
-9b70a3fd111452cdb33c222ff85ef2902410eeea8457726626cda1fd32f765cd  actor.dat.gz
-
-ionic_liquids
-49c6536523a8c1342b8ae23223bb7fda2d34ac839d87add23e2a53ed225a365f  co2_solubility_chen2024.csv.gz
-
-MNIST
-ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db  train-images-idx3-ubyte.gz
-65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5  train-labels-idx1-ubyte.gz
-0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7  t10k-images-idx3-ubyte.gz
-ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2  t10k-labels-idx1-ubyte.gz
-
-multi30k
-460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6  train.en.gz
-2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72  train.de.gz
-5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d  train.fr.gz
-2be68b38c8d586ff4f54eb13cc6e1baaaa053695b3f070d3038303a47f2268da  train.cs.gz
-1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227  val.en.gz
-660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660  val.de.gz
-5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc  val.fr.gz
-d53827e469b0a1ca8d57e9e26b2b64c4bc4b33f5479c7b03ae87ae5c882c3e33  val.cs.gz
-399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182  test_2016_flickr.en.gz
-4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16  test_2016_flickr.de.gz
-cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6  test_2016_flickr.fr.gz
-45adb85f688de8407fddcbe1b36dca15d12aab868149b337e2576f2d6d2ff8d8  test_2016_flickr.cs.gz
-ce1450ddc5ab0834502579d77a170849952e15a2938b34cc503bdc25ebb4fb98  test_2017_flickr.en.gz
-c3078bc3b36808bf9d20eb2347ed6137016179ef59ec0d2b9b8ecc3fb2880081  test_2017_flickr.de.gz
-6f3764e31dac41e9455e612958bcfd4e877c5e15cd66df2c2b2be6d9bd83e5b6  test_2017_flickr.fr.gz
-4e585c2dd525911a6ea7730e9d0b516239af3f1b1ffae6a2130223cfb639f25e  test_2018_flickr.en.gz
-39fcc8b3331d76fb42d648d019c6898b0d5e58baac87bc2a0bb93f44ec8db207  test_2018_flickr.de.gz
-234b4a887da0da4801a3e2c6f21336231ff7dd46daeb80cfa1b551c8bbb78239  test_2018_flickr.fr.gz
-1db59fe6980c9b3f9bade65122a985e71150214837d76f4768a5a8384c0b2dc7  test_2018_flickr.cs.gz
-43051fdfa86fd5395182e718a94ca67b1b227b9f7c79596ff0f6b813216981d2  test_2017_mscoco.en.gz
-58277df3c75f92f7145a11b910b553d1cf82c439249d4dc237c899609eafac22  test_2017_mscoco.de.gz
-39cde3f43f32b0a6bf29ce4917a46329ff32e53070c2fac87506695a740ae0a0  test_2017_mscoco.fr.gz
-
-MUTAG
-d9656ca7493f3445d737c711710bb36fd432dddd1c0ea32e1d4713c86ebd28e2  MUTAG_A.txt
-7d520a4d6c7961c0cdeabe076d8fe27e795b6d373485c9a2b744987e560a2056  MUTAG_graph_indicator.txt
-a1518ea39ba3426bd42f57396b9c4baffe68e9adc718caeeab0119c6591a5f2c  MUTAG_graph_labels.txt
-678f429965490e84dd27713017538c995fc05d1621beac910848b600015ee863  MUTAG_node_labels.txt
-
-NCI1
-2c028eda59a5fe96e2265a63d9ac236901bd9a7dc658498be13cd704a703076d  NCI1_A.txt
-ffe5acfa754b057d5ce0dc725c5aadb631628161886cc040d38c719635257dc5  NCI1_graph_indicator.txt
-fae44681e70113f496256ae87eaac33b7836e3a97fe8e023933b84fde6a5c8a2  NCI1_graph_labels.txt
-dc0a22b6cbff0c939de00373e823977ba32b358f560e4288d7602f7b51407ee2  NCI1_node_labels.txt
-
-NCI109
-9c0ae8c1e631f771663de1e095eb36604f4feeb512e46b90b0409f05f876bab6  NCI109_A.txt
-f86bb0249bf985be397f46c493879022cb068b1d4331215151442de1738c9163  NCI109_graph_indicator.txt
-8ab9932d5347b935e3aaa7be2f787cc78860fa1af9df836dd3f03cde6939b640  NCI109_graph_labels.txt
-d2ceda711b4ea4218909e5527325374d7e50c698b0d8a22567390a5526dbd6bc  NCI109_node_labels.txt
-
-PROTEINS
-4c4b33e272fc95cac6d27ed6d5d12b9a852c8610e91fff59f8f0dbdd5a20df67  PROTEINS_A.txt
-8d4ff1e852a5c28561e9bffb44cf9490bc552b13a3b6156dd12dc7f44e9afc4a  PROTEINS_graph_indicator.txt
-c0ef9810c440775252872318d0c8adc385588e14bc4c47a2c34aa96ee3c7cdcd  PROTEINS_graph_labels.txt
-f758e8ad3d6e3c026b50833d75f6f90735b94eb3345e4243707f495ca8afea8d  PROTEINS_node_labels.txt
-54eef829abb37e458a5fbf3a3c581e48e5810e220463c2cd951856b9ceb08f07  PROTEINS_node_attributes.txt
-
-PubMed
-fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33  ind.pubmed.x
-4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d  ind.pubmed.tx
-508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e  ind.pubmed.allx
-e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3  ind.pubmed.y
-ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd  ind.pubmed.ty
-0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e  ind.pubmed.ally
-5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9  ind.pubmed.graph
-b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5  ind.pubmed.test.index
-
-quickdraw_25x344
-7d1ad9e3d6d4b4ee11fd961409cdc7d0c51da9b5315cf9f4ba960c6a4be93dc2  categories.txt
-eddc1e5ef9577d3ebc5042330cef53eb321df7def22d756b940d6ac7d40fcdfd  quickdraw_25x344.ndjson.gz
-
-SST2
-ec192f833a64da08f475488a77b0d0b47db47acd0f458bd18433fc793b569920  train.tsv
-eddea6b39e601dd4e7a672b53cc40fdf6019fa80522f351206c24340ca5d9359  dev.tsv
-831169c7e2e429d6026e1bdbb542f33b636e3e596caad9602ebc953c205928b7  test.tsv
-
-tinyshakespeare
-86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed  input.txt
-
-UD_English-EWT
-3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b  en_ewt-ud-train.conllu.gz
-531a54ff90d6ab12201c5a50c3e78e6ddac4de69abc4bce5d275d3cd29efe2b6  en_ewt-ud-dev.conllu.gz
-e266e515a0a7547657ed3d90d9ba46487d6bd251f27ad4269d4e8a427c8555cd  en_ewt-ud-test.conllu.gz
-
-war_and_peace
-6cbcc5ca5e590fb9ace161a5b93e4ecf280d7118104be0d63b686c004cfa70ae  2600-0.txt.gz
-
-wikitext-2
-f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8  valid.txt
-d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0  test.txt
-
-ZINC_jtvae12k
-6ca2da183268a688e2dae86ff646e49dfea025f0088727791c6f7bda74bdd281  train.npz
-bffca2a7948c784df81a1c95fe9916ba201a625de985bb8b4f93e407fba1101d  train.csv
-d53477a098a074e79c29fb53a71f76a8b94cf4966c5b085a5a30358f1773f479  val.npz
-c459ef4340b34eba48fc6350578ad562d8db51a48e53d82ce5a0e81401ce1794  val.csv
-c729edfa1f3da1054fdeca2230616282161c036a66224ffd0bcc77a6c3093622  test.npz
-4a80a6529258eb7e603b7ed40c11f3cefd7e241fda3d3eb73e10ba4e9aca94ec  test.csv
-"""
-
+_BLOCKS = Path(__file__).with_name("checksums.txt").read_text(encoding="utf-8").split("\n\n")
 SHA256: dict[str, dict[str, str]] = {
     data: {file: digest for digest, file in (line.split() for line in lines)}
-    for data, *lines in (block.splitlines() for block in _TABLE.split("\n\n"))
+    for data, *lines in (block.splitlines() for block in _BLOCKS)
 }
-"""Digest of each file by data set and name. For names that end in ``.gz`` it is the digest of the
-unpacked content, as versions of gzip write different bytes. The digest of a folder (``raw`` of
-``cifar10_12k``) covers the path and content of each ``.jpg`` file, sorted by path.
+"""Digest of each file, by data set and file name. For ``.gz`` files, the digest is of the
+decompressed content, because versions of gzip write different bytes. The digest of a folder
+(``raw`` of ``cifar10_12k``) covers the path and content of each ``.jpg`` file, sorted by path.
 """
 
 GIT_BLOBS: dict[str, dict[str, str]] = {
     "gowalla": {"train.txt": "a27782bd7a1d4d0744148dc0460ea94da74763f2"},
 }
 """Git object ids of other accepted versions of a file, whose SHA-256 is unknown. The published
-``train.txt`` of Gowalla lists the items of each user in a different order than the file above.
+``train.txt`` of Gowalla lists the items of each user in a different order.
 """

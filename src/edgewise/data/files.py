@@ -1,4 +1,4 @@
-"""Data files: their folder, their download and their checksums."""
+"""Files of public data sets: folder, download and checksums."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from uuid import uuid4
 from edgewise.data.checksums import GIT_BLOBS, SHA256
 from edgewise.errors import ArgumentError, MissingDataError
 
-TIMEOUT = 60  # seconds
-NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # name of a data set or of a file, without a folder
+TIMEOUT = 60  # Seconds without an answer from the server.
+NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # Name of a data set or file, without a folder.
 DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
 
 
@@ -52,13 +52,15 @@ def find_raw(data: str, files: Sequence[str], download: Callable[[Path], None]) 
     root, again = data_root(), ""
     if root is not None:
         raw = root / data / "raw"
-        _check(raw, files, f"put the files of {data} there, or unset EDGEWISE_DATA to download")
+        _check_present(
+            raw, files, f"put the files of {data} there, or unset EDGEWISE_DATA to download"
+        )
     else:
         raw = cache_root() / data / "raw"
         if not raw.is_dir():
             _download(raw, data, files, download)
         again = f"delete {raw}, and it will be downloaded again"
-        _check(raw, files, again)
+        _check_present(raw, files, again)
     for name in files:
         verify(data, raw / name, again)
     return raw
@@ -69,11 +71,6 @@ def verify(data: str, path: Path, remedy: str = "") -> None:
 
     The digests are listed in :mod:`edgewise.data.checksums`. A path without a digest is accepted:
     its loader must not unpickle it.
-
-    Args:
-        data: name of the data set.
-        path: the file or folder.
-        remedy: see :func:`unreadable`.
 
     Raises:
         ArgumentError: the content differs, or a ``.gz`` file cannot be unpacked.
@@ -120,7 +117,7 @@ def _git_blob(data: str, path: Path) -> str | None:
 
 
 def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
-    """Return a ``download`` for :func:`find_raw` that refuses, as no address has the files."""
+    """Return a ``download`` for :func:`find_raw` that raises an error: no address has the files."""
 
     def refuse(_folder: Path) -> None:
         raise MissingDataError(
@@ -153,7 +150,8 @@ def check_name(name: str) -> None:
             "data.name",
             expected="only letters, digits and _ . + - in the name of a data set or file",
             got=repr(name),
-            remedy="name a data set; set EDGEWISE_DATA to the folder of the data sets",
+            remedy="give only the name of the data set here; set EDGEWISE_DATA to the folder of "
+            "the data sets",
         )
 
 
@@ -187,13 +185,13 @@ def unreadable(
         str(path),
         expected=expected,
         got=f"{got}{where}",
-        remedy=remedy or ("correct this line" if line else "copy or download it again"),
+        remedy=remedy or ("correct this line" if line else "copy or download this file again"),
     )
 
 
 @contextmanager
 def naming(*files: str | Path) -> Iterator[None]:
-    """Add the names of files to errors about the data that were read from them."""
+    """Add the names of the files to errors about data that were read from these files."""
     names = [Path(file).name for file in files]
     try:
         yield
@@ -211,7 +209,7 @@ def naming(*files: str | Path) -> Iterator[None]:
 def _download(raw: Path, data: str, files: Sequence[str], download: Callable[[Path], None]) -> None:
     raw.parent.mkdir(parents=True, exist_ok=True)
     part = raw.with_name(f"raw.part-{uuid4().hex}")
-    # Folders of tempfile would be readable by their owner only.
+    # Not tempfile, whose folders only their owner can read.
     part.mkdir()
     try:
         try:
@@ -225,7 +223,7 @@ def _download(raw: Path, data: str, files: Sequence[str], download: Callable[[Pa
                 f"EDGEWISE_DATA to a folder that holds {'/'.join([data, 'raw', *files[:1]])} and "
                 "the other files."
             ) from error
-        _check(part, files, "try again")
+        _check_present(part, files, "try again")
         try:
             part.rename(raw)
         except OSError:  # Another process has finished the same download.
@@ -235,7 +233,7 @@ def _download(raw: Path, data: str, files: Sequence[str], download: Callable[[Pa
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _check(raw: Path, files: Sequence[str], remedy: str) -> None:
+def _check_present(raw: Path, files: Sequence[str], remedy: str) -> None:
     missing = [name for name in files if not (raw / name).is_file()]
     if missing:
         others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""

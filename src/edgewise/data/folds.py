@@ -1,4 +1,4 @@
-"""Cross-validation: one fold is the test set, a part of the others the validation set."""
+"""Cross-validation: one fold is the test set, and a part of the other folds the validation set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Folds:
     Attributes:
         folds: number of folds.
         fold: index of the test fold, from 0.
-        val: fraction of the other examples used for validation, split in the same way.
+        val: fraction of the examples of the other folds that is used for validation.
         seed: random seed of the split; independent of a recipe's seed.
     """
 
@@ -76,7 +76,7 @@ class Folds:
     def held_out(self, how: How, keys: Sequence[str | int]) -> tuple[Tensor, Tensor]:
         """Return the indices of training and validation examples, without a test set."""
         inner = deal(how, keys, round(1 / self.val), self.seed + 1, of="data.val")
-        # The first parts may consist of one large group.
+        # A part may consist of one large group.
         return torch.cat(inner[:-1]), inner[-1]
 
 
@@ -151,3 +151,25 @@ def hold_out(keys: Sequence[str | int], *, val: float, test: float, seed: int) -
     numbers = torch.tensor(order)
     parts = {"train": ~tested & ~validated, "val": validated, "test": tested}
     return {name: numbers[part].sort().values for name, part in parts.items()}
+
+
+def fill_splits(
+    given: Sequence[str], keys: Sequence[str], *, val: float, test: float, seed: int
+) -> dict[str, Tensor]:
+    """Return the indices of each split, with missing splits held out from ``"train"``.
+
+    Args:
+        given: split of each example; others than ``"train"``, ``"val"`` and ``"test"`` have none.
+        keys: class of each example, by which the missing splits are stratified.
+        val: fraction of validation examples, if there are none.
+        test: fraction of test examples, if there are none.
+        seed: random seed.
+    """
+    parts = {
+        name: torch.tensor([i for i, part in enumerate(given) if part == name], dtype=torch.long)
+        for name in ("train", "val", "test")
+    }
+    own = parts["train"]
+    val, test = (0.0 if len(parts[n]) else share for n, share in (("val", val), ("test", test)))
+    held = hold_out([keys[i] for i in own.tolist()], val=val, test=test, seed=seed)
+    return {n: own[held[n]] if n == "train" or not len(p) else p for n, p in parts.items()}

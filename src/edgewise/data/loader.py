@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgewise.batches import Batch
 
-POOL = 32  # number of batches whose examples are sorted by length together
+POOL = 32  # Number of batches whose examples are sorted by length together.
 
 
 class Loader:
@@ -70,7 +70,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         first, self._skip = self._skip, 0
-        # A generator's body runs at the first batch, when the epoch is known.
+        # In a generator, this line runs at the first batch, when the epoch is known.
         return self._batches(first)
 
     def _batches(self, first: int) -> Iterator[Batch]:
@@ -79,7 +79,7 @@ class Loader:
             yield self._own(index)
 
     def _own(self, index: Tensor) -> Batch:
-        """Return the part of this process; without targets if there are too few examples."""
+        """Return the examples of this process; without targets if there are too few examples."""
         own = index[self.rank :: self.world_size]
         if len(own):
             return self.make(own)
@@ -108,8 +108,8 @@ class Loader:
         return torch.randperm(self.count, generator=mixed)[: self.drawn]
 
     def _mixed(self) -> torch.Generator | None:
-        """Return the random generator of this epoch; ``None`` if it is not shuffled."""
-        # Seeding takes as long as a small training step, so avoid it if possible.
+        """Return the random generator of this epoch; ``None`` if the epoch is not shuffled."""
+        # Seeding a generator takes as long as a small training step, so avoid it if possible.
         if self.seed is None or self.count < 2:
             return None
         return torch.Generator().manual_seed(self.seed * 1_000_003 + self._epoch)

@@ -1,8 +1,8 @@
 """Precomputed positional encodings of the graphs of a data set, cached on disk.
 
-They are the same in every epoch and run, so they are computed once, in chunks of graphs. The name
-of the cache file is a hash of the edges, the encoding with its settings, and the source code that
-computes it; a change of any of them leads to a new file.
+Encodings are the same in every epoch and run, so they are computed once, in chunks of graphs. The
+name of the cache file is a hash of the edges, the encoding, its settings and its source code, so a
+change of any of these leads to a new file.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 import numpy as np
@@ -27,8 +26,8 @@ from edgewise.encodings import distances, laplacian, members
 from edgewise.graphs import Graph
 from edgewise.ragged import boundaries, ranges, segment_index, starts
 
-AT_ONCE = 500  # number of graphs per chunk
-SHOWN_FROM = 2000  # minimum number of graphs for which a progress bar is shown
+AT_ONCE = 500  # Number of graphs per chunk.
+SHOWN_FROM = 2000  # Minimum number of graphs for which a progress bar is shown.
 TYPES = (torch.uint8, torch.int16, torch.int32)
 
 
@@ -40,7 +39,7 @@ class Encoding(Protocol):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Settings that the code depends on, besides the graph."""
+        """Settings of the encoding on which the code depends."""
 
     def code(self, graph: Graph) -> Tensor:
         """Return the encoding of the nodes, ``[N, ...]``, or of the pairs, ``[P, ...]``."""
@@ -126,7 +125,7 @@ class PrecomputedEncodings:
         for tensor in (graphs.edge_index, graphs.node_start, graphs.edge_start):
             found.update(tensor.contiguous().numpy().tobytes())
         found.update(repr(encoding.settings).encode())
-        # An encoding defined with a model may use laplacian.
+        # An encoding that is defined in the module of a model may use functions of laplacian.py.
         own = inspect.getmodule(type(encoding))
         for module in (own, laplacian, members, sys.modules[__name__]):
             assert module is not None
@@ -137,16 +136,15 @@ class PrecomputedEncodings:
         at_once = len(self.graphs) if encoding.compares_graphs else AT_ONCE
         chunks = torch.arange(len(self.graphs)).split(at_once)
         rows = []
-        with shown(chunks, len(self.graphs), f"{type(encoding).__name__} codes") as todo:
-            for which in todo:
-                _x, graph, _members, _edges = self.graphs.take(which)
-                code = encoding.code(graph)
-                if isinstance(encoding, distances.PathEdges):
-                    degree = self.graphs.edge_start.diff()[which]
-                    pairs = self.graphs.sizes[which].square()
-                    first = starts(degree)[segment_index(pairs, len(code))]
-                    code = torch.where(code < 0, code, code - first[:, None])
-                rows.append(code)
+        for which in shown(chunks, len(self.graphs), f"{type(encoding).__name__} codes"):
+            _x, graph, _members, _edges = self.graphs.take(which)
+            code = encoding.code(graph)
+            if isinstance(encoding, distances.PathEdges):
+                degree = self.graphs.edge_start.diff()[which]
+                pairs = self.graphs.sizes[which].square()
+                first = starts(degree)[segment_index(pairs, len(code))]
+                code = torch.where(code < 0, code, code - first[:, None])
+            rows.append(code)
         return narrow(torch.cat(rows))
 
 
@@ -162,23 +160,13 @@ def narrow(rows: Tensor) -> Tensor:
     return rows
 
 
-@contextmanager
-def shown(chunks: Iterable[Tensor], graphs: int, title: str) -> Iterator[Iterable[Tensor]]:
+def shown(chunks: Sequence[Tensor], graphs: int, title: str) -> Iterable[Tensor]:
     """Return the chunks; with many graphs, show a progress bar on the terminal."""
     try:
         from rich.console import Console
-        from rich.progress import Progress
+        from rich.progress import track
     except ImportError:  # rich belongs to the extra train.
-        yield chunks
-        return
+        return chunks
     console = Console(stderr=True)
     quiet = graphs < SHOWN_FROM or not console.is_terminal
-    with Progress(console=console, transient=True, disable=quiet) as bar:
-        task: Any = bar.add_task(title, total=graphs)
-
-        def counted() -> Iterator[Tensor]:
-            for chunk in chunks:
-                yield chunk
-                bar.advance(task, len(chunk))
-
-        yield counted()
+    return track(chunks, title, console=console, transient=True, disable=quiet)

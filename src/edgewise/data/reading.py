@@ -24,18 +24,19 @@ from edgewise.data.files import find_files, unreadable
 from edgewise.errors import ArgumentError, MissingDataError
 
 LARGEST = torch.finfo(torch.float32).max
-LARGEST_WHOLE = 2**53  # a float represents all integers up to this one
-BLOCK = 2**20  # bytes decoded at once
+LARGEST_WHOLE = 2**53  # A float represents all integers up to this number.
+BLOCK = 2**20  # Number of bytes that are decoded at once.
 
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # UTF-32 precedes UTF-16, whose mark is a prefix of this mark.
+    # Before UTF-16, whose byte order mark is a prefix of this one.
+    (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-LEGACY = "cp1252"  # the superset of Latin-1 that Windows writes
+LEGACY = "cp1252"  # Superset of Latin-1 that Windows writes.
 
 
 @contextmanager
@@ -78,7 +79,7 @@ def _only_member(path: Path) -> Iterator[IO[bytes]]:
                 path,
                 expected="a zip archive with one file",
                 got=f"{len(names)}{listed}",
-                remedy="unpack it, and name one of its files",
+                remedy="unpack the archive, and name one of its files",
             )
         if archive.getinfo(names[0]).flag_bits & 1:
             raise zipfile.BadZipFile(f"{names[0]} needs a password")
@@ -140,7 +141,8 @@ def text_form(path: Path) -> TextForm:
         if encoding != "utf-8" or wrong.foreign:
             raise unreadable(
                 path,
-                expected=f"text in {encoding.removesuffix('-sig').upper()}, like its beginning",
+                expected=f"text in {encoding.removesuffix('-sig').upper()}, the encoding of the "
+                "start of the file",
                 got=f"{wrong.reason} ({wrong.byte:#04x})",
                 remedy="save it again as UTF-8",
                 line=wrong.line,
@@ -152,7 +154,7 @@ def text_form(path: Path) -> TextForm:
         raise unreadable(
             path,
             expected="text in UTF-8, UTF-16 or Windows-1252",
-            got=f"a byte that is invalid in all of them ({wrong.byte:#04x})",
+            got=f"a byte that is invalid in these encodings ({wrong.byte:#04x})",
             remedy="save it again as UTF-8",
             line=wrong.line,
         ) from wrong
@@ -180,7 +182,8 @@ def _by_first_bytes(path: Path, head: bytes) -> str:
             return encoding
     if b"\0" not in head:
         return "utf-8"
-    # Every second byte of Latin letters in UTF-16 is 0. Other encodings of text have no zero bytes.
+    # In UTF-16, every second byte of Latin letters is 0; other encodings of text have no zero
+    # bytes.
     halves = head[0::2], head[1::2]
     for encoding, (letters, zeros) in (("utf-16-le", halves), ("utf-16-be", halves[::-1])):
         if not letters.count(0) and zeros.count(0) > len(zeros) / 2:
@@ -214,12 +217,6 @@ def _looked_through(path: Path, encoding: str) -> TextForm:
 
 def check_memory(argument: str, needed: float, what: str, remedy: str) -> None:
     """Check, before data are read, that they fit into free memory.
-
-    Args:
-        argument: argument that names the data, for the error.
-        needed: estimated number of bytes.
-        what: description of the data, for the error.
-        remedy: remedy of the error.
 
     Raises:
         ArgumentError: the data do not fit.
@@ -267,8 +264,10 @@ def read_own_text(path: Path) -> str:
 
 def _own(path: Path) -> str:
     form = text_form(path)
-    needed = 2 * form.characters  # There are two copies while line ends are replaced.
-    check_memory(str(path), needed, path.name, "use a part of it, or more memory")
+    needed = 2 * form.characters  # While line ends are replaced, there are two copies.
+    check_memory(
+        str(path), needed, path.name, "use a part of the file, or a machine with more memory"
+    )
     with opened_text(path, form.encoding) as text:
         return text.read()
 
@@ -292,7 +291,7 @@ def read_own_lines(path: Path) -> list[str]:
 
 
 def _lines_of(text: str) -> list[str]:
-    # splitlines() and universal newlines also split at other characters than line feeds.
+    # splitlines() and universal newlines would also split at other characters.
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while not lines[-1].strip():
         lines.pop()
@@ -330,7 +329,7 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
 
 
 def number(text: str) -> float:
-    """Convert text to a number; return NaN if it is no number or exceeds the range of float32."""
+    """Convert text to a number; NaN if the text is not a number in the range of float32."""
     try:
         value = math.nan if "_" in text else float(text)  # Only Python reads 1_000 as a number.
     except ValueError:
@@ -360,7 +359,7 @@ def check_line_count(path: Path, got: Sequence[object] | Tensor, wanted: int, wh
             path,
             expected=f"one line for each of the {wanted} {what}",
             got=f"{len(got)} lines",
-            remedy="use the files of one data set together",
+            remedy="use files of the same data set",
         )
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Generator, Tensor
 
 from edgewise.batches import Batch
 from edgewise.data.loader import Loader
-from edgewise.data.splits import Split, Splits
+from edgewise.data.splits import Split
 
-RANKS = 2**48 + 21  # difference of the seeds of two successive ranks
+RANKS = 2**48 + 21  # Difference between the seeds of two successive ranks.
 
 Draw = Callable[[Tensor, Generator], Batch]
 """Function that returns the batch of an index of examples, sampling with the generator."""
@@ -33,7 +32,7 @@ class SampledLoader(Loader):
 
     def _generator(self) -> Generator:
         assert self.seed is not None
-        # Seed per batch, so that a resumed epoch samples the same as an uninterrupted epoch.
+        # Each batch has a separate seed, so that a resumed epoch samples the same batches.
         mixed = (self.seed * 1_000_003 + self._epoch) * 1_000_003 + self._served
         return Generator().manual_seed((mixed + self.rank * RANKS) % 2**63)
 
@@ -60,40 +59,3 @@ class SampledSplit(Split):
     def loader(self, batch_size: int, seed: int | None) -> Loader:  # noqa: ARG002
         assert seed is not None
         return SampledLoader(self.sample, self.count, self.size, seed)
-
-
-def drawn_splits(
-    sizes: Mapping[str, Any],
-    draw: Callable[[int, Generator], tuple[Tensor, ...]],
-    made: Callable[..., Batch],
-    *,
-    count: int,
-    tested: int,
-    split_seed: int,
-    batch_size: int,
-) -> Splits:
-    """Return splits of randomly generated examples; training examples differ in every epoch.
-
-    Args:
-        sizes: arguments of the model that the data determine.
-        draw: function that generates a number of examples, as tensors with one row each.
-        made: function that returns the batch of such rows.
-        count: training examples per epoch.
-        tested: number of validation examples, and of test examples.
-        split_seed: random seed of the validation and test examples.
-        batch_size: batch size.
-    """
-
-    def fixed(seed: int) -> Split:
-        parts = draw(tested, Generator().manual_seed(seed))
-        return Split(tested, lambda index: made(*(part[index] for part in parts)))
-
-    return Splits(
-        dict(sizes),
-        SampledSplit.of(
-            lambda index, generator: made(*draw(len(index), generator)), count, batch_size
-        ),
-        fixed(2 * split_seed + 1),
-        fixed(2 * split_seed + 2),
-        batch_size=batch_size,
-    )

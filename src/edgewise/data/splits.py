@@ -37,7 +37,7 @@ class Split:
     Attributes:
         count: number of examples.
         make: function that returns the batch of an index ``[B]`` of examples.
-        target_scale: scale of the targets, for regression. The model uses that of the training
+        target_scale: scale of the targets, for regression. The model uses the scale of the training
             split.
         draw: number of examples sampled per epoch; ``None`` for all.
         lengths: length of each example, ``[count]``, to batch examples of similar length.
@@ -111,6 +111,6 @@ class Data(ABC):
 
         Raises:
             MissingDataError: a file is missing.
-            MissingExtraError: the package that reads it is not installed.
+            MissingExtraError: the package that reads the files is not installed.
             ArgumentError: a value is NaN or infinite, a label is out of range, or splits overlap.
         """

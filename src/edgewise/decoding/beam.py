@@ -11,7 +11,7 @@ from edgewise.arguments import check_count
 from edgewise.decoding.continuation import Continuation
 from edgewise.layers import EncoderDecoderModel, Memory, TextModel
 
-NEVER = -1e9  # lower than every score; finite, so that sums do not overflow
+NEVER = -1e9  # Lower than every score, but finite, so that sums do not overflow.
 
 
 @dataclass
@@ -45,7 +45,7 @@ def beam_search(
 
     The best text maximises :math:`\log p(\mathrm{text}) / n^{\mathrm{penalty}}` for n new tokens.
     The search for a batch element ends when the best unfinished beam, at its current length, scores
-    below the worst finished one (``early_stopping=False`` of transformers).
+    below the worst finished beam (``early_stopping=False`` of transformers).
 
     Args:
         model: language model or encoder-decoder; see :func:`edgewise.decoding.generate`.
@@ -79,7 +79,8 @@ def beam_search(
     mask = None if attention_mask is None else attention_mask.repeat_interleave(beams, 0)
     for step in range(1, max_new_tokens + 1):
         logits = text.read(new, mask).float().unflatten(0, (batch, beams))
-        # Twice the beam size, so that enough beams go on even if each one's best token is the end.
+        # Twice the beam size, so that enough beams continue even if the best token of each beam is
+        # the end.
         tried, parent = _continued(open_, logits.log_softmax(-1), 2 * beams)
         ends = torch.full_like(tried.scores, step == max_new_tokens, dtype=torch.bool)
         if end is not None:
@@ -102,7 +103,7 @@ def beam_search(
 
 
 def _first_alone(batch: int, beams: int, device: torch.device) -> Tensor:
-    """Return initial scores that exclude all beams but one, because all beams are still equal."""
+    """Return initial scores that exclude all beams except one; all beams are equal at first."""
     scores = torch.full((batch, beams), NEVER, device=device)
     scores[:, 0] = 0.0
     return scores

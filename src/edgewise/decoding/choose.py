@@ -29,8 +29,8 @@ class Sample:
     Args:
         temperature: sampling temperature. Lower is more deterministic.
         top_k: sample from the k most probable tokens only (Fan et al., 2018).
-        top_p: of these, sample from the smallest set of most probable tokens whose probabilities
-            sum to at least p (Holtzman et al., 2020).
+        top_p: sample only from the smallest set of most probable tokens (among the top k) whose
+            probabilities sum to at least p (Holtzman et al., 2020).
         generator: random number generator, for reproducible texts.
     """
 
@@ -61,7 +61,7 @@ class Sample:
         if self.top_p is not None:
             ordered, order = logits.sort(descending=True)
             probability = ordered.softmax(-1)
-            # More probable tokens reach top_p without this one.
+            # Exclude a token if the more probable tokens already reach top_p.
             reached = probability.cumsum(-1) - probability >= self.top_p
             logits = logits.masked_fill(reached.gather(-1, order.argsort(-1)), -torch.inf)
         return logits.softmax(-1)

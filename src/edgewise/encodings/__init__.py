@@ -1,4 +1,6 @@
-"""Positional and structural encodings of nodes and edges; ``docs/encodings.md`` shows them all.
+"""Positional and structural encodings of nodes and edges.
+
+``docs/reference/encodings.md`` shows all encodings.
 
 An encoding is added to node features before the first layer, rotates queries and keys, or adds
 terms to the scores of edges. It encodes either an index in a sequence or a position in a graph.

@@ -43,7 +43,7 @@ class Centrality(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.max_degree,)
 
     def code(self, graph: Graph) -> Tensor:

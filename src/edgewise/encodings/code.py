@@ -11,12 +11,12 @@ from edgewise.errors import ArgumentError
 def check_code(code: Tensor, *shape: int, argument: str = "positions") -> None:
     """Raise ArgumentError if ``code`` is not a tensor of this shape.
 
-    The code of another graph, or of an encoding with other parameters, could broadcast silently.
+    Without the check, the code of another graph could broadcast silently.
     """
     if not isinstance(code, Tensor) or code.shape != shape:
         raise ArgumentError(
             argument,
-            expected=f"a tensor of shape {list(shape)}, the encoding's code of this graph",
+            expected=f"a tensor of shape {list(shape)}, the code of this graph",
             got=describe(code),
             remedy=f"compute it with model.encodings()['{argument}'].code(graph)",
         )

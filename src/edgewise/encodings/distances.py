@@ -28,7 +28,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, check_square
 
 FAR = -1
-DENSE = 256  # number of nodes above which a sparse matrix product is faster
+DENSE = 256  # Above this number of nodes, a sparse matrix product is faster.
 
 
 def shortest_paths(graph: Graph) -> Tensor:
@@ -54,7 +54,7 @@ def hops(members: Members, wanted: Tensor | None = None) -> Tensor:
         members: graphs of equal size; entry ``[b, i, j]`` is the distance from source j to target
             i.
         wanted: mask ``[B, n, n]`` of the pairs to search for; all by default. The search stops when
-            these are found, and other entries may remain -1.
+            distances of these pairs are found, and other entries may remain -1.
     """
     n = members.nodes.shape[1]
     reads = members.adjacency.float()
@@ -75,7 +75,7 @@ def hops(members: Members, wanted: Tensor | None = None) -> Tensor:
 
 
 def sparse_matrix(matrix: Tensor) -> Tensor:
-    """Convert to ``torch.sparse_csr`` without the warning that its support is in beta state."""
+    """Convert to ``torch.sparse_csr`` without PyTorch's warning about beta state."""
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         return matrix.to_sparse_csr()
 
@@ -84,10 +84,10 @@ def sparse_matrix(matrix: Tensor) -> Tensor:
 def path_edges(graph: Graph, max_path_length: int) -> Tensor:
     """Return the edges of a shortest path of each pair, ``[P, max_path_length]``, last edge first.
 
-    Entries are edge indices of ``graph``, and -1 after the end of the path. Of longer paths, the
-    edges nearest to the target are kept. Of several shortest paths, the one through the nodes of
-    lowest index is chosen, as in Graphormer. In graphs with several shortest paths, such as rings
-    of even length, the result therefore depends on the node order.
+    Entries are edge indices of ``graph``, and -1 after the end of the path. If a path is longer,
+    the edges nearest to the target are kept. If a pair has several shortest paths, as in rings of
+    even length, the path through the nodes of lowest index is chosen (as in Graphormer), so the
+    result depends on the node order.
 
     Raises:
         ArgumentError: a graph of the packed batch has more than 8,192 nodes.
@@ -109,7 +109,7 @@ def path_edges(graph: Graph, max_path_length: int) -> Tensor:
         paths = torch.full((count, n, n, max_path_length), FAR, device=graph.device)
         batch = torch.arange(count, device=graph.device)[:, None, None]
         source = torch.arange(n, device=graph.device).expand(count, n, n)
-        at = source.mT.clone()  # The path is followed from the target back to the source.
+        at = source.mT.clone()  # Follow the path from the target back to the source.
         for step in range(max_path_length):
             last = before[batch, at, source]
             going = last >= 0
@@ -125,7 +125,7 @@ def _before(members: Members, steps: Tensor) -> Tensor:
     """Return the node before target i on a shortest path from j, ``[B, n, n]``; -1 if i = j."""
     n = steps.shape[1]
     before = torch.full_like(steps, FAR)
-    for node in reversed(range(n)):  # The lowest index is written last, so it wins.
+    for node in reversed(range(n)):  # The lowest index is written last, so that it is kept.
         through = members.adjacency[:, :, node, None] > 0
         shorter = (steps[:, node, None] == steps - 1) & (steps > 0)
         before[through & shorter] = node
@@ -137,7 +137,7 @@ def resistance_distances(graph: Graph) -> Tensor:
 
     .. math:: r_{ij} = L^+_{ii} + L^+_{jj} - 2 L^+_{ij}, \qquad L = D - A
 
-    Short and parallel paths lower the resistance. Pairs in different components have infinity.
+    Short and parallel paths lower the resistance. Between components the resistance is infinite.
 
     Raises:
         ArgumentError: the graph is directed, or a member has more than 8,192 nodes.
@@ -161,8 +161,9 @@ def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: 
     .. math:: \mathrm{code}_i = \Big(\sum_{s \in S} \mathrm{onehot}(d(s, i)), \;
               \sum_{s \in S} M_{is}, …, \sum_{s \in S} (M^{walk})_{is}\Big), \quad M = D^{-1} A
 
-    Distances above ``max_distance``, and unreachable nodes, share the last class. In a packed batch
-    each graph uses the part of the set that lies in it; its codes are 0 if that part is empty.
+    Distances above ``max_distance``, and unreachable nodes, share the last class. In a packed
+    batch, each graph uses the nodes of the set that are in this graph; without any, its codes are
+    0.
 
     Args:
         graph: one graph, or a packed batch.
@@ -177,7 +178,7 @@ def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: 
     """
     check_square(graph, SQUARE)
     _check_set(nodes, graph.num_targets)
-    # This is the number of times that each node is in S.
+    # Number of times that each node occurs in S.
     times = torch.bincount(nodes, minlength=graph.num_targets)
     code = torch.zeros(graph.num_targets, max_distance + 2 + walk, device=graph.device)
     for members in members_by_size(graph):
@@ -220,8 +221,8 @@ class ShortestPath(nn.Module):
 
     Args:
         heads: number of heads H.
-        max_distance: m; larger distances share its bias. Unreachable pairs have a bias of their
-            own.
+        max_distance: m; larger distances share the bias of m. Unreachable pairs have a separate
+            bias.
     """
 
     compares_graphs = False
@@ -236,11 +237,11 @@ class ShortestPath(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the distance class of each pair, ``[P]``. Compute it once per data set."""
+        """Return the distance class of each pair, ``[P]``; compute it once per data set."""
         steps = shortest_paths(graph)
         return torch.where(steps == FAR, self.max_distance + 1, steps.clamp(max=self.max_distance))
 
@@ -254,9 +255,8 @@ class PathEdges(nn.Module):
 
     .. math:: c_{ij} = \frac{1}{N} \sum_{n=1}^{N} e_n^\top w_n
 
-    Here N is the number of path edges, and each place n on the path has separate weights. The
-    bias is 0 for pairs without a path. One of several shortest paths is used; see
-    :func:`path_edges`.
+    N is the number of edges of a shortest path (see :func:`path_edges`), and each position n on the
+    path has separate weights w_n. The bias is 0 for pairs without a path.
 
     Args:
         edge_width: size of the edge features e.
@@ -275,7 +275,7 @@ class PathEdges(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.max_path_length,)
 
     def code(self, graph: Graph) -> Tensor:
@@ -296,8 +296,8 @@ def path_classes(distances: Tensor, paths: Tensor, edge_attr: Tensor) -> tuple[T
     """Group pairs that have the same distance and the same edge features along their paths.
 
     All pairs of a group have the same ``ShortestPath`` and ``PathEdges`` biases. Molecules have few
-    groups, as bonds are of few kinds. Edges that require a gradient are never treated as equal, so
-    that each receives its own.
+    groups, because there are few kinds of bonds. If edge features require a gradient, no two edges
+    are treated as equal, so that each edge gets its gradient.
 
     Args:
         distances: :meth:`ShortestPath.code`, ``[P]``.

@@ -30,8 +30,9 @@ def draw(
 ) -> Figure:
     """Plot the codes of ``length`` positions beside their pairwise similarities.
 
-    The similarity is what the encoding contributes to a score: the inner product of added codes,
-    the inner product of a rotated constant vector with itself, or the bias or edge vector of a
+    The similarity of two positions is the contribution of the encoding to an attention score: the
+        inner
+    product of two added codes, or of a constant vector rotated by both positions, or the bias of a
     relative encoding.
 
     Args:
@@ -95,14 +96,14 @@ def _codes(
 
 
 def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return given codes and their similarities: inner products, or the codes of the pairs."""
+    """Return given codes and their similarities: inner products, or the codes of pairs."""
     nodes = math.isqrt(codes.numel())
     if codes.dim() not in (1, 2) or (codes.dim() == 1 and nodes**2 != len(codes)):
         raise ArgumentError(
             "encoding",
             expected="codes of nodes [N, K], or of the pairs of one graph [N · N]",
             got=describe(codes),
-            remedy="plot the code of one graph, not that of a batch",
+            remedy="plot the code of a single graph, not of a batch",
         )
     if codes.dim() == 1:
         codes = codes.view(nodes, nodes).float()
@@ -111,7 +112,7 @@ def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _relative(encoding: nn.Module, length: int) -> tuple[Tensor, Tensor]:
-    """Return the terms of each offset, and the term that each pair adds to its score."""
+    """Return the edge terms by offset, and the contribution of each pair to its score."""
     graph = complete().bind(length)
     terms = encoding(graph)
     edge = _numbers(terms, graph)

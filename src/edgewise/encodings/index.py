@@ -1,4 +1,4 @@
-"""Encodings of the index as a scaled number or as binary digits, with their drawbacks."""
+"""Position encodings for comparison: the index as a scaled number, or as binary digits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from edgewise.errors import ArgumentError
 def scaled_positions(positions: Tensor) -> Tensor:
     r"""Return positions divided by the sequence length, :math:`p / n \in [0, 1)`, ``[..., T, 1]``.
 
-    Drawback: one position has different codes in sequences of different lengths (0.2 is position 1
-    of 5 and position 2 of 10), so a model does not generalise to other lengths than those of
-    training.
+    Drawback: the code of a position depends on the length of the sequence (0.2 is position 1 of 5
+        and
+    position 2 of 10), so a model does not generalise to lengths that do not occur in training.
 
     Args:
         positions: ``[..., T]``; position 0 starts a new sequence of a packed batch.
@@ -48,7 +48,7 @@ def binary_positions(positions: Tensor, bits: int) -> Tensor:
 class ScaledIndex(nn.Module):
     """Add a learned vector times the scaled position, :math:`x_p + (p / n) w`.
 
-    See :func:`scaled_positions` for its drawback.
+    :func:`scaled_positions` describes the drawback of this encoding.
 
     Args:
         width: feature size.

@@ -17,7 +17,7 @@ from edgewise.graphs import Graph, check_square
 
 
 class Intimates(NamedTuple):
-    """A list for each node: the node itself, then its most intimate nodes. Lists are concatenated.
+    """Concatenated lists, one per node: the node itself, then its most intimate nodes.
 
     Attributes:
         sizes: length of each list, ``[N]``.
@@ -41,8 +41,9 @@ def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> In
     index.
 
     Args:
-        graph: a walk steps from a target to one of its sources.
-        num_neighbours: maximum number of nodes for each node, besides itself.
+        graph: graph of the random walk, which steps from a target to one of its sources.
+        num_neighbours: maximum number of nodes listed for each node, in addition to the node
+            itself.
         alpha: restart probability, above 0 and below 1.
 
     Raises:

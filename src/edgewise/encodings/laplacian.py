@@ -7,11 +7,12 @@ with sines and cosines on a line.
 
 Eigenvectors are not unique. The sign is arbitrary: :class:`Laplacian` samples it in every training
 step, and :class:`SignInvariant` does not depend on it. The basis of a repeated eigenvalue is
-arbitrary too, and all encodings here depend on it, so their outputs may change when the nodes are
-renumbered. A basis that follows from the graph alone does not exist where a symmetry of the graph
-permutes the basis vectors. That is common in molecules: with k = 10, 45 % of the 1,128 graphs of
-ESOL and 42 % of 12,000 of ZINC have a repeated eigenvalue, and in 72 and 68 % an eigenvector and
-its negative have the same entries up to order, so no rule on the entries can choose the sign.
+arbitrary too, and all encodings of this module depend on the basis, so their outputs may change
+when nodes are renumbered. If a symmetry of the graph permutes the basis vectors, the graph does not
+determine a basis. Both cases are common in molecules: with k = 10, 45 % of the 1,128 graphs of ESOL
+and 42 % of 12,000 graphs of ZINC have a repeated eigenvalue. In 72 % and 68 % of the graphs, an
+eigenvector and its negative have the same entries up to order, so no rule on the entries can choose
+the sign.
 
 Papers: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020; Lim et al.,
 Sign and basis invariant networks for spectral graph representation learning, 2022.
@@ -35,9 +36,9 @@ from edgewise.errors import ArgumentError, require
 from edgewise.graphs import Graph
 
 CONNECTED = 1e-8
-"""Smaller eigenvalues count as 0; there is one for each connected component."""
+"""Smaller eigenvalues count as 0; a graph has one eigenvalue 0 per connected component."""
 SAME = 1e-6
-"""Eigenvalues in float32 that differ by less count as equal."""
+"""Eigenvalues (in float32) with a smaller difference count as equal."""
 NOTHING = 1e-6
 """Smaller entries of an eigenvector count as 0."""
 
@@ -45,11 +46,11 @@ NOTHING = 1e-6
 def laplacian_eigenvectors(graph: Graph, k: int) -> Tensor:
     """Return the unit eigenvectors of the k lowest nonzero eigenvalues, ``[N, k]``.
 
-    The sign is chosen so that the first nonzero entry is positive, which makes the result equal in
-    every batch but not under another node order. The basis of a repeated eigenvalue is arbitrary.
-    Eigenvectors of eigenvalue 0 encode only the component and the degree of a node, and are left
-    out. A member of a packed batch with fewer than k other eigenvectors has columns of 0.
-    Self-loops are ignored.
+    The sign is chosen so that the first nonzero entry is positive; the result does not depend on
+    the batch, but it does on the node order. The basis of a repeated eigenvalue is arbitrary.
+    Eigenvectors of eigenvalue 0 encode only the component and the degree of a node, and are
+    omitted. A graph with fewer than k other eigenvectors is padded with columns of 0. Self-loops
+    are ignored.
 
     Args:
         graph: undirected; the members of a packed batch have separate eigenvectors.
@@ -74,7 +75,7 @@ def laplacian_spectrum(graph: Graph, k: int) -> Tensor:
 def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     """Return the k lowest nonzero eigenvalues ``[G, k]`` and their eigenvectors ``[N, k]``.
 
-    Both are padded with 0 if a member has fewer; see :func:`laplacian_eigenvectors`.
+    Graphs with fewer eigenvalues are padded with 0; see :func:`laplacian_eigenvectors`.
     """
     check_least("k", k, 1, "choose for example 8")
     sizes = member_sizes(graph)
@@ -85,7 +86,7 @@ def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     for members in members_by_size(graph):
         check_undirected(members)
         found, vector = torch.linalg.eigh(_laplacian(members))
-        # Eigenvalues are sorted in ascending order, so the first ``zero`` of them vanish.
+        # Eigenvalues are sorted in ascending order, so the first ``zero`` eigenvalues are 0.
         zero = (found < CONNECTED).sum(1, keepdim=True)
         column = zero + torch.arange(k, device=graph.device)
         there = column < found.shape[1]
@@ -99,7 +100,7 @@ def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
 def has_repeated_eigenvalues(values: Tensor) -> Tensor:
     """Return for each graph whether two of its eigenvalues ``[G, k]`` are equal, ``[G]``.
 
-    Zeros are padding. An eigenspace that the first k eigenvalues include only in part is not seen.
+    Zeros are padding. Repetitions beyond the first k eigenvalues are not detected.
     """
     return ((values.diff(dim=1) < SAME) & (values[:, 1:] > 0)).any(1)
 
@@ -130,19 +131,19 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     other = source != target
     ones = torch.ones(int(other.sum()), dtype=torch.double).numpy()
     matrix = coo_array((ones, (target[other], source[other])), shape=(n, n)).tocsr()
-    matrix.data[:] = 1  # Duplicate edges were summed; count them once.
+    matrix.data[:] = 1  # SciPy has summed duplicate edges; an edge counts once.
     if (matrix != matrix.T).nnz:
         raise ArgumentError(
             "graph",
-            expected="an undirected graph, every edge in both directions",
-            got="edges in one direction",
+            expected="an undirected graph, with every edge in both directions",
+            got="edges in one direction only",
             remedy="add the reverse edges: graph | graph.transpose()",
         )
     zero, _ = connected_components(matrix)
     if zero + k >= n:
         raise ArgumentError(
             "k",
-            expected=f"fewer than {n - zero} eigenvectors, of {zero} components",
+            expected=f"fewer than {n - zero} eigenvectors, for {n} nodes in {zero} components",
             got=str(k),
             remedy="choose a smaller k",
         )
@@ -164,7 +165,7 @@ def random_signs(k: int, like: Tensor) -> Tensor:
 
 
 class RepeatedEigenvalueWarning(UserWarning):
-    """A model uses eigenvectors of repeated eigenvalues, which depend on the node order."""
+    """Warning: eigenvectors of repeated eigenvalues depend on the node order."""
 
 
 class Laplacian(nn.Module):
@@ -187,7 +188,7 @@ class Laplacian(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
@@ -224,7 +225,7 @@ class SignInvariant(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:

@@ -40,17 +40,17 @@ class Learned(nn.Module):
         if nodes > self.table.shape[0]:
             raise ArgumentError(
                 "x",
-                expected=f"at most {self.table.shape[0]} nodes, as many as there are positions",
+                expected=f"at most {self.table.shape[0]} nodes, the number of learned positions",
                 got=f"{nodes} nodes",
-                remedy="make the model with a larger length, load its weights with positions=, or "
-                "use sinusoidal positions",
+                remedy="build the model with a larger max_length, load the weights with "
+                "positions=, or use sinusoidal positions",
             )
 
 
 class Learned2d(nn.Module):
     """Add learned vectors for row and column on a grid, :math:`x_{rc} + R_r + C_c` (2-D ViT).
 
-    It has rows + columns vectors, not rows × columns.
+    The table has rows + columns vectors, not rows × columns.
 
     Args:
         rows, columns: size of the grid.
@@ -66,7 +66,7 @@ class Learned2d(nn.Module):
         """Return features ``[..., rows · columns, width]`` of that shape, in raster order.
 
         Raises:
-            ArgumentError: a node lies after the last row.
+            ArgumentError: x has more nodes than the grid.
         """
         position = positions_or_count(x, positions)
         columns = self.column.table.shape[0]

@@ -1,7 +1,7 @@
 """Dense adjacency matrices of the members of a packed batch, grouped by size.
 
-Structural encodings are linear algebra on the adjacency matrix of each graph. Thousands of
-molecules have only some dozens of sizes, so one batched operation serves many graphs.
+Structural encodings are computed from the adjacency matrix of each graph. Thousands of molecules
+have only a few dozen different sizes, so graphs of equal size are processed as one batch.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, check_square
 from edgewise.ragged import runs_and_positions, segment_index, starts
 
-AT_ONCE = 2**22  # maximum number of matrix entries per chunk
+AT_ONCE = 2**22  # Maximum number of matrix entries per chunk.
 SQUARE = "give the graph of one set of nodes"
 LARGEST = 8192  # maximum number of nodes per graph; a float64 matrix takes 512 MB
 
 
 class Members(NamedTuple):
-    """B members of n nodes each.
+    """B graphs of a packed batch, the members, with n nodes each.
 
     Attributes:
         which: indices of the members in the batch, ``[B]``.
@@ -46,7 +46,7 @@ class Members(NamedTuple):
 
 
 def member_sizes(graph: Graph) -> Tensor:
-    """Return the number of nodes of each member, ``[G]``; one entry if the graph is not packed."""
+    """Return the number of nodes of each graph of a packed batch, ``[G]`` (G = 1 if not packed)."""
     check_square(graph, SQUARE)
     if graph.segments is None:
         return torch.tensor([graph.num_targets], device=graph.device)
@@ -54,7 +54,7 @@ def member_sizes(graph: Graph) -> Tensor:
     if not torch.equal(sizes, sources):
         raise ArgumentError(
             "graph",
-            expected="members with as many targets as sources",
+            expected="graphs with as many targets as sources",
             got=repr(graph),
             remedy=SQUARE,
         )
@@ -71,8 +71,8 @@ def members_by_size(graph: Graph) -> Iterator[Members]:
     if sizes.numel() and int(sizes.max()) > LARGEST:
         raise ArgumentError(
             "graph",
-            expected=f"graphs of at most {LARGEST:,} nodes, whose pairs fit into memory",
-            got=f"one of {int(sizes.max()):,}",
+            expected=f"graphs of at most {LARGEST:,} nodes, so that all pairs fit into memory",
+            got=f"a graph of {int(sizes.max()):,} nodes",
             remedy="choose an encoding without pairs, such as Centrality or WeisfeilerLehman",
         )
     start = starts(sizes)
@@ -107,7 +107,8 @@ def check_undirected(members: Members) -> None:
         raise ArgumentError(
             "graph",
             expected="an undirected graph, every edge in both directions",
-            got=f"edges in one direction, in member {int(members.which[causal][0])}",
+            got=f"edges in one direction only, in graph {int(members.which[causal][0])} of the "
+            "batch",
             remedy="add the reverse edges: graph | graph.transpose()",
         )
 

@@ -23,8 +23,7 @@ def packed_positions(sizes: Sizes) -> Tensor:
 def offsets(graph: Graph) -> Tensor:
     """Return the offset ``i - j`` from source j to target i of each edge, ``[E]``.
 
-    With fewer targets than sources, targets are the last positions. Offsets across members of a
-    packed batch are meaningless, but no edge joins two members.
+    With fewer targets than sources, targets are the last positions.
     """
     check_sized(graph)
     ahead = graph.num_sources - graph.num_targets

@@ -1,4 +1,4 @@
-"""Random node features, which distinguish all nodes but are equivariant only in expectation.
+"""Random node features: they distinguish all nodes, but are equivariant only in expectation.
 
 Paper: Sato et al., Random features strengthen graph neural networks, 2021; Abboud et al., The
 surprising power of graph neural networks with random node initialization, 2021.

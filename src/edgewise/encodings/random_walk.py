@@ -3,7 +3,7 @@ r"""Random-walk encoding: return probabilities of a walk after 1, …, K steps.
 .. math:: \mathrm{code}_i = (M_{ii}, (M^2)_{ii}, …, (M^K)_{ii}), \qquad M = D^{-1} A
 
 The code has no sign ambiguity and does not depend on the node order. It distinguishes rings from
-chains: in a ring of six, the sixth step adds a way back.
+chains: in a ring of six nodes, a walk of six steps can return around the ring.
 
 Paper: Dwivedi et al., Graph neural networks with learnable structural and positional
 representations, 2022
@@ -24,8 +24,8 @@ from edgewise.graphs import Graph, check_square
 def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
     """Return the return probabilities of a random walk after 1, 2, … steps, ``[N, steps]``.
 
-    A walk steps from a target to one of its sources, and ends at a node without sources. Edges may
-    be directed, and self-loops count.
+    The walk steps from a target to one of its sources, and ends at a node without sources. Edges
+    may be directed, and the walk may use self-loops.
 
     Args:
         graph: one graph, or a packed batch.
@@ -61,24 +61,24 @@ class RandomWalk(nn.Module):
     def __init__(self, width: int, steps: int = 20) -> None:
         super().__init__()
         self.steps = steps
-        # Probabilities of late steps vary little, so normalise them.
+        # Return probabilities after many steps vary little between nodes, so normalise them.
         self.norm = nn.BatchNorm1d(steps)
         self.project = nn.Linear(steps, width, bias=False)
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.steps,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the probabilities ``[N, steps]``. Compute them once per data set."""
+        """Return the return probabilities ``[N, steps]``; compute them once per data set."""
         return random_walk_probabilities(graph, self.steps)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         """Return features ``[N, width]`` from x of that shape and probabilities ``[N, steps]``."""
         check_code(code, x.shape[-2], self.steps)
         code = code.to(x)
-        # Batch norm needs at least two nodes, as the variance of one is undefined.
+        # Batch norm needs at least two nodes, because the variance of a single node is undefined.
         if self.training and len(code) < 2:
             norm = self.norm
             code = F.batch_norm(

@@ -38,15 +38,15 @@ class RelativeTable(nn.Module):
 class Buckets(nn.Module):
     r"""Learned bias of buckets of offsets, :math:`b_{ij} = T[\mathrm{bucket}(i - j)]` (T5).
 
-    Half of the buckets hold one offset each. The others grow logarithmically up to
-    ``max_distance``, and the last one holds all larger offsets (Raffel et al., 2020).
+    Half of the buckets hold one offset each. The sizes of the other buckets grow logarithmically up
+    to ``max_distance``, and the last bucket holds all larger offsets (Raffel et al., 2020).
 
     Args:
         heads: number of heads H.
         num_buckets: number of buckets.
         max_distance: smallest offset of the last bucket.
-        bidirectional: whether half of the buckets are for sources after their target. If false,
-            these sources share bucket 0.
+        bidirectional: whether half of the buckets are for sources after the target. If false, all
+            sources after the target share bucket 0.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Buckets(nn.Module):
         return {"bias": by_offset(graph, key, self.bucket, self.table)}
 
     def bucket(self, behind: Tensor) -> Tensor:
-        """Return the bucket of a source that is ``behind`` positions before its target."""
+        """Return the bucket of a source that is ``behind`` positions before the target."""
         count = self.table.shape[0]
         shift = torch.zeros_like(behind)
         if self.bidirectional:
@@ -86,8 +86,8 @@ class Buckets(nn.Module):
 class ALiBi(nn.Module):
     """Penalty proportional to distance, :math:`b_{ij} = -m_h |i - j|` (Press et al., 2022).
 
-    It has no parameters and no maximum length, so it applies to longer texts than those of
-    training. The slopes are :math:`m_h = 2^{-8h/H}`, interpolated if H is not a power of two.
+    ALiBi has no parameters and no maximum length, so it applies to texts longer than in training.
+    The slopes are :math:`m_h = 2^{-8h/H}`, interpolated if H is not a power of two.
 
     Args:
         heads: number of heads H.
@@ -110,7 +110,7 @@ class ALiBi(nn.Module):
 
 def alibi_slopes(heads: int) -> Tensor:
     """Return the slopes ``[H]``, steepest first; if H is not a power of two, add slopes of 2H."""
-    power = 2 ** int(math.log2(heads))  # largest power of two up to H
+    power = 2 ** int(math.log2(heads))  # Largest power of two up to H.
     slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
     slopes += [2 ** (-4 * (h + 1) / power) for h in range(0, 2 * (heads - power), 2)]
     return torch.tensor(slopes)
@@ -150,8 +150,9 @@ class TransformerXLRelative(nn.Module):
     .. math:: s_{ij} \sqrt D = (q_i + u)^\top k_j + (q_i + v)^\top W R_{i - j}
               = (q_i + u)^\top (k_j + W R_{i - j}) + (v - u)^\top W R_{i - j}
 
-    The bias of the layer's query projection serves as u. This module adds the vector :math:`W R_{i
-    - j}` and the last term to each edge; ``offset`` is v - u.
+    The module returns two edge terms: the edge vector :math:`W R_{i - j}`, and the last term as a
+        bias.
+    The bias of the layer's query projection serves as u; the parameter ``offset`` is v - u.
 
     Args:
         heads: number of heads H.
@@ -164,7 +165,8 @@ class TransformerXLRelative(nn.Module):
         if num_frequencies % 2:
             raise ArgumentError(
                 "num_frequencies",
-                expected="an even number, for pairs of sine and cosine",
+                expected="an even number, because distances are encoded as pairs of sine and "
+                "cosine",
                 got=repr(num_frequencies),
                 remedy="add 1 to num_frequencies",
             )
@@ -182,7 +184,7 @@ class TransformerXLRelative(nn.Module):
 
 
 def _clipped(graph: Graph, radius: int) -> Tensor:
-    make = lambda: _clip(offsets(graph), radius)  # noqa: E731 - a thunk
+    make = lambda: _clip(offsets(graph), radius)  # noqa: E731 - evaluated later
     return check_sized(graph).cached(("clipped", radius), make)
 
 
@@ -198,7 +200,7 @@ def by_offset(
     Args:
         graph: graph of the edges; it caches the classes.
         key: cache key.
-        classes: maps offsets ``i - j`` to classes. It also receives offsets without an edge.
+        classes: maps offsets ``i - j`` to classes, also offsets at which the graph has no edge.
         table: bias of each class, ``[classes, H]``.
     """
     graph = check_sized(graph).to(table.device)
@@ -206,7 +208,7 @@ def by_offset(
         return TableBias(classes(offsets(graph)), table)
 
     def make() -> Offsets:
-        # Shift the targets' positions so that no difference is negative; see `offsets`.
+        # Shift the positions of the targets so that no difference is negative; see `offsets`.
         target = torch.arange(1 - graph.num_targets, 1, device=table.device)
         source = torch.arange(graph.num_sources, device=table.device)
         count = max(graph.num_targets + graph.num_sources - 1, 0)

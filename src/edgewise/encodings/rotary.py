@@ -11,7 +11,7 @@ from edgewise.errors import ArgumentError
 
 
 def rotary_rates(width: int, base: float = 10000.0) -> Tensor:
-    r"""Return the rate of each pair of entries, :math:`\omega_i = base^{-2i/width}`, in radians."""
+    r"""Return the rotation rates in radians per position, :math:`\omega_i = base^{-2i/width}`."""
     return base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
 
 
@@ -21,8 +21,8 @@ class Rotary(nn.Module):
     .. math:: (x_i, x_{i + D/2}) \mapsto (x_i \cos p\omega_i - x_{i + D/2} \sin p\omega_i,\;
               x_{i + D/2} \cos p\omega_i + x_i \sin p\omega_i)
 
-    The inner product of a query at p and a key at p' depends on p - p' alone. Entry i is paired
-    with entry i + D/2, as in Llama's published weights.
+    The inner product of a query at p and a key at p' depends only on p - p'. Entry i is paired with
+    entry i + D/2, as in Llama's published weights.
 
     Args:
         width: head size D; an even number.
@@ -37,17 +37,17 @@ class Rotary(nn.Module):
         if width % 2:
             raise ArgumentError(
                 "width",
-                expected="an even width of a head, as entries are rotated in pairs",
+                expected="an even head width, because entries are rotated in pairs",
                 got=repr(width),
-                remedy="change heads or width",
+                remedy="change the number of heads or the width of the model",
             )
         rates = rotary_rates(width, base) if rates is None else rates
         self.register_buffer("rates", rates.float(), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotary:
-        """Move and cast with the model, but keep rates in 32 bits for accurate angles."""
+        """Move and cast with the model, but keep the rates in float32, for accurate angles."""
         before = self.rates
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # PyTorch gives it no types
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if torch.finfo(self.rates.dtype).bits < 32:
             self.rates = before.to(self.rates.device)
         return self
@@ -56,7 +56,7 @@ class Rotary(nn.Module):
         """Return rotated heads ``[..., T, H, D]`` at ``positions``, by default 0, 1, ..."""
         if positions is None:
             positions = torch.arange(x.shape[-3], device=x.device)
-        wide = torch.promote_types(x.dtype, torch.float32)  # 16 bits are too few for angles
+        wide = torch.promote_types(x.dtype, torch.float32)  # 16 bits are too few for angles.
         angle = (positions[..., None].to(wide) * self.rates.to(wide))[..., None, :]
         first, second = x.chunk(2, dim=-1)
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)

@@ -25,9 +25,9 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
     if width % 2:
         raise ArgumentError(
             "width",
-            expected="an even width, for pairs of sine and cosine",
+            expected="an even width, because positions are pairs of sine and cosine",
             got=repr(width),
-            remedy="add one to it",
+            remedy="add 1 to width",
         )
     rate = base ** (
         -torch.arange(0, width, 2, device=positions.device, dtype=torch.float64) / width

@@ -26,13 +26,13 @@ def real_pairs(sizes: Tensor) -> Tensor:
     nodes are those of ``graphs.batch(graphs.complete(), sizes)``, both in their order.
     """
     side = sizes + 1
-    graph, node = runs_and_positions(sizes)  # Each real node has a row of pairs.
+    graph, node = runs_and_positions(sizes)  # Each real node is the target of one row of pairs.
     row = starts(side.square())[graph] + (node + 1) * side[graph]
     return ranges(row + 1, sizes[graph])
 
 
 def graphs_of_outputs(sizes: Tensor, membership: Graph) -> Tensor:
-    """Return the index ``[B]`` of the graph whose nodes each output of ``membership`` reads."""
+    """Return, for each output of ``membership``, the index of the graph that it pools, ``[B]``."""
     assert isinstance(membership, Intervals)
     known = 2 * starts(sizes) + (sizes > 0)  # An empty graph starts where the next graph starts.
     wanted = 2 * membership.start + (membership.stop > membership.start)

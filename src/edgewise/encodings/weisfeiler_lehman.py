@@ -23,7 +23,7 @@ from edgewise.ragged import starts
 def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tensor:
     """Return the colour of each node as an integer, ``[N]``, comparable across the packed batch.
 
-    Colours are exact, as no hashes are used. Refinement stops early once no colour splits.
+    Colours are exact, because no hashes are used. Refinement stops early if no colour splits.
 
     Args:
         graph: a square graph; the neighbours of a node are its sources.
@@ -40,7 +40,7 @@ def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tenso
     if colors.shape != (n,):
         raise ArgumentError(
             "initial",
-            expected=f"an integer for each of {n} nodes",
+            expected=f"integers of shape [{n}], one per node",
             got=f"shape {list(colors.shape)}",
             remedy="give one integer for each node",
         )
@@ -49,11 +49,11 @@ def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tenso
     source, target, degree = graph.source[order], graph.target[order], graph.in_degree()
     first, n_colors = starts(degree), int(colors.max()) + 1 if n else 0
     for _ in range(rounds):
-        # Neighbours' colours in order: sorted by color within each target.
+        # Sort the colours of the neighbours of each target.
         by_color = (target * max(n_colors, 1) + colors[source]).argsort()
         read = colors[source[by_color]]
         found, used = torch.empty_like(colors), 0
-        # Nodes of equal degree have rows of equal length, which are compared at once.
+        # Compare all nodes of the same degree at once, as rows of equal length.
         for d in degree.unique().tolist():
             nodes = (degree == d).nonzero()[:, 0]
             place = first[nodes, None] + torch.arange(d, device=graph.device)
@@ -72,13 +72,13 @@ class WeisfeilerLehman(nn.Module):
 
     Args:
         width: feature size.
-        colors: number of vectors; colours beyond it, in graphs unseen in training, share the last
-            vector.
+        colors: number of vectors; further colours, which may occur in graphs that are not in the
+            training data, share the last vector.
         rounds: number of refinement rounds.
     """
 
     of_pairs = False
-    compares_graphs = True  # Colours are numbered across all graphs.
+    compares_graphs = True  # Codes of graphs are comparable only if computed in one call.
 
     def __init__(self, width: int, colors: int = 256, rounds: int = 2) -> None:
         super().__init__()
@@ -87,11 +87,11 @@ class WeisfeilerLehman(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.rounds,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the colours ``[N]``. Compute the colours of all graphs to compare in one call."""
+        """Return the colours ``[N]``; colours are comparable within one call only."""
         return wl_colors(graph, self.rounds)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ ENGINES: dict[str, Engine[Any]] = {
 """All engines by name."""
 
 EDGE_ENGINES: tuple[EdgeEngine[Any], ...] = (ROWS, REFERENCE)
-"""Engines for edge tensors (scores and weights ``[E, H]``); the first that can serve is used."""
+"""Engines for edge tensors (scores and weights ``[E, H]``); the first that supports a call is
+used."""
 
 __all__ = ["EDGE_ENGINES", "ENGINES", "REFERENCE", "ROWS", "EdgeEngine", "Engine"]

@@ -1,4 +1,4 @@
-"""Input of an engine: the tensors of a call, and the facts on which the choice depends."""
+"""Input of an engine: the tensors of a call, and facts for the choice of an engine."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class AttentionCall:
     """Checked arguments of ``attend``.
 
     Edge terms and edge vectors are in the accumulation dtype (:func:`accumulator`). If nodes are
-    16-bit, edge vectors may be, too. ``batch`` holds the leading dimensions of all arguments,
-    broadcast together. ``normaliser`` is ``None`` for softmax.
-    ``seed`` fixes the dropout mask. If the call covers a part of a larger graph, ``first_edge`` is
-    the index of its first edge there, so that the parts use different sections of one mask.
+    16-bit, edge vectors may also be 16-bit. ``batch`` is the shape to which the leading dimensions
+    of all arguments broadcast. ``normaliser`` is ``None`` for softmax. ``seed`` determines the
+    dropout mask. If the call is a part of a larger call, ``first_edge`` is the index of the first
+    edge in the larger graph, so that the parts use different sections of one dropout mask.
     """
 
     query: Tensor
@@ -104,11 +104,13 @@ class Problem:
 
     Attributes:
         grid: number of pairs in a dense layout, edges or not.
-        full: whether no mask is needed, as all pairs are edges or the mask is causal.
+        full: whether no mask is needed, because all pairs are edges or the mask is causal.
         tiled: number of pairs that groups of neighbouring targets span, if each target attends to
             runs of sources, else ``None``.
-        packed: whether these runs are sequences for which GPUs have kernels (``tiles/varlen.py``).
-        duplicates: function that returns whether an edge occurs twice, which takes a sort.
+        packed: whether the runs are packed sequences, for which GPUs have kernels
+            (``tiles/varlen.py``).
+        duplicates: function that returns whether an edge occurs twice; a function, because the
+            answer needs a sort.
     """
 
     operation: str
@@ -128,11 +130,11 @@ class Problem:
     dtype: torch.dtype
     score: Score = None
     bias: bool = False
-    table: bool = False  # the bias is a table
-    offsets: bool = False  # the bias is a table indexed by offset
+    table: bool = False  # Whether the bias is a table.
+    offsets: bool = False  # Whether the bias is a table indexed by offset.
     gain: bool = False
     edge_vectors: bool = False
     dropout: float = 0.0
     lse: bool = False
-    entmax: bool = False  # True for entmax, False for softmax
+    entmax: bool = False  # Whether the normaliser is entmax, not softmax.
     reduce: str = "sum"

@@ -1,13 +1,13 @@
 """Cost model of the engines: seconds by type of device, from ``costs.json`` in the same folder.
 
-For a problem, an engine returns its :data:`Work`: a form of computation and the amounts of its
-operations, such as pairs, gathered elements or calls. The table has the seconds of one unit
-of each, forward and backward together, by type of device. An estimate is the sum of amount times
-seconds. Estimates serve only to compare engines with each other.
+For a problem, an engine returns its :data:`Work`: a form of computation, and the amount of each
+operation, such as pairs, gathered elements or calls. For each type of device, the table has the
+seconds per unit of an operation, forward and backward together. An estimate is the sum of amount
+times seconds, and only serves to compare engines.
 
-The costs of ``cpu`` are fitted to measurements by ``python benchmarks/planner.py``. Those of
-``cuda`` come from a roofline model of a GPU until someone measures them. Every entry states the
-origin of its numbers, and ``explain_plan`` says so if they are not measured.
+The costs of ``cpu`` are fitted to measurements by ``python benchmarks/planner.py``. The costs of
+``cuda`` come from a roofline model of a GPU. Every entry states the origin of its numbers, and
+``explain_plan`` prints a caveat if the numbers are not measured.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Costs:
 
     Attributes:
         origin: source of the numbers.
-        measured: whether they were measured on such a device.
-        seconds: seconds of one unit, by form of computation and name of the amount.
+        measured: whether the numbers were measured on a device of this type.
+        seconds: seconds per unit, by form of computation and name of the operation.
 
     """
 
@@ -42,7 +42,7 @@ class Costs:
     seconds: dict[str, dict[str, float]]
 
     def of(self, works: Iterable[Work]) -> list[float]:
-        """Estimate seconds of forward and backward pass; infinite for forms not in the table."""
+        """Return the estimated seconds of forward and backward pass; infinity without costs."""
         estimates = []
         for form, amounts in works:
             if form not in self.seconds:
@@ -56,10 +56,10 @@ class Costs:
 
 
 COSTS = {kind: Costs(**costs) for kind, costs in json.loads(TABLE.read_text()).items()}
-"""Costs by the name of :func:`entry_name`."""
+"""Costs by entry name; see :func:`entry_name`."""
 
 OTHERS = "cuda"
-"""Entry used for devices that are not in the table, which are more like GPUs than like CPUs."""
+"""Entry for devices that are not in the table; they resemble GPUs more than CPUs."""
 
 
 def entry_name(kind: str, dtype: torch.dtype) -> str:
@@ -74,7 +74,7 @@ def costs_on(device: torch.device, dtype: torch.dtype) -> Costs:
 
 
 def doubt(device: torch.device, dtype: torch.dtype) -> str:
-    """Return a caveat about estimates on this device, empty if they were measured."""
+    """Return a caveat about estimates on this device; empty if the costs were measured."""
     costs = costs_on(device, dtype)
     if device.type not in COSTS:
         return f"(no costs are known for {device.type}; these are from {costs.origin})"

@@ -24,11 +24,11 @@ from edgewise.scores import Additive, Dot
 from edgewise.torch_internals import is_tracing
 
 HOPPER = (9, 0)
-MOST_MASKED_PLACES = 1 << 30  # maximum size of a boolean mask, 1 GiB
+MOST_MASKED_PLACES = 1 << 30  # Maximum size of a boolean mask, 1 GiB.
 
 
 class Places(NamedTuple):
-    """Places of the nodes of a batch of segments, each padded to the same length.
+    """Places of nodes: their indices after all segments of a batch are padded to one length.
 
     Attributes:
         node: ``[blocks * length]``, the node at each place, 0 for padding.
@@ -92,20 +92,20 @@ class Dense:
     grouped_heads = False
 
     def refuses(self, problem: Problem) -> list[str]:
-        """Return the reasons why this engine cannot serve, none if it can."""
+        """Return the reasons why this engine does not support a problem; empty if it does."""
         reasons = []
         if problem.duplicates():
-            reasons.append("an edge is there more than once, which a matrix cannot hold")
+            reasons.append("a matrix cannot represent an edge that occurs twice")
         if problem.edge_vectors:
             reasons.append("edge_key and edge_value would need a vector for every pair of nodes")
         if problem.reduce in ("max", "min"):
-            reasons.append(f"a matrix product cannot take the {problem.reduce}")
+            reasons.append(f"a matrix product cannot compute the {problem.reduce}")
         if problem.grid > MOST_MASKED_PLACES and not (problem.full and self._fused(problem)):
             reasons.append(f"{problem.grid:,} pairs of nodes are too many for a matrix")
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the amounts of work; pairs dominate, as they pass through memory."""
+        """Return the amounts of work; the pairs dominate, because each passes through memory."""
         heads = problem.batch * problem.heads
         pairs, elements = heads * problem.grid, problem.width + problem.value_width
         if problem.operation == "aggregate":
@@ -132,7 +132,7 @@ class Dense:
             "pair": pairs,
             "masked pair": masked * pairs,
             "term pair": (problem.gain + problem.bias) * pairs,
-            "own pair": own * pairs,  # The user's score has a vector for each pair.
+            "own pair": own * pairs,  # A user-defined score has a vector for each pair.
             "own element": own * pairs * problem.width,
             "product": pairs * elements,
             "entmax pair": problem.entmax * pairs,
@@ -253,9 +253,9 @@ def _normalised(scores: Tensor, normaliser: Entmax | None) -> tuple[Tensor, Tens
 def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
     """Return whether a matrix product would spread NaN or infinity along pairs that are not edges.
 
-    Such a pair has weight 0, and 0 times NaN is NaN. The reference then computes the call edge by
-    edge. The gradient of the output is not checked. Compiled code does not check, and neither does
-    a call on a GPU, as each check would wait for the device.
+    A pair without an edge has weight 0, and 0 times NaN is NaN. If the result is True, the
+    reference engine computes the call instead. The gradient of the output is not checked. The
+    result is False in compiled code and on a GPU, where the check would wait for the device.
     """
     if layout.full or not _may_look(call.query, call.key, call.value):
         return False
@@ -269,7 +269,8 @@ def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
 def _would_vanish(call: AttentionCall) -> bool:
     """Return whether PyTorch's fused kernel could lose a NaN of the query or the key.
 
-    On a CPU it takes a row of scores that are all NaN for a row without sources, and returns 0.
+    On a CPU, the kernel treats a row of scores that are all NaN as a row without sources, and
+    returns 0.
     """
     nodes = call.query, call.key
     return _may_look(*nodes) and not all(_finite(x) for x in nodes)
@@ -293,7 +294,8 @@ def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
 def _best_kernels(query: Tensor) -> AbstractContextManager[None]:
     """Prefer cuDNN's kernels, the fastest without a mask on Hopper and later GPUs.
 
-    PyTorch tries them last by default. Does nothing if the user has disabled any kernel.
+    By default, PyTorch tries cuDNN's kernels last. If the user has disabled any kernel, nothing is
+    changed.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -319,8 +321,8 @@ def _positive(query: Tensor, scale: float) -> tuple[Tensor, float]:
 def _centred(bias: Tensor) -> Tensor:
     """Subtract the maximum of each row, which changes no weight.
 
-    PyTorch's kernel saves maximum + log-sum as one number. In a row of -1e9 rounding removes the
-    log-sum, and gradients would be too large by a factor of the length of the row.
+    PyTorch's kernel saves maximum + log-sum as one number. In a row of scores around -1e9, rounding
+    would remove the log-sum, and gradients would be too large by a factor of the length of the row.
     """
     greatest = bias.detach().amax(-1, keepdim=True) if bias.shape[-1] else bias.detach()
     return bias - greatest.masked_fill(greatest == -torch.inf, 0.0)
@@ -329,7 +331,8 @@ def _centred(bias: Tensor) -> Tensor:
 def _members(x: Tensor, places: Places | None, length: int, batch: torch.Size) -> Tensor:
     """Return ``[batch * blocks, H, length, D]``, the layout of the fused kernels.
 
-    Uses few views, as in a small model each takes as long as the computation.
+    The function uses few views, because in a small model each view takes as long as the
+    computation.
     """
     x = _to_places(x, places)
     if x.shape[:-3] != batch:

@@ -20,8 +20,8 @@ def dropout_mask(
 ) -> Tensor:
     """Return the mask ``[batch, edges, heads]``: 1 / (1 - p) for kept weights, else 0.
 
-    It has the dtype and the device of ``like``. All engines with dropout by edge compute the same
-    mask, forward and backward.
+    The mask has the dtype and the device of ``like``. Engines that sample dropout edge by edge
+    compute the same mask, forward and backward.
     """
     edge = torch.arange(first_edge, first_edge + edges, device=like.device)[None, :, None]
     head = torch.arange(heads, device=like.device)

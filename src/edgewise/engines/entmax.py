@@ -25,14 +25,16 @@ from torch import Tensor
 from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 Total = Callable[[Tensor], Tensor]
-"""Function that sums over each neighbourhood, in a shape that broadcasts against the scores."""
+"""Type of a function that sums over each neighbourhood; the result broadcasts against the
+scores."""
 
 NEVER = -1e30
-"""Replaces -inf, as 0 times -inf is NaN."""
+"""Finite number that replaces -inf, because 0 times -inf is NaN."""
 NEAR = 0.01
-"""Functions of t use their power series if abs(t) is smaller, where quotients are inaccurate."""
+"""Threshold of abs(t) below which functions of t use a power series, because quotients are
+inaccurate."""
 TERMS = 8
-"""Number of terms of these series."""
+"""Number of terms of the power series."""
 
 
 def entmax(scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, count: int) -> Tensor:
@@ -104,8 +106,8 @@ def _threshold(
 
     Each step divides the product of (sum - 1) and slope, at first at most count², by at least 4,
     and the slope stays above 1. This bounds the number of steps for any scores; usually far fewer
-    are needed. With ``looks`` the loop stops at convergence. On a GPU it does not, as each test
-    would wait for the device.
+    are needed. With ``looks``, the loop stops at convergence; on a GPU it does not, because each
+    test would wait for the device.
     """
     tiny = torch.finfo(gap.dtype).eps
     steps = math.ceil(math.log(max(count, 2) ** 2 / tiny, 4))

@@ -24,10 +24,11 @@ _preferred: ContextVar[str] = ContextVar("engine", default="auto")
 
 @contextmanager
 def using_engine(engine: str) -> Iterator[None]:
-    """Use the engine of this name wherever ``engine="auto"``, in every layer.
+    """Replace ``engine="auto"`` by the engine of this name, in all calls of this context.
 
-    For comparisons and debugging: ``with edgewise.using_engine("reference"): model(x, graph)``.
-    Compiled code (``torch.compile``) ignores it.
+    This is for comparisons and debugging: ``with edgewise.using_engine("reference"): model(x,
+        graph)``.
+    Compiled code (``torch.compile``) ignores the context.
     """
     token = _preferred.set(engine)
     try:
@@ -44,17 +45,17 @@ def engine_for(engine: str) -> str:
     """
     if engine == "auto" and in_functorch_transform():
         return "reference"
-    if engine != "auto" or torch.compiler.is_compiling():  # Dynamo cannot trace a ContextVar
+    if engine != "auto" or torch.compiler.is_compiling():  # Dynamo cannot trace a ContextVar.
         return engine
     return _preferred.get()
 
 
 class Engine(Protocol[L]):
-    """Interface of an engine. It reads a layout of its own class and never sees the graph.
+    """Interface of an engine, which reads a layout of class ``layout`` and never sees the graph.
 
     ``attend_with_lse`` also returns the log-sum-exp of the scores, which is differentiable, so that
-    results for parts of a graph can be merged. An engine with ``grouped_heads`` takes fewer heads
-    of keys and values than of queries; for others they are repeated.
+    results for parts of a graph can be merged. An engine with ``grouped_heads`` accepts fewer heads
+    of keys and values than of queries; for other engines, keys and values are repeated.
     """
 
     name: str
@@ -94,9 +95,9 @@ class EdgeEngine(Protocol[L]):
 
 @dataclass(frozen=True)
 class Choice:
-    """Estimate for one engine in seconds, or the reasons why it cannot serve.
+    """Estimated seconds of one engine, or the reasons why the engine does not support the call.
 
-    The estimate is NaN if the caller named the engine, as nothing is compared then.
+    The estimate is NaN if the caller named the engine, because engines are not compared then.
     """
 
     engine: str
@@ -108,7 +109,7 @@ class Choice:
 class Plan:
     """Estimates of all engines for one problem, fastest first, unsuitable engines last.
 
-    ``note`` is a caveat if the estimates were not measured on such a device.
+    ``note`` is a caveat if the estimates are not based on measurements on this type of device.
     """
 
     choices: tuple[Choice, ...]
@@ -121,7 +122,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Estimated seconds of this engine."""
+        """Estimated seconds of the engine that runs."""
         return self.choices[0].seconds
 
     def __str__(self) -> str:
@@ -141,7 +142,7 @@ def _about(seconds: float) -> str:
 
 
 def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Choice:
-    """Return the first choice of :func:`plan`, without testing whether slower engines could serve.
+    """Return the first choice of :func:`plan`, without checking slower engines.
 
     Raises:
         ArgumentError: as in :func:`plan`.
@@ -159,7 +160,7 @@ def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "
 
 
 def estimates(problem: Problem, engines: Mapping[str, Engine[Any]]) -> dict[str, float]:
-    """Return the estimated seconds of each engine, whether or not it can serve."""
+    """Return the estimated seconds of each engine, even if it does not support the problem."""
     works = [engine.work(problem) for engine in engines.values()]
     seconds = costs_on(problem.device, problem.dtype).of(works)
     return dict(zip(engines, seconds, strict=True))
@@ -168,7 +169,7 @@ def estimates(problem: Problem, engines: Mapping[str, Engine[Any]]) -> dict[str,
 def _fastest(seconds: Mapping[str, float]) -> str:
     """Return the engine with the least seconds.
 
-    It only compares: ``torch.compile`` cannot sort estimates that depend on symbolic sizes.
+    A loop of comparisons, because ``torch.compile`` cannot sort estimates with symbolic sizes.
     """
     best, *others = seconds
     for name in others:
@@ -181,8 +182,8 @@ def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "au
     """Compare the engines for a problem, or check the one named.
 
     Raises:
-        ArgumentError: if the name is unknown, or the engine named cannot serve. The error lists its
-            reasons, and those of the other engines. A named engine is never replaced by another.
+        ArgumentError: if the name is unknown, or the named engine does not support the call; the
+            error lists the reasons of all engines. A named engine is never replaced by another.
 
     """
     check_choice("engine", engine, ["auto", *engines])
@@ -197,15 +198,15 @@ def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "au
     named = next(choice for choice in choices if choice.engine == engine)
     if named.reasons:
         others = "; ".join(
-            f"{c.engine}: {'can serve' if not c.reasons else ', '.join(c.reasons)}"
+            f"{c.engine}: {'supports the call' if not c.reasons else ', '.join(c.reasons)}"
             for c in choices
             if c.engine != engine
         )
         raise ArgumentError(
             "engine",
-            expected="an engine that can serve this call",
-            got=f"{engine!r}, which cannot: {', '.join(named.reasons)}",
-            remedy=f'use engine="auto" or another ({others})',
+            expected="an engine that supports this call",
+            got=f"{engine!r}, which does not: {', '.join(named.reasons)}",
+            remedy=f'use engine="auto" or another engine ({others})',
         )
     others_after = (choice for choice in ordered.choices if choice.engine != engine)
     return Plan((named, *others_after), note)

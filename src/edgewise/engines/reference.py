@@ -36,7 +36,7 @@ class Reference:
     layout = EdgeLayout
     grouped_heads = False
 
-    def refuses(self, problem: Problem) -> list[str]:  # noqa: ARG002 - it serves every problem
+    def refuses(self, problem: Problem) -> list[str]:  # noqa: ARG002 - all problems are supported
         """Return an empty list, because this engine supports every problem."""
         return []
 
@@ -65,7 +65,7 @@ class Reference:
     def attend_with_lse(self, call: AttentionCall, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
         """Return output and log-sum-exp ``[..., N_dst, H]``, -inf for targets without sources."""
         scores = self.edge_scores(call, layout)
-        # The values may have batch dimensions that the scores lack.
+        # The values may have batch dimensions that the scores do not have.
         scores = scores.expand(*call.batch, *scores.shape[-2:])
         if call.normaliser is None:
             weights, lse = _softmax(scores, layout)
@@ -134,7 +134,7 @@ class Reference:
 
 
 REFERENCE = Reference()
-"""The instance to which other engines pass calls."""
+"""Instance that other engines use for calls that they do not support."""
 
 
 def wide(x: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ def warn_if_untested() -> None:
     if found and (int(found[1]), int(found[2])) > NEWEST:
         oldest, newest = (".".join(map(str, version)) for version in (OLDEST, NEWEST))
         warnings.warn(
-            f"Edgewise is tested with PyTorch {oldest} to {newest}, and this is "
-            f"PyTorch {torch.__version__}. If results differ, install torch=={newest}.*.",
+            f"Edgewise is tested with PyTorch {oldest} to {newest}; the installed version is "
+            f"{torch.__version__}. If results differ, install torch=={newest}.*.",
             stacklevel=2,
         )

@@ -1,4 +1,4 @@
-"""Explanations of models: recorded weights, pages, figures, heads, reasons and influence."""
+"""Explanations of models and their predictions by attention weights and attributions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-r"""Attribution of an answer to the edges and members of the graph that a model attends over.
+r"""Attribution of a prediction (the answer) to parts of the input and edges of the model's graph.
 
-Every call of :func:`edgewise.attend` and :func:`edgewise.aggregate` in a forward pass is kept with
-the gradient of the answer's score with respect to its output. One forward and one backward pass
-then give a contribution of each edge, layer by layer:
+Parts of the input, such as words or atoms, are called members. For every call of
+:func:`edgewise.attend` and :func:`edgewise.aggregate` in a forward pass, the gradient of the
+answer's score with respect to the output of the call is computed. One forward and one backward pass
+thus give a contribution of each edge in each layer:
 
 * ``"left_out"``: the product of the gradient and the exact change of the layer's output if the edge
   is left out (:mod:`edgewise.explain.edges_left_out`), negated.
@@ -10,7 +11,7 @@ then give a contribution of each edge, layer by layer:
 * ``"attention"``: the mean weight, as PyTorch Geometric's ``AttentionExplainer`` computes it.
 * ``"rollout"``: weights multiplied over layers (Abnar and Zuidema, 2020).
 
-``"removed"`` computes the answer again without each part: exact, one forward pass for each part.
+``"removed"`` is exact: it computes the answer again without each part, one forward pass per part.
 """
 
 from __future__ import annotations
@@ -38,25 +39,26 @@ from edgewise.scores import Dot
 
 Method = Literal["auto", "left_out", "gradient", "attention", "rollout", "removed"]
 MOST_REMOVED = 64
-"""Maximum number of parts for which ``"auto"`` computes the answer again without each of them."""
+"""Maximum number of parts for which ``"auto"`` chooses ``"removed"``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """An answer to explain, and the members of the input that may carry it.
+    """A prediction to explain (the answer), and the parts of the input (members) to explain it by.
 
     Attributes:
         score: function that runs the model and returns the scores of the answers, ``[C]``. Answers
             of one case must not share members; usually there is one.
-        member: index of the member of each node of the model's graph, ``[N]``; -1 for nodes that
-            are none, such as ``[CLS]``.
+        member: for each node of the model's graph, the index of its member, ``[N]``; -1 for nodes
+            of no member, such as ``[CLS]``.
         labels: name of each member.
         answer: description of the answer.
-        own: index of the node that gives the answer, if there is one. It is not listed.
+        own: index of the node that the answer is about, if there is one; this node is not listed.
         by_edge: whether edges are named, such as bonds or citations, in place of members.
-        is_odds: whether the score is the log-odds of the answer, or a property in its own unit.
-        whole_graph: whether the graph has many more members than those that the answer depends on.
-        class_token: whether the model puts a node before the others.
+        is_odds: whether the score is the log-odds of the answer; otherwise it is a property in the
+            unit of the property.
+        whole_graph: whether the graph has many members on which the answer does not depend.
+        class_token: whether the model puts a class token before the other nodes.
     """
 
     score: Callable[[], Tensor]
@@ -70,7 +72,7 @@ class Case:
     class_token: bool = False
 
     def members(self, num_sources: int) -> Tensor | None:
-        """Return the member of each source of a call, or ``None`` if its sources are others."""
+        """Return the member of each source of a call; ``None`` if sources are other nodes."""
         if num_sources == len(self.member):
             return self.member
         if self.class_token and num_sources == len(self.member) + 1:
@@ -80,13 +82,14 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """Contributions to the score of an answer; without a part the score is lower by about as much.
+    """Contributions to the score of an answer: the decrease of the score without each part.
 
     Attributes:
-        members: ``[M]``; zero if ``"removed"`` computed only the edges at one node.
+        members: contribution of each member, ``[M]``; zero if ``"removed"`` computed only the edges
+            at one node.
         pairs: distinct pairs of members that edges join, ``[2, P]``, the smaller index first.
         edges: contribution of each pair, in both directions and all layers, ``[P]``.
-        method: the method that computed them.
+        method: name of the method that computed the contributions.
     """
 
     members: Tensor
@@ -97,7 +100,7 @@ class Contributions:
 
 @dataclass(eq=False)
 class _Step:
-    """A call of the primitive: its arguments, graph and output."""
+    """A recorded call of attention or aggregation: arguments, graph and output."""
 
     graph: Graph
     out: Tensor
@@ -108,7 +111,7 @@ class _Step:
     reduce: Any = "sum"
 
     def weights(self) -> Tensor:
-        """Return the weight of each edge, ``[..., E, H]``, as a fraction of those of its target."""
+        """Return the weight of each edge, ``[..., E, H]``; the weights of a target sum to 1."""
         if self.call is not None:
             terms = _terms(self.call)
             terms.pop("edge_value")
@@ -121,7 +124,7 @@ class _Step:
         return weight / total.clamp(min=1e-30).index_select(-2, self.graph.target)
 
     def contributions(self, method: Method, gradients: Sequence[Tensor | None]) -> Tensor:
-        """Return the contribution of each edge in this call alone, ``[..., E, H]``."""
+        """Return the contribution of each edge in this call, ``[..., E, H]``."""
         if method == "attention":
             return self.weights()
         gradient, of_lse = gradients
@@ -141,14 +144,14 @@ class _Step:
         found = compute(*nodes, self.graph, gradient, **_terms(call))
         if method == "gradient":
             return found
-        if of_lse is not None:  # the log-sum-exp of the others is lower by log(1 - w)
+        if of_lse is not None:  # Without the edge, the log-sum-exp changes by log(1 - w).
             rest = torch.log1p(-self.weights().clamp(max=1 - 1e-6))
             found = found + rest * of_lse.index_select(-2, self.graph.target)
         return -found
 
 
 class _Tape(Interceptor):
-    """Keep the calls of the primitive that the answer depends on."""
+    """Interceptor that keeps the calls of attention and aggregation that the answer depends on."""
 
     def __init__(self) -> None:
         self.steps: list[_Step] = []
@@ -179,7 +182,7 @@ class _Tape(Interceptor):
 
 
 class _Cut(Interceptor):
-    """Remove edges from every call over the members: those out of ``members``, and ``pairs``."""
+    """Interceptor that removes all edges from some members, and some pairs, from every call."""
 
     def __init__(self, case: Case, members: Tensor | None, pairs: Tensor | None) -> None:
         self.case, self.gone = case, members
@@ -225,14 +228,14 @@ class _Cut(Interceptor):
 
 
 def contributions(case: Case, method: Method = "auto") -> Contributions:
-    """Attribute the score of an answer to the members of its input and to the edges between them.
+    """Attribute the score of an answer to the members of the input and to edges.
 
     Args:
         case: the answer.
         method: name of a method; see the module. ``"auto"`` is ``"removed"`` for up to
             ``MOST_REMOVED`` parts, else ``"left_out"``.
 
-    The default was the most faithful method in seven of eight kinds of runs, on 200 cases of each
+    The default was the most faithful method for seven of eight kinds of runs, on 200 cases per kind
     (``python -m benchmarks.fidelity``). Fid+ minus Fid- of ``"removed"``, ``"left_out"`` and the
     better of ``"attention"`` and ``"rollout"``: 0.22, 0.21 and 0.03 for gat-cora (GNNExplainer:
     0.02 in 1.4 s a node, against 0.17 s and 0.01 s); 0.53, 0.53 and 0.02 for sst2; 0.14, 0.12 and
@@ -250,7 +253,8 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
         raise ArgumentError(
             "run",
             expected="a model that attends over the members of its input",
-            got=f"no call of attention or aggregation over {len(case.member)} nodes",
+            got=f"a model without attention or aggregation over the {len(case.member)} nodes of "
+            "the input",
             remedy="choose a run of a graph or attention model",
         )
     pairs = _pairs(case, [steps[i].graph for i in kept])
@@ -272,8 +276,8 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
 def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = None) -> Tensor:
     """Compute the scores ``[C]`` without some members or edges.
 
-    No node reads the removed members, in any layer or in pooling. Removed edges carry nothing in
-    either direction.
+    No node attends to the removed members, in any layer or in pooling. Removed edges are removed in
+    both directions.
 
     Args:
         case: the answer.
@@ -285,7 +289,7 @@ def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = No
 
 
 def listed(case: Case) -> Tensor:
-    """Return the mask ``[M]`` of the members that may be named in an answer."""
+    """Return the mask ``[M]`` of the members that an explanation may list."""
     allowed = torch.zeros(len(case.labels), dtype=torch.bool)
     allowed[case.member[case.member >= 0]] = True
     if case.own is not None:
@@ -309,7 +313,7 @@ def named_pairs(case: Case, pairs: Tensor) -> Tensor:
 def _recorded(
     case: Case,
 ) -> tuple[list[_Step], list[tuple[Tensor | None, Tensor | None]]]:
-    """Run the model; return the calls that the score depends on, and the gradients of each."""
+    """Run the model; return the calls that the score depends on, and their gradients."""
     tape = _Tape()
     with torch.enable_grad(), intercepting(tape):
         score = case.score().sum()
@@ -391,7 +395,7 @@ def _of_edges(each: Tensor) -> Tensor:
 
 
 def _rollout(case: Case, steps: Sequence[_Step], pairs: Tensor) -> Contributions:
-    """Follow the weights back from the answer, with one half in each residual connection."""
+    """Compute attention rollout from the answer to the input; residual connections weigh 1/2."""
     found = Contributions(
         torch.zeros(len(case.labels)), pairs, torch.zeros(pairs.shape[1]), "rollout"
     )
@@ -421,7 +425,7 @@ def _rollout(case: Case, steps: Sequence[_Step], pairs: Tensor) -> Contributions
 
 
 def _removed(case: Case, pairs: Tensor) -> Contributions:
-    """Compute the score again without each part that the case names."""
+    """Compute the contributions by the method ``"removed"``."""
     with torch.no_grad():
         whole = case.score().sum()
     count = len(case.labels)
@@ -443,7 +447,8 @@ def outputs_of(model: torch.nn.Module) -> Iterator[list[tuple[tuple[Any, ...], T
     """Collect the positional arguments and the output of each call of a model in this context."""
     found: list[tuple[tuple[Any, ...], Tensor]] = []
     hook = model.register_forward_hook(
-        lambda _, given, out: found.append((given, out.clone()))  # answers may change it in place
+        # A copy, because predictors may change the output in place.
+        lambda _, given, out: found.append((given, out.clone()))
     )
     try:
         yield found

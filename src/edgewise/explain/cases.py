@@ -1,4 +1,4 @@
-"""Answers of each kind of run as cases for :mod:`edgewise.explain.attribution`."""
+"""Predictions (answers) of each kind of run as cases for :mod:`edgewise.explain.attribution`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from edgewise.ragged import ranges
 
 Scores = Callable[[], Tensor]
 AT_ONCE = 256
-"""Number of nodes of a graph that are explained in one pass."""
+"""Maximum number of nodes of a graph that are explained in one pass."""
 
 
 def cases(predictor: Predictor, value: Any, *, top: int = 1) -> list[Case]:
@@ -95,7 +95,7 @@ def _outputs(predictor: Any, example: Any) -> tuple[tuple[Any, ...], Tensor]:
 
 
 def log_odds(scores: Tensor, label: Tensor) -> Tensor:
-    """Return log p / (1 - p) of a label for each row of logits, which never saturates.
+    """Return the log-odds log p / (1 - p) of a label for each row of logits.
 
     Args:
         scores: logits ``[R, K]``.
@@ -217,7 +217,7 @@ def _property(predictor: Any, value: Any, _: int) -> Iterator[Case]:
     example = predictor.prepare(value)
     if hasattr(example, "molecule"):
         labels = _atoms(example.molecule)
-    else:  # PenalisedLogP keeps the graph alone
+    else:  # The examples of PenalisedLogP are graphs.
         labels = [f"atom {atom + 1}" for atom in range(given[0].shape[-2])]
     member = torch.arange(len(labels))
     yield Case(
@@ -262,7 +262,7 @@ def _image(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
             "run",
             expected="a model of patches, such as vit",
             got=type(predictor.model).__name__,
-            remedy="train another model",
+            remedy="train a model of patches, for example with `edgewise train vit`",
         )
     height, width = given[0].shape[-2:]
     count = int(embedding.num_patches)  # type: ignore[arg-type]
@@ -341,7 +341,7 @@ def node_cases(predictor: NodeClasses) -> NodeCases:
 
 
 class NodeCases:
-    """Cases of the nodes of a training graph, each on the neighbourhood that its answer depends on.
+    """Cases of the nodes of a training graph, each on the neighbourhood that matters for the node.
 
     The neighbourhoods of several nodes are packed, so that one pass explains all of them. If the
     answers on the neighbourhoods differ from those on the whole graph, as with attention to all
@@ -403,8 +403,8 @@ class NodeCases:
         """Return the case of the classes of some nodes.
 
         Args:
-            nodes: indices of nodes; one alone if cases have the whole graph.
-            hops: size of the neighbourhoods; by default the sufficient one.
+            nodes: indices of nodes; a single node if cases have the whole graph.
+            hops: size of the neighbourhoods in steps; by default the sufficient size.
         """
         hops = self.hops if hops is None else hops
         best = self.best[list(nodes)]
@@ -447,7 +447,7 @@ class NodeCases:
             found = contributions(packed_case, method)
             assert packed_case.own is not None
             starts = [*packed_case.own.tolist(), len(packed_case.labels)]
-            # Pairs are sorted by their first member, hence by block.
+            # Pairs are sorted by the first member, and therefore by block.
             ends = torch.searchsorted(found.pairs[0].contiguous(), torch.tensor(starts)).tolist()
             for place, node in enumerate(chunk):
                 start, stop = starts[place : place + 2]
@@ -478,7 +478,8 @@ class NodeCases:
             count = self._degree[block]
             source = place[self._sources[ranges(self._start[block], count)]]
             target = torch.arange(len(block)).repeat_interleave(count)
-            # Edges into the outermost nodes are left out: the answer does not depend on them.
+            # Edges into the outermost nodes are omitted, because the answer does not depend on
+            # them.
             inside = (source >= 0) & (target < inner)
             found.append(torch.stack([source[inside], target[inside]]) + start)
             place[block] = -1
@@ -536,7 +537,7 @@ def _too_long(count: int) -> ArgumentError:
     return ArgumentError(
         "input",
         expected="a sentence that the model reads as a whole",
-        got=f"{count} tokens, which it reads in parts",
+        got=f"{count} tokens, which the model reads in parts",
         remedy="give a shorter sentence",
     )
 

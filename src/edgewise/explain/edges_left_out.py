@@ -26,7 +26,7 @@ from edgewise.graphs import Graph, Pattern, incidence
 from edgewise.scores import Dot
 
 DOMINANT = 0.9
-"""Weight above which a row is computed again. It must be at least 0.5."""
+"""Weight of an edge above which the row is computed again, at least 0.5."""
 
 
 def outputs_left_out(
@@ -163,7 +163,7 @@ def _effects_of_extremes(
     ties = aggregate(extreme.to(message), each).index_select(-3, graph.target)
     worst = -torch.inf if reduce == "max" else torch.inf
     others = aggregate(message.masked_fill(extreme, worst), each, reduce=reduce)
-    others = others.masked_fill(others.isinf(), 0.0)  # no other edge enters the target
+    others = others.masked_fill(others.isinf(), 0.0)  # The target has no other edge.
     change = (gradient * (others - out)).index_select(-3, graph.target)
     return change.masked_fill(~extreme | (ties > 1), 0.0).sum(-1)
 
@@ -171,7 +171,7 @@ def _effects_of_extremes(
 def _outputs(
     query: Tensor, key: Tensor, value: Tensor, graph: Graph, options: AttendOptions
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the weights, the output, and the output without dominant edges if there are any."""
+    """Return the weights, the output, and the output without dominant edges, if any."""
     given = _without(options, "dropout")
     weights = attention_weights(query, key, graph, **_without(given, "edge_value"))
     out = attend(query, key, value, graph, layout="NHD", **given)
@@ -187,7 +187,7 @@ def _outputs(
 
 
 def _along(gradient: Tensor, value: Tensor, graph: Graph, options: AttendOptions) -> Tensor:
-    """Return the product of the gradient of the target and the message of each edge."""
+    """Return, for each edge, the product of the target's gradient and the message."""
     value = for_each_query(gradient, value)
     terms: AttendOptions = {"score": Dot(scale=1.0)}
     edge_value = options.get("edge_value")

@@ -1,4 +1,4 @@
-"""Explanation of one answer: its recorded weights, and names and positions of the nodes."""
+"""Explanation of one prediction: recorded weights, and names and positions of the nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW_EDGES = 100_000
 
 @dataclass(eq=False)
 class Explanation:
-    """Recorded weights of one answer of a model, with what a page or figure shows beside them.
+    """Recorded weights of one prediction (the answer), and labels for a page or figure.
 
     Attributes:
         recorded: weights of each layer.
@@ -31,11 +31,11 @@ class Explanation:
             tokens of the source.
         kind: kind of the input.
         positions: coordinates ``[N, 2]`` of the nodes, or ``None`` if they have none.
-        answer: answer of the model as text; empty for a model without a run.
+        answer: prediction as text; empty for a model without a run.
         target_labels: in a pair of sequences, the tokens of the target.
         details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"patches"``, the
             number of nodes that are patches of it, which come last; ``"smiles"``;
-            ``"node"``, the index of the node that was asked for.
+            ``"node"``, the index of the node in question.
     """
 
     recorded: Recorded
@@ -87,7 +87,7 @@ def explanation(
     kind: Kind | None = None,
     **recording: Any,
 ) -> Explanation:
-    """Answer one input and record the weights of all layers.
+    """Predict on one input and record the attention weights of all layers.
 
     Args:
         model: a run of :func:`edgewise.load`, or a model.
@@ -154,7 +154,7 @@ def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     predictor = run.predictor
     kinds = {own.__name__ for own in type(predictor).__mro__}
     known = [explain for name, explain in KINDS.items() if name in kinds]
-    predictor.prepare(value)  # raises the error of an invalid input
+    predictor.prepare(value)  # This raises an error if the input is invalid.
     try:
         with torch.no_grad():
             return (known or [_of_nodes])[0](run, value, recording)
@@ -227,9 +227,9 @@ def _of_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
 
 
 def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
-    """Explain an answer of a model of graphs, series or interactions.
+    """Explain a prediction of a model of graphs, series or interactions.
 
-    Some predictors compute the states of all nodes when the run is loaded, so set-up is repeated.
+    Some predictors compute the states of all nodes in ``set_up``, so ``set_up`` is called again.
     """
     predictor = run.predictor
     options = {"top": 3, "evidence": 0} if "evidence" in predictor.options() else {}
@@ -294,7 +294,7 @@ KINDS: dict[str, Callable[[Any, Any, Mapping[str, Any]], Explanation]] = {
     "HiddenAtoms": _of_molecule,
     "OnImages": _of_image,
 }
-"""Functions that explain an answer, by the class of the predictor; others are of nodes."""
+"""Functions that explain a prediction, by class of the predictor; the default is ``_of_nodes``."""
 
 
 ORDERED = ("Continuations", "Translations", "OnTexts", "OnImages", "Forecasts")
@@ -308,7 +308,7 @@ def has_order(run: Any) -> bool:
 
 @contextmanager
 def _arguments(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
-    """Collect the arguments of the calls of a model."""
+    """Collect the arguments of all calls of a model in this context."""
     calls: list[tuple[Any, ...]] = []
     handle = model.register_forward_pre_hook(lambda _, args: calls.append(args))
     try:
@@ -318,7 +318,7 @@ def _arguments(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
 
 
 def _answer(run: Any, value: Any, **options: Any) -> str:
-    """Return the answer of a run as text."""
+    """Return the prediction of a run as text."""
     (answer,) = run.predictor.answers([value], options)
     if "error" in answer:
         raise ArgumentError(
@@ -360,7 +360,7 @@ def _atom_positions(molecule: Any) -> Tensor:
 
 
 def _named(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
-    """Return as many names as there are nodes."""
+    """Return a name for each node; nodes that the model adds are named by number."""
     if len(labels) >= count:
         return list(labels[:count])
     side = math.isqrt(count)

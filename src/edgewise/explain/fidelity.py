@@ -1,4 +1,4 @@
-"""Fidelity of attributions: deletion of the named parts against deletion of as many others."""
+"""Fidelity of attributions: effects of deleting the named parts and of deleting all other parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgewise.explain.attribution import Case, Contributions, listed, named_pair
 
 @dataclass(frozen=True)
 class Fidelity:
-    """Change of an answer if parts are deleted, in probability or in units of the property.
+    """Change of a prediction if parts are deleted, in probability or in units of the property.
 
     Attributes:
         plus: Fid+, the change if the named parts are deleted; higher is better.
@@ -30,8 +30,8 @@ class Fidelity:
 def parts_of(case: Case, found: Contributions) -> tuple[Tensor, Tensor]:
     """Return the parts that may be named, by index, and the contribution of each.
 
-    They are edges for ``by_edge``, else members. In a graph with more than one neighbourhood, only
-    the edges at the node that gives the answer are named.
+    If the case has ``by_edge``, the parts are edges, otherwise members. In a large graph, only
+    edges at the node in question are named.
     """
     if not case.by_edge:
         chosen = listed(case).nonzero()[:, 0]

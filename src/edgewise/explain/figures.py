@@ -148,7 +148,7 @@ def draw_rollout(
         images.append(_draw_matrix(axes, matrix, explanation, one))
         axes.set_title(f"up to layer {whole.layers.index(one)}", fontsize=9)
         axes.set(xlabel="input node", ylabel="node of the layer")
-    for image in images:  # one scale for all
+    for image in images:  # All images have the same colour scale.
         image.set_clim(0, max(float(product.max()) for _, product in shown))
     figure.colorbar(images[-1], ax=grid, label="rollout", shrink=0.8)
     _title(figure, explanation, "attention rollout")
@@ -234,7 +234,7 @@ def _member(values: Tensor, member: int, dims: int) -> Tensor:
         "member",
         expected=f"a member of the batch, from 0 to {len(flat) - 1}",
         got=str(member),
-        remedy="choose among them",
+        remedy="choose an index in this range",
     )
 
 

@@ -55,10 +55,10 @@ def importance(
         batches: batches for ``loss``.
         loss: function from model and batch to the mean loss.
         by: ``"gradient"``: :math:`E |\partial L / \partial \xi_h|`, where :math:`\xi_h = 1`
-            multiplies the output of the head (Michel et al., 2019); the expectation is over
-            batches, so batches of one example give that of the paper. ``"gain"``: the sum over
-            edges of :math:`|\partial L / \partial g_{ij}|`, where :math:`g_{ij} = 1` multiplies the
-            score. ``"leaving_out"``: the increase of the loss without the head.
+            multiplies the output of the head (Michel et al., 2019); the expectation is over batches
+            (in the paper over examples, that is, batches of one). ``"gain"``: the sum over edges of
+            :math:`|\partial L / \partial g_{ij}|`, where :math:`g_{ij} = 1` multiplies the score.
+            ``"leaving_out"``: the increase of the loss without the head.
         split: for a run: ``"train"``, ``"val"`` or ``"test"``.
         max_batches: use only the first batches.
 
@@ -109,12 +109,12 @@ def _check_found(model: nn.Module, used: Mapping[str, Any]) -> None:
         raise ArgumentError(
             "model",
             expected="a model that computes attention with Edgewise",
-            got=f"{type(model).__name__}, which computed none",
-            remedy="choose another model",
+            got=f"{type(model).__name__}, which computed no attention",
+            remedy="choose a model with attention layers of Edgewise",
         )
 
 
-def _ones(name: str, count: int) -> Tensor:  # noqa: ARG001 - as _mask
+def _ones(name: str, count: int) -> Tensor:  # noqa: ARG001 - same signature as _mask
     return torch.ones(count, requires_grad=torch.is_grad_enabled())
 
 
@@ -125,14 +125,14 @@ def _mask(name: str, count: int, heads: Iterable[int]) -> Tensor:
             "heads",
             expected=f"indices of heads of {name}, from 0 to {count - 1}",
             got=listed(chosen),
-            remedy="choose among them",
+            remedy="choose indices in this range",
         )
     mask[chosen] = 0.0
     return mask
 
 
 class _Gates(NamedInterceptor):
-    """Multiplies the output of each head by a number; all calls of a module share it."""
+    """Interceptor that multiplies the output of each head by a number."""
 
     def __init__(self, make: Callable[[str, int], Tensor]) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class _Gates(NamedInterceptor):
 
 
 class _Gains(NamedInterceptor):
-    """Multiplies the score of each edge and head by 1, and keeps these numbers."""
+    """Interceptor that multiplies the score of each edge and head by 1 and keeps this gain."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class _Gains(NamedInterceptor):
             return call
         like = call.query
         shape = graph.num_edges, like.shape[-2]
-        dtype = accumulator(like)  # The kernels read gains of this type.
+        dtype = accumulator(like)  # The kernels need gains in this dtype.
         gain = torch.ones(shape, dtype=dtype, device=like.device, requires_grad=True)
         self.used.setdefault(self.name, []).append(gain)
         own = call.gain
@@ -202,8 +202,8 @@ class HeadStatistics:
         heads: indices of the heads.
         entropy: entropy of the weights of a target, in nats.
         relative_entropy: entropy divided by that of equal weights, from 0 to 1.
-        distance: distance between target and source: difference of their numbers, or distance of
-            their positions on a grid. NaN in cross-attention.
+        distance: distance between target and source, by index or, on a grid, by position. NaN in
+            cross-attention.
         own: weight of the target itself. NaN in cross-attention.
         first: weight of the first source of each text.
         hubs: weight of sources that receive more than 4 times the mean of their text.
@@ -297,7 +297,8 @@ class Observations:
     Attributes:
         near_zero: fraction of all weights below ``small``.
         local: fraction of the other weights between nodes at a distance of at most ``window``.
-        local_edges: the same fraction of all edges, which is that of equal weights.
+        local_edges: fraction of edges at a distance of at most ``window``: the value of ``local``
+            if all weights were equal.
         global_nodes: mean number of nodes in a layer and text that receive a weight of at least
             ``small`` from 90 % of the targets that can attend to them, in the mean over heads.
         nodes: mean number of nodes in a text.

@@ -1,4 +1,4 @@
-"""Influence of the members of a graph: measures of centrality beside that of a trained model."""
+"""Influence of the nodes (members) of a graph on a trained model, and measures of centrality."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ By = Literal["removed", "changed"]
 PROBES = 32
 """Number of random projections of the outputs; each needs one forward and one backward pass."""
 PAIRS = 20_000_000
-"""Maximum number of sources times undirected edges for betweenness, which samples sources beyond,
-and of members times such edges for the exact influence on a model."""
+"""Maximum of nodes times undirected edges for exact results. Above it, betweenness is computed from
+sampled sources, and the influence on a model is estimated."""
 AT_ONCE = 512
 
 
@@ -62,10 +62,10 @@ class Influence:
         return [self._row(member, ranks) for member in order]
 
     def disagreements(self, name: str = "PageRank", top: int = 5) -> list[dict[str, Any]]:
-        """Return members that the model ranks much higher than a measure does, then the opposite.
+        """Return members that the model ranks much higher than a measure, then much lower.
 
-        Differences are those of the logarithms of ranks, as rank 1 against 10 matters more than 991
-        against 1000.
+        Differences are between logarithms of ranks, because rank 1 against 10 matters more than
+        rank 991 against 1000.
         """
         ranks = {each: self.ranks(each) for each in self.measures}
         apart = ranks[name].double().log() - ranks[MODEL].double().log()
@@ -118,13 +118,13 @@ def influence(run: Run, *, by: By = "removed", seed: int = 0) -> Influence:
     """Measure the influence of each member of a run's graph.
 
     The influence on the model is the Euclidean norm of the change of the outputs if the member is
-    removed, so that no node reads it, or if its features are changed to the mean of all members.
-    Outputs are class probabilities, or the states of nodes for links and items. If a member is
-    changed, its own output does not count. Features are those of the data, or the learned vectors
-    of a model without any. The influence is computed exactly for graphs in which members times
-    edges are at most ``PAIRS``; Cora takes 25 s. For larger ones it is estimated to first order for
-    all members at once, from random projections of the outputs. On ego-Facebook the rank
-    correlation of the two was 0.99 over 120 members.
+    removed, so that no node attends to it, or if its features are changed to the mean of all
+    members. Outputs are class probabilities, or the states of nodes for links and items. The
+    member's own output does not count if it is changed. Features are those of the data, or the
+    learned vectors of a model without features. The influence is computed exactly if members times
+    edges are at most ``PAIRS`` (Cora takes 25 s). For larger graphs, it is estimated to first order
+    for all members at once, from random projections of the outputs. On ego-Facebook, the rank
+    correlation of estimated and exact influence was 0.99 over 120 members.
 
     Args:
         run: run of node classification, link prediction or recommendation.

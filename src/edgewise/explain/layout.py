@@ -12,7 +12,7 @@ from torch import Tensor
 SMOOTHING = 60
 STEPS = 120
 REPELLED = 12
-"""Random nodes that repel each node in a step."""
+"""Number of random nodes that repel each node in a step."""
 
 
 def force_layout(
@@ -47,13 +47,13 @@ def force_layout(
         for _ in range(REPELLED):
             gap = xy - xy[torch.randint(count, (count,), generator=generator)]
             move += gap * (1.2 / (0.05 + gap.square().sum(1, keepdim=True)))
-        move -= 0.02 * xy  # keeps components together
+        move -= 0.02 * xy  # A pull to the centre keeps components together.
         length = move.norm(dim=1, keepdim=True).clamp(min=1e-9)
         xy = xy + move * (length.clamp(max=2.0) / length) * (0.25 * (1 - step / steps) + 0.01)
     centre = xy.median(0).values
     reach = (xy - centre).norm(dim=1)
     limit = float(reach.quantile(0.98)) if count < 1_000_000 else float(reach.max())
-    # Far components are drawn in, so that the others have room.
+    # Far components are moved closer, so that the other components have room.
     far = (reach / max(limit, 1e-9)).clamp(min=1.0)
     placed: Tensor = centre + (xy - centre) * ((1 + far.log()) / far)[:, None]
     return placed.numpy()

@@ -61,7 +61,7 @@ def losses_of(
             of validation may be sorted by length.
     """
     if max_batches is not None:
-        check_least("max_batches", max_batches, 1, "leave it out to use all batches")
+        check_least("max_batches", max_batches, 1, "omit max_batches to use all batches")
     module = model_of(model).eval()
     if batches is not None and loss is not None:
         return Losses(module, list(islice(batches, max_batches)), loss, lambda _: 1)
@@ -69,8 +69,8 @@ def losses_of(
         raise ArgumentError(
             "batches",
             expected="batches= and loss= for a model",
-            got="a model without them",
-            remedy="give both, or pass a run of edgewise.load",
+            got="a model without batches= or loss=",
+            remedy="give both arguments, or pass a run of edgewise.load",
         )
     check_choice("split", split, SPLITS)
     found = _spaced(_batches(model, split), max_batches)

@@ -31,7 +31,7 @@ class NamedInterceptor(Interceptor):
 
     @contextmanager
     def watching(self, model: nn.Module) -> Iterator[None]:
-        """Intercept the calls of a model in this context."""
+        """Activate an interceptor for the calls of a model in this context."""
         # A method other than forward may make calls, such as ``embed`` of recommenders.
         self._running = [(type(model).__name__, model)]
         with ExitStack() as stack:
@@ -48,7 +48,8 @@ class NamedInterceptor(Interceptor):
             if self.name == name:
                 self._running.pop()
 
-        if isinstance(module, torch.jit.ScriptModule):  # its hooks must be compiled as well
+        # Hooks of a ScriptModule would have to be compiled.
+        if isinstance(module, torch.jit.ScriptModule):
             return
         stack.callback(module.register_forward_pre_hook(enter).remove)
         stack.callback(module.register_forward_hook(leave, always_call=True).remove)
@@ -58,7 +59,7 @@ def model_of(model: Any) -> nn.Module:
     """Return the module of a model or run.
 
     Raises:
-        ArgumentError: it is neither.
+        ArgumentError: the argument is neither a module nor a run.
     """
     module = model if isinstance(model, nn.Module) else getattr(model, "model", None)
     if isinstance(module, nn.Module):

@@ -37,21 +37,22 @@ if TYPE_CHECKING:
 __all__ = ["html_page", "notebook_frame", "write_page"]
 
 MAX_EDGES = 100_000
-"""Most edges of a graph in a page. Of a larger graph, those with the largest weights are kept."""
+"""Maximum number of edges of a graph in a page; the edges with the largest weights are kept."""
 MAX_VALUES = 400_000
-"""Most weights of single heads in a page. If there are more, only some heads are in full."""
+"""Maximum number of weights of single heads in a page. If there are more, some heads are
+omitted."""
 FEWEST_HEADS = 4
 BITS = (16, 8, 7, 6, 5)
-"""Numbers of bits for a weight; the first with which the page stays below 1 MB is used."""
+"""Numbers of bits per weight to try; the first number with which the page is below 1 MB is used."""
 MAX_BYTES = 710_000
-"""Largest compressed size of the data of a page of 1 MB."""
+"""Maximum compressed size of the data, so that the page is at most 1 MB."""
 MAX_NODES_OF_LAYOUT = 100_000
 MAX_NODES = 50_000
 """Most nodes of a page of a graph whose edges are not all in it."""
 THUMBNAIL = 32
 MAX_IMAGE = 256
 MAX_PRODUCTS, MAX_ENTRIES = 2.5e10, 3e6
-"""Most multiplications for a dense rollout, and most entries of a sparse one."""
+"""Maximum number of multiplications for a dense rollout, and of entries for a sparse rollout."""
 
 
 def write_page(
@@ -59,14 +60,14 @@ def write_page(
 ) -> Path:
     """Write an explanation as one HTML file, which needs no network and no server.
 
-    The page shows all weights of a small model. Of a large one it has the strongest 100,000 edges,
-    four heads in full and an overview of all heads, and says what it leaves out.
+    The page shows all weights of a small model. For a large model, it has the strongest 100,000
+    edges, four heads in full and an overview of all heads, and states what is omitted.
 
     Args:
         explanation: an :class:`edgewise.explain.Explanation`.
         path: file to write.
-        heads: layer names and heads to show in full, if not all heads fit. By default the ones with
-            the lowest entropy.
+        heads: layer names and heads to show in full, if not all heads fit; by default the heads
+            with the lowest entropy.
 
     Returns:
         The path.
@@ -133,8 +134,8 @@ class _Edges:
         rows: index of the labels of the targets.
         columns: index of the labels of the sources.
         kept: indices of the edges in the page, or ``None`` for all.
-        index: index of the graph in the page; -1 if it is not in it.
-        note: sentence about the edges that are left out.
+        index: index of the graph in the page; -1 if the graph is not in the page.
+        note: sentence about the omitted edges.
     """
 
     source: NDArray[np.int64]
@@ -324,7 +325,7 @@ class _Page:
             expected="recorded layers and heads: "
             + ", ".join(f"{layer.name} {layer.heads}" for layer in self.layers[:12]),
             got=f"({name!r}, {head})",
-            remedy="choose among them",
+            remedy="choose recorded layers and heads",
         )
 
     def _select_edges(self, full: list[tuple[int, int]], most: int) -> None:
@@ -471,7 +472,7 @@ class _Page:
             return
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # sparse products of PyTorch are in beta
+                warnings.simplefilter("ignore")  # PyTorch warns that sparse products are in beta.
                 product = recorded.rollout(alike)
         except ArgumentError as error:
             self._note(f"No rollout: it needs {error.expected}.")
@@ -535,7 +536,7 @@ class _Page:
             xy = xy[self.nodes]
         xy = xy[:count]
         low, high = xy.min(0), xy.max(0)
-        if len(xy) < count:  # nodes that the model adds stand in a row above the others
+        if len(xy) < count:  # Nodes that the model adds are placed in a row above the other nodes.
             more = np.linspace(low[0], high[0], count - len(xy) + 2)[1:-1]
             above = np.full_like(more, high[1] + 0.15 * max(high[1] - low[1], 1.0))
             xy = np.concatenate([xy, np.stack([more, above], axis=1)])

@@ -37,7 +37,7 @@ HEAD_COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
 KEY_COUNTS = ("num_key_value_heads", "num_kv_heads")
 WIDTHS = ("all_head_size", "split_size")
 CONFIG = "edgewise_kept_heads"
-"""Field of a ``transformers`` configuration with the heads that are left in each layer."""
+"""Field that is added to a ``transformers`` configuration: the remaining heads of each layer."""
 
 
 def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
@@ -70,9 +70,9 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
         if wrong:
             raise ArgumentError(
                 "heads",
-                expected=f"heads of {name}: {listed(left)}",
+                expected=f"heads that are left in {name}: {listed(left)}",
                 got=listed(list(wrong)),
-                remedy="choose among them",
+                remedy="choose heads that are left",
             )
         kept[name] = [head for head in left if head not in set(removed)]
         if not kept[name]:
@@ -80,7 +80,7 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
                 "heads",
                 expected=f"at least one head that is left in {name}",
                 got=f"all of {listed(left)}",
-                remedy="keep one of them",
+                remedy=f"keep at least one head of {name}",
             )
     keep(module, kept)
     return model
@@ -156,7 +156,7 @@ def load_pruned(kind: Any, folder: str | Path) -> Any:
     for name in ("config.json", "model.safetensors"):
         if not (folder / name).is_file():
             raise MissingDataError(
-                f"{folder} has no {name}. Remedy: name a folder of save_pretrained."
+                f"{folder} has no {name}. Remedy: name a folder that save_pretrained wrote."
             )
     kept = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(CONFIG, {})
     model = kind(kind.config_class.from_pretrained(folder))
@@ -170,7 +170,7 @@ def _name_of(layer: str | int, layers: Mapping[str, Any], model: nn.Module) -> s
         raise ArgumentError(
             "model",
             expected="a model with layers whose heads can be removed",
-            got=f"{type(model).__name__}, which has none",
+            got=f"{type(model).__name__}, which has no such layer",
             remedy="prune a Transformer with edgewise.layers.MultiHeadAttention, or a transformers "
             "model with separate projections",
         )
@@ -204,7 +204,7 @@ def _form_of(layer: nn.Module, name: str, model: nn.Module) -> list[nn.Module] |
         if not all(isinstance(getattr(layer, one, None), nn.Module) for one in inputs):
             continue
         owner: Any = layer
-        if "." in output:  # BERT has it in the module around the layer
+        if "." in output:  # In BERT, the output projection is in the parent of the layer.
             owner = model.get_submodule(name.rpartition(".")[0])
         try:
             last = owner.get_submodule(output)
@@ -215,7 +215,7 @@ def _form_of(layer: nn.Module, name: str, model: nn.Module) -> list[nn.Module] |
 
 
 def _keep_theirs(model: nn.Module, name: str, layer: Any, heads: list[int]) -> None:
-    """Keep some heads of a layer of ``transformers``."""
+    """Keep only some heads of a layer of ``transformers``, in place."""
     query, key, value, output = _form_of(layer, name, model) or []
     count = _count(layer, output)
     known = list(getattr(layer, "kept_heads", range(count)))

@@ -1,4 +1,4 @@
-"""Reasons for the answers of a run: the words, atoms, bonds, neighbours or items that carry them.
+"""Reasons for predictions: the words, atoms, bonds, neighbours or items with the largest effect.
 
 ``run.explain(inputs)`` and ``edgewise predict RUN … --why N`` call these functions.
 """
@@ -17,7 +17,7 @@ from edgewise.inference.nodes import NodeClasses
 from edgewise.inference.rows import is_of_dicts
 
 MANY = 64
-"""Number of nodes above which ``"auto"`` explains them together."""
+"""Number of nodes above which ``"auto"`` explains many nodes in one pass."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Reason:
 
     Attributes:
         part: name of a member, such as a word, or of an edge, such as ``"C2-O3"``.
-        contribution: how much lower the log-odds of the answer are without the part; for a
-            property, how much lower the property is, in its own unit.
+        contribution: decrease of the log-odds of the prediction without the part; for a property,
+            decrease of the property, in the unit of the property.
     """
 
     part: str
@@ -39,11 +39,11 @@ class Reason:
 
 @dataclass(frozen=True)
 class Attribution:
-    """Reasons for one answer, those with the largest contributions first.
+    """Reasons for one prediction, by decreasing contribution.
 
     Attributes:
         input: the input.
-        answer: the answer, or the part of it that is explained, such as the tag of a word.
+        answer: the prediction, or the explained part of it, such as the tag of a word.
         reasons: parts of the input.
         method: method of :func:`edgewise.explain.contributions`.
     """
@@ -60,22 +60,22 @@ class Attribution:
 def attributions(
     run: Run, inputs: Any, *, top: int = 5, method: Method = "auto", answers: int = 1
 ) -> list[Attribution]:
-    """Explain the answers of a run by parts of their inputs.
+    """Explain the predictions of a run by parts of the inputs.
 
-    The default method computes the answer again without each part, for inputs of up to 64 parts: on
-    200 cases of each kind it was the most faithful one (``python -m benchmarks.fidelity``). For
-    larger inputs, and for more than 64 nodes of a graph, it is ``"left_out"``, which needs one
-    forward and one backward pass.
+    For inputs of up to 64 parts, the default method is ``"removed"``, which computes the prediction
+    again without each part; on 200 cases per kind it was the most faithful method (``python -m
+    benchmarks.fidelity``). For larger inputs, and for more than 64 nodes of a graph, the default is
+    ``"left_out"``, which needs one forward and one backward pass.
 
     Args:
         run: run of :func:`edgewise.load`.
         inputs: inputs as for :meth:`edgewise.inference.Run.predict`, without files.
-        top: number of reasons for each answer.
+        top: number of reasons for each prediction.
         method: method of :func:`edgewise.explain.contributions`.
         answers: number of recommended items or links to explain.
 
     Returns:
-        An attribution for each answer; one for each word of a tagged sentence or step of a
+        An attribution for each prediction, or for each word of a tagged sentence and each step of a
         forecast.
 
     Raises:
@@ -113,9 +113,9 @@ def _of_input(
 def reasons_of(case: Case, found: Contributions, top: int) -> list[Reason]:
     """Return the parts with the largest contributions.
 
-    They are members, and edges if the case names these. For a property, a contribution may be large
-    in either direction. In a graph with many more nodes than an answer depends on, only the
-    neighbours of the node in question are named.
+    Parts are edges if the case has ``by_edge``, otherwise members. For a property, negative
+    contributions count by their absolute value. In a large graph, only neighbours of the node in
+    question are named.
     """
     parts: list[Reason] = []
     values = found.edges.tolist()
@@ -138,11 +138,11 @@ def reasons_of(case: Case, found: Contributions, top: int) -> list[Reason]:
 
 
 def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> None:
-    """Add the key ``why`` to an answer, or to each of its parts.
+    """Add the key ``why`` to a prediction, or to each of its parts.
 
     Args:
         run: the run.
-        answer: answer of the run to ``value``, changed in place.
+        answer: prediction of the run on ``value``, changed in place.
         value: the input.
         top: number of reasons.
 

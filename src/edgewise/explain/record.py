@@ -40,9 +40,9 @@ class LayerRecord:
         heads: indices of the recorded heads.
         edges: indices ``[K]`` of the recorded edges, or ``None`` for all edges.
         kind: ``"attention"``; ``"part"`` for a call of :func:`edgewise.attend_with_lse` that the
-            model combines with others itself (Reformer), whose weights sum to 1 within the part;
-            or ``"aggregation"`` for the weights of :func:`edgewise.aggregate`, which a softmax
-            need not have made (GCN, MoNet, LightConv).
+            model combines with others itself (Reformer), whose weights sum to 1 within the part; or
+            ``"aggregation"`` for the weights of :func:`edgewise.aggregate`, which a softmax may not
+            be the result of a softmax (GCN, MoNet, LightConv).
     """
 
     name: str
@@ -80,7 +80,7 @@ class LayerRecord:
             "head",
             expected=f"a recorded head of {self.name}: {listed(self.heads)}",
             got=repr(head),
-            remedy="choose one of them",
+            remedy="choose a recorded head",
         )
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ class LayerRecord:
 
 
 class Recorded:
-    """Attention weights of the calls of a model, in their order.
+    """Attention weights of the calls of a model, in the order of the calls.
 
     Attributes:
         layers: list of :class:`LayerRecord`.
@@ -177,10 +177,11 @@ def record(
     Recorded calls are :func:`edgewise.attend`; :func:`edgewise.aggregate` with ``weight``; and
     :func:`edgewise.attend_with_lse`, whose parts become one layer if
     :func:`edgewise.merge_attention` combines them. Longformer makes two calls for a layer: the
-    second one holds the weights of hubs, which replace their rows in the first. Reformer combines
-    rounds itself, so its parts are recorded separately. Of a model without any weights, such as GIN
-    and GraphSAGE, the sums and means over its nodes are recorded, with weights of 1, or of
-    1 / in-degree for means. Compiled code (``torch.compile``) is not recorded.
+    second call has the weights of hubs, which replace the rows of hubs in the first. Reformer
+    merges hash rounds without :func:`edgewise.merge_attention`, so the rounds are recorded
+    separately. For a model without any weights, such as GIN and GraphSAGE, the sums and means over
+    its nodes are recorded, with weights of 1, or of 1 / in-degree for means. Compiled code
+    (``torch.compile``) is not recorded.
 
     Args:
         model: the model, or a run of :func:`edgewise.load`.
@@ -232,12 +233,12 @@ def _nothing_recorded(
             "layers",
             expected=f"layers that compute attention: {', '.join(dict.fromkeys(seen))}",
             got=", ".join(wanted),
-            remedy="choose some of them, or leave out layers to record all",
+            remedy="choose some of these layers, or omit layers to record all",
         )
     return ArgumentError(
         "model",
         expected="a model that is called in the context and computes attention with Edgewise",
-        got=f"{type(module).__name__}, which computed none",
+        got=f"{type(module).__name__}, which computed no attention",
         remedy="call the model in the context; a transformers model needs "
         'attn_implementation="edgewise", PyTorch Geometric the layers of edgewise.interop.pyg, '
         "and a compiled model has to be given uncompiled",
@@ -290,7 +291,8 @@ class _Recorder(NamedInterceptor):
             self._keep_unweighted(value, graph, reduce)
             return out
         name = self.name
-        # Products with sparse features and sums of weights (degrees) are not messages of nodes.
+        # Skip products with sparse features and sums of weights (degrees): no messages between
+        # nodes.
         if isinstance(self.module, SparseLinear) or (
             value.shape[-2:].numel() == 1 and _is_one(value)
         ):
@@ -398,7 +400,7 @@ class _Recorder(NamedInterceptor):
             "heads",
             expected=f"indices of heads of {module}, from 0 to {count - 1}",
             got=listed(heads),
-            remedy="choose among them, or choose layers that have these heads",
+            remedy="choose indices in this range, or layers that have these heads",
         )
 
     def _chosen_edges(self, module: str, graph: Graph, members: int) -> Tensor | None:
@@ -426,14 +428,14 @@ class _Recorder(NamedInterceptor):
             f"{module} has {count:,} edges, more than max_edges ({self.max_edges:,}"
             f"{f' for {members} members of a batch' if members > 1 else ''}): recorded the "
             f"{len(within):,} edges of {len(kept):,} of {len(present):,} targets. Choose targets= "
-            "or layers=, or raise max_edges=, to record others.",
+            "or layers=, or raise max_edges=, to record other edges.",
             stacklevel=2,
         )
         return within if chosen is None else chosen[within]
 
 
 def _spread(degree: Tensor, most: int) -> Tensor:
-    """Return the largest evenly spaced selection of targets with at most ``most`` edges."""
+    """Select as many evenly spaced targets as possible with at most ``most`` edges in total."""
     step = max(2, -(-int(degree.sum()) // max(most, 1)))
     while step < len(degree) and int(degree[::step].sum()) > most:
         step += 1
@@ -441,7 +443,7 @@ def _spread(degree: Tensor, most: int) -> Tensor:
 
 
 def _merged(layers: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor) -> LayerRecord:
-    """Return the weights of a union from those of its parts; equal edges are added."""
+    """Merge the weights of the parts of a union; weights of equal edges are added."""
     with torch.no_grad():
         graph, heads = layers[0].graph, layers[0].heads
         keys, weights = [], []

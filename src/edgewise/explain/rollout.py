@@ -33,7 +33,7 @@ def rollout(layers: Sequence[tuple[str, Graph, Tensor, Tensor]], residual: float
     if not layers or len(set(sizes)) > 1 or sizes[0][0] != sizes[0][1]:
         raise ArgumentError(
             "layers",
-            expected="at least one layer, and self-attention over the same nodes in all of them",
+            expected="at least one layer, and only layers with self-attention over the same nodes",
             got=", ".join(
                 f"{name} with {t} targets and {s} sources"
                 for (name, *_), (t, s) in zip(layers, sizes, strict=True)
@@ -45,7 +45,7 @@ def rollout(layers: Sequence[tuple[str, Graph, Tensor, Tensor]], residual: float
         if edge_index.shape[1] < graph.num_edges:
             raise ArgumentError(
                 "layers",
-                expected="layers with all of their edges",
+                expected="layers recorded with all edges",
                 got=f"{name}, with {edge_index.shape[1]:,} of {graph.num_edges:,} edges",
                 remedy="record without targets=, and with a larger max_edges=",
             )

@@ -1,4 +1,4 @@
-"""Structure recovered from attention: edges of syntax trees, and of a graph hidden from a model."""
+"""Recovery of syntax trees, and of graphs that the model did not see, from attention weights."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Dependencies:
 
     Attributes:
         chain: edges between neighbouring words.
-        offset: the best distance d other than 1, and the fraction of edges of that length. The
-            edges i to i + d and the chain are all structures that need no model.
+        offset: the best distance d other than 1, and the fraction of edges of that length. Like
+            ``chain``, a baseline that needs no model.
         heads: fraction for each head by ``"layer/head"``: maximum spanning tree over its weights.
         mean: tree over the mean of all heads.
         combined: tree over a linear combination of all heads, fitted on other sentences.
-        fitted: number of sentences of the fit.
-        tested: number of sentences of all other numbers.
+        fitted: number of sentences used to fit the combination.
+        tested: number of test sentences, on which all fractions are measured.
         trees: undirected edges of each tested sentence by the linear combination.
     """
 
@@ -73,11 +73,11 @@ class Dependencies:
 
 
 def dependencies(run: Run, sentences: Sequence[Sentence], *, fitted: int) -> Dependencies:
-    """Read dependency edges off the attention weights of a run that tags words.
+    """Predict dependency edges from the attention weights of a run that tags words.
 
-    The weight of a pair of words is the sum of its weights in both directions, summed over the
-    pieces of the source and averaged over those of the target. The tree that connects all words
-    with the largest sum of weights is compared with the syntax tree (Raganato and Tiedemann, 2018).
+    The weight of a pair of words is the sum of the attention weights in both directions, summed
+    over the tokens of the source and averaged over the tokens of the target. The maximum spanning
+    tree over all words is compared with the syntax tree (Raganato and Tiedemann, 2018).
 
     Args:
         run: run of a tagger with attention, such as tag-ewt.

@@ -1,4 +1,4 @@
-"""Attention patterns read off the weights of a trained model, with their measured loss and time."""
+"""Sparse attention patterns suggested by the weights of a trained model, with loss and time."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class LayerSuggestion:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Patterns for the layers of a model, measured beside its own attention.
+    """Suggested patterns for the layers of a model, with the loss and time of both variants.
 
     Attributes:
         layers: suggestion of each layer by its name.
         loss: mean loss with these patterns, without further training.
-        full_loss: mean loss of the model as it is.
-        seconds: time of the forward passes of all batches with these patterns.
-        full_seconds: the same time of the model as it is.
+        full_loss: mean loss with the model's full attention.
+        seconds: time of the forward passes over all batches with these patterns.
+        full_seconds: time of the forward passes with the model's full attention.
     """
 
     layers: dict[str, LayerSuggestion]
@@ -119,8 +119,8 @@ def suggest(
         raise ArgumentError(
             "model",
             expected="a model with self-attention",
-            got=f"{type(losses.model).__name__}, with other attention",
-            remedy="choose a Transformer",
+            got=f"{type(losses.model).__name__}, which has no self-attention",
+            remedy="choose a Transformer, such as bert or gpt",
         )
     layers = {name: table.suggestion(coverage) for name, table in tables.items()}
     own, restricted = _Restricted({}), _Restricted({n: one.pattern for n, one in layers.items()})
@@ -132,7 +132,7 @@ def suggest(
 def _measured(losses: Losses, restricted: _Restricted) -> tuple[float, float]:
     """Return the mean loss, and the shortest time of several passes over the batches."""
     with restricted.watching(losses.model):
-        found = losses.mean()  # also builds the graphs
+        found = losses.mean()  # This pass also builds the graphs, before time is measured.
         times = []
         for _ in range(REPEATS):
             start = time.perf_counter()
@@ -143,7 +143,7 @@ def _measured(losses: Losses, restricted: _Restricted) -> tuple[float, float]:
 
 @contextmanager
 def restricted_to(model: nn.Module, patterns: dict[str, Pattern]) -> Iterator[None]:
-    """Remove the edges that are not in a pattern from the layers of these names, in this context.
+    """Restrict the attention of the named layers to a pattern each, in this context.
 
     The pattern is bound to each text of a batch.
     """
@@ -154,8 +154,8 @@ def restricted_to(model: nn.Module, patterns: dict[str, Pattern]) -> Iterator[No
 class _Table:
     """Statistics of each edge of a layer, over all texts.
 
-    They are the distance between source and target, the position of the source from both ends of
-    its text, and the attention weight.
+    The statistics are the distance between source and target, the position of the source from both
+    ends of the text, and the attention weight.
     """
 
     def __init__(self) -> None:
@@ -196,20 +196,20 @@ class _Table:
 
 
 def _places(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return the position of each source in its text, and the same counted from 1 at its end."""
+    """Return the position of each source in its text, from the start (0) and from the end (1)."""
     size = torch.tensor([graph.num_sources]) if graph.segments is None else graph.segments[1].cpu()
     text, position = runs_and_positions(size, graph.num_sources)
     return position, size[text] - position
 
 
 class _Restricted(NamedInterceptor):
-    """Removes the edges that are not in a pattern from the calls of some modules."""
+    """Interceptor that restricts the calls of some modules to a pattern each."""
 
     def __init__(self, patterns: dict[str, Pattern]) -> None:
         super().__init__()
         self.patterns = patterns
         self._known: dict[Any, tuple[Graph, Tensor | None]] = {}
-        self._held: list[Graph] = []  # graphs whose ids are keys
+        self._held: list[Graph] = []  # Keeps graphs alive whose ids are keys.
 
     def attend(self, call: AttentionCall, graph: Graph, compute: Callable[..., Tensor]) -> Tensor:
         pattern = self.patterns.get(self.name)
@@ -220,7 +220,7 @@ class _Restricted(NamedInterceptor):
         smaller, kept = self._graph(graph, pattern, bare=bare)
         if kept is None:
             return compute(call, smaller)
-        chosen = call.chosen(kept)  # which leaves out what is only needed for values
+        chosen = call.chosen(kept)  # The result has no edge terms of values.
         value = call.edge_value
         if value is not None:
             value = value[..., kept, :, :] if isinstance(value, Tensor) else value.edges(kept)
@@ -230,8 +230,8 @@ class _Restricted(NamedInterceptor):
     def _graph(self, graph: Graph, pattern: Pattern, *, bare: bool) -> tuple[Graph, Tensor | None]:
         """Return the common edges, and their indices in the graph.
 
-        Without edge terms, if the graph is complete in each text, this is the pattern itself, for
-        which engines are faster than for a list of edges.
+        Without edge terms, if the graph is complete in each text, the result is the bound pattern,
+        for which engines are faster than for a list of edges.
         """
         size = (
             torch.tensor([graph.num_sources]) if graph.segments is None else graph.segments[1].cpu()

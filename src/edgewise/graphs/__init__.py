@@ -1,8 +1,8 @@
-"""Attention patterns and graphs. ``edgewise list graphs`` and ``docs/graphs.md`` show them."""
+"""Attention patterns and graphs; ``docs/reference/graphs.md`` shows them."""
 
 from __future__ import annotations
 
-from edgewise.graphs import drawing as _drawing  # noqa: F401 - adds its operations
+from edgewise.graphs import drawing as _drawing  # noqa: F401 - the import registers operations
 from edgewise.graphs import meta as _meta  # noqa: F401
 from edgewise.graphs import power as _power  # noqa: F401
 from edgewise.graphs.batch import batch, membership

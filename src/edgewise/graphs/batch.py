@@ -52,7 +52,7 @@ def batch(
                 got=f"{len(sources)} sizes",
                 remedy="give one number of targets and one of sources for each member",
             )
-        # Batch each operand, so that both keep their structure.
+        # Batch each operand of a composition separately, so that both keep their structure.
         if isinstance(graph, Composition):
             left = batch(graph.left, targets, sources)
             right = batch(graph.right, targets, sources)
@@ -86,7 +86,7 @@ def membership(sizes: Sizes) -> Graph:
 def _packed(members: Sequence[Graph]) -> Graph:
     device = common_device(members)
     counts = torch.tensor([(m.num_targets, m.num_sources) for m in members], dtype=torch.long)
-    # Compute the sizes on the CPU, so that no value is copied back from the GPU.
+    # Sizes stay on the CPU, because reading values from the GPU would wait.
     sizes = counts.view(-1, 2).T.contiguous()
     num_targets, num_sources = sizes.sum(1).tolist()
     target_sizes, source_sizes = sizes.to(device)

@@ -29,17 +29,18 @@ class _Entry:
 class BoundGraphs:
     """Least-recently-used cache of ``pattern._build(num_targets, num_sources)``.
 
-    A graph grows while it is used, by its edge list and the layouts of engines. When a graph is
-    added, graphs used since the last addition are measured, and the least recently used are
-    removed until the others hold at most ``most_bytes``. The graph in use is always kept.
+    The memory of a graph grows with use, because its edge list and the layouts of engines are
+    cached on it. When a graph is added, the graphs used since the last addition are measured, and
+    the least recently used graphs are removed until the rest holds at most ``most_bytes``. The
+    graph in use is always kept.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_graphs: int = MOST_GRAPHS) -> None:
         self.most_bytes, self.most_graphs = most_bytes, most_graphs
-        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()  # The order is that of last use.
-        self._unmeasured: dict[_Key, _Entry] = {}  # entries used since the last measurement
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()  # Least recently used first.
+        self._unmeasured: dict[_Key, _Entry] = {}  # Entries used since the last measurement.
         self._newest: _Entry | None = None
-        self._measured = 0  # bytes
+        self._measured = 0  # In bytes.
         # The lock is reentrant, because binding a composition binds its operands.
         self._lock = RLock()
 

@@ -1,7 +1,8 @@
 """Set operations on patterns: ``a | b``, ``a & b``, ``a - b`` and the transpose.
 
-The result has no duplicate edges. A union keeps its operands as *disjoint parts*, so that each can
-run on its fastest engine; the results are merged exactly (see ``engines/merge.py``).
+The result has no duplicate edges. A union keeps its operands as *disjoint parts*, so that each part
+can run on the engine that is fastest for this part; the results are merged exactly (see
+``engines/merge.py``).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Composition(Pattern):
 
     @classmethod
     def of(cls, left: Pattern, right: Pattern) -> Pattern:
-        """Return the composition, bound to the sizes of an operand that is a graph."""
+        """Return the composition; if an operand is a graph, bind the result to its sizes."""
         whole = cls(left, check_graph(right))
         for side in (left, right):
             if isinstance(side, Graph):
@@ -64,8 +65,8 @@ class Union(Composition):
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         left, right = self._operands(num_targets, num_sources)
-        # Contiguous intervals come first and stay whole; edges shared with them are removed from
-        # the other parts.
+        # Contiguous intervals come first and stay whole; the other parts lose the edges that they
+        # share with an interval.
         parts: list[Graph] = []
         for part in sorted([*left.parts, *right.parts], key=_raggedness):
             parts.append(_difference(_as_set(part), parts))
@@ -84,7 +85,7 @@ class Intersection(Composition):
 
 
 class Difference(Composition):
-    """Difference ``a - b``: edges of the first pattern that the second lacks."""
+    """Difference ``a - b``: edges of the first pattern that are not edges of the second."""
 
     sign = "-"
 
@@ -111,7 +112,7 @@ class Transpose(Pattern):
 
 
 class DisjointUnion(Graph):
-    """Union of graphs without common edges; the edges are those of the parts, concatenated."""
+    """Union of graphs without common edges; ``edge_index`` is the concatenation over the parts."""
 
     def __init__(self, parts: Sequence[Graph], num_targets: int, num_sources: int) -> None:
         super().__init__(num_targets, num_sources, parts[0].device)
@@ -172,7 +173,7 @@ def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -
 
 
 def common_segments(graphs: Sequence[Graph]) -> tuple[Tensor, Tensor] | None:
-    """Return the segments of these graphs if they are all equal, else None."""
+    """Return the segments that all graphs have in common; None if their segments differ."""
     first = graphs[0].segments
     same = first is not None and all(
         graph.segments is not None and all(map(torch.equal, graph.segments, first))
@@ -204,7 +205,7 @@ def _common(left: Graph, right: Graph) -> Graph:
 
 
 def _difference(graph: Graph, others: Sequence[Graph]) -> Graph:
-    """Remove the edges of other graphs: on intervals if possible, else on explicit edges."""
+    """Remove the edges of other graphs, on intervals if possible, else on edge lists."""
     rest = []
     for other in [part for whole in others for part in whole.parts]:
         runs = remainder(graph, other)
@@ -216,7 +217,7 @@ def _difference(graph: Graph, others: Sequence[Graph]) -> Graph:
 
 
 def _listed_difference(graph: Graph, others: Sequence[Graph]) -> Graph:
-    """Remove the edges of other graphs from the edge list; return ``graph`` if there are none."""
+    """Remove the edges of other graphs from the edge list of a graph."""
     shared = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)
     for other in others:
         shared |= other.contains(graph.source, graph.target)

@@ -19,8 +19,9 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
     """Return the argument if it is a graph or a pattern.
 
     Raises:
-        ArgumentError: for any other type. For a mask, edge list, ``Data``, sparse matrix, NetworkX
-            graph or text, the remedy names the function that converts it.
+        ArgumentError: the argument has another type. For a mask, edge list, ``Data``, sparse
+            matrix, NetworkX graph or text, the remedy names the function that converts the
+            argument.
     """
     if isinstance(graph, Pattern):
         return graph
@@ -32,7 +33,7 @@ def check_sized(graph: Any, argument: str = "graph") -> Graph:
     """Return the argument if it is a graph with sizes.
 
     Raises:
-        ArgumentError: for a pattern, and for types that :func:`check_graph` refuses.
+        ArgumentError: the argument is a pattern, or a type that :func:`check_graph` refuses.
     """
     if isinstance(graph, Graph):
         return graph
@@ -56,7 +57,7 @@ def common_device(graphs: Sequence[Graph]) -> torch.device:
             "graph",
             expected="graphs on one device",
             got=" and ".join(map(str, devices)),
-            remedy="move them with .to(device)",
+            remedy="move the graphs to one device with .to(device)",
         )
     return devices[0] if devices else torch.device("cpu")
 
@@ -65,7 +66,8 @@ def check_square(graph: Any, remedy: str) -> Graph:
     """Return the argument if it is a graph with as many targets as sources.
 
     Raises:
-        ArgumentError: the numbers differ, and for types that :func:`check_sized` refuses.
+        ArgumentError: the graph has different numbers of targets and sources, or
+            :func:`check_sized` refuses the type.
     """
     sized = check_sized(graph)
     if sized.num_targets != sized.num_sources:
@@ -111,9 +113,9 @@ def _described(thing: Any) -> tuple[str, str]:
 def from_dense(matrix: Tensor) -> Edges:
     """Return the graph of a boolean attention mask ``[num_targets, num_sources]``.
 
-    It is the inverse of ``graph.dense()``. For a matrix of numbers pass ``matrix != 0`` here, and
-    the numbers as ``weight``, ``gain`` or ``bias``. The graph is a copy: changing the mask later,
-    also through ``.data`` or NumPy, does not change it.
+    The inverse is ``graph.dense()``. For a matrix of numbers, pass ``matrix != 0`` here, and the
+    numbers as ``weight``, ``gain`` or ``bias``. The mask is copied: changing it later, also through
+    ``.data`` or NumPy, does not change the graph.
     """
     if not isinstance(matrix, Tensor) or matrix.dtype != torch.bool or matrix.dim() != 2:
         raise ArgumentError(

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 INK, LINE, LOOP = "#1f3a5f", "#4c78a8", "#e45756"
-MOST_LINES = 4000  # maximum number of lines; more are unreadable and slow
-SMALL, FEW = 64, 800  # maximum numbers of nodes and edges of a graph drawn in a notebook
-SIDE = 220  # width and height of the drawing in pixels
+MOST_LINES = 4000  # Maximum number of drawn edges; more are unreadable and slow.
+SMALL, FEW = 64, 800  # Maximum numbers of nodes and edges of a graph drawn in a notebook.
+SIDE = 220  # Width and height of the drawing in pixels.
 
 
 def draw(graph: Graph, path: str | Path | None = None, weights: Tensor | None = None) -> Figure:
@@ -57,7 +57,7 @@ def _check_format(figure: Figure, path: Path) -> None:
             "path",
             expected=f"an image file: {', '.join(f'.{kind}' for kind in known)}",
             got=str(path),
-            remedy=f"write {path.with_suffix('.png')}",
+            remedy=f"choose for example {path.with_suffix('.png')}",
         )
 
 
@@ -102,7 +102,7 @@ def draw_nodes(
         links = links[:, :: max(1, math.ceil(links.shape[1] / MOST_LINES))]
         style: dict[str, Any] = {"alpha": min(0.9, 0.08 + 12 / max(links.shape[1], 1))}
         style["linewidths"] = 0.9
-    else:  # the largest weights are drawn last
+    else:  # Edges with the largest weights are drawn last, on top.
         order = weights[is_link].argsort()[-MOST_LINES:]
         links, shade = links[:, order], weights[is_link][order].clamp(min=0)
         shade = shade / shade.max().clamp(min=1e-9) if len(shade) else shade
@@ -131,7 +131,8 @@ def draw_matrix(graph: Graph, axes: Axes, weights: Tensor | None = None) -> Axes
         matrix = torch.zeros(graph.num_targets, graph.num_sources)
         place = graph.target.cpu(), graph.source.cpu()
         matrix.index_put_(place, weights, accumulate=True)
-        hidden = matrix.masked_fill(~graph.dense().cpu(), torch.nan)  # white, unlike a weight of 0
+        # Pairs without an edge are white, unlike edges of weight 0.
+        hidden = matrix.masked_fill(~graph.dense().cpu(), torch.nan)
         image = axes.imshow(hidden.numpy(), cmap="viridis", vmin=0, interpolation="nearest")
     axes.set_xlabel("source", fontsize=8)
     axes.set_ylabel("target (attends)", fontsize=8)
@@ -159,7 +160,8 @@ def _places(graph: Graph) -> tuple[Tensor, Tensor]:
 def html(graph: Pattern, nodes: int = 16) -> str:
     """Return HTML for notebooks: a drawing of a small graph, statistics of a large graph.
 
-    A pattern is bound to ``nodes`` nodes. If it is not defined for them, its name is shown.
+    A pattern is bound to ``nodes`` nodes first. If the pattern is not defined for this size, its
+    name is shown.
     """
     if not isinstance(graph, Graph):
         try:
@@ -189,7 +191,7 @@ def _svg(graph: Graph) -> str:
     low, high = both.min(0).values, both.max(0).values
     margin, size = 12, max(2.0, min(5.0, 30 / math.sqrt(len(both))))
     scale = (SIDE - 2 * margin) / float((high - low).max().clamp(min=1e-9))
-    # The bound matters for a single node, whose extent is zero.
+    # The lower bound is for a single node, whose extent is zero.
     scale = min(scale, SIDE - 2 * margin)
 
     def at(places: Tensor) -> list[list[float]]:

@@ -12,7 +12,7 @@ from edgewise.graphs.graph import OPERATIONS, Graph
 
 
 class Edges(Graph):
-    """Graph of a ``[2, E]`` edge list, not checked; :func:`edges` checks it."""
+    """Graph of a ``[2, E]`` edge list, without checks; :func:`edges` creates it with checks."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Edges(Graph):
     @property
     def has_duplicates(self) -> bool:
         if not self.is_numbered:
-            return True  # Without values, duplicates cannot be excluded.
+            return True  # A meta tensor has no values, so there may be duplicates.
         return self._keys().numel() < self.num_edges
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class Edges(Graph):
         if self._edge_index.is_meta:
             raise ArgumentError(
                 "graph",
-                expected=f"edges that can be copied to {device}",
+                expected=f"a graph whose edges can be copied to {device}",
                 got='a graph on torch.device("meta"), which has no data',
                 remedy="create the graph outside of `with torch.device('meta')`, or from a tensor"
                 " on another device",
@@ -115,7 +115,8 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
         num_nodes: n, or ``(num_sources, num_targets)`` for a bipartite graph.
 
     Raises:
-        ArgumentError: not ``[2, E]``, not integers, or an index out of range.
+        ArgumentError: ``edge_index`` is not a ``[2, E]`` tensor of integers, or an index is out of
+            range.
     """
     num_sources, num_targets = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, num_nodes)
     for number in (num_sources, num_targets):

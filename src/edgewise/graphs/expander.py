@@ -31,7 +31,7 @@ class Expander(Pattern):
         if self.degree % 2:
             raise ArgumentError(
                 "degree",
-                expected="an even number, as each cycle adds two neighbours",
+                expected="an even number, because each cycle adds two neighbours",
                 got=str(self.degree),
                 remedy=f"pass {self.degree + 1}",
             )

@@ -69,5 +69,5 @@ def _unreadable(text: str, why: str) -> ArgumentError:
         "graph",
         expected='a pattern such as "window(4) | hubs([0])"',
         got=f"{text!r} ({why})",
-        remedy="`edgewise list graphs` shows the patterns",
+        remedy="choose among the patterns that `edgewise list graphs` prints",
     )

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OPERATIONS: dict[str, Callable[..., Any]] = {}
-"""Operations of patterns and graphs, by name.
+"""Functions that implement the operations of patterns and graphs, by name.
 
-They make subclasses of the classes below. The modules of these subclasses, all imported by
-``graphs/__init__.py``, add them here, so that this module imports none of them.
+An operation such as a union returns a subclass of :class:`Graph`, which is defined in another
+module. That module adds the function to this table, so that this module does not import the
+subclasses.
 """
 
 
@@ -64,11 +65,11 @@ class Pattern(ABC):
             "graph",
             expected=f"{expected}, for {self!r}",
             got=f"{num_targets} targets and {num_sources} sources",
-            remedy="bind it to other sizes or choose another pattern",
+            remedy="bind the pattern to other sizes, or choose another pattern",
         )
 
     def _sources_ahead(self, num_targets: int, num_sources: int) -> int:
-        """Return the number of sources before the first target, for patterns over positions."""
+        """Return the number of sources that precede the first target."""
         if num_targets > num_sources:
             self._refuse("no more targets than sources", num_targets, num_sources)
         return num_sources - num_targets
@@ -83,7 +84,7 @@ class Pattern(ABC):
         return cast("Pattern", OPERATIONS["difference"](self, other))
 
     def power(self, k: int) -> Pattern:
-        """Return the pattern with an edge from j to i for every walk of 1 to ``k`` edges."""
+        """Return the pattern with an edge from j to i if a walk of 1 to ``k`` edges joins them."""
         return cast("Pattern", OPERATIONS["power"](self, k))
 
     def transpose(self) -> Pattern:
@@ -143,10 +144,10 @@ WHILE_TRACING = "_derived_"
 
 @while_tracing
 def _derive_while_tracing(graph: Graph, function: Callable[[Graph], Any]) -> str | None:
-    """Compute :meth:`Graph.derived` while ``torch.compile`` traces; return an attribute name.
+    """Compute :meth:`Graph.derived` during tracing; return the name of an attribute.
 
-    Compiled code reads the value from this attribute, as it cannot compute values that depend on
-    data, such as the number of edges. The result is None for a graph that the compiled code itself
+    Compiled code reads the value from the attribute, because it cannot compute values that depend
+    on data, such as the number of edges. The result is None for a graph that the compiled code
     creates, which has no data yet.
     """
     if "_cache" not in vars(graph):
@@ -180,7 +181,7 @@ class Graph(Pattern):
     def __getstate__(self) -> dict[str, Any]:
         """Return the edges without cached values, which a copy computes again.
 
-        Layouts of engines hold memory addresses, functions and devices of this process.
+        The cached layouts of engines hold memory addresses, functions and devices of this process.
         """
         kept = {k: x for k, x in vars(self).items() if not k.startswith(WHILE_TRACING)}
         return {**kept, "_cache": {}}
@@ -295,7 +296,7 @@ class Graph(Pattern):
         return self.cached(("to", str(device)), make)
 
     def cached(self, key: Any, make: Callable[[], T]) -> T:
-        """Return ``make()``, computed once per graph and outside all modes of PyTorch."""
+        """Return ``make()``, computed once per graph, with PyTorch's modes disabled."""
         if key not in self._cache:
             if torch.compiler.is_dynamo_compiling():
                 return make()
@@ -321,7 +322,7 @@ class Graph(Pattern):
 
     @property
     def is_numbered(self) -> bool:
-        """Whether the edges have values: False on meta, and while compiled code is traced."""
+        """Whether the edge indices have values: False on the device meta, and during tracing."""
         traced = torch.compiler.is_dynamo_compiling() and not _exists(self)
         return self.device.type != "meta" and not traced
 
@@ -342,11 +343,11 @@ def _exists(graph: Graph) -> bool:
 
 
 def _counts(node: Tensor, count: int) -> Tensor:
-    """Count each node; ``bincount`` supports neither meta tensors nor compilers."""
+    """Count the occurrences of each node, also for meta tensors and under ``torch.compile``."""
     return node.new_zeros(count).index_add(0, node, torch.ones_like(node))
 
 
 def _as_graph(pattern: Pattern) -> Graph:
-    """Cast a composition to Graph, which it is if one operand is a graph, whose sizes bind it."""
+    """Cast a composition with a graph as operand to Graph; the operand gives the sizes."""
     assert isinstance(pattern, Graph)
     return pattern

@@ -18,10 +18,10 @@ class Hubs(Pattern):
     """Global attention: ``nodes`` attend to all nodes, which attend to them (Longformer, BigBird).
 
     ``is_read=False`` keeps only the rows of the hubs, ``reads=False`` only their columns.
-    Longformer has separate projections for these two halves.
+    Longformer uses the two halves with separate projections.
 
-    A negative index counts from the end. If the targets are the last positions of the sources, an
-    index still is a position among the sources.
+    A negative index counts from the end. Indices are positions among the sources, also if the
+    targets are only the last positions.
     """
 
     nodes: Sequence[int]
@@ -51,8 +51,7 @@ class Hubs(Pattern):
             start = torch.full_like(position, first)
             stop = torch.full_like(position, last + 1 if self.is_read else first)
             if self.reads:
-                # Only the first part has the edges from all nodes to the hubs; the union would
-                # repeat them.
+                # The hubs attend to all nodes in the first part, and to none in the other parts.
                 whole = 0 if parts else num_sources
                 start[is_hub], stop[is_hub] = 0, whole
             parts.append(Intervals(start, stop, num_sources))

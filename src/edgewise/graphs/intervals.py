@@ -13,9 +13,9 @@ from edgewise.ragged import runs_and_positions
 class Intervals(Graph):
     """Graph in which target i attends to sources ``range(start[i], stop[i], step)``.
 
-    Complete, causal, windowed, dilated and block attention, packed batches of them, and pooling
-    have this form. It needs O(n) memory for any number of edges, and engines use its structure.
-    Edges are sorted by target, then by source.
+    Complete, causal, windowed, dilated and block attention have this form, also in packed batches,
+    and so has pooling. An ``Intervals`` graph needs O(n) memory for any number of edges, and
+    engines have fast kernels for it. Edges are sorted by target, then by source.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from edgewise.graphs.graph import Graph
 
 
 class Permuted(Graph):
-    """Graph in which ``target_perm[i]`` attends to ``source_perm[j]`` if i does to j in ``graph``.
+    """Graph with renumbered nodes: slots i and j of ``graph`` hold the nodes given by permutations.
 
     Engines keep the intervals of ``graph`` and gather each node from its slot, so features are not
     sorted and edges are not listed. Edges are in the order of ``graph``.
@@ -69,7 +69,7 @@ def _check_nodes(argument: str, node: Tensor, count: int) -> None:
             argument,
             expected=f"torch.int64 of shape [{count}]",
             got=describe(node),
-            remedy="pass the node of each slot, such as x.argsort()",
+            remedy="pass the node index for each slot, such as x.argsort()",
         )
 
 

@@ -15,10 +15,10 @@ from edgewise.ragged import runs_and_positions, starts
 
 @dataclass(frozen=True, repr=False)
 class Power(Pattern):
-    """Pattern with an edge from j to i for every walk of 1 to ``k`` edges: the view of k layers.
+    """Pattern with an edge from j to i if a walk of 1 to ``k`` edges leads from j to i.
 
-    Walks may return, so the power of an undirected graph has self-loops for k ≥ 2;
-    ``without_self_loops()`` removes them.
+    This is the receptive field of k layers. Walks may return to their start, so the power of an
+    undirected graph has self-loops for k ≥ 2; ``without_self_loops()`` removes them.
     """
 
     pattern: Pattern
@@ -29,7 +29,7 @@ class Power(Pattern):
 
     @staticmethod
     def of(pattern: Pattern, k: int) -> Pattern:
-        """Return the power, bound if ``pattern`` is a graph."""
+        """Return the power of a pattern, or of a graph (then bound to the same sizes)."""
         power = Power(pattern, k)
         if isinstance(pattern, Graph):
             with disable_modes():
@@ -50,7 +50,7 @@ class Power(Pattern):
         first = starts(degree)
         reach = frontier = torch.unique(target * n + source)
         for _ in range(self.k - 1):
-            # Join every (i, m) of the frontier with all sources of m.
+            # Extend each walk from m to i by all sources of m.
             reader, middle = torch.div(frontier, n, rounding_mode="floor"), frontier % n
             walk, nth = runs_and_positions(degree[middle])
             end = read[first[middle][walk] + nth]

@@ -14,15 +14,15 @@ from edgewise.graphs.intervals import Intervals
 from edgewise.ragged import runs_and_positions
 
 MOST_STEPS = 16
-"""Largest number of pieces into which bringing intervals to a common step may cut each."""
+"""Maximum number of pieces per interval when intervals are brought to a common step."""
 
 
 class Runs(Graph):
     """Graph in which target ``row[r]`` attends to ``range(start[r], stop[r], step)``, for all r.
 
     A target may have any number of disjoint intervals ("runs"), such as a window without hubs or
-    the random blocks of BigBird. Memory is O(runs) for any number of edges. Runs, and therefore
-    edges, are sorted by target, then by first source.
+    the random blocks of BigBird. Memory is O(runs) for any number of edges. Runs and edges are
+    sorted by target, then by source.
     """
 
     def __init__(
@@ -166,17 +166,17 @@ def remainder(graph: Graph, other: Graph) -> Graph | None:
 def _clipped(
     a: Lists, b: Lists, like: Graph, segments: tuple[Tensor, Tensor] | None, *, others: bool
 ) -> Graph | None:
-    """Return the intersection, or the difference if ``others``."""
+    """Return the intersection of two graphs, or their difference if ``others``, or None."""
     step = math.lcm(a.step, b.step) if b.step > 1 else 1
     if step > MOST_STEPS and a.step != b.step:
         return None
-    # If the second has a step, both are split by remainder into rows of consecutive sources.
+    # If the second graph has a step, split both by remainder into rows of consecutive sources.
     width = like.num_sources + 1
     a, b = _apart(a, step), _apart(b, step)
     begin, end = (b.row * width + b.start), (b.row * width + b.stop)
     order = begin.argsort()
     begin, end = begin[order], end[order]
-    # Replace the runs of b by the gaps between them.
+    # For the difference, intersect with the gaps between the runs of b.
     if others:
         zero, far = begin.new_zeros(1), begin.new_full((1,), torch.iinfo(torch.long).max)
         begin, end = torch.cat([zero, end]), torch.cat([begin, far])
@@ -184,7 +184,7 @@ def _clipped(
 
 
 def _within(a: Lists, begin: Tensor, end: Tensor, width: int) -> Lists:
-    """Intersect runs with sorted stretches of a line on which all rows are concatenated."""
+    """Intersect runs with sorted intervals, both on the line of :func:`_line`."""
     ahead = a.row * width
     first = torch.searchsorted(end, ahead + a.start, right=True)
     last = torch.searchsorted(begin, ahead + a.stop)
@@ -197,7 +197,7 @@ def _within(a: Lists, begin: Tensor, end: Tensor, width: int) -> Lists:
 
 
 def _apart(a: Lists, step: int) -> Lists:
-    """Split runs by remainder r of the source, into rows ``row * step + r`` in units of step."""
+    """Split runs by the remainder r of the source; rows become ``row * step + r``."""
     if step == 1:
         return a
     finer = step // a.step
@@ -211,7 +211,7 @@ def _apart(a: Lists, step: int) -> Lists:
 
 
 def _together(a: Lists, step: int) -> Lists:
-    """Join runs that :func:`_apart` split by remainder."""
+    """Undo :func:`_apart`: join runs that were split by remainder."""
     if step == 1:
         return a
     row = torch.div(a.row, step, rounding_mode="floor")
@@ -224,7 +224,7 @@ def _filled(a: Lists) -> Lists:
 
 
 def _line(graph: Graph) -> tuple[Tensor, Tensor, int]:
-    """Return the sorted runs on a line on which all rows are concatenated, and the row length."""
+    """Return sorted runs on one line, the concatenation of all rows, and the length of a row."""
     assert isinstance(graph, Runs)
     step, width = graph.step, graph.num_sources // graph.step + 2
     begin = _place(graph.row, graph.start, step, width)

@@ -14,9 +14,9 @@ def distinct_numbers(
 ) -> Tensor:
     """Sample ``count`` distinct integers below ``below`` in each row, ``[rows, count]``.
 
-    Uses Floyd's algorithm (Bentley and Floyd, 1987) on all rows at once: sample k is uniform below
-    ``below - count + k + 1``; a number that the row already has is replaced by the largest of this
-    range, which the row cannot have. Memory does not depend on ``below``.
+    This is Floyd's algorithm (Bentley and Floyd, 1987) on all rows at once. Sample k is uniform
+    below ``below - count + k + 1``; if the row already has this number, it is replaced by the
+    largest number of the range, which the row cannot have yet. Memory does not depend on ``below``.
 
     Args:
         rows: number of rows.

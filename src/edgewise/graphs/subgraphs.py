@@ -20,9 +20,9 @@ from edgewise.graphs.virtual import behind
 class Subgraphs(Pattern):
     """Pattern with S subgraph tokens in front of the nodes of ``pattern``.
 
-    A token attends to itself and to the nodes of its subgraph (a ring of a molecule, a clause, a
-    function), which attend to it. Subgraphs may share nodes. ``virtual(subgraphs(pattern,
-    members))`` adds a token of the whole graph in front.
+    A subgraph is for example a ring of a molecule or a clause of a sentence. The token of a
+    subgraph and its nodes attend to each other, and the token attends to itself. Subgraphs may
+    share nodes. ``virtual(subgraphs(pattern, members))`` adds a token of the whole graph in front.
 
     Attributes:
         pattern: pattern of the nodes themselves.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Traced:
-    """Object whose attributes are bound graphs, for compiled code to read."""
+    """Object whose attributes are bound graphs, which compiled code reads."""
 
 
 TRACED = Traced()
@@ -28,7 +28,8 @@ TRACED = Traced()
 def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) -> str | None:
     """Bind a pattern during tracing and return the name of its attribute of ``TRACED``.
 
-    Returns None for a pattern that the compiled code itself makes, as its fields do not exist yet.
+    Return None for a pattern that the compiled code itself creates, because its fields do not exist
+    yet.
     """
     if is_dataclass(pattern) and any(f.name not in vars(pattern) for f in fields(pattern)):
         return None

@@ -35,7 +35,7 @@ class Tree(Pattern):
         count = len(self.parents)
         settled: set[int] = set()
         for first in range(count):
-            node, path = first, dict[int, None]()  # A dict serves as an ordered set.
+            node, path = first, dict[int, None]()  # A dict is an ordered set.
             while node != -1 and node not in settled:
                 if not 0 <= node < count or node in path:
                     raise ArgumentError(

@@ -1,8 +1,8 @@
 """User-defined patterns in expressions, such as ``mymodule:Strided(2)``.
 
-An expression may come from a run folder of someone else, and importing a module runs its code.
-Therefore only modules are imported that the user has named on the command line or in the
-environment variable EDGEWISE_IMPORT. Only patterns and classes of patterns are called.
+Importing a module runs its code, and an expression may come from the run folder of another person.
+Therefore only modules that the user has named on the command line or in the environment variable
+EDGEWISE_IMPORT are imported, and only patterns and classes of patterns are called.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def find(module: str, name: str) -> Pattern | type[Pattern]:
         return thing
     raise ArgumentError(
         "graph",
-        expected=f"a pattern {name} in {module}, or a class of patterns",
+        expected=f"a pattern or a pattern class named {name} in {module}",
         got="nothing of this name" if thing is None else f"{name}, {type(thing).__name__}",
         remedy="derive the class from edgewise.graphs.Pattern, or name a pattern",
     )
@@ -55,9 +55,9 @@ def _allowed() -> set[str]:
 
 
 def _imported(module: str, name: str) -> object:
-    here = str(os.getcwd())  # noqa: PTH109 - as an entry of the path
+    here = str(os.getcwd())  # noqa: PTH109 - entries of sys.path are texts
     if here not in sys.path and "" not in sys.path:
-        # An installed command does not search the current folder for modules.
+        # The command `edgewise` does not search the current folder for modules, so add it.
         sys.path.insert(0, here)
     try:
         return importlib.import_module(module)
@@ -66,5 +66,5 @@ def _imported(module: str, name: str) -> object:
             "graph",
             expected=f"a module {module} that can be imported, in this folder or installed",
             got=f"{module}:{name} ({type(error).__name__}: {error})",
-            remedy="correct the name, or the module",
+            remedy="correct the name, or the error in the module",
         ) from error

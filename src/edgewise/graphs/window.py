@@ -15,8 +15,8 @@ from edgewise.graphs.intervals import Intervals
 class Window(Pattern):
     """Sliding window: each target attends to itself and ``radius`` positions on either side.
 
-    Positions are ``dilation`` apart. ``causal() & window(r)`` is the sliding window of a language
-    model, ``window(0)`` the identity.
+    Attended positions are ``dilation`` apart. ``causal() & window(r)`` is the sliding window of a
+    language model; ``window(0)`` is the identity.
     """
 
     radius: int

@@ -66,7 +66,7 @@ class GraphClasses(Predictor):
             raise ArgumentError(
                 "input",
                 expected=f"a graph with {', '.join(self.columns())}",
-                got=f"one without {', '.join(missing)}",
+                got=f"a graph without {', '.join(missing)}",
                 remedy="add the keys that the training graphs have",
             )
         return graph_of(value, self.preprocessing.values)

@@ -37,16 +37,16 @@ def read_smiles(value: Any) -> Any:
     """Parse a SMILES string and return RDKit's molecule.
 
     Raises:
-        ArgumentError: RDKit cannot parse it.
+        ArgumentError: RDKit cannot parse the string.
     """
-    check_unicode(value)  # RDKit does not check
+    check_unicode(value)  # RDKit does not check the encoding.
     molecule = parse(value) if isinstance(value, str) else None
     if molecule is None:
         raise ArgumentError(
             "input",
             expected="a molecule as SMILES",
             got=f"{str(value)[:80]!r}, which RDKit cannot read",
-            remedy="correct the SMILES",
+            remedy="correct this SMILES",
         )
     return molecule
 

@@ -23,10 +23,10 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.tasks import Classification, Consistency, LinkPrediction
 
 MAX_LENGTH_DIFFERENCE = 2
-"""Suggested ids differ from the given one by at most this many characters in length, which spares
-most of the slow comparisons."""
+"""Maximum difference in length between an unknown id and a suggested id; it avoids most of the slow
+comparisons."""
 CHUNK = 65536
-"""Pairs scored at once, which limits the memory for their states."""
+"""Maximum number of pairs scored at once, which limits the memory."""
 
 
 class KnownIds:
@@ -34,7 +34,7 @@ class KnownIds:
 
     Args:
         ids: the ids, ordered by index.
-        what: noun for an id in errors, such as "user".
+        what: noun that error messages use for an id, such as "user".
         remedy: remedy in the error for an unknown id that resembles no other.
     """
 
@@ -63,7 +63,7 @@ class KnownIds:
         near = [] if text.isdecimal() else difflib.get_close_matches(text, alike, n=1, cutoff=0.5)
         raise ArgumentError(
             "input",
-            expected=f"one of the {len(self.ids):,} {self.what}s that the run knows, "
+            expected=f"one of the {len(self.ids):,} {self.what}s in the training data of the run, "
             f"such as {near[0] if near else self.ids[0]}",
             got=repr(text[:60]),
             remedy=f"did you mean {near[0]!r}?" if near else self.remedy,
@@ -177,7 +177,7 @@ class LinkSuggestions(Predictor):
         return [{"links": list(self._proposed(node, top, evidence))} for node in examples]
 
     def _proposed(self, node: int, top: int, evidence: int) -> Iterator[Answer]:
-        # In a bipartite graph only nodes of the other kind can be linked.
+        # In a bipartite graph, a node can be linked only to nodes of the other kind.
         others = self.right if node in self.left else self.left
         scores = self._scores(node, others)
         linked = self.linked[node]
@@ -199,7 +199,7 @@ class LinkSuggestions(Predictor):
             yield found
 
     def _scores(self, node: int, others: range) -> Tensor:
-        """Return the probability of a link from ``node`` to each of ``others``."""
+        """Return the probability of a link from ``node`` to each node of ``others``."""
         assert isinstance(self.model, LinkPredictor)
         other = torch.arange(others.start, others.stop)
         parts = [

@@ -33,13 +33,13 @@ RENAMED = {
     "because": "evidence",
     "tokens": "max_new_tokens",
 }
-"""Options with another name in earlier versions."""
+"""New names of options, by the name in earlier versions."""
 
 
 class Predictor(ABC):
     """Base of predictors for one kind of trained model, such as classifiers of sentences.
 
-    A subclass names the data sets and the task that it serves, reads an input (:meth:`from_row`,
+    A subclass names the data sets and the task that it supports, reads an input (:meth:`from_row`,
     :meth:`prepare`) and predicts on a batch of inputs (:meth:`answer`). The keyword arguments of
     :meth:`answer` are the options of ``Run.predict`` and ``edgewise predict``.
 
@@ -52,13 +52,13 @@ class Predictor(ABC):
     """
 
     data: ClassVar[type[Data]]
-    """Class of the data sets served; subclasses are included."""
+    """Class of the supported data sets; subclasses are included."""
     task: ClassVar[type[Task]]
-    """Class of the task served; subclasses are not included."""
+    """Class of the supported task; subclasses are not included."""
     input: ClassVar[str]
-    """Description of one input with its article, such as "a sentence"."""
+    """Description of one input with an article, such as "a sentence", for messages."""
     text_key: ClassVar[str] = ""
-    """Key of the text in a prediction. If set, the command prints this text alone."""
+    """Key of the text in a prediction. If set, `edgewise predict` prints only this text."""
     batch_size: ClassVar[int] = 64
     """Default number of inputs per batch."""
     frame_is_one_input: ClassVar[bool] = False
@@ -72,26 +72,22 @@ class Predictor(ABC):
         tokenizer: Tokenizer | None,
         folder: Path,
     ) -> None:
-        self.recipe, self.model, self.preprocessing, self.folder = (
-            recipe,
-            model,
-            preprocessing,
-            folder,
-        )
+        self.recipe, self.model = recipe, model
+        self.preprocessing, self.folder = preprocessing, folder
         if tokenizer is not None:
             self.tokenizer = tokenizer
         self.set_up()
 
-    def set_up(self) -> None:  # noqa: B027 - optional
-        """Compute once what every prediction needs, such as the states of a graph's nodes."""
+    def set_up(self) -> None:  # noqa: B027 - subclasses may override it
+        """Compute values that all predictions share, such as the states of a graph's nodes."""
 
     @classmethod
     def serves(cls, recipe: Recipe) -> bool:
-        """Return whether this predictor serves runs of a recipe."""
+        """Return whether this predictor supports runs of a recipe."""
         return isinstance(recipe.data, cls.data) and type(recipe.task) is cls.task
 
     def default_inputs(self) -> list[Any]:
-        """Return the inputs to use if none is given.
+        """Return the inputs for a call without inputs.
 
         Raises:
             ArgumentError: this kind of run needs inputs; only a series can continue itself.
@@ -157,7 +153,7 @@ class Predictor(ABC):
         """Format an input for the ``input`` key of its prediction."""
         return as_words(value)
 
-    def draw(self, answers: Sequence[Answer]) -> Figure:  # noqa: ARG002 - see the subclasses
+    def draw(self, answers: Sequence[Answer]) -> Figure:  # noqa: ARG002 - subclasses use it
         """Plot predictions.
 
         Raises:
@@ -165,9 +161,9 @@ class Predictor(ABC):
         """
         raise ArgumentError(
             "--draw",
-            expected="a run whose predictions can be plotted, such as a forecast",
+            expected="a run whose predictions can be plotted, such as a run of forecasts",
             got=f"a run of {self.recipe.name}",
-            remedy="leave it out",
+            remedy="omit --draw",
         )
 
     def check_draws(self) -> None:
@@ -195,12 +191,12 @@ class Predictor(ABC):
                     name,
                     expected="no options",
                     got=f"{name}, for a run of {self.recipe.name}",
-                    remedy="leave it out",
+                    remedy=f"omit {name}",
                 )
             check_choice("option", name, known)
         return {
             name: read_value(
-                name, value, hints[name], f"give {describe(hints[name])}, or leave it out"
+                name, value, hints[name], f"give {describe(hints[name])}, or omit {name}"
             )
             for name, value in options.items()
         }
@@ -232,7 +228,7 @@ class Predictor(ABC):
             raise ArgumentError(
                 "input",
                 expected=f"a row with {', '.join(self.columns())}",
-                got=f"one without {', '.join(missing)}",
+                got=f"a row without {', '.join(missing)}",
                 remedy="name the columns as in the training table",
             )
         return self.from_row(row)
@@ -307,7 +303,7 @@ def whole_numbers(value: Any, what: str) -> list[int]:
     """Return the integers of a list, or of a text separated by spaces, commas or semicolons.
 
     Raises:
-        ArgumentError: the value has no integers, or something else.
+        ArgumentError: the value is not a list or text of integers, or is empty.
     """
     given = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) else value
     try:

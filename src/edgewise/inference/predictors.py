@@ -49,10 +49,10 @@ def all_predictors() -> Iterator[type[Predictor]]:
 
 
 def predictor_of(recipe: Recipe) -> type[Predictor]:
-    """Return the first predictor that serves runs of a recipe.
+    """Return the first predictor that supports runs of a recipe.
 
     Raises:
-        ArgumentError: no predictor serves its data and task.
+        ArgumentError: no predictor supports the recipe's data and task.
     """
     for kind in all_predictors():
         if kind.serves(recipe):
@@ -62,5 +62,5 @@ def predictor_of(recipe: Recipe) -> type[Predictor]:
         expected=f"a run on {', '.join(sorted({kind.input for kind in all_predictors()}))}",
         got=f"a run of {recipe.name}: {type(recipe.data).__name__}, {type(recipe.task).__name__}",
         remedy="load its weights with edgewise.training.RunFolder(path).load_weights(model), or "
-        "add a Predictor in a package, as docs/own_recipes.md shows",
+        "add a Predictor in a package, as docs/howto/own_recipes.md shows",
     )

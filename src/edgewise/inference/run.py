@@ -66,17 +66,17 @@ class Run:
 
         Args:
             inputs: a list of inputs, such as sentences or SMILES; rows as dicts; a data frame of
-                pandas, PyArrow or Polars; a single input; or a ``pathlib.Path`` of a file. May be
-                left out for a run of a series, which then continues from the end of its data.
+                pandas, PyArrow or Polars; a single input; or a ``pathlib.Path`` of a file. If
+                omitted, a run of a time series forecasts from the end of the training data.
             batch_size: number of inputs in a batch.
-            options: those of this kind of run, such as ``top=3``; `edgewise predict --help` lists
-                all of them.
+            options: options of this kind of run, such as ``top=3``; `edgewise predict --help` lists
+                all options.
 
         Returns:
             A dict for each input: ``input`` and the prediction, or ``error`` if the input is
-            invalid. For a data frame, a pandas ``DataFrame`` with its columns and the predictions
-            as further columns. A prediction of several parts, such as ``top=3``, has a row for each
-            part.
+            invalid. For a data frame, a pandas ``DataFrame`` with the columns of the input and the
+            predictions as further columns; a prediction of several parts, as with ``top=3``, has a
+            row for each part.
 
         Raises:
             ArgumentError: unknown option, or a file in another format.
@@ -115,18 +115,18 @@ class Run:
         return joined
 
     def explain(self, inputs: Any = None, *, top: int = 5, **options: Any) -> Any:
-        """Explain answers by the words, atoms, neighbours or items that carry them.
+        """Explain predictions by the words, atoms, neighbours or items that carry them.
 
         Args:
             inputs: inputs as for :meth:`predict`, without files.
-            top: number of reasons for each answer.
-            options: those of :func:`edgewise.explain.attributions`.
+            top: number of reasons for each prediction.
+            options: options of :func:`edgewise.explain.attributions`.
 
         Returns:
             A list of :class:`edgewise.explain.Attribution`.
 
         """
-        # By its name, because edgewise.explain is built on this package.
+        # Imported by name, because edgewise.explain imports this package.
         explain = import_module("edgewise.explain")
         return explain.attributions(self, inputs, top=top, **options)
 
@@ -159,7 +159,7 @@ class Run:
 
     def __repr__(self) -> str:
         name, path = self.recipe.name, str(self.path)
-        return f"<Run of {name} in {path!r}, answers on {self.predictor.input}>"
+        return f"<Run of {name} in {path!r}, input: {self.predictor.input}>"
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: recipe, model, inputs, metrics and learning curves."""
@@ -167,7 +167,7 @@ class Run:
         rows = [
             ("recipe", f"{self.recipe.name}: {self.recipe.summary}"),
             ("model", f"{self.recipe.model.func.__name__}, {count:,} parameters"),
-            ("answers on", self.predictor.input),
+            ("input", self.predictor.input),
             ("options", ", ".join(self.predictor.options()) or "none"),
         ]
         rows += [(name, f"{value:.4g}") for name, value in self.metrics.items()]
@@ -189,7 +189,8 @@ def _parts(values: Iterable[T], size: int) -> Iterator[list[T]]:
 def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
     """Join a row of a table with its prediction; columns of the row keep their names.
 
-    A column ``error`` is renamed to ``own_error``, as this key marks an invalid input.
+    A column ``error`` is renamed to ``own_error``, because the key ``error`` marks an invalid
+    input.
     """
     if set(row) == {"input"}:
         return answer | dict(row) if "error" in answer else answer
@@ -199,7 +200,7 @@ def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
 
 
 def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
-    """Prefix keys of the prediction that the row has too with ``predicted_``, also in lists."""
+    """Add the prefix ``predicted_`` to keys that are also columns of the row, also in lists."""
     return {
         f"predicted_{name}" if name in row else name: [_beside(row, one) for one in value]
         if is_of_dicts(value)
@@ -217,7 +218,7 @@ def load(path: Path | str) -> Run:
     Raises:
         MissingDataError: the run does not exist or has not finished.
         ArgumentError: a file of the run is damaged, the folder has several runs, no predictor
-            serves its kind of data, or the package that provides its recipe is not installed.
+            supports the recipe's kind of data, or the package that has the recipe is not installed.
     """
     folder = RunFolder(Path(path))
     recipe = load_recipe(folder)

@@ -93,8 +93,8 @@ class Forecasts(Predictor):
             raise ArgumentError(
                 "input",
                 expected=f"at least {self.length} numbers, the history of the model",
-                got=f"{len(series.values)}, of which {int(series.values.isfinite().sum())} are "
-                "numbers",
+                got=f"{len(series.values)}values, of which {int(series.values.isfinite().sum())} "
+                "are numbers",
                 remedy="give a longer history",
             )
         self.histories[self.show(value)] = series
@@ -106,8 +106,8 @@ class Forecasts(Predictor):
             if not 0 <= backtest <= len(series.values) - self.length:
                 raise ArgumentError(
                     "backtest",
-                    expected=f"at most {len(series.values) - self.length}, so that "
-                    f"{self.length} values are left as history",
+                    expected=f"at most {len(series.values) - self.length}, so that {self.length} "
+                    "values remain as history",
                     got=str(backtest),
                     remedy="give a smaller number or a longer history",
                 )

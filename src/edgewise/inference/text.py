@@ -38,12 +38,13 @@ from edgewise.tasks import (
 
 MASK = re.compile(r"<mask>|\[MASK\]")
 MAX_LENGTH_FACTOR = 4
-"""Longest text to translate, in multiples of the longest training text. The output for a longer
-one is useless, and slow to compute."""
+"""Maximum length of a text to translate, as a multiple of the longest training text. For longer
+texts,
+the output is useless and slow to compute."""
 
 
 class OnTexts(Predictor):
-    """Base of predictors on texts. The column of texts has the name that it had in training."""
+    """Base of predictors on texts; the text column is named as in the training table."""
 
     def columns(self) -> tuple[str, ...]:
         return (self.preprocessing.values.get("text", "text"),)
@@ -98,7 +99,7 @@ class WordTags(OnTexts):
         ):
             raise ArgumentError(
                 "input",
-                expected=f"{self.input}, not blank",
+                expected=f"{self.input} that is not blank",
                 got=repr(value)[:60],
                 remedy="write a sentence",
             )
@@ -304,15 +305,15 @@ class Translations(OnTexts):
     def prepare(self, value: Any) -> Tensor:
         """Return the token ids ``[T]`` of the text."""
         read = sources_of(self.tokenizer, [check_text(value, self.input)]).ids
-        # Runs of older versions lack this value.
+        # Runs of older versions do not have this value.
         trained = self.preprocessing.values.get("longest")
         if trained is not None and len(read) > MAX_LENGTH_FACTOR * trained:
             raise ArgumentError(
                 "input",
-                expected=f"a text of at most {MAX_LENGTH_FACTOR * trained} tokens, "
-                f"{MAX_LENGTH_FACTOR} times the longest training text",
+                expected=f"a text of at most {MAX_LENGTH_FACTOR * trained} "
+                f"tokens({MAX_LENGTH_FACTOR} times the length of the longest training text)",
                 got=f"{len(read)} tokens",
-                remedy="translate it sentence by sentence",
+                remedy="translate the text sentence by sentence",
             )
         return read
 
@@ -327,7 +328,7 @@ class Translations(OnTexts):
 
         Args:
             examples: token ids of the source texts.
-            num_beams: beam size, by default that of the recipe; 1 is greedy search.
+            num_beams: beam size, by default the value in the recipe; 1 is greedy search.
             max_new_tokens: maximum number of tokens to generate, by default twice the number of
                 the longest source text.
         """
@@ -339,7 +340,7 @@ class Translations(OnTexts):
         if max_new_tokens is not None:
             check_least("max_new_tokens", max_new_tokens, 1, "choose for example 50")
         source = PackedTexts(torch.cat(examples), torch.tensor(list(map(len, examples))))
-        unknown = [""] * len(examples)  # placeholders for the unknown targets
+        unknown = [""] * len(examples)  # Placeholders for the unknown target texts.
         pairs = Pairs.of_sources(self.tokenizer, source, unknown)
         texts = task.generate(self.model, pairs.take(torch.arange(len(examples))), max_new_tokens)
         return [{"translation": text} for text in texts]

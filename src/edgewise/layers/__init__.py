@@ -1,4 +1,4 @@
-"""Layers shared by at least two architectures. Layers over a graph are called ``layer(x, graph)``.
+"""Layers that at least two architectures share. Graph layers are called as ``layer(x, graph)``.
 
 For example, ``models/gpt.py`` is built from ``text`` (embedding, backbone, head) and
 ``transformer`` (attention, feed-forward network, residual connections, layers).

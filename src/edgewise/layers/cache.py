@@ -14,12 +14,12 @@ KeyValue = tuple[Tensor, Tensor]
 
 
 class Cache:
-    """Keys and values ``[B, N, H, D]`` of earlier nodes, for each attention layer.
+    """Cached keys and values ``[B, N, H, D]`` of earlier nodes, for each attention layer.
 
-    With a cache, a decoding step computes attention from the new targets only, on the same pattern.
-    Pass
-    one cache to all steps: ``model(ids[:, :9], cache=cache)``, then ``model(ids[:, 9:],
-    cache=cache)``. It is meant for inference. Only layers of limited reach drop old nodes.
+    With a cache, a decoding step computes attention only for the new targets, on the same pattern.
+    Pass one cache to all steps: ``model(ids[:, :9], cache=cache)``, then ``model(ids[:, 9:],
+    cache=cache)``. A cache is meant for inference. Layers with a sliding window drop old nodes; in
+    other layers the cache grows with the text.
 
     Attributes:
         length: number of nodes read so far.
@@ -28,15 +28,16 @@ class Cache:
     def __init__(self) -> None:
         self.length = 0
         self._kept: dict[nn.Module, tuple[Tensor, ...]] = {}
-        self._room: dict[nn.Module, tuple[Tensor, ...]] = {}  # buffers that begin with _kept
+        # Buffers with free space; the tensors of _kept are views of their first entries.
+        self._room: dict[nn.Module, tuple[Tensor, ...]] = {}
         self._steps: dict[int, Cache] = {}
 
     def extended(self, layer: nn.Module, new: KeyValue) -> KeyValue:
         """Append keys and values of new nodes to the cache of the layer, and return all of them.
 
         Buffers have room for twice the length, so most steps write only the new entries. With
-        gradients enabled, tensors are concatenated instead, as autograd may have saved entries
-        that would be overwritten.
+        gradients enabled, tensors are concatenated instead, because autograd may have saved the
+        buffer, and writing to it would change the saved values.
         """
         kept = self._kept.get(layer)
         if kept is not None:
@@ -57,16 +58,16 @@ class Cache:
         return new
 
     def of_step(self, number: int) -> Cache:
-        """Return the cache of the n-th call, for models that call a layer repeatedly."""
+        """Return the cache of call n, for models that apply the same layer several times."""
         step = self._steps.setdefault(number, Cache())
         step.length = self.length
         return step
 
     def forget(self, layer: nn.Module, reach: int) -> None:
-        """Drop keys and values before the last ``reach`` nodes, which are not read any more.
+        """Drop the keys and values of all nodes except the last ``reach``.
 
-        The remaining tensors are copied, so this is done only if more than ``2 * reach`` nodes are
-        stored.
+        Dropping copies the remaining tensors, so it happens only if more than ``2 * reach`` nodes
+        are stored.
         """
         kept = self._kept.get(layer)
         if kept is not None and kept[0].shape[-3] > 2 * reach:
@@ -79,13 +80,15 @@ class Cache:
         if kept.shape[:-3] != new.shape[:-3]:
             raise ArgumentError(
                 "cache",
-                expected=f"the batch that it was filled with, {list(kept.shape[:-3])}",
+                expected=f"a batch of shape {list(kept.shape[:-3])}, as in the previous calls with "
+                "this cache",
                 got=f"{list(new.shape[:-3])}",
-                remedy="make a new Cache() for other texts, or keep some members with select()",
+                remedy="create a new Cache() for other texts, or select members of the batch with "
+                "select()",
             )
 
     def state(self, layer: nn.Module) -> tuple[Tensor, ...] | None:
-        """Return the last state of a recurrent layer, tensors ``[B, ...]``, or ``None``."""
+        """Return the last state of a recurrent layer as tensors ``[B, ...]``, or ``None``."""
         return self._kept.get(layer)
 
     def keep_state(self, layer: nn.Module, state: tuple[Tensor, ...]) -> None:
@@ -122,14 +125,14 @@ class Cache:
             self.of_step(number).load_state_dict(model, of_step)
 
     def once(self, layer: nn.Module, make: Callable[[], KeyValue]) -> KeyValue:
-        """Return the stored key and value, computed at the first call, for cross-attention."""
+        """Return key and value of cross-attention; the first call computes them."""
         if layer not in self._kept:
             self._kept[layer] = make()
         key, value = self._kept[layer]
         return key, value
 
     def select(self, rows: Tensor) -> None:
-        """Select members of the batch by index; beam search may repeat and reorder them."""
+        """Select members of the batch by index; indices may repeat, as in beam search."""
         self._room.clear()
         for layer, kept in self._kept.items():
             self._kept[layer] = tuple(part.index_select(0, rows) for part in kept)
@@ -138,14 +141,14 @@ class Cache:
 
 
 def _alike(kept: Tensor, new: Tensor) -> bool:
-    """Return whether two tensors differ at most in their number of nodes."""
+    """Return whether two tensors differ at most in the number of nodes."""
     same_type = kept.dtype == new.dtype and kept.device == new.device
     same_members = kept.shape[:-3] == new.shape[:-3]
     return same_type and same_members and kept.shape[-2:] == new.shape[-2:]
 
 
 def _can_take(room: Tensor, length: int) -> bool:
-    """Return whether the buffer has room for ``length`` nodes and may be written to."""
+    """Return whether ``length`` nodes fit into the buffer and the buffer may be written to."""
     lost = room.is_inference() and not torch.is_inference_mode_enabled()
     return length <= room.shape[-3] and not lost
 

@@ -12,9 +12,9 @@ from edgewise.layers.text import LanguageModelHead, TextEmbedding
 
 
 class EncoderDecoder(nn.Module):
-    """Encoder and decoder; the decoder attends to earlier targets and to the encoder's output.
+    """Encoder and decoder; the decoder attends to earlier targets and to the output of the encoder.
 
-    On features this is ``torch.nn.Transformer``: ``model(x, y)`` for source features
+    The inputs are features, as in ``torch.nn.Transformer``: ``model(x, y)`` for source features
     ``[B, S, width]`` and target features ``[B, T, width]``.
 
     Args:
@@ -33,7 +33,7 @@ class EncoderDecoder(nn.Module):
         source_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
     ) -> Tensor:
-        """Return the decoder's states ``[B, T, width]``. Masks are 0 at padding."""
+        """Return the states of the decoder, ``[B, T, width]``. Masks are 0 at padding."""
         sequences = SequenceBatch.of_features(source, source_mask)
         memory = Memory(self.encoder(source, sequences), sequences.padding_mask)
         out: Tensor = self.decoder(
@@ -75,7 +75,7 @@ class EncoderDecoderModel(nn.Module):
         decoder_sizes: Sizes | None = None,
         graph: Pattern | None = None,
     ) -> Tensor:
-        """Return the decoder's states ``[B, T, width]``; without target ids, the encoder's.
+        """Return the decoder states ``[B, T, width]``; without target ids, the encoder states.
 
         Args:
             input_ids: source ids ``[B, S]``, or packed with ``sizes``.
@@ -100,7 +100,7 @@ class EncoderDecoderModel(nn.Module):
         positions: Tensor | None = None,
         graph: Pattern | None = None,
     ) -> Memory:
-        """Encode the source; the result is an argument of :meth:`decode`."""
+        """Encode the source. The result is the argument ``memory`` of :meth:`decode`."""
         sequences = SequenceBatch(input_ids, attention_mask, sizes=sizes, positions=positions)
         x = self.embedding(input_ids, sequences.positions)
         states = self.core.encoder(x, sequences, graph=graph)
@@ -117,7 +117,7 @@ class EncoderDecoderModel(nn.Module):
         graph: Pattern | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Return the decoder's states ``[B, T, width]`` of ids that follow the cached ids."""
+        """Return the decoder states ``[B, T, width]``; the target ids follow the cached ids."""
         sequences = SequenceBatch(
             decoder_input_ids,
             decoder_attention_mask,
@@ -130,7 +130,7 @@ class EncoderDecoderModel(nn.Module):
         return states
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return logits ``[..., vocabulary]`` of states of any leading shape."""
+        """Return logits ``[..., vocabulary]`` of states ``[..., width]``."""
         logits: Tensor = self.head(states, self._target_embedding().tokens.weight)
         return logits
 

@@ -13,7 +13,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def init_normal(model: M, *, std: float = 0.02, residual_depth: int | None = None) -> M:
-    """Initialise linear maps and embeddings from N(0, std²), biases with zero (BERT, GPT).
+    """Initialise linear maps and embeddings from N(0, std²) and biases with zero (BERT, GPT).
 
     Args:
         model: model to initialise in place.
@@ -39,9 +39,9 @@ def init_normal(model: M, *, std: float = 0.02, residual_depth: int | None = Non
 def init_xavier(model: M) -> M:
     """Initialise all matrices uniformly by Glorot and Bengio (2010), as in the Transformer.
 
-    Matrices that are stored as one, such as query, key and value, are initialised separately, as
-    the variance depends on the size of each. (``torch.nn.MultiheadAttention`` uses the joint size,
-    which halves the variance.)
+    Several matrices may be stored as one, such as query, key and value. They are initialised
+    separately, because the variance depends on the size of the matrix.
+    (``torch.nn.MultiheadAttention`` uses the size of the stored matrix, which halves the variance.)
     """
     joint = {m.weight: m for m in model.modules() if isinstance(m, JointLinear)}
     for parameter in model.parameters():

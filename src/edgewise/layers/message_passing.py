@@ -14,8 +14,8 @@ from edgewise.layers.sparse import Linear
 class MessagePassing(GraphLayer):
     r"""One round of message passing, :math:`h_i' = U h_i + b + \bigoplus_{j \in N(i)} V h_j`.
 
-    The reduction ⊕ is a sum, a mean, or an elementwise maximum or minimum. It has no non-linearity.
-    With attention in place of ⊕ it becomes a Transformer layer.
+    The reduction ⊕ is a sum, a mean, or an elementwise maximum or minimum. The layer has no
+    non-linearity.
 
     Args:
         in_width: size of h.

@@ -16,8 +16,8 @@ def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
 
     Args:
         graph: a square graph.
-        weight: differentiable edge weights a, ``[E]``. By default all are 1, and the result, in
-            float64, is cached on the graph.
+        weight: differentiable edge weights a, ``[E]``. By default all weights are 1, and the result
+            is in float64 and cached on the graph.
     """
     check_sized(graph)
     if weight is None:

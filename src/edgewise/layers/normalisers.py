@@ -9,7 +9,7 @@ from edgewise.arguments import check_choice
 from edgewise.normalisers import NORMALISERS, Entmax, Normaliser
 
 LAYER_NORMALISERS = (*NORMALISERS, "learned")
-"""Names of all normalisers of Transformer layers."""
+"""Names of the normalisers that Transformer layers accept."""
 
 
 class LearnedEntmax(nn.Module):
@@ -28,16 +28,16 @@ class LearnedEntmax(nn.Module):
 
     @property
     def alpha(self) -> Tensor:
-        """Return α of each head, ``[H]``."""
+        """Value of α for each head, ``[H]``."""
         return 1 + self.weight.sigmoid()
 
     def forward(self) -> Entmax:
-        """Return the normaliser with the current α."""
+        """Return a normaliser of :func:`edgewise.attend` with the current α."""
         return Entmax(self.alpha)
 
 
 def layer_normaliser(given: Normaliser | str, heads: int) -> Normaliser | LearnedEntmax:
-    """Return the normaliser of this name, or ``given`` itself if it is no name."""
+    """Return the normaliser of a name; a normaliser object is returned unchanged."""
     if given == "learned":
         return LearnedEntmax(heads)
     if isinstance(given, str):

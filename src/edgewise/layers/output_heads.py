@@ -2,7 +2,7 @@
 
 A head maps states to logits. :class:`LanguageModel`, :class:`TextClassifier`,
 :class:`TokenClassifier`, :class:`ExtractiveSummarizer` and :class:`Seq2SeqLanguageModel` combine
-a text model with a head; they are called with :class:`edgewise.layers.Tokens`.
+a text model with a head; their input is a :class:`edgewise.layers.Tokens`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from edgewise.layers.transformer import activation
 
 
 class ClassificationHead(nn.Module):
-    r"""Classification head, :math:`W \tanh(P x_0)` of the first token (BERT) or of another pooling.
+    r"""Classification head :math:`W \tanh(P x_0)`, where x₀ is the first token (BERT) or pooled.
 
     Args:
         width: feature size of the states.
         out_width: number of logits.
         pool: pooling of the states; see :class:`edgewise.layers.Pool`.
-        act: activation in place of tanh.
+        act: activation that replaces tanh.
         dropout: dropout rate before W.
     """
 
@@ -52,7 +52,7 @@ class ClassificationHead(nn.Module):
 
 
 class LastTokenHead(nn.Module):
-    """Classification head on the last token of a causal model (GPT), :math:`W x_T`.
+    """Classification head :math:`W x_T` on the last token of a causal model (GPT).
 
     Args:
         width: feature size of the states.
@@ -72,7 +72,7 @@ class LastTokenHead(nn.Module):
 
 
 class TokenClassificationHead(nn.Sequential):
-    """Token classification head, ``[..., T, out_width]`` from states ``[..., T, width]``.
+    """Token classification head: logits ``[..., T, out_width]`` from states ``[..., T, width]``.
 
     Args:
         width: feature size of the states.
@@ -85,7 +85,7 @@ class TokenClassificationHead(nn.Sequential):
 
 
 class LanguageModel(nn.Module):
-    """Causal or masked language model: logits of the next token, or of a masked token.
+    """Language model: logits of the next token (causal) or of masked tokens.
 
     Args:
         trunk: text model with a language model head.
@@ -102,11 +102,11 @@ class LanguageModel(nn.Module):
 
         Args:
             tokens: token batch.
-            places: indices of the tokens to predict at.
+            places: indices ``[M]`` of the positions whose logits are computed; all by default.
             cache: state of the preceding tokens.
 
         Raises:
-            ArgumentError: ``cache`` is given, and the state of the model grows without bound.
+            ArgumentError: ``cache`` is given to a model whose cache grows with the text.
         """
         if cache is None:
             states = tokens.states(self.trunk)
@@ -119,7 +119,8 @@ class LanguageModel(nn.Module):
         if not getattr(self.trunk.backbone, "bounded_cache", False):
             raise ArgumentError(
                 "data.consecutive",
-                expected="a model that carries something of bounded size from text to text",
+                expected="a model that carries a state of bounded size from one window of text to "
+                "the next",
                 got=f"a model with the backbone {type(self.trunk.backbone).__name__}",
                 remedy="choose transformer_xl, compressive, lstm, gru or rnn, or data.consecutive"
                 " false",
@@ -151,7 +152,7 @@ class TextClassifier(nn.Module):
 
 
 class TokenClassifier(nn.Module):
-    """Word classifier, such as a tagger, on the mean state of each word's tokens.
+    """Word classifier, such as a tagger; a word is represented by the mean state of its tokens.
 
     Args:
         trunk: text model; its language model head is removed.
@@ -173,7 +174,7 @@ class TokenClassifier(nn.Module):
 
         Args:
             tokens: token batch.
-            words: number of tokens of each word, which sum to all tokens; by default 1 each.
+            words: number of tokens of each word; by default each token is a word.
         """
         states = tokens.states(self.trunk)
         logits: Tensor = self.head(states if words is None else self.pool(states, words))
@@ -181,7 +182,7 @@ class TokenClassifier(nn.Module):
 
 
 class Seq2SeqLanguageModel(nn.Module):
-    """Sequence-to-sequence language model: logits of each next target token.
+    """Sequence-to-sequence language model: logits of the next target token at each position.
 
     Args:
         model: encoder-decoder model.
@@ -192,7 +193,7 @@ class Seq2SeqLanguageModel(nn.Module):
         self.model = model
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        """Return logits ``[M, vocabulary]`` of M target tokens; both sides are packed or padded."""
+        """Return logits ``[M, vocabulary]`` of M target tokens, from packed or padded batches."""
         states = self.model(
             source.ids,
             source.mask,
@@ -206,6 +207,6 @@ class Seq2SeqLanguageModel(nn.Module):
         return self.model.logits(states)
 
     def memory(self, source: Tokens, padding: int) -> Memory:
-        """Encode the sources, padded, for :func:`edgewise.decoding.generate`."""
+        """Encode padded sources, as :func:`edgewise.decoding.generate` needs them."""
         padded = source.padded(padding)
         return self.model.encode(padded.ids, padded.mask)

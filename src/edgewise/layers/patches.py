@@ -9,10 +9,10 @@ from edgewise.errors import ArgumentError
 
 
 class PatchEmbedding(nn.Module):
-    """Linear map of each ``patch × patch`` square, in raster order (Dosovitskiy et al., 2021).
+    """Linear map of each square of ``patch × patch`` pixels, row by row (Dosovitskiy et al., 2021).
 
     Args:
-        image_size: height and width in pixels, multiples of ``patch``; one number for square
+        image_size: height and width in pixels (multiples of ``patch``), or one number for square
             images.
         patch: side of a patch in pixels.
         channels: number of channels C.
@@ -35,7 +35,7 @@ class PatchEmbedding(nn.Module):
         """Return ``[B, patches, width]`` from images ``[B, C, height, width]``.
 
         Raises:
-            ArgumentError: images have another size, other channels, or an integer type.
+            ArgumentError: the images have the wrong size, number of channels, or an integer type.
         """
         if images.ndim != 4 or images.shape[1:] != self.images or not images.is_floating_point():
             shape = ", ".join(map(str, self.images))
@@ -43,8 +43,8 @@ class PatchEmbedding(nn.Module):
                 "images",
                 expected=f"shape [B, {shape}], in floating point",
                 got=f"shape {list(images.shape)} in {images.dtype}",
-                remedy="crop or resize the images, scale whole numbers to 0 ... 1, "
-                "and call images[None] on a single one",
+                remedy="crop or resize the images, convert integers to floats from 0 to 1, and "
+                "pass a single image as images[None]",
             )
         projected: Tensor = self.project(images)
         return projected.flatten(2).transpose(1, 2)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 class Penalised(nn.Module):
     """Module whose :meth:`penalty` is added to the training loss of each step.
 
-    Reported losses exclude it, so that they can be compared between models.
+    Reported losses exclude the penalty, so that losses of different models are comparable.
     """
 
     def penalty(self) -> Tensor:

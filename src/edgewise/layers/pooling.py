@@ -1,4 +1,4 @@
-"""Pooling (readout) of nodes to one vector for each graph, over the membership graph."""
+"""Pooling (readout): one vector per graph from the states of the graph's nodes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ REDUCTIONS: dict[str, Reduce] = {
 
 
 Membership = Sizes | Graph | None
-"""Nodes of each graph of a packed batch: the sizes of consecutive graphs; or the bipartite graph in
-which output b reads its nodes (``graphs.membership``), which may read a graph twice or in another
-order; or ``None`` for one graph."""
+"""Type that assigns nodes to the graphs of a packed batch: the sizes of consecutive graphs; or a
+membership graph (``graphs.membership``), with an edge to output b from each node of its graph; or
+``None`` for one graph. In a membership graph, a graph may occur twice, and the order is free."""
 
 
 def members_of(x: Tensor, batch: Membership) -> Graph:
-    """Return the membership graph, in which output b reads its nodes of x ``[..., N, width]``.
+    """Return the membership graph: edges from nodes of x ``[..., N, width]`` to pooled outputs.
 
     Raises:
         ArgumentError: the sizes do not sum to N, or the graph has another number of nodes.
@@ -45,7 +45,8 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
     if graph.num_sources != count:
         raise ArgumentError(
             "batch",
-            expected=f"the sizes of graphs of {count} nodes in all, or their membership graph",
+            expected=f"the sizes of graphs that sum to {count} nodes, or a membership graph of "
+            "these graphs",
             got=f"{graph.num_sources} nodes",
             remedy="if batch is a vector with the graph of each node, as in PyTorch Geometric, "
             "pass batch.bincount()",
@@ -56,8 +57,8 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
 def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
     """Bind ``graph`` to the nodes x ``[..., N, width]`` and attach the members of the packed batch.
 
-    For models whose attention within a graph is not limited to edges. Graphs of
-    :class:`~edgewise.data.PackedGraphs` know their members; for others ``batch`` gives them.
+    This is needed by models whose attention within a graph is not limited to edges. A graph from
+    :class:`~edgewise.data.PackedGraphs` already stores its members; otherwise ``batch`` gives them.
 
     Raises:
         ArgumentError: ``batch`` does not assign each node to one graph, an edge joins two graphs,
@@ -66,7 +67,8 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
     if x.is_meta:
         raise ArgumentError(
             "x",
-            expected="numbers, as the shapes inside depend on the sizes of the graphs",
+            expected="a tensor with data, because shapes inside the model depend on the sizes of "
+            "the graphs",
             got="a tensor on the device meta",
             remedy="use a device with memory",
         )
@@ -79,19 +81,19 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             "batch",
             expected="sizes of graphs, or a membership graph",
             got=repr(batch),
-            remedy="make it with graphs.membership(sizes)",
+            remedy="create the membership graph with graphs.membership(sizes)",
         )
     parts = torch.stack([members.start, members.stop])
-    # In a membership graph, several targets may read the same nodes, in any order.
+    # In a membership graph, several targets may have the same nodes, in any order.
     if isinstance(batch, Graph):
         parts = parts.unique(dim=1)
     sizes = parts[1] - parts[0]
     if int(sizes.sum()) != x.shape[-2] or not torch.equal(starts(sizes), parts[0]):
         raise ArgumentError(
             "batch",
-            expected=f"graphs that make up all of the {x.shape[-2]} nodes, each once",
-            got=f"the nodes {parts.T.tolist()[:8]} (first and end of each)",
-            remedy="give the sizes of all graphs, in their order",
+            expected=f"graphs that contain each of the {x.shape[-2]} nodes exactly once",
+            got=f"graphs with the nodes {parts.T.tolist()[:8]} (first and end)",
+            remedy="give the sizes of all graphs, in the order of their nodes",
         )
     if graph.segments is not None and torch.equal(sizes, graph.segments[0].to(x.device)):
         return graph
@@ -99,15 +101,15 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
     if not torch.equal(member[graph.source], member[graph.target]):
         raise ArgumentError(
             "batch",
-            expected="graphs that no edge connects",
+            expected="no edge between two graphs of the batch",
             got="an edge between two graphs",
-            remedy="check the order of the sizes",
+            remedy="check the order of the sizes in batch",
         )
     return Edges(graph.edge_index, x.shape[-2], x.shape[-2], (sizes, sizes))
 
 
 class Pool(nn.Module):
-    """Mean, sum or maximum over nodes, the first node (class token), or the last node.
+    """Pooling: mean, sum or maximum over nodes, the first node (class token), or the last node.
 
     Args:
         pool: ``"mean"``, ``"sum"``, ``"max"``, ``"class"`` or ``"last"``; ``"none"`` keeps all
@@ -143,7 +145,7 @@ class Pool(nn.Module):
 
 
 def _one_of_each(graph: Graph, *, first: bool) -> Graph:
-    """Keep only the first or the last source of each target."""
+    """Return a graph with only the first or the last source of each target."""
     assert isinstance(graph, Intervals)
     if first:
         start, stop = graph.start, torch.minimum(graph.start + 1, graph.stop)
@@ -153,7 +155,7 @@ def _one_of_each(graph: Graph, *, first: bool) -> Graph:
 
 
 class AttentionPool(nn.Module):
-    r"""Attention pooling with a learned query, in several heads.
+    r"""Multi-head attention pooling with a learned query.
 
     .. math:: z_b = \mathrm{attend}(q,\; K h,\; V h,\; \mathrm{members})
 
@@ -188,7 +190,7 @@ class AttentionPool(nn.Module):
 
 
 class ClassToken(nn.Module):
-    """Prepend a learned node to x, ``[..., N + 1, width]``, to pool from."""
+    """Prepend a learned node (class token) to x; the result is ``[..., N + 1, width]``."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

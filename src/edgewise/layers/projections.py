@@ -17,8 +17,7 @@ from edgewise.torch_internals import in_functorch_transform, is_tracing
 class JointLinear(nn.Linear):
     """Several linear maps of the same features, stored as one matrix, with concatenated outputs.
 
-    One matrix product takes less time than several. Each part is initialised like a separate linear
-    layer.
+    One matrix product is faster than several. Each map is initialised like a separate linear layer.
 
     Args:
         in_width: feature size.
@@ -41,14 +40,14 @@ class JointLinear(nn.Linear):
                 nn.init.uniform_(bias, -bound, bound)
 
     def keep_rows(self, rows: Sequence[Tensor]) -> None:
-        """Keep only some rows of each part, in place."""
+        """Keep only some output rows of each map, in place."""
         starts = itertools.accumulate(self.widths, initial=0)
         index = torch.cat([part + start for part, start in zip(rows, starts, strict=False)])
         self.weight, self.bias = select(self.weight, index), select(self.bias, index)
         self.widths, self.out_features = tuple(map(len, rows)), len(index)
 
     def weights(self) -> tuple[Tensor, ...]:
-        """Return the matrix ``[width, in_width]`` of each part, as views."""
+        """Return the matrix ``[width, in_width]`` of each map, as views of the stored matrix."""
         parts: tuple[Tensor, ...] = self.weight.split(self.widths)
         return parts
 
@@ -56,8 +55,8 @@ class JointLinear(nn.Linear):
 def unbind_qkv(joint: Tensor, heads: int) -> tuple[Tensor, ...]:
     """Split ``[..., N, 3 * H * D]`` into query, key and value ``[..., N, H, D]``.
 
-    The backward pass joins the three gradients without a copy if an engine has written them side by
-    side, as ``tiles`` does.
+    The backward pass joins the three gradients without a copy if the engine has stored them next to
+    each other, as ``tiles`` does.
     """
     joint = joint.reshape(*joint.shape[:-1], 3, heads, joint.shape[-1] // (3 * heads))
     if not torch.is_grad_enabled() or is_tracing((joint,)) or in_functorch_transform():
@@ -95,7 +94,7 @@ class LinearByHead(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(heads, out_width // heads, in_width // heads))
         self.bias = nn.Parameter(torch.zeros(out_width)) if bias else None
-        bound = math.sqrt(heads / in_width)  # bound of nn.Linear with the input size of one head
+        bound = math.sqrt(heads / in_width)  # Bound of nn.Linear, for the input size of one head.
         nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:

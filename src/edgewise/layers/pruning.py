@@ -1,4 +1,4 @@
-"""Removal of attention heads: the rows and columns of their weights."""
+"""Removal of attention heads, that is, of the rows and columns of their weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgewise.errors import ArgumentError, unknown_name
 
 
 def keep_heads(model: nn.Module, kept: Mapping[str, Sequence[int]]) -> None:
-    """Keep only some heads of layers, in place.
+    """Keep only some attention heads of a model, in place.
 
     Args:
         model: a model with layers of :class:`edgewise.layers.MultiHeadAttention`.
@@ -47,7 +47,7 @@ def prunable_layers(model: nn.Module) -> list[str]:
 
 
 def kept_heads(model: nn.Module) -> dict[str, list[int]]:
-    """Return the heads that are left in each layer that was pruned, as numbered before."""
+    """Return the remaining heads of each pruned layer, in the numbering of the unpruned layer."""
     return {
         name: list(module.kept_heads)
         for name, module in model.named_modules()
@@ -56,26 +56,27 @@ def kept_heads(model: nn.Module) -> dict[str, list[int]]:
 
 
 def kept_groups(kept: Sequence[int], heads: int, key_heads: int, name: str) -> list[int]:
-    """Return the key heads that are left, each of which must serve as many query heads.
+    """Return the remaining key heads; each must keep the same number of query heads.
 
     Raises:
-        ArgumentError: the groups of query heads have several sizes.
+        ArgumentError: the remaining groups of query heads have different sizes.
     """
     group = heads // key_heads
     left = [sum(1 for head in kept if head // group == key) for key in range(key_heads)]
     if len({count for count in left if count}) > 1:
         raise ArgumentError(
             "heads",
-            expected=f"as many heads of each group of {group} that shares a key in {name}",
+            expected=f"equal numbers of heads in all groups of {group} heads that share a key in "
+            f"{name}",
             got=f"groups with {', '.join(map(str, left))} heads left",
-            remedy="remove whole groups, or as many heads of each",
+            remedy="remove whole groups, or the same number of heads from each group",
         )
     return [key for key, count in enumerate(left) if count]
 
 
-def rows_of_heads(heads: Sequence[int], width: int, start: int = 0) -> Tensor:
+def rows_of_heads(heads: Sequence[int], width: int) -> Tensor:
     """Return the indices of the rows of some heads in a projection to ``H * width`` features."""
-    first = start + torch.tensor(list(heads), dtype=torch.long) * width
+    first = torch.tensor(list(heads), dtype=torch.long) * width
     return (first[:, None] + torch.arange(width)).flatten()
 
 
@@ -88,11 +89,11 @@ def select(parameter: Any, index: Tensor, dim: int = 0) -> Any:
 
 
 def term_of_heads(term: Any, kept: Sequence[int], dim: int) -> Any:
-    """Return an edge term for the heads that are left.
+    """Select the remaining heads of an edge term.
 
     Args:
         term: a bias or gain with heads in dimension ``dim``, a table, or edge vectors.
-        kept: the heads that are left.
+        kept: indices of the remaining heads.
         dim: dimension of the heads, counted from the end.
     """
     if isinstance(term, Projected):

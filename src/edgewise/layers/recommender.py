@@ -12,7 +12,7 @@ from edgewise.graphs import Pattern
 
 
 class Recommender(nn.Module):
-    r"""Score items for users by refined embeddings, :math:`s_{ui} = z_u^\top z_i`.
+    r"""Recommender with scores :math:`s_{ui} = z_u^\top z_i` from refined embeddings.
 
     Args:
         num_users: number of users, the first nodes of the graph.
@@ -38,8 +38,8 @@ class Recommender(nn.Module):
     ) -> Tensor:
         """Return scores ``[B, M]`` of items ``[M]`` for users ``[B]``.
 
-        With ``positives`` ``[B, K]``, items chosen by each user and padded with -1, their scores
-        come first: ``[B, K + M]``, -∞ at padding.
+        ``positives`` ``[B, K]`` are items that each user has chosen, padded with -1. If given,
+        their scores come first: the result is ``[B, K + M]``, with -∞ at padding.
         """
         z = self.embed(graph)
         user, item = z.index_select(0, users), z.index_select(0, items + self.num_users)

@@ -23,7 +23,8 @@ class RecurrentBackbone(nn.Module):
         kind: ``torch.nn.RNN``, ``LSTM`` or ``GRU``.
         width: feature size of inputs and states.
         depth: number of layers.
-        bidirectional: whether half of each state is computed from the end.
+        bidirectional: whether half of each state is computed from the end of the sequence
+            backwards.
         dropout: dropout rate after each layer.
 
     Raises:
@@ -31,7 +32,7 @@ class RecurrentBackbone(nn.Module):
     """
 
     bounded_cache = True
-    """The cache has constant size, so a text of any length can be read in parts."""
+    """Whether the cache has constant size, so that a text of any length can be read in parts."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class RecurrentBackbone(nn.Module):
         super().__init__()
         directions = 2 if bidirectional else 1
         check_divides("bidirectional", directions, width, "the width", "choose an even width")
-        between = dropout if depth > 1 else 0.0  # PyTorch warns of dropout in a single layer
+        between = dropout if depth > 1 else 0.0  # PyTorch warns if a single layer has dropout.
         half = width // directions
         self.cell = kind(width, half, depth, dropout=between, bidirectional=bidirectional)
         self.caches = not bidirectional
@@ -59,17 +60,17 @@ class RecurrentBackbone(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """Return states of x; see :class:`edgewise.layers.Backbone`. States of padding are zero.
+        """Return the states of x, zero at padding; see :class:`edgewise.layers.Backbone`.
 
         Raises:
-            ArgumentError: ``graph`` or ``memory`` is given; or a cache, if the network is
-                bidirectional.
+            ArgumentError: ``graph`` or ``memory`` is given, or a cache is given to a bidirectional
+                network.
         """
         for name, other in (("graph", graph), ("memory", memory)):
             if other is not None:
                 raise ArgumentError(
                     name,
-                    expected="None, as a recurrent network reads the chain alone",
+                    expected="None, because a recurrent network reads the tokens in order",
                     got=type(other).__name__,
                     remedy="use an attention model, such as gpt or transformer",
                 )
@@ -77,9 +78,9 @@ class RecurrentBackbone(nn.Module):
         if self.cell.bidirectional and sequences.cache is not None:
             raise ArgumentError(
                 "cache",
-                expected="none, as a network that also reads from the end needs all of a text",
+                expected="no cache, because a bidirectional network needs the whole text",
                 got="a cache",
-                remedy="leave bidirectional out of a model that writes",
+                remedy="build the model with bidirectional=False to generate text",
             )
         rows, sizes = sequences.unpadded()
         nodes = x.reshape(-1, x.shape[-1])
@@ -93,7 +94,7 @@ class RecurrentBackbone(nn.Module):
         return out
 
     def _run(self, sequences: Sequence[Tensor], like: Tensor, cache: Cache | None) -> Tensor:
-        """Return the states of the nodes of all sequences in turn, skipping empty sequences."""
+        """Return the states of all sequences, concatenated; empty sequences are skipped."""
         kept = [number for number, sequence in enumerate(sequences) if len(sequence)]
         if not kept:
             return like.new_zeros(0, self.cell.hidden_size * (1 + self.cell.bidirectional))
@@ -109,17 +110,18 @@ class RecurrentBackbone(nn.Module):
 
 
 class RecurrentModel(TextModel):
-    """Recurrent language model; subclasses choose the cell.
+    """Recurrent language model; subclasses define the cell (RNN, LSTM or GRU).
 
     ``model.logits(states)`` gives the logits of the next token at each position. A bidirectional
     model is for classification and tagging (Schuster and Paliwal, Bidirectional recurrent neural
     networks, 1997).
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
-        bidirectional: read each text in both directions, with half of the hidden size each.
+        bidirectional: whether to read each text in both directions, with half of the hidden size
+            each.
         dropout: dropout probability of the embedding and between the layers.
     """
 
@@ -157,7 +159,7 @@ def _batch_first(state: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 def _with_skipped(
     new: tuple[Tensor, ...], before: tuple[Tensor, ...] | None, kept: list[int], count: int
 ) -> tuple[Tensor, ...]:
-    """Insert the previous states of skipped rows; zeros at the first call."""
+    """Insert rows for skipped (empty) sequences: their previous states, or zeros."""
     if len(kept) == count:
         return new
     before = before or tuple(part.new_zeros(count, *part.shape[1:]) for part in new)

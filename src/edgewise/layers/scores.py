@@ -1,6 +1,7 @@
-"""Learned attention scores, each of which prepares query and key for a score of the primitive.
+"""Attention scores with learned parameters, for Transformer layers.
 
-All engines can therefore compute every score, on any graph.
+Each score transforms query and key so that a fixed score of :func:`edgewise.attend` can be applied.
+All engines can therefore compute it, on any graph.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class ScaledDot(LearnedScore):
         heads, width: H and D, unused.
     """
 
-    def __init__(self, heads: int, width: int) -> None:  # noqa: ARG002 - as the others
+    def __init__(self, heads: int, width: int) -> None:  # noqa: ARG002 - part of the interface
         super().__init__()
 
     def forward(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Score]:
@@ -108,7 +109,7 @@ SCORES: dict[str, type[LearnedScore]] = {
     "tanh": TanhMLP,
     "concatenation": Concatenation,
 }
-"""All scores of Transformer layers by name; ``SCORES[name](heads, width)``."""
+"""Score classes of Transformer layers by name, called as ``SCORES[name](heads, width)``."""
 
 
 def learned_score(name: str, heads: int, width: int) -> LearnedScore:

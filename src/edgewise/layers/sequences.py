@@ -1,4 +1,4 @@
-"""Padding, packing, positions and caching of the sequences of a call."""
+"""Padding, packing, positions and cache of the sequences in a model call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgewise.ragged import runs_and_positions
 
 
 class Extent(NamedTuple):
-    """Extent of the nodes in a mask row: total, number in this call, first index, end index."""
+    """Extent of the nodes in a row of the attention mask."""
 
     size: int
     new: int
@@ -28,14 +28,14 @@ class Extent(NamedTuple):
 
     @property
     def in_one_piece(self) -> bool:
-        """Return whether no padding lies between the nodes."""
+        """Whether no padding lies between the nodes."""
         return not self.size or self.end - self.first == self.size
 
 
 class SequenceBatch:
-    """The sequences of a call: their membership, padding and positions.
+    """Sequences of a model call, with their padding, packing, positions and cache.
 
-    Facts about the mask that the host needs are read once, so a call waits for a GPU at most once.
+    The attention mask is read once, so a call waits for the GPU at most once.
 
     Args:
         like: tokens ``[B, T]``, or a packed batch ``[N]`` with ``sizes``.
@@ -51,8 +51,8 @@ class SequenceBatch:
         positions: given positions, or those implied by sizes or cache; ``None`` for 0, 1, ...
 
     Raises:
-        ArgumentError: tokens are no tensor or a scalar, mask or sizes do not fit, or both are
-            given.
+        ArgumentError: the tokens are not a tensor with at least one axis, mask or sizes do not
+            match the tokens, or both mask and sizes are given.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class SequenceBatch:
                 "input_ids",
                 expected="a tensor of ids, [B, T] or [N] with sizes",
                 got=f"a {type(like).__name__}: {like!r}"[:60],
-                remedy="give torch.tensor([ids])",
+                remedy="pass torch.tensor([ids])",
             )
         self.attention_mask, self.sizes, self.cache = attention_mask, sizes, cache
         self.shape, self.count, self.device = like.shape, like.shape[-1], like.device
@@ -94,7 +94,7 @@ class SequenceBatch:
 
         Args:
             pattern: attention pattern of a whole text.
-            sources: number of remembered nodes, if a layer has dropped the first nodes.
+            sources: number of nodes in the cache of a layer that has dropped the first nodes.
         """
         if self.sizes is not None and not isinstance(pattern, Graph):
             pattern = batch(pattern, self.sizes)
@@ -118,8 +118,8 @@ class SequenceBatch:
 
     @property
     def extents(self) -> list[Extent]:
-        """Return the extent of each mask row, read once; empty without a mask."""
-        # cached_property has a lock, which torch.compile cannot trace.
+        """Extent of each row of the attention mask; empty without a mask."""
+        # Not a cached_property, because torch.compile cannot trace its lock.
         if self._extents is None:
             self._extents = self._look()
         return self._extents
@@ -149,14 +149,14 @@ class SequenceBatch:
         if not self._in_one_piece:
             raise ArgumentError(
                 "attention_mask",
-                expected="texts in one piece, with padding before or after them",
+                expected="padding only before or after the tokens of a text",
                 got="padding between the tokens of a text",
                 remedy="move the padding to the end",
             )
         return self.unpadded()
 
     def unpadded(self) -> tuple[Tensor | None, list[int]]:
-        """Return the result of :meth:`packed`, but allow padding anywhere."""
+        """Return the same as :meth:`packed`, but allow padding between the nodes of a text."""
         if self.sizes is not None:
             return None, [int(size) for size in self.sizes]
         mask = self.padding_mask
@@ -221,7 +221,7 @@ class SequenceBatch:
         return padded, real, back
 
     def advance(self) -> None:
-        """Add the nodes of this call to the cache length, after all layers have run."""
+        """Add the number of nodes of this call to the cache length; called after all layers."""
         if self.cache is not None:
             self.cache.length += self.count
 
@@ -230,7 +230,7 @@ class SequenceBatch:
         if mask is not None and tuple(mask.shape) != (*shape[:-1], past + count):
             raise ArgumentError(
                 "attention_mask",
-                expected=f"shape {[*shape[:-1], past + count]}, as the tokens have",
+                expected=f"shape {[*shape[:-1], past + count]}, the shape of the tokens",
                 got=f"shape {list(mask.shape)}",
                 remedy="give 1 for every token and 0 for padding, cached tokens first",
             )
@@ -240,7 +240,7 @@ class SequenceBatch:
         if len(shape) != 1 or mask is not None or past or total != count:
             raise ArgumentError(
                 "sizes",
-                expected="the lengths of the sequences on one packed axis, without mask or cache",
+                expected="the lengths of the packed sequences, without attention mask or cache",
                 got=f"sizes that sum to {total} for {list(shape)} tokens"
                 f"{', a mask' if mask is not None else ''}{', a cache' if past else ''}",
                 remedy="concatenate the sequences, or pad them and pass attention_mask",
@@ -262,13 +262,14 @@ class Memory:
     sizes: Sizes | None = None
 
     def terms(self, sequences: SequenceBatch) -> dict[str, Any]:
-        """Return the keyword arguments of a decoder layer whose targets are these sequences."""
+        """Return the keyword arguments with which a decoder layer reads these states."""
         if (sequences.sizes is None) != (self.sizes is None):
             raise ArgumentError(
                 "sizes",
-                expected="source and target both packed, or both padded",
-                got="sizes for only one of the two",
-                remedy="pass sizes for both, or an attention mask for both",
+                expected="source and target sequences that are both packed or both padded",
+                got="sizes only for source or only for target",
+                remedy="pass sizes for source and target, or an attention mask for source and "
+                "target",
             )
         packed = sequences.sizes is not None
         pattern = batch(complete(), sequences.sizes, self.sizes) if packed else complete()
@@ -306,11 +307,11 @@ def nonzero_indices(marked: Tensor, count: int) -> Tensor:
 
 
 def refuse_memory(name: str, memory: Memory | None) -> None:
-    """Raise ArgumentError if ``memory`` is given to a model of single texts."""
+    """Raise ArgumentError if ``memory`` is given to a model without cross-attention."""
     if memory is not None:
         raise ArgumentError(
             "memory",
-            expected=f"None, as {name} reads one text",
+            expected=f"None, because {name} reads one text",
             got=type(memory).__name__,
             remedy="use transformer for a pair of texts",
         )
@@ -327,7 +328,7 @@ def refuse_cache(
         if given is not None:
             raise ArgumentError(
                 argument,
-                expected=f"None, as {name} {why}",
+                expected=f"None, because {name} {why}",
                 got=type(given).__name__,
                 remedy="use a causal model, such as gpt, or transformer for a pair of texts; "
                 "models with causal attention also generate with generate(..., cached=False)",
@@ -335,13 +336,13 @@ def refuse_cache(
 
 
 def refuse_graph(name: str, graph: Pattern | None) -> None:
-    """Raise ArgumentError if a graph is given to a model that builds its own."""
+    """Raise ArgumentError if a graph is given to a model that builds its own graph."""
     if graph is not None:
         raise ArgumentError(
             "graph",
-            expected=f"None, as {name} makes its own",
+            expected=f"None, because {name} builds its own graph",
             got=type(graph).__name__,
-            remedy="use bert, gpt or transformer on that graph",
+            remedy="use bert, gpt or transformer, which take a graph",
         )
 
 
@@ -352,7 +353,7 @@ class SingleTextBackbone(nn.Module):
         name: name of the model, for error messages.
         takes_graph: whether a call may replace the attention graph.
         caches: whether a cache can continue a text.
-        why_no_cache: property of the model that excludes a cache, for error messages.
+        why_no_cache: reason why the model has no cache, for error messages.
     """
 
     name: str
@@ -377,7 +378,8 @@ class SingleTextBackbone(nn.Module):
             memory: must be None, because there is no cross-attention.
 
         Raises:
-            ArgumentError: ``graph``, ``memory`` or a cache is given to a model without it.
+            ArgumentError: ``graph``, ``memory`` or a cache is given to a model that does not accept
+                it.
         """
         if not self.takes_graph:
             refuse_graph(self.name, graph)

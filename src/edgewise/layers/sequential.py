@@ -25,19 +25,19 @@ class GraphLayer(nn.Module):
     shares_nodes: bool = True
 
     def encodings(self) -> dict[str, nn.Module]:
-        """Return the encodings whose precomputed codes a call accepts, by keyword."""
+        """Return the model's encodings, by the keyword argument for precomputed codes."""
         return {}
 
 
 def shares_nodes(model: nn.Module) -> bool:
-    """Return whether, in all layers of a model, several outputs may depend on the same nodes."""
+    """Return whether all layers of a model allow several outputs to depend on the same nodes."""
     return all(part.shares_nodes for part in model.modules() if isinstance(part, GraphLayer))
 
 
 class GraphSequential(GraphLayer):
-    """Call layers in sequence, and pass the graph to each :class:`GraphLayer`.
+    """Sequential container that passes the graph to each :class:`GraphLayer`.
 
-    All layers use the same graph. For different graphs, call the layers yourself.
+    All layers use the same graph. To use different graphs, call the layers directly.
     """
 
     def __init__(self, *layers: nn.Module) -> None:
@@ -56,8 +56,8 @@ class GraphSequential(GraphLayer):
         """Return ``[..., N, out_width]`` from x ``[..., N, in_width]``; see :mod:`edgewise.models`.
 
         Raises:
-            ArgumentError: ``graph`` is no graph, or edge features are given and no layer reads
-                them.
+            ArgumentError: ``graph`` is not a graph, or edge features are given but no layer uses
+                edge features.
         """
         check_graph(graph)
         if not self.reads_edge_attr:
@@ -84,7 +84,7 @@ def is_dense(value: object) -> TypeGuard[Tensor]:
 def check_edge_attr(
     edge_attr: Tensor | None, graph: Graph, width: int, like: Tensor, *, batched: bool = False
 ) -> None:
-    """Raise ArgumentError if edge features are not ``[E, width]`` in the type of ``like``.
+    """Raise ArgumentError if edge features are not ``[E, width]`` in the dtype of ``like``.
 
     ``None`` is accepted. With ``batched``, features ``[..., E, width]`` are accepted too.
     """
@@ -94,11 +94,11 @@ def check_edge_attr(
     if not good or edge_attr.shape[-2 if batched else 0 :] != (graph.num_edges, width):
         raise ArgumentError(
             "edge_attr",
-            expected=f"shape [{graph.num_edges}, {width}], as the graph has edges and the model "
-            "takes features of them, a dense tensor in floating point",
+            expected=f"shape [{graph.num_edges}, {width}](edges of the graph, features per edge), "
+            "a dense tensor of floats",
             got=describe(edge_attr),
-            remedy="make the model with edge_width=edge_attr.shape[-1], give the graph's own, or "
-            "call .float() on whole numbers",
+            remedy="build the model with edge_width=edge_attr.shape[-1], pass features of the "
+            "edges of this graph, or convert integers with .float()",
         )
     check_type("edge_attr", edge_attr, like)
 
@@ -106,7 +106,7 @@ def check_edge_attr(
 def given_or_ones(
     edge_attr: Tensor | None, graph: Graph, width: int, like: Tensor, *, batched: bool = False
 ) -> Tensor:
-    """Return checked edge features, or ones in the type of ``like`` by default."""
+    """Return checked edge features; ones in the dtype of ``like`` if none are given."""
     check_edge_attr(edge_attr, graph, width, like, batched=batched)
     return like.new_ones(graph.num_edges, width) if edge_attr is None else edge_attr
 
@@ -116,8 +116,8 @@ def refuse_edge_attr(edge_attr: Tensor | None) -> None:
     if edge_attr is not None:
         raise ArgumentError(
             "edge_attr",
-            expected="None, as this model has no use for features of the edges",
+            expected="None, because this model uses no edge features",
             got=describe(edge_attr),
-            remedy="use graph_transformer for a weight on each edge, or edge_transformer, "
-            "molecule_transformer or graph_network for vectors",
+            remedy="use graph_transformer for edge weights, or edge_transformer, "
+            "molecule_transformer or graph_network for edge features",
         )

@@ -20,17 +20,15 @@ class Linear(nn.Linear):
     r"""``torch.nn.Linear`` that also accepts ``torch.sparse_csr`` features.
 
     Sparse features are aggregated over the bipartite graph of nonzero entries, :math:`y_i = \sum_j
-    x_{ij} W_j + b`. The transposed matrix, which the gradient of W needs, is sorted once and not in
-    every step as in ``torch.sparse``. Features of another size raise an error that names ``x``, as
-    this is the first layer of many models.
+    x_{ij} W_j + b`. The gradient of W needs the transposed matrix, which is sorted only once, not
+    in every step as in ``torch.sparse``.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``[..., out_features]`` from ``[..., in_features]``, sparse ``[N, ...]``.
 
         Raises:
-            ArgumentError: features differ from the weight in size or type, or are not floating
-                point.
+            ArgumentError: the features do not match the weight in size or dtype, or are integers.
         """
         check_node_features(x, self.weight)
         if x.layout is not torch.sparse_csr:
@@ -41,7 +39,7 @@ class Linear(nn.Linear):
 
 
 def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str = "x") -> None:
-    """Raise ArgumentError if features are not floating point, or do not fit a weight.
+    """Raise ArgumentError if features are integers, or do not match a weight in size and dtype.
 
     Args:
         x: features of nodes or graphs.
@@ -54,7 +52,8 @@ def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str =
             argument,
             expected=f"features [..., {', '.join(map(str, width))}] in floating point",
             got=describe(x),
-            remedy="make the model for this width, or call .float() on whole numbers",
+            remedy="build the model with this number of features, or convert integers with "
+            ".float()",
         )
     if weight is not None:
         check_type(argument, x, weight)
@@ -70,7 +69,7 @@ def word_graph(x: Tensor) -> Graph:
 
 
 def with_values(x: Tensor, values: Tensor) -> Tensor:
-    """Return a sparse matrix with other values and the same nonzero entries and graph."""
+    """Return a sparse matrix with new values at the same indices, sharing the cached graph."""
     places = x.crow_indices(), x.col_indices()
     other = torch.sparse_csr_tensor(*places, values, x.shape, check_invariants=False)
     _GRAPHS[other] = word_graph(x)
@@ -80,7 +79,7 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
 class Dropout(nn.Dropout):
     """``torch.nn.Dropout`` that also accepts ``torch.sparse_csr`` features.
 
-    Only stored values are sampled for, as dropping a zero has no effect.
+    The mask is sampled only for stored values, because dropping a zero has no effect.
     """
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Rescaling of standardised outputs to the unit of the targets."""
+"""Rescaling of standardised model outputs to the unit of the targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 class TargetScaling(nn.Module):
     r"""Model with rescaled output, :math:`\mathrm{mean} + \mathrm{std} \cdot \mathrm{output}`.
 
-    With ``fraction`` the result is a logit, and the sigmoid gives an output between 0 and 1.
+    With ``fraction``, the result is a logit; a sigmoid maps it to an output between 0 and 1.
 
     Args:
         model: model that predicts targets of mean 0 and variance 1.

@@ -1,8 +1,7 @@
 """Text models: from token ids to states and logits.
 
-In the order of a forward pass: :class:`TextEmbedding`, :class:`Backbone` (Transformer layers) and
-:class:`LanguageModelHead`; :class:`TextModel` combines the three. Padding, packing and caching are
-in ``sequences.py``.
+:class:`TextModel` consists of :class:`TextEmbedding`, :class:`Backbone` (Transformer layers) and
+:class:`LanguageModelHead`, in this order. ``sequences.py`` handles padding, packing and caching.
 """
 
 from __future__ import annotations
@@ -31,11 +30,12 @@ class TextEmbedding(nn.Module):
         vocab_size: number of tokens.
         width: feature size.
         positions: an encoding of :data:`edgewise.encodings.ADDED`, or ``None``.
-        types: number of token types (BERT's two sentences); 0 for none.
+        types: number of token types (2 in BERT, for two sentences); 0 for none.
         norm: norm of the sum.
         dropout: dropout rate.
         scale: factor s of token embeddings; √width in the original Transformer.
-        padding: padding id, if positions skip padding and start at ``padding + 1`` (RoBERTa).
+        padding: padding id of a model whose positions skip padding and start at ``padding + 1``
+            (RoBERTa).
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TextEmbedding(nn.Module):
     def forward(
         self, ids: Tensor, positions: Tensor | None = None, types: Tensor | None = None
     ) -> Tensor:
-        """Return features ``[B, T, width]`` of ids ``[B, T]``, or packed. Types default to 0.
+        """Return features ``[B, T, width]`` of ids ``[B, T]``, or ``[N, width]`` if packed.
 
         Raises:
             ArgumentError: an id is outside the vocabulary, there are more tokens than positions, or
@@ -72,14 +72,14 @@ class TextEmbedding(nn.Module):
                 "input_ids",
                 expected="ids of tokens, in int64 or int32",
                 got=str(ids.dtype),
-                remedy="call .long() on them, if they are ids",
+                remedy="convert input_ids with .long() if they are token ids",
             )
         if ids.dim() > 2:
             raise ArgumentError(
                 "input_ids",
                 expected="texts [B, T], or [N] with sizes",
-                got=f"{ids.dim()} axes, {list(ids.shape)}",
-                remedy="call .flatten(0, -2), and .unflatten(0, ...) on the result",
+                got=f"a tensor of {ids.dim()} axes, {list(ids.shape)}",
+                remedy="call .flatten(0, -2) on input_ids, and .unflatten(0, ...) on the output",
             )
         try:
             x = _scaled(self.tokens(ids), self.scale)
@@ -102,17 +102,17 @@ class TextEmbedding(nn.Module):
     def _unknown_token(self, ids: Tensor) -> ArgumentError:
         return ArgumentError(
             "input_ids",
-            expected=f"ids from 0 to {self.tokens.num_embeddings - 1}, the vocabulary's",
+            expected=f"ids from 0 to {self.tokens.num_embeddings - 1}, the ids of the vocabulary",
             got=f"ids from {int(ids.min())} to {int(ids.max())}",
-            remedy="use the tokenizer that the model was made for",
+            remedy="use the tokenizer that the model was built for",
         )
 
 
 class Backbone(nn.Module):
-    """Transformer layers over sequences: bind the graph of this call, then run the layers.
+    """Transformer layers over a batch of sequences.
 
     Args:
-        stack: layers and their default attention pattern.
+        stack: Transformer layers and their default attention pattern.
         relative: relative position encoding of :data:`edgewise.encodings.RELATIVE`.
     """
 
@@ -140,7 +140,8 @@ class Backbone(nn.Module):
             memory: another sequence to attend to, for decoder layers.
 
         Raises:
-            ArgumentError: ``graph`` has other sizes, or only one of target and memory is packed.
+            ArgumentError: ``graph`` does not match the number of tokens, or only one of x and
+                ``memory`` is packed.
         """
         sequences = sequences or SequenceBatch.of_features(x)
         pattern = self.stack.graph if graph is None else check_graph(graph)
@@ -164,14 +165,14 @@ class Backbone(nn.Module):
 
 
 class LanguageModelHead(nn.Module):
-    r"""Logits of tokens, :math:`E\,f(x) \cdot \mathrm{scale} + b`.
+    r"""Language modelling head: logits of tokens, :math:`E\,f(x) \cdot \mathrm{scale} + b`.
 
     Args:
         vocab_size: number of tokens.
         width: feature size of the states.
-        tied: whether E is the embedding matrix (Press and Wolf, 2017) or a separate one.
+        tied: whether E is the embedding matrix (Press and Wolf, 2017) or a separate matrix.
         bias: whether there is a bias b.
-        transform: f; see :meth:`for_masked_tokens` for BERT.
+        transform: the function f; :meth:`for_masked_tokens` has the one of BERT.
         scale: scale of the logits; width^-0.5 in T5.
     """
 
@@ -208,7 +209,7 @@ class LanguageModelHead(nn.Module):
 
 
 class TextModel(nn.Module):
-    """Text model of an embedding, a backbone and an output head.
+    """Text model: embedding, backbone and output head.
 
     Args:
         embedding: embedding of ids.
@@ -261,8 +262,8 @@ class TextModel(nn.Module):
             cache: state of earlier calls, whose tokens precede these.
 
         Raises:
-            ArgumentError: mask or sizes do not fit the tokens, or both are given; ``graph`` has
-                other sizes; or an id is outside the vocabulary.
+            ArgumentError: mask or sizes do not match the tokens, or both are given; ``graph`` does
+                not match the number of tokens; or an id is outside the vocabulary.
         """
         sequences = SequenceBatch(
             input_ids, attention_mask, sizes=sizes, positions=positions, cache=cache
@@ -272,12 +273,12 @@ class TextModel(nn.Module):
         return states
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return logits ``[..., vocabulary]`` of states of any leading shape."""
+        """Return logits ``[..., vocabulary]`` of states ``[..., width]``."""
         if self.head is None:
             raise ArgumentError(
                 "model",
-                expected="a model with a head, for logits of tokens",
-                got="a model without a head, as its checkpoint has none",
+                expected="a model with a language modelling head",
+                got="a model without a head, loaded from a checkpoint without a head",
                 remedy="load the checkpoint of a language model (...ForMaskedLM, ...ForCausalLM)",
             )
         logits: Tensor = self.head(states, self.embedding.tokens.weight)
@@ -285,4 +286,4 @@ class TextModel(nn.Module):
 
 
 def _scaled(x: Tensor, scale: float) -> Tensor:
-    return x if scale == 1.0 else x * scale  # Skip the product if it has no effect.
+    return x if scale == 1.0 else x * scale

@@ -13,7 +13,7 @@ from edgewise.graphs.batch import Sizes
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Token ids of a batch of texts, packed or padded. Both forms give equal results.
+    """Token ids of a batch of texts, packed or padded; models give equal results for both.
 
     Attributes:
         ids: ``[N]`` of a packed batch, or ``[B, T]`` of a padded one.
@@ -31,7 +31,7 @@ class Tokens:
         return Tokens(self.ids.to(device), self.sizes, mask)
 
     def padded(self, padding: int) -> Tokens:
-        """Convert a packed batch to a padded one with this padding id."""
+        """Convert a packed batch to a padded batch with this padding id."""
         if self.sizes is None:
             return self
         mask = torch.arange(int(self.sizes.max())) < self.sizes[:, None]
@@ -43,7 +43,7 @@ class Tokens:
         return Tokens(ids, mask=mask.long().to(device))
 
     def states(self, model: Any, **keywords: Any) -> Tensor:
-        """Return the states of a text model without padding, ``[N, width]``.
+        """Call a text model and return the states of all tokens except padding, ``[N, width]``.
 
         Args:
             model: text model.

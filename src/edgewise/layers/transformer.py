@@ -1,17 +1,16 @@
 """Transformer layers: residual connections and norms around attention and feed-forward networks.
 
-From the inside out: :class:`MultiHeadAttention`; :class:`FeedForward` and
-:class:`GatedFeedForward`; :class:`Residual`; :class:`AttentionBlock` and its multi-head version
-import itertools
-:class:`TransformerLayer`; :class:`CrossBlock`, with cross-attention, and its multi-head version
-:class:`DecoderLayer`; and :class:`TransformerStack`, layers that share a graph.
+A :class:`TransformerStack` contains layers that share a graph. A layer is a
+:class:`TransformerLayer` or a :class:`DecoderLayer` (with cross-attention). They consist of
+:class:`MultiHeadAttention` and a :class:`FeedForward` or :class:`GatedFeedForward` network, each in
+a :class:`Residual`. :class:`AttentionBlock` and :class:`CrossBlock` allow another attention module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Unpack, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import torch
 import torch.nn.functional as F
@@ -38,6 +37,14 @@ Norm = Literal["layer", "batch", "rms"] | Callable[[int], nn.Module]
 Order = Literal["post", "pre"]
 
 
+class AttentionOptions(TypedDict, total=False):
+    """Optional arguments of the attention of a layer; see :class:`MultiHeadAttention`."""
+
+    score: str
+    normaliser: str
+    projections: Projections
+
+
 class LayerTerms(EdgeTerms, total=False):
     """Optional keyword arguments of a Transformer layer."""
 
@@ -50,8 +57,8 @@ class MultiHeadAttention(GraphLayer):
 
     .. math:: \mathrm{head}_h = \mathrm{attend}(Q_h x,\; K_h s,\; V_h s,\; \mathrm{graph})
 
-    Here s is x (self-attention) or another sequence (cross-attention). On the complete graph this
-    is ``torch.nn.MultiheadAttention`` (Vaswani et al., 2017).
+    Here s is x (self-attention) or another sequence (cross-attention). On the complete graph, the
+    layer equals ``torch.nn.MultiheadAttention`` (Vaswani et al., 2017).
 
     Self-attention has one joint projection ``qkv``. Cross-attention and split projections have
     ``query``, ``key`` and ``value``.
@@ -93,13 +100,15 @@ class MultiHeadAttention(GraphLayer):
         key_heads = key_heads or heads
         if head_width is None:
             check_divides("heads", heads, width, "the width", "change heads or width")
-        check_divides("key_heads", key_heads, heads, "the number of heads", "change one of them")
+        check_divides(
+            "key_heads", key_heads, heads, "the number of heads", "change heads or key_heads"
+        )
         check_choice("projections", projections, get_args(Projections))
         self.heads, self.key_heads = heads, key_heads
         self.head_width = head_width or width // heads
         if isinstance(score, str):
             score = learned_score(score, heads, self.head_width)
-        # ScaledDot has no weights, so the shared object is used.
+        # ScaledDot has no weights, so all layers share one object.
         self.score = DOT if isinstance(score, ScaledDot) else score
         self.normaliser = layer_normaliser(normaliser, heads)
         self.rotary, self.dropout, self.source_width = rotary, dropout, source_width
@@ -136,9 +145,10 @@ class MultiHeadAttention(GraphLayer):
             x: features of the targets, ``[..., N_dst, width]``.
             graph: attention graph or pattern.
             source: features of the sources ``[..., N_src, source_width]``; cross-attention only.
-            positions: positions ``[..., N_dst]`` for ``rotary``; by default they continue the
+            positions: positions ``[..., N_dst]`` for ``rotary``; by default 0, 1, ... after the
+                cached positions.
+            cache: keys and values of earlier nodes; the keys and values of x are added to the
                 cache.
-            cache: keys and values of earlier nodes; those of x are added to it.
             edges: ``bias``, ``gain``, ``edge_key`` and ``edge_value`` of :func:`edgewise.attend`.
 
         Raises:
@@ -173,7 +183,7 @@ class MultiHeadAttention(GraphLayer):
     ) -> Tensor:
         """Return attention weights ``[..., E, H]`` in the order of ``graph.edge_index``.
 
-        The arguments are those of a call. The weights of each target sum to 1 in each head.
+        The arguments are those of :meth:`forward`. In each head, the weights of a target sum to 1.
         """
         query, key, _, score = self._project(x, source, positions, None)
         if self.kept_heads is not None:
@@ -185,8 +195,8 @@ class MultiHeadAttention(GraphLayer):
     def can_keep_heads(self) -> bool:
         """Whether heads can be removed.
 
-        They cannot with split projections, where each head has a part of the features, nor in
-        subclasses with a computation of their own.
+        Heads cannot be removed with split projections, where each head reads a part of the
+        features, nor in subclasses that override the computation.
         """
         split = isinstance(getattr(self, "query", None), LinearByHead)
         return not split and type(self).forward is MultiHeadAttention.forward
@@ -194,14 +204,14 @@ class MultiHeadAttention(GraphLayer):
     def keep_heads(self, heads: Sequence[int]) -> None:
         """Remove all other heads from the projections, in place, if :attr:`can_keep_heads`.
 
-        Edge terms of a call keep the number of heads that the layer was built with.
+        Edge terms passed to the layer keep the original number of heads.
 
         Args:
-            heads: indices of the heads to keep, as numbered when the layer was built.
+            heads: indices of the heads to keep, in the numbering of the unpruned layer.
 
         Raises:
-            ArgumentError: a head does not exist or was removed before, none is left, or groups of
-                grouped-query attention become unequal.
+            ArgumentError: a head does not exist or was removed before, no head would remain, or the
+                groups of grouped-query attention would have different sizes.
         """
         known = list(range(self.heads)) if self.kept_heads is None else self.kept_heads
         heads = sorted({int(head) for head in heads})
@@ -226,7 +236,8 @@ class MultiHeadAttention(GraphLayer):
         self.output.weight = select(self.output.weight, queries, 1)
         self.output.in_features = len(queries)
         learned = [part for part in (self.score, self.normaliser) if isinstance(part, nn.Module)]
-        for part in learned:  # all of their parameters have the heads first
+        # In learned scores and normalisers, the first axis of each parameter is the head.
+        for part in learned:
             for name, parameter in list(part.named_parameters()):
                 setattr(part, name, select(parameter, torch.tensor(places)))
         self.heads, self.key_heads, self.kept_heads = len(heads), len(groups), heads
@@ -291,7 +302,7 @@ class MultiHeadAttention(GraphLayer):
 
     def _heads(self, x: Tensor) -> Tensor:
         """Reshape ``[..., N, heads * D]`` to ``[..., N, heads, D]``."""
-        # reshape takes much less time than unflatten.
+        # reshape is much faster than unflatten.
         return x.reshape(*x.shape[:-1], x.shape[-1] // self.head_width, self.head_width)
 
     def _check_source(self, source: Tensor | None) -> None:
@@ -299,10 +310,10 @@ class MultiHeadAttention(GraphLayer):
             return
         raise ArgumentError(
             "source",
-            expected="the features to read" if source is None else "none for self-attention",
+            expected="features to attend to" if source is None else "None for self-attention",
             got="none" if source is None else f"features of shape {list(source.shape)}",
-            remedy="make the layer with source_width= for cross-attention, and without it for "
-            "self-attention",
+            remedy="build the layer with source_width= for cross-attention, or without "
+            "source_width for self-attention",
         )
 
 
@@ -317,13 +328,13 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 def activation(name: str) -> nn.Module:
-    """Return the activation of this name."""
+    """Return the activation function of this name."""
     check_choice("activation", name, ACTIVATIONS)
     return ACTIVATIONS[name]()
 
 
 def apply_dropout(dropout: nn.Module, x: Tensor) -> Tensor:
-    """Return ``dropout(x)``, without the call if it has no effect, which speeds up decoding."""
+    """Return ``dropout(x)``; skip the call if dropout is off, which speeds up decoding."""
     out: Tensor = dropout(x) if dropout.training and dropout.p else x
     return out
 
@@ -386,8 +397,8 @@ class GatedFeedForward(nn.Module):
 class NodeBatchNorm(nn.BatchNorm1d):
     """Batch norm over all nodes of ``[..., N, width]``.
 
-    A batch of at most one node has no variance. It is scaled by the running statistics, which stay
-    unchanged, also in training, where ``torch.nn.BatchNorm1d`` raises an error.
+    A batch of at most one node has no variance. Even in training, such a batch is scaled by the
+    running statistics, which stay unchanged. (``torch.nn.BatchNorm1d`` raises an error.)
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -408,7 +419,7 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 
 
 def make_norm(norm: Norm, width: int) -> nn.Module:
-    """Return the norm of this name, or of this factory, for ``width`` features."""
+    """Return a norm for ``width`` features, given its name or a factory."""
     if isinstance(norm, str):
         check_choice("norm", norm, NORMS)
         norm = NORMS[norm]
@@ -422,7 +433,7 @@ class Residual(nn.Module):
     without warm-up (Xiong et al., 2020), is :math:`x + f(\mathrm{norm}(x))`.
 
     Args:
-        sublayer: f; it receives further arguments of the call.
+        sublayer: the function f, which also receives the further arguments of a call.
         width: feature size.
         order: ``"post"`` or ``"pre"``.
         norm: ``"layer"``, ``"batch"``, ``"rms"`` or a factory called with ``width``.
@@ -453,14 +464,22 @@ class Residual(nn.Module):
         return self.norm(out) if self.order == "post" else out
 
 
+class ResidualOptions(TypedDict, total=False):
+    """Optional arguments of :class:`Residual`."""
+
+    order: Order
+    norm: Norm
+    dropout: float
+
+
 class AttentionBlock(GraphLayer):
-    """Attention over a graph, then a feed-forward network, each with residual connection and norm.
+    """Transformer layer with any attention module: attention, then a feed-forward network.
 
     Args:
         attention: called ``attention(x, graph, **terms)``, with an output of the shape of x.
         feed_forward: called ``feed_forward(x)``.
         width: feature size.
-        order, norm, dropout: see :class:`Residual`.
+        residual: ``order``, ``norm`` and ``dropout`` of :class:`Residual`, by name.
     """
 
     def __init__(
@@ -468,14 +487,11 @@ class AttentionBlock(GraphLayer):
         attention: nn.Module,
         feed_forward: nn.Module,
         width: int,
-        *,
-        order: Order = "post",
-        norm: Norm = "layer",
-        dropout: float = 0.0,
+        **residual: Unpack[ResidualOptions],
     ) -> None:
         super().__init__()
-        self.attention = Residual(attention, width, order=order, norm=norm, dropout=dropout)
-        self.feed_forward = Residual(feed_forward, width, order=order, norm=norm, dropout=dropout)
+        self.attention = Residual(attention, width, **residual)
+        self.feed_forward = Residual(feed_forward, width, **residual)
 
     def forward(self, x: Tensor, graph: Pattern, **terms: Unpack[LayerTerms]) -> Tensor:
         """Return features ``[..., N, width]`` of the same shape as x."""
@@ -487,19 +503,17 @@ class AttentionBlock(GraphLayer):
 class TransformerLayer(AttentionBlock):
     """Transformer layer: multi-head attention, then a feed-forward network.
 
-    On the complete graph it is ``torch.nn.TransformerEncoderLayer``; on the causal graph, the layer
-    of GPT; on molecular bonds with batch norm, that of the graph Transformer (Dwivedi and Bresson,
-    2020).
+    On the complete graph, the layer is ``torch.nn.TransformerEncoderLayer``; on the causal graph,
+    the layer of GPT; on the bonds of molecules, with batch norm, the layer of the graph Transformer
+    (Dwivedi and Bresson, 2020).
 
     Args:
-        width, heads, projections: see :class:`~edgewise.layers.MultiHeadAttention`.
+        width, heads: see :class:`~edgewise.layers.MultiHeadAttention`.
         ffn_dim: hidden size of the feed-forward network.
-        act: its activation.
-        score: a name of :data:`edgewise.layers.SCORES`.
-        normaliser: ``"softmax"``, ``"sparsemax"``, ``"entmax"``, or ``"learned"`` (α for each
-            head).
+        act: activation of the feed-forward network.
         order, norm: see :class:`Residual`.
         dropout: dropout rate of attention weights, hidden features and sublayer outputs.
+        options: ``score``, ``normaliser`` and ``projections`` of the attention, by name.
     """
 
     def __init__(
@@ -509,32 +523,23 @@ class TransformerLayer(AttentionBlock):
         ffn_dim: int,
         *,
         act: str = "relu",
-        score: str = "dot",
-        normaliser: str = "softmax",
-        projections: Projections = "full",
         order: Order = "post",
         norm: Norm = "layer",
         dropout: float = 0.0,
+        **options: Unpack[AttentionOptions],
     ) -> None:
-        attention = MultiHeadAttention(
-            width,
-            heads,
-            score=score,
-            normaliser=normaliser,
-            projections=projections,
-            dropout=dropout,
-        )
+        attention = MultiHeadAttention(width, heads, dropout=dropout, **options)
         network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
         super().__init__(attention, network, width, order=order, norm=norm, dropout=dropout)
 
 
 class CrossBlock(GraphLayer):
-    """Attention over a graph, cross-attention, then a feed-forward network.
+    """Decoder layer with any attention modules: self-attention, cross-attention, FFN.
 
     Args:
         attention: self-attention of the targets.
         cross: cross-attention over ``source_graph``.
-        feed_forward, width, order, norm, dropout: see :class:`AttentionBlock`.
+        feed_forward, width, residual: see :class:`AttentionBlock`.
     """
 
     def __init__(
@@ -543,15 +548,12 @@ class CrossBlock(GraphLayer):
         cross: nn.Module,
         feed_forward: nn.Module,
         width: int,
-        *,
-        order: Order = "post",
-        norm: Norm = "layer",
-        dropout: float = 0.0,
+        **residual: Unpack[ResidualOptions],
     ) -> None:
         super().__init__()
-        self.attention = Residual(attention, width, order=order, norm=norm, dropout=dropout)
-        self.feed_forward = Residual(feed_forward, width, order=order, norm=norm, dropout=dropout)
-        self.cross = Residual(cross, width, order=order, norm=norm, dropout=dropout)
+        self.attention = Residual(attention, width, **residual)
+        self.feed_forward = Residual(feed_forward, width, **residual)
+        self.cross = Residual(cross, width, **residual)
 
     def forward(
         self,
@@ -570,8 +572,8 @@ class CrossBlock(GraphLayer):
             graph: attention graph of the targets.
             source: features ``[..., S, width]`` of the other sequence.
             source_graph: attention graph from the source to the targets.
-            source_bias: bias of its edges, -inf at padding of the source.
-            terms: edge terms of self-attention; cross-attention receives only the cache.
+            source_bias: bias of the edges of ``source_graph``, -inf at padding of the source.
+            terms: edge terms and cache for self-attention; cross-attention receives the cache only.
         """
         x = self.attention(x, graph, **terms)
         x = self.cross(x, source_graph, source, bias=source_bias, cache=terms.get("cache"))
@@ -592,23 +594,13 @@ class DecoderLayer(CrossBlock):
         ffn_dim: int,
         *,
         act: str = "relu",
-        score: str = "dot",
-        normaliser: str = "softmax",
-        projections: Projections = "full",
         order: Order = "post",
         norm: Norm = "layer",
         dropout: float = 0.0,
+        **options: Unpack[AttentionOptions],
     ) -> None:
-        made = partial(
-            MultiHeadAttention,
-            width,
-            heads,
-            score=score,
-            normaliser=normaliser,
-            projections=projections,
-            dropout=dropout,
-        )
-        attention, cross = made(), made(source_width=width)
+        attention = MultiHeadAttention(width, heads, dropout=dropout, **options)
+        cross = MultiHeadAttention(width, heads, source_width=width, dropout=dropout, **options)
         network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
         super().__init__(attention, cross, network, width, order=order, norm=norm, dropout=dropout)
 

@@ -1,13 +1,13 @@
-"""Models: one file per architecture, named after it. A new model adds a file and a line here.
+"""Models, one file per architecture.
 
 Calls by kind of input:
 
 - **Graphs**: ``model(x, graph, *, edge_attr=None, batch=None)``. ``x`` is node features
-  ``[..., N, in_width]``, ``graph`` a graph or pattern, and ``edge_attr`` edge features
-  ``[E, edge_width]`` in the order of ``graph.edge_index``; models without edge features raise an
-  error if given some. Models with one output per graph take ``batch``, which assigns packed nodes
-  to graphs: the number of nodes of each graph, or ``graphs.membership`` if a node belongs to
-  several. Without ``batch`` all nodes form one graph. ``global_attr`` ``[B, global_width]`` is
+  ``[..., N, in_width]``, ``graph`` a graph or pattern, and ``edge_attr`` edge features ``[E,
+  edge_width]`` in the order of ``graph.edge_index``; models without edge features raise an error if
+  ``edge_attr`` is given. Models with one output per graph take ``batch``, which assigns packed
+  nodes to graphs: the number of nodes of each graph, or ``graphs.membership`` if a node belongs to
+  several. Without ``batch`` all nodes form one graph. ``global_attr`` ``[B, global_width]`` are
   features of each graph, such as the temperature of a measurement. Models with learned node
   embeddings take ids of nodes, users or items in place of ``x``.
 - **Text**: ``model(input_ids, attention_mask=None)`` returns states, and ``model.logits(states)``
@@ -195,11 +195,11 @@ KINDS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
 MODELS: dict[str, Callable[..., nn.Module]] = {
     name: model for kind in KINDS.values() for name, model in kind.items()
 }
-"""All architectures by name."""
+"""Functions that build a model, by name of the architecture."""
 
 
 def about(name: str) -> dict[str, str]:
-    """Return the entries of a model's module docstring.
+    """Return the title and the entries of a model's module docstring.
 
     Args:
         name: a key of ``MODELS``.

@@ -39,7 +39,7 @@ from edgewise.layers.projections import JointLinear, unbind_qkv
 from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone
 
 STEP = 16
-"""Window radii are rounded up to a multiple of this, so that training steps reuse graphs."""
+"""Window radii are rounded up to a multiple of this number, so that training steps reuse graphs."""
 
 
 @checked(depth=0, begin=0, penalty=0)
@@ -63,17 +63,17 @@ def adaptive_span(
     ``model.backbone.spans`` holds the learned spans of all layers and heads.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         span: max span of a head in tokens.
         ramp: number of tokens over which weights fall from 1 to 0 beyond a head's span.
-        begin: initial span of each head in tokens.
-        penalty: weight of the spans in the training loss, λ (0 = none).
+        begin: initial span of each head, in tokens.
+        penalty: weight λ of the mean span in the training loss (0 = none).
         dropout: dropout probability.
-        graph: attention graph: which tokens each token attends to.
+        graph: attention graph, which defines the tokens that each token attends to.
     """
     rotary = Rotary(width // heads)
     layers = [
@@ -128,9 +128,9 @@ class SpanAttention(GraphLayer):
         if begin > span:
             raise ArgumentError(
                 "begin",
-                expected=f"at most the max span, {span}",
+                expected=f"at most span, {span}",
                 got=repr(begin),
-                remedy="choose a larger span or a smaller initial one",
+                remedy="choose a larger span, or a smaller begin",
             )
         self.heads, self.dropout = heads, dropout
         self.span, self.ramp, self.rotary = span, ramp, rotary
@@ -140,7 +140,7 @@ class SpanAttention(GraphLayer):
 
     @property
     def spans(self) -> Tensor:
-        """Span z of each head in tokens, ``[H]``; its gradient is not cut off by the clamp."""
+        """Span z of each head in tokens, ``[H]``, clamped in a way that preserves the gradient."""
         clamped = self.share.clamp(0, 1).detach()
         return self.span * (clamped + (self.share - self.share.detach()))
 
@@ -160,19 +160,20 @@ class SpanAttention(GraphLayer):
 
         Args:
             x: features.
-            graph: attention graph, which the spans restrict further.
+            graph: attention graph; edges longer than the span are dropped.
             sequences: padding, packing, positions and cache.
             radii: radius of each head's window, if :func:`radii_of` was called for all layers.
         """
-        # The optimizer may have moved the parameter out of [0, 1].
+        # Restrict the parameter to [0, 1] again, which an optimizer step may have left.
         if self.training:
-            self.share.data.clamp_(0, 1)  # .data, because autograd may have saved the parameter
+            # Autograd may have saved the parameter, so .data is changed.
+            self.share.data.clamp_(0, 1)
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         query, key = (self.rotary(each, sequences.positions) for each in (query, key))
         radii = radii_of([self])[0] if radii is None else radii
         if sequences.cache is not None:
             key, value = sequences.cache.extended(self, (key, value))
-        # With other patterns, later targets may need any position.
+        # Other patterns may need any earlier position, so nothing is dropped from the cache.
         if sequences.cache is not None and graph == causal():
             sequences.cache.forget(self, max(radii))
         heads_by_radius: dict[int, list[int]] = {}
@@ -212,7 +213,7 @@ def radii_of(layers: Sequence[SpanAttention]) -> list[list[int]]:
     """
     if not layers or layers[0].share.is_meta:  # Meta tensors have no values.
         return [[layer.span] * layer.heads for layer in layers]
-    # The soft mask m is 0 from these distances on.
+    # From these distances on, the soft mask m is 0.
     masked = [(layer.spans.detach() + layer.ramp).ceil().long() for layer in layers]
     reached = iter((torch.cat(masked) - 1).tolist())
     return [
@@ -227,7 +228,7 @@ def _distance(max_distance: int, offset: Tensor) -> Tensor:
 
 
 def _log(mask: Tensor) -> Tensor:
-    """Return the logarithm of the mask: -inf at 0, without a gradient there."""
+    """Return the logarithm of the mask; it is -inf, without a gradient, where the mask is 0."""
     positive = mask > 0
     return torch.where(positive, mask.where(positive, 1.0).log(), -torch.inf)
 

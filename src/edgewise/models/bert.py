@@ -57,12 +57,12 @@ def bert(
     :class:`~edgewise.layers.TokenClassificationHead`.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
-        max_length: max length of a text in tokens: number of learned positions.
+        ffn_dim: hidden size of the feed-forward networks.
+        max_length: max length of a text in tokens, the number of learned positions.
         types: number of token types, such as BERT's sentences A and B (0 = none).
         act: activation function of the feed-forward networks, by name.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
@@ -72,7 +72,7 @@ def bert(
         dropout: dropout probability.
         padding: id of the padding token; positions then skip padding, as in RoBERTa (None = off).
         init_std: standard deviation of the initial weights; narrow models may need a larger one.
-        graph: attention graph: which tokens each token attends to.
+        graph: attention graph, which defines the tokens that each token attends to.
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(

@@ -56,7 +56,7 @@ from edgewise.layers.sequences import (
 RandomAttention = Literal["always", "training"]
 
 PAPER_LENGTHS, PAPER_REACH = (1024, 3072, 4096), 1024
-"""For texts of these lengths, random blocks are sampled from the first ``PAPER_REACH`` tokens."""
+"""Text lengths for which random blocks are sampled from the first ``PAPER_REACH`` tokens."""
 
 
 @checked(padding=0, types=0, depth=0, random_blocks=0)
@@ -81,21 +81,21 @@ def bigbird(
     """Build a BigBird encoder with a masked-language-model head.
 
     ``model.logits(states)`` gives the logits of the masked language model. Each block attends to
-    itself, its two neighbours, the first and last blocks and ``random_blocks`` sampled blocks; the
-    first and last blocks attend to all. Texts of at most ``5 + 2 * random_blocks`` blocks use full
-    attention. With ``random_attention="training"`` evaluation uses the first block in place of
-    sampled blocks, as in Hugging Face Transformers.
+    itself, its two neighbours, the first and the last block, and ``random_blocks`` sampled blocks.
+    The first and the last block attend to all blocks. Texts of at most ``5 + 2 * random_blocks``
+    blocks use full attention. With ``random_attention="training"``, evaluation uses the first block
+    in place of the sampled blocks, as in Hugging Face Transformers.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         block: block size in tokens.
         random_blocks: number of sampled blocks that each block attends to (0 = none).
         random_attention: when sampled blocks are used: "always", or in "training" only.
-        max_length: max length of a text in tokens: number of learned positions.
+        max_length: max length of a text in tokens, the number of learned positions.
         types: number of token types, such as BERT's sentences A and B (0 = none).
         act: activation function of the feed-forward networks, by name.
         epsilon: epsilon of the layer norms.
@@ -161,7 +161,7 @@ def sample_blocks(
         for head in range(heads):
             for row in range(1, all_blocks - 1):
                 candidates = inner[inner <= last]
-                # For the last two blocks, the authors do not exclude the window.
+                # As in the authors' code, the window is not excluded for the last two blocks.
                 if row < all_blocks - 3:
                     candidates = candidates[abs(candidates - row) > 1]
                 chosen = generator.permutation(candidates)[:num_random]
@@ -176,7 +176,8 @@ def sample_blocks(
                     sampled[head, row - 1] = chosen
         return torch.from_numpy(sampled)
     num_candidates = 5 + 2 * num_random
-    # The authors also sample for the last block, and discard the result.
+    # The authors' code also samples for the last block and discards the result; this sample keeps
+    # the random generator in the same state.
     for row in range(1, blocks):
         excluded = {0, row - 1, row, row + 1, num_candidates - 1}
         if row == 1:
@@ -201,8 +202,8 @@ class BlockSparse(Pattern):
         heads: number of heads; the graph of n tokens has ``heads`` times n nodes.
         seed: random seed of the layer; None puts the first block in place of random ones.
         length: max length of a text in tokens.
-        copy: a pair of blocks can occur several times; this is the graph of the pairs that occur
-            at least ``copy`` times. :meth:`copies` returns the graphs of all counts.
+        copy: because a pair of blocks can be sampled several times, one pattern has the pairs that
+            occur at least ``copy`` times. :meth:`copies` returns the patterns for all counts.
     """
 
     size: int
@@ -373,12 +374,12 @@ class BigBirdBackbone(SingleTextBackbone):
         return with_padding(states, rows, x)
 
     def _run(self, x: Tensor, texts: list[tuple[int, int]] | None) -> Tensor:
-        """Apply the layers; ``texts`` is each packed text's length with and without padding."""
+        """Apply the layers; ``texts`` has each packed text's length with and without padding."""
         count = x.shape[-2]
         for layer, layer_pattern in zip(self.layers, self.graphs, strict=True):
             pattern = layer_pattern
             if self.random_attention == "training" and not self.training:
-                # In evaluation all heads share one pattern.
+                # In evaluation without random blocks, all heads share one pattern.
                 pattern = replace(pattern, heads=1, seed=None)
             lengths = {count} if texts is None else {tokens for tokens, _ in texts}
             if all(pattern.is_whole(tokens) for tokens in lengths):
@@ -394,7 +395,7 @@ class BigBirdBackbone(SingleTextBackbone):
 def _packed_graph(
     pattern: BlockSparse, count: int, texts: list[tuple[int, int]] | None, device: torch.device
 ) -> Graph:
-    """Return the graphs of all texts, or of one text of ``count`` tokens, for each head in turn."""
+    """Concatenate the graphs of all heads, over all texts or over one text of ``count`` tokens."""
     if texts is None:
         nodes = pattern.heads * count
         return bind_graph(pattern, nodes, nodes, device)
@@ -407,7 +408,8 @@ def _check_padding_is_last(sequences: SequenceBatch) -> None:
     if any(extent.size and extent.first for extent in sequences.extents):
         raise ArgumentError(
             "attention_mask",
-            expected="padding at the end of a text, because blocks are counted from the start",
+            expected="padding at the end of a text, because blocks are counted from the start of a "
+            "text",
             got="padding before the tokens",
             remedy="pad the texts on the right",
         )

@@ -37,7 +37,7 @@ from edgewise.layers.sequences import (
 from edgewise.ragged import segment_index
 
 MOST_LEVELS = 40
-"""Max number of levels: texts have at most 2 to this power tokens."""
+"""Max number of levels L: texts have at most 2^L tokens."""
 
 
 @checked(depth=0)
@@ -59,18 +59,18 @@ def bp_transformer(
 
     ``model.logits(states)`` gives the logits of the tokens. Each token attends, on either side, to
     ``near`` tokens, then to ``near`` spans of two tokens, of four, and so on to the ends of the
-    text. With ``causal`` a cache keeps completed spans, and one more token costs O(k log(n / k))
+    text. With ``causal``, a cache stores completed spans, so a new token costs O(k log(n / k))
     pairs.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         near: number of nodes of each level that a token attends to on either side, k.
-        causal: causal attention: tokens attend to the left only.
-        max_length: max length of a text in tokens; it sets the number of edge types.
+        causal: whether tokens attend only to earlier tokens (causal attention).
+        max_length: max length of a text in tokens, which determines the number of edge types.
         act: activation function of the feed-forward networks, by name.
         dropout: dropout probability.
         init_std: standard deviation of the initial weights.
@@ -107,7 +107,7 @@ def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor
     Args:
         tokens: number of tokens n.
         near: number of nodes k per level and side.
-        causal: tokens attend to the left only.
+        causal: whether tokens attend only to earlier tokens.
 
     Returns:
         The graph, and the type of each edge, from 0: self-loop; token of a span, by level; node to
@@ -143,10 +143,10 @@ def _neighbour_edges(
     """
     rank = torch.arange(near + 1)
     for side in (-1, 1) if not causal else (-1,):
-        # This is the nearest node of the level that is not covered yet.
+        # Nearest node of this level that is not covered by lower levels.
         next_node = tokens + side
         for level, count in enumerate(counts):
-            # One more node if the next level would otherwise start in the middle of a span.
+            # Add a node if the next level would otherwise start in the middle of a span.
             odd = (next_node + side * near) % 2 == (1 if side > 0 else 0)
             node = next_node[:, None] + side * rank
             is_edge = (node >= 0) & (node < count) & ((rank < near) | odd[:, None])
@@ -220,7 +220,7 @@ class SpanBackbone(SingleTextBackbone):
         heads: number of attention heads.
         near: number of nodes k per level and side that a token attends to.
         max_length: max length of a text in tokens.
-        causal: tokens attend to the left only.
+        causal: whether tokens attend only to earlier tokens.
     """
 
     name = "bp_transformer"
@@ -266,9 +266,10 @@ class SpanBackbone(SingleTextBackbone):
         if tokens > self.length:
             raise ArgumentError(
                 "x",
-                expected=f"at most {self.length} nodes, the max length of its edge types",
+                expected=f"at most {self.length} nodes, the maximum for the edge types of this "
+                "model",
                 got=f"{tokens} nodes",
-                remedy="make the model with a larger length",
+                remedy="build the model with a larger max_length",
             )
 
     def _run(self, x: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -280,7 +281,7 @@ class SpanBackbone(SingleTextBackbone):
         edge_types = [kind for _, kind in partitions]
         kind = torch.cat([torch.zeros(0, dtype=torch.long), *edge_types])
         bias = TableBias(kind.to(x.device), self.table)
-        # The number of tokens and the number of spans of each text.
+        # Numbers of tokens and of spans, alternating, text by text.
         counts = [[size, sum(nodes_per_level(size)) - size] for size in sizes if size]
         is_token = segment_index(torch.tensor(counts, dtype=torch.long).flatten()) % 2 == 0
         index = is_token.nonzero().flatten().to(x.device)

@@ -29,8 +29,8 @@ from edgewise.layers import (
     init_xavier,
 )
 
-# Initial standard deviation of the position vectors. After five epochs on 10,000 images of digits
-# 53 % of the captions were exact, and 5 % with the usual 0.02.
+# Initial standard deviation of the position vectors. After five epochs on 10,000 images of digits,
+# 53 % of the captions were exact with this value, and 5 % with the usual 0.02.
 POSITION_STD = 0.5
 
 
@@ -42,14 +42,14 @@ class Captioner(nn.Module):
     Args:
         image_size: height and width in pixels, or one number for both.
         channels: number of channels of the images.
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         max_length: max length of a caption in tokens.
         patch: side of a square patch in pixels.
         width: hidden size.
         depth: number of encoder layers.
         decoder_depth: number of decoder layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         dropout: dropout probability.
         graph: attention graph of the patches in raster order.
     """

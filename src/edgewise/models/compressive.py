@@ -41,24 +41,24 @@ def compressive(
     """Build a Compressive Transformer language model.
 
     ``model.logits(states)`` gives the logits of the next token at each position. With ``cache=`` a
-    call continues the text of the call before. Each layer attends to its last ``memory`` inputs
+    call continues the text of the previous call. Each layer attends to its last ``memory`` inputs
     and, for older inputs, to the last ``compressed`` means of ``rate`` inputs. Mean pooling is the
-    paper's compression without weights: no gradient flows into memories, so compression with
-    weights would need an auxiliary loss.
+    paper's compression without weights. (Learned compression would need an auxiliary loss, because
+    no gradient flows into memories.)
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         memory: number of past inputs that each layer keeps uncompressed (0 = none).
         compressed: number of compressed memories that each layer keeps (0 = none).
         rate: compression rate: number of inputs averaged into one compressed memory.
         act: activation function of the feed-forward networks, by name.
         order: position of the norms: "post" after each sublayer, "pre" before it.
         dropout: dropout probability.
-        graph: attention graph: which tokens each token attends to.
+        graph: attention graph, which defines the tokens that each token attends to.
     """
     model = transformer_xl(
         vocab_size,
@@ -82,8 +82,9 @@ def compressive(
 class Compressed(Recent):
     """Memory of a layer's last inputs and of means of older inputs.
 
-    Up to ``rate - 1`` more than ``length`` inputs stay uncompressed until they fill a mean. So the
-    memory after n inputs does not depend on how they were divided into segments.
+    Inputs are compressed in groups of ``rate``, so up to ``length + rate - 1`` inputs are
+    uncompressed. The memory after n inputs does not depend on how the inputs were divided into
+    segments.
 
     Args:
         length: number of uncompressed inputs.
@@ -96,7 +97,7 @@ class Compressed(Recent):
         self.compressed, self.rate = compressed, rate
 
     def num_memories(self, past: int) -> int:
-        """Return the number of memories, means included, after ``past`` inputs."""
+        """Return the number of memories after ``past`` inputs, compressed memories included."""
         means = self._means(past)
         return past - means * self.rate + min(means, self.compressed)
 
@@ -112,7 +113,7 @@ class Compressed(Recent):
         cache.keep_state(layer, (means[..., first:, :].detach(), inputs))
 
     def mask(self, mask: Tensor, past: int, count: int) -> Tensor:
-        """Return the padding mask ``[B, sources]`` from that of the text ``[B, past + count]``.
+        """Return the padding mask ``[B, sources]`` of memories and tokens, from a text mask.
 
         Raises:
             ArgumentError: padded texts have compressed memories.
@@ -122,10 +123,10 @@ class Compressed(Recent):
                 "attention_mask",
                 expected="no padding in texts with compressed memories",
                 got="padding",
-                remedy="process the texts one by one, or use transformer_xl",
+                remedy="pass texts of equal length, or one text at a time, or use transformer_xl",
             )
         return super().mask(mask, past, count)
 
     def _means(self, inputs: int) -> int:
-        """Return the number of means that this many inputs fill."""
+        """Return the number of compressed memories after ``past`` inputs."""
         return max(inputs - self.length, 0) // self.rate

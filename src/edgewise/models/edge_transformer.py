@@ -62,7 +62,7 @@ class EdgeTransformerLayer(GraphLayer):
         edge = self.edge(edge_attr).unflatten(-1, (self.heads, -1))
 
         product = graph.gather_target(query, -3) * graph.gather_source(key, -3)
-        score = product * edge * query.shape[-1] ** -0.5  # [..., E, heads, head size]
+        score = product * edge * query.shape[-1] ** -0.5  # [..., E, H, D]
         heads = aggregate(value, graph, weight=edge_softmax(score.sum(-1), graph))
 
         x = self.node_norm(x + self.node_output(heads.flatten(-2)))
@@ -115,7 +115,7 @@ class EdgeTransformer(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,  # noqa: ARG002 - no edge joins two graphs of a batch
     ) -> Tensor:
-        """Return outputs ``[..., N, out_width]``, or ``[..., E, out_width]`` of a model for edges.
+        """Return outputs ``[..., N, out_width]``, or ``[..., E, out_width]`` if ``focus="edges"``.
 
         Args:
             x: node features ``[..., N, in_width]``.

@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from edgewise.arguments import checked_factory
 from edgewise.biases import Projected
 from edgewise.encodings.members import member_sizes
-from edgewise.graphs import Edges, Graph, Pattern, expander
+from edgewise.graphs import Edges, Graph, expander
 from edgewise.graphs import batch as batch_of
-from edgewise.layers import Membership, check_edge_attr, packed_graph
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gps import GPS, Local, NormName, Position
 from edgewise.ragged import ranges, segment_index, starts
@@ -31,25 +30,14 @@ class Exphormer(GPS):
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Attention has
     E + ``degree`` · N + 2 · ``virtual`` · N edges in place of N². The expander depends on the node
-    order. Attention uses edge features whatever ``local`` is.
+    order. Attention always uses edge features, whatever message-passing layer ``local`` is. The
+    arguments that are not listed here are those of :class:`GPS`.
 
     Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per graph, such as the number of classes or targets.
-        edge_width: number of features per edge (0 = none).
-        local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
-        position: positional encoding: "random_walk", "laplacian" or "none".
-        position_size: number of return probabilities or eigenvectors in the positional encoding.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
         degree: degree of the expander graph (0 = none).
         virtual: number of virtual nodes connected to all nodes of a graph (0 = none).
         seed: random seed of the expander graphs.
-        norm: kind of norm: "batch" or "layer".
         pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
-        dropout: dropout probability of the input, both branches and the feed-forward network.
-        attention_dropout: dropout probability of the attention weights.
     """
 
     attention_uses_edge_attr = True
@@ -96,30 +84,10 @@ class Exphormer(GPS):
             for _ in range(depth)
         )
 
-    def forward(
-        self,
-        x: Tensor,
-        graph: Pattern,
-        *,
-        edge_attr: Tensor | None = None,
-        batch: Membership = None,
-        positions: Tensor | None = None,
-    ) -> Tensor:
-        """Return outputs ``[B, out_width]``, one row per graph.
-
-        Args:
-            x: node features ``[N, in_width]``.
-            graph: message-passing graph.
-            edge_attr: edge features ``[E, edge_width]``; zeros by default.
-            batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
-            positions: precomputed ``model.position.code(graph)``.
-        """
-        graph = packed_graph(x, graph, batch)
-        check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
-        x = self.embed_with_positions(x, graph, positions)
+    def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:
+        """Return the states of the last layer; edge features are zeros by default."""
         if edge_attr is None:
             edge_attr = x.new_zeros(graph.num_edges, self.edge_width)
-
         virtual, nodes, local, attention, kinds = self.build_graphs(graph)
         num_graphs = len(virtual) // max(len(self.virtual), 1)
         states = x.new_zeros(len(virtual) + len(nodes), x.shape[-1])
@@ -129,8 +97,7 @@ class Exphormer(GPS):
         for layer, weight in zip(self.layers, self.edge, strict=True):
             edge_key = Projected(features, weight)
             states = layer(states, local, attention, edge_attr, edge_key=edge_key)
-        out: Tensor = self.head(self.pool(states[nodes], batch))
-        return out
+        return states[nodes]
 
     def build_graphs(self, graph: Graph) -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
         """Return the graphs of both branches with virtual nodes, cached with ``graph``.
@@ -169,7 +136,7 @@ class Exphormer(GPS):
         return graph.cached(("exphormer", self.attention_graph, count), make)
 
     def edge_features(self, edge_attr: Tensor, kinds: Tensor) -> Tensor:
-        """Return edge features ``[edges, edge_width + 4]``: those of input edges, one-hot type."""
+        """Return ``[edges, edge_width + 4]``: input edge features and the one-hot edge type."""
         features = edge_attr.new_zeros(len(kinds), self.edge_width)
         features = features.index_copy(0, (kinds == 0).nonzero()[:, 0], edge_attr)
         return torch.cat([features, nn.functional.one_hot(kinds, KINDS).to(features)], dim=1)

@@ -21,7 +21,7 @@ from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
 from edgewise.models.transformer_encoder import transformer_encoder
 
-# Scale of A. It speeds up the learning of A, which starts at 0, far from its optimum.
+# Scale of A, which starts at 0, far from its optimum; the scale speeds up learning.
 DIRECT_RATE = 100.0
 
 
@@ -41,9 +41,9 @@ class Forecaster(nn.Module):
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         dropout: dropout probability.
-        graph: attention graph: which time steps each step attends to.
+        graph: attention graph, which defines the time steps that each step attends to.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Forecaster(nn.Module):
         season, length = self.season, history.shape[-1]
         std, mean = torch.std_mean(history, dim=-1, keepdim=True)
         std = std.clamp(min=1e-6)
-        difference = torch.zeros_like(history)  # seasonal difference; 0 in the first season
+        difference = torch.zeros_like(history)  # Seasonal difference, 0 in the first season.
         difference[..., season:] = history[..., season:] - history[..., : length - season]
         u = (history - mean) / std
         x = self.embed(torch.stack([u, difference / std], dim=-1))

@@ -25,9 +25,9 @@ from edgewise.scores import Additive
 class GATLayer(GraphLayer):
     """Graph attention layer.
 
-    Dropout applies to the attention weights and to the values W h_j. The paper does not mention the
-    latter, but the authors' code has it, and without it accuracy on CiteSeer is two points below
-    the published one.
+    Dropout applies to the attention weights and to the values W h_j. Dropout of the values is in
+    the authors' code, not in the paper; without it, accuracy on CiteSeer is two points below the
+    published value.
 
     Args:
         in_width: number of input features per node.
@@ -55,7 +55,7 @@ class GATLayer(GraphLayer):
         value = self.linear(x).unflatten(-1, (self.heads, -1))
         query = (value * self.att_dst).sum(-1, keepdim=True)
         key = (value * self.att_src).sum(-1, keepdim=True)
-        query, key = query.to(value), key.to(value)  # Autocast computes sums in float32.
+        query, key = query.to(value), key.to(value)  # Under autocast, these sums are in float32.
         # The scores above use the values before dropout.
         value = F.dropout(value, self.dropout, self.training)
         dropout = self.dropout if self.training else 0.0

@@ -45,12 +45,12 @@ class GINLayer(GraphLayer):
 class JumpingKnowledge(GraphLayer):
     r"""Sequence of layers that returns all intermediate features, :math:`[h^0; \dots; h^L]`.
 
-    Deep layers over-smooth and shallow ones have a small receptive field; a linear map of all of
-    them learns which to use (Xu et al., Representation learning on graphs with jumping knowledge
-    networks, 2018).
+    Deep layers over-smooth, and shallow layers have a small receptive field. A linear map of all
+    intermediate features learns which layers to use (Xu et al., Representation learning on graphs
+    with jumping knowledge networks, 2018).
 
     Args:
-        layers: layers, called as by :class:`GraphSequential`.
+        layers: layers that :class:`GraphSequential` accepts.
     """
 
     def __init__(self, *layers: nn.Module) -> None:

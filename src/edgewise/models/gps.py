@@ -162,8 +162,8 @@ class GPS(GraphLayer):
     """GPS graph Transformer.
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Layer norm
-    suits training on one large graph better than batch norm, whose running statistics are averaged
-    over few steps there.
+    suits training on one large graph better than batch norm: with one step per epoch, batch norm's
+    running statistics are averages over few steps.
 
     Args:
         in_width: number of input features per node.
@@ -188,7 +188,7 @@ class GPS(GraphLayer):
 
     reads_edge_attr = True
     attention_uses_edge_attr = False
-    """Whether attention uses edge features too, and not only the layer "gine"."""
+    """Whether attention uses edge features, in addition to the message-passing layer "gine"."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class GPS(GraphLayer):
         if edge_width and local != "gine" and not self.attention_uses_edge_attr:
             raise ArgumentError(
                 "local",
-                expected="gine, the layer that uses edge features",
+                expected="gine, the only local layer that uses edge features",
                 got=f"{local}, and {edge_width} features per edge",
                 remedy="choose gine, or data without edge features (for example data.bonds=false)",
             )
@@ -275,11 +275,15 @@ class GPS(GraphLayer):
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
         x = self.embed_with_positions(x, graph, positions)
+        out: Tensor = self.head(self.pool(self.transform(x, graph, edge_attr), batch))
+        return out
+
+    def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:
+        """Return the states ``[N, width]`` of the last layer from node embeddings."""
         attention_graph = batch_of(self.attention_graph, member_sizes(graph)).to(x.device)
         for layer in self.layers:
             x = layer(x, graph, attention_graph, edge_attr)
-        out: Tensor = self.head(self.pool(x, batch))
-        return out
+        return x
 
 
 gps = checked_factory(GPS, depth=0, edge_width=0)

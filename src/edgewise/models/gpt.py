@@ -8,7 +8,7 @@ Normalisation: softmax or entmax (α fixed or learned); layer norm before each s
 Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Radford et al., Language models are unsupervised multitask learners, 2019
 
-Order of a forward pass, in three files
+Order of a forward pass
 
 1. ``gpt`` (this file) builds the model from its parts.
 2. ``TextModel.forward`` (layers/text.py) calls ``TextEmbedding``, which adds token and position
@@ -62,19 +62,19 @@ def gpt(
     ``model.logits(states)`` gives the logits of the next token at each position.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
-        max_length: max length of a text in tokens: number of learned positions.
+        ffn_dim: hidden size of the feed-forward networks.
+        max_length: max length of a text in tokens, the number of learned positions.
         act: activation function of the feed-forward networks, by name.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
         projections: "full" projects all features for each head; "split" only the head's own slice.
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
-        graph: attention graph: which tokens each token attends to.
+        graph: attention graph, which defines the tokens that each token attends to.
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(

@@ -67,9 +67,9 @@ class Grand(GraphLayer):
         loops = bind_to_nodes(graph, x).with_self_loops()
         weight = symmetric_weight(loops).to(x.dtype)
         check_node_features(x, self.first.weight)
-        # Propagation is linear, so the first layer can precede it: fewer features to propagate.
+        # Propagation is linear, so the first layer may be applied before, on fewer features.
         h = F.linear(self.dropout(x), self.first.weight).unsqueeze(-2)
-        if self.training:  # Each view of the nodes is one head, with other nodes dropped.
+        if self.training:  # Each augmented view, with its own dropped nodes, is one head.
             views = (*h.shape[:-2], self.views, 1)
             h = h * (torch.rand(views, device=h.device) >= self.drop_node)
         else:

@@ -30,9 +30,9 @@ class GraphState(NamedTuple):
     """State of a graph network: features of nodes, edges and whole graphs.
 
     Attributes:
-        nodes: ``[..., N, width]``.
-        edges: ``[..., E, width]``.
-        graphs: ``[..., G, width]``, the global attributes u.
+        nodes: node features ``[..., N, width]``.
+        edges: edge features ``[..., E, width]``.
+        graphs: graph features u ``[..., G, width]``.
     """
 
     nodes: Tensor
@@ -66,7 +66,7 @@ class GraphNetworkBlock(nn.Module):
         Args:
             state: features of nodes, edges and graphs.
             graph: the input graph.
-            members: membership graph, in which each graph of the batch reads its nodes.
+            members: membership graph, with an edge from each node to its graph in the batch.
         """
         x, edge_attr, u = state
         owner = torch.zeros_like(members.source)  # graph to which each node belongs
@@ -144,19 +144,19 @@ class GraphNetwork(GraphLayer):
         batch: Membership = None,
         global_attr: Tensor | None = None,
     ) -> Tensor:
-        """Return ``[..., G, out_width]``, or N or E rows for a ``focus`` on nodes or edges.
+        """Return outputs ``[..., G, out_width]`` of graphs, or N rows of nodes or E rows of edges.
 
         Args:
             x: node features ``[..., N, in_width]``.
             graph: the input graph.
             edge_attr: edge features ``[..., E, edge_width]``; ones by default.
-            batch: the nodes of each of the G graphs; see :mod:`edgewise.models`. No node may be in
-                two.
+            batch: assignment of nodes to the G graphs; see :mod:`edgewise.models`. Each node must
+                be in one graph.
             global_attr: graph features ``[..., G, global_width]``; ones by default.
 
         Raises:
-            ArgumentError: ``batch`` has other nodes than x, or a node in several graphs or none; or
-                features of edges or graphs do not fit.
+            ArgumentError: ``batch`` does not match x, or has a node in several graphs or in none;
+                or features of edges or graphs have the wrong shape.
         """
         state = self.states(x, graph, edge_attr=edge_attr, batch=batch, global_attr=global_attr)
         out: Tensor = self.decode(getattr(state, self.focus))
@@ -183,13 +183,13 @@ class GraphNetwork(GraphLayer):
         if global_attr.shape[-2:] != rows:
             raise ArgumentError(
                 "global_attr",
-                expected=f"shape {list(rows)}, a row for each graph",
+                expected=f"shape {list(rows)}, one row per graph",
                 got=f"shape {list(global_attr.shape)}",
-                remedy="use global_width=global_attr.shape[-1], or give a row for "
-                "each graph of the batch",
+                remedy="build the model with global_width=global_attr.shape[-1], or pass one row "
+                "per graph of the batch",
             )
         check_node_features(global_attr, self.encode_graphs.weight, "global_attr")
-        # x contains several feature sets of one graph. A sparse x has no batch axis.
+        # A dense x may have leading batch dimensions, all on one graph.
         if x.dim() > 2:
             edge_attr, global_attr = (
                 each.expand(*x.shape[:-2], *each.shape[-2:]) for each in (edge_attr, global_attr)
@@ -197,10 +197,10 @@ class GraphNetwork(GraphLayer):
         if members.device.type != "meta" and bool((members.out_degree() != 1).any()):
             raise ArgumentError(
                 "batch",
-                expected="each node in exactly one graph, as each graph has a state",
+                expected="each node in exactly one graph, because each graph has a state",
                 got="a node in no graph, or in several graphs",
-                remedy="give the sizes of the graphs, and repeat the nodes of a graph that is read "
-                "several times, as PackedGraphs with shared=False does",
+                remedy="give the sizes of the graphs; if a graph occurs several times in the "
+                "batch, repeat its nodes, as PackedGraphs with shared=False does",
             )
         state = GraphState(
             self.encode_nodes(x), self.encode_edges(edge_attr), self.encode_graphs(global_attr)

@@ -21,7 +21,7 @@ from edgewise.layers.transformer import Norm, Projections
 
 
 class GraphTransformer(GraphLayer):
-    """Transformer layers between two linear layers; add positional encodings to x beforehand.
+    """Graph Transformer: an input layer, Transformer layers, and an output layer.
 
     Args:
         embed: input layer.
@@ -52,7 +52,7 @@ class GraphTransformer(GraphLayer):
             batch: ignored; see :mod:`edgewise.models`.
 
         Raises:
-            ArgumentError: ``edge_attr`` has another shape, or integers.
+            ArgumentError: ``edge_attr`` is not a float tensor of shape ``[E]``.
         """
         graph = bind_to_nodes(graph, x)
         if is_dense(edge_attr) and edge_attr.dim() == 1:

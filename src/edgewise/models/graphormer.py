@@ -138,8 +138,8 @@ class Graphormer(GraphLayer):
     ) -> TableBias:
         """Return b + c for all pairs of real and virtual nodes.
 
-        Pairs with the same distance and the same features along their paths share a row of the
-        table, so the bias takes one integer a pair in place of one number for each pair and head.
+        Pairs with the same distance and the same features along the path share a row of a table, so
+        the bias needs one integer per pair, not one number per pair and head.
         """
         sizes = member_sizes(graph)
         distances = self.distance.code(graph) if distances is None else distances

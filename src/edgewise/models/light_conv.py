@@ -205,13 +205,13 @@ class LightConv(EncoderDecoderModel):
     attends to the encoder as the Transformer's does.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         target_vocab_size: vocab size of the target text (None = one vocabulary for both texts).
         width: hidden size.
         depth: number of layers, in the encoder and in the decoder.
         heads: number of convolution heads: channels of one head share a kernel.
         kernels: kernel size of each layer, odd; further layers use the last one.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         dropout: dropout probability.
         act: activation function of the feed-forward networks, by name.
         order: position of the norms: "post" after each sublayer, "pre" before it.
@@ -242,7 +242,7 @@ class LightConv(EncoderDecoderModel):
                 "kernels",
                 expected="a sequence with a kernel size for each layer",
                 got=repr(kernels),
-                remedy=f"write ({kernels},) to use one size for all layers",
+                remedy=f"write ({kernels},) to use this kernel size in all layers",
             )
         check_given("kernels", tuple(kernels), "a kernel size for each layer", "try (3, 7, 15, 31)")
         for kernel in kernels:

@@ -59,11 +59,11 @@ def linformer(
     ``model.logits(states)`` gives the logits of the masked language model.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         rank: number of rows that keys and values are projected to, k.
         sharing: scope of shared projections: "heads" of a layer, its "key_values" or all "layers".
         max_length: max length of a text in tokens: number of positions and of projection columns.
@@ -164,7 +164,7 @@ class LinformerAttention(GraphLayer):
         key = torch.einsum("kt,bthd->bkhd", of_keys[:, :tokens], key)
         value = torch.einsum("kt,bthd->bkhd", of_values[:, :tokens], value)
         dropout = self.dropout if self.training else 0.0
-        # Under autocast the dtypes may differ.
+        # Under autocast, the dtypes may differ.
         key, value = key.to(query), value.to(query)
         out = attend(query, key, value, graph, dropout=dropout, layout="NHD")
         projected: Tensor = self.output(out.flatten(-2))
@@ -195,7 +195,7 @@ class LinformerBackbone(SingleTextBackbone):
                 "x",
                 expected=f"at most {self.length} nodes, the number of columns of the projections",
                 got=f"{rows.shape[-2]} nodes",
-                remedy="make the model with a larger length",
+                remedy="build the model with a larger max_length",
             )
         for layer in self.layers:
             rows = layer(rows, complete(), real=real, shared=self.shared)

@@ -55,7 +55,7 @@ def llama(
     ``model.logits(states)`` gives the logits of the next token at each position.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
         heads: number of query heads per layer.
@@ -63,14 +63,14 @@ def llama(
             ``heads``).
         head_width: size of each head (None = ``width // heads``).
         bias: add biases to the attention projections.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         act: activation function of the gated feed-forward networks, by name.
         base: base of the rotary frequencies.
         rates: rotary frequencies, one per pair of features (None = computed from ``base``).
         tied: share the embedding matrix with the output layer.
         epsilon: epsilon of the RMS norms.
         dropout: dropout probability.
-        graph: attention graph: which tokens each token attends to.
+        graph: attention graph, which defines the tokens that each token attends to.
     """
     norm = partial(nn.RMSNorm, eps=epsilon)
     # All layers share the rotary encoding.

@@ -61,11 +61,11 @@ def longformer(
     ``model.logits(states)`` gives the logits of the masked language model.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         radius: window radius in tokens on either side, one for all layers or one per layer.
         hubs: default positions with global attention; negative positions count from the end.
         max_length: number of rows of the position table; the first ``padding + 1`` are unused.
@@ -79,7 +79,7 @@ def longformer(
     if len(radii) != depth:
         raise ArgumentError(
             "radius",
-            expected=f"one radius for all layers, or one for each of the {depth}",
+            expected=f"one radius for all layers, or one radius for each of the {depth} layers",
             got=repr(radius),
             remedy="give as many radii as layers, or change depth",
         )
@@ -119,8 +119,8 @@ class LongformerAttention(GraphLayer):
         o_i = \mathrm{attend}(Q x_i, K x_j, V x_j), \; j \in \mathrm{window}(i) \cup \mathrm{hubs};
         \qquad o_g = \mathrm{attend}(Q' x_g, K' x_j, V' x_j), \; j \in \mathrm{text}
 
-    Hubs and the window share keys and one softmax in a token's attention. The outputs of the hubs
-    come from the second formula only.
+    A token attends to its window and to the hubs with one softmax and the same key projection. The
+    outputs of hubs come from the second formula only.
 
     Args:
         width: hidden size.
@@ -154,9 +154,9 @@ class LongformerAttention(GraphLayer):
             x: features.
             graph: window and hubs that each token attends to.
             hubs: node indices of the hubs, ``[G]``.
-            hub_graph: nodes that the hubs attend to, with G targets, or with G · H targets, one per
-                hub and head. The latter avoids keys and values of all nodes, which is faster for
-                few hubs.
+            hub_graph: graph from all nodes to the hubs. It has G targets, or G · H targets, one per
+                hub and head; the second form computes no keys and values of all nodes, which is
+                faster for few hubs.
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
@@ -243,9 +243,9 @@ class LongformerBackbone(nn.Module):
         if mask is not None and mask.shape != x.shape[:-1]:
             raise ArgumentError(
                 "global_attention_mask",
-                expected=f"shape {list(x.shape[:-1])}, like the tokens",
+                expected=f"shape {list(x.shape[:-1])}, the shape of the tokens",
                 got=f"shape {list(mask.shape)}",
-                remedy="give 1 for every hub and 0 for other tokens",
+                remedy="give 1 for tokens with global attention and 0 for other tokens",
             )
         patterns = self.graphs if graph is None else [check_graph(graph)] * len(self.graphs)
         if mask is not None:
@@ -284,7 +284,7 @@ class LongformerBackbone(nn.Module):
             hub_nodes += [first + position for position in positions]
             hub_counts.append(len(positions))
         hubs = torch.tensor(hub_nodes, dtype=torch.long, device=x.device)
-        # For few hubs, one target of width ``width`` per head is cheaper than K' x and V' x.
+        # For few hubs, a target per hub and head is faster than computing K' x and V' x.
         per_hub = self.heads if max(hub_counts, default=0) * self.heads < x.shape[-1] else 1
         targets = [per_hub * count for count in hub_counts]
         all_nodes = complete() if sizes is None else batch(complete(), targets, sizes)

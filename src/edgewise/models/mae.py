@@ -25,7 +25,7 @@ from edgewise.layers.pooling import Pooling
 from edgewise.models.transformer_encoder import transformer_encoder
 
 TINY = 1e-6
-"""Added to the variance of each patch, which is 0 for a patch of one colour."""
+"""Constant added to the variance of a patch, which is 0 for a patch of one colour."""
 
 
 class MaskedAutoencoder(nn.Module):
@@ -76,7 +76,7 @@ class MaskedAutoencoder(nn.Module):
                 "mask_ratio",
                 expected="a fraction between 0 and 1",
                 got=repr(mask_ratio),
-                remedy="choose 0.75, the paper's value",
+                remedy="choose for example 0.75, as in the paper",
             )
         patches = PatchEmbedding(image_size, patch, channels, width)
         norm = partial(nn.LayerNorm, eps=epsilon)

@@ -51,7 +51,7 @@ def diffuse(value: Tensor, graph: Graph, weight: Tensor, *, hops: int, alpha: fl
 
 
 class MultiHopAttention(GraphLayer):
-    """Attention whose weights are computed once and diffused (Wang et al., 2021).
+    """Multi-hop attention: the weights are computed once and diffused (Wang et al., 2021).
 
     The score is leaky(a·tanh(W_q h_i) + b·tanh(W_k h_j)), on the graph with self-loops. One hop
     with ``alpha=0`` is attention as in GAT.

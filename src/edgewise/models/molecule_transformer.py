@@ -30,14 +30,14 @@ from edgewise.layers import (
 from edgewise.layers.sparse import check_node_features
 
 OR_WITHOUT = "give them, or make the model without (a width of 0)"
-SUM_SCALE = 1 / 16  # scale of the sum over atoms; a molecule has about 16
-SLOPE_SCALE = 0.1  # factor of the initial weights of b and f in the conditional head
+SUM_SCALE = 1 / 16  # Scale of the sum over atoms: a typical molecule has 16 atoms.
+SLOPE_SCALE = 0.1  # Factor of the initial weights of b and f in the conditional head.
 
 
 class BondLayer(GraphLayer):
     """Pre-norm Transformer layer with linear maps of bond features added to keys and values.
 
-    Bond features are the same in all layers, and their maps are never expanded to edges × width.
+    All layers use the input bond features. Their linear maps are not expanded to ``[E, width]``.
 
     Args:
         width: hidden size; the FFN dimension is twice as large.
@@ -198,7 +198,7 @@ class MoleculeTransformer(GraphLayer):
             descriptors: molecular descriptors ``[B, descriptor_width]``.
 
         Raises:
-            ArgumentError: conditions or descriptors that the model needs are missing.
+            ArgumentError: the model has conditions or descriptors, and the argument is missing.
         """
         graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)

@@ -59,8 +59,9 @@ class MoNetLayer(GraphLayer):
         edge_attr = check_given(
             "edge_attr",
             edge_attr,
-            f"coordinates of the edges, [{graph.num_edges}, {width}]",
-            "give them, or build the model with edge_width=2, which defaults to node degrees",
+            f"pseudo-coordinates of the edges, of shape [{graph.num_edges}, {width}]",
+            "pass edge_attr, or build the model with edge_width=2, which uses node degrees by "
+            "default",
         )
         check_edge_attr(edge_attr, graph, width, self.coordinates.weight)
         u = self.coordinates(edge_attr).tanh()

@@ -32,7 +32,7 @@ class MultiGraphTransformer(GraphLayer):
     """Multi-graph Transformer.
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. With one
-    graph it is a graph Transformer, and on a complete graph a plain Transformer.
+    graph, the model is a graph Transformer; if the graph is complete, a plain Transformer.
 
     Args:
         in_width: number of input features per node.
@@ -59,7 +59,9 @@ class MultiGraphTransformer(GraphLayer):
     ) -> None:
         super().__init__()
         groups = max(edge_width, 1)
-        check_divides("edge_width", groups, heads, "the number of heads", "change heads")
+        check_divides(
+            "edge_width", groups, heads, "the number of heads", "change the number of heads"
+        )
         self.groups, self.embed = groups, Linear(in_width, width)
         self.layers = nn.ModuleList(
             TransformerLayer(width, heads, 4 * width, norm="batch", dropout=dropout)
@@ -69,7 +71,7 @@ class MultiGraphTransformer(GraphLayer):
         self.head = nn.Sequential(
             nn.Linear(2 * width, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, out_width)
         )
-        # Row c of the table is the bias of edges in exactly those graphs whose bits are set in c.
+        # Row c is the bias of edges that are in the graphs given by the bits of c, and no others.
         bits = torch.arange(2**groups)[:, None] >> torch.arange(groups) & 1
         outside = torch.zeros(2**groups, groups).masked_fill(bits == 0, -torch.inf)
         self.outside: Tensor

@@ -61,15 +61,15 @@ def performer(
     outputs, because there are no attention weights to drop.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         features: number of random features per head, m.
         redraw_every: number of training steps between resamplings of the features (0 = never).
-        causal: causal attention: a token attends to itself and earlier tokens only.
-        max_length: max length of a text in tokens: number of learned positions.
+        causal: whether a token attends only to itself and earlier tokens.
+        max_length: max length of a text in tokens, the number of learned positions.
         act: activation function of the feed-forward networks, by name.
         dropout: dropout probability.
     """
@@ -93,7 +93,7 @@ def performer(
 def orthogonal_features(count: int, width: int, generator: torch.Generator | None = None) -> Tensor:
     """Sample W ``[count, width]``, whose rows are Gaussian and orthogonal within blocks.
 
-    Orthogonality reduces the approximation error.
+    Orthogonal rows reduce the approximation error.
 
     Args:
         count: number of features.
@@ -102,7 +102,7 @@ def orthogonal_features(count: int, width: int, generator: torch.Generator | Non
     """
     blocks = -(-count // width)
     directions, upper = torch.linalg.qr(torch.randn(blocks, width, width, generator=generator))
-    # With the signs of R's diagonal, Q is uniform over the orthogonal group.
+    # Multiplied by the signs of R's diagonal, Q is uniform over the orthogonal group.
     directions = directions * upper.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
     lengths = torch.randn(count, width, generator=generator).norm(dim=-1, keepdim=True)
     features: Tensor = directions.transpose(-1, -2).reshape(-1, width)[:count] * lengths
@@ -143,9 +143,9 @@ def prefix_attention(
 ) -> tuple[Tensor, Sums]:
     """Compute causal linear attention: like :func:`linear_attention`, with sums over j ≤ i.
 
-    The text is processed in chunks: pairs within the chunk explicitly, earlier chunks by their
-    sums. The sums of each token are divided by the exponential of the largest exponent up to that
-    token, so a later key cannot make them underflow.
+    The text is processed in chunks. Pairs within a chunk are computed explicitly; earlier chunks
+    enter through their sums. The sums for a token are scaled by the largest exponent up to that
+    token, so that a large later key cannot make them underflow.
 
     Args:
         query: see :func:`linear_attention`.
@@ -216,7 +216,7 @@ class PerformerAttention(nn.Module):
         heads: number of heads; must divide ``width``.
         features: number of random features m.
         redraw_every: number of training steps between resamplings of W (0 = never).
-        causal: causal attention.
+        causal: whether attention is causal.
     """
 
     projection: Tensor
@@ -248,7 +248,7 @@ class PerformerAttention(nn.Module):
     def feature_map(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return φ(x) divided by its largest entry, and the logarithm of that entry.
 
-        Constant factors, which cancel in the quotient, are left out.
+        Constant factors are omitted, because they cancel in the quotient.
 
         Args:
             x: queries or keys ``[B, T, H, D]``.
@@ -269,9 +269,9 @@ class PerformerAttention(nn.Module):
         Args:
             x: features.
             real: ``[B, T]``, True for tokens that are not padding.
-            cache: cache of the sums over earlier keys; those of x are added.
+            cache: cache of the sums over earlier keys, to which the keys of x are added.
         """
-        # A call with meta tensors computes nothing, so it is not counted.
+        # A call with meta tensors computes nothing, so it does not count as a step.
         if self.training and self.redraw_every and not x.is_meta:
             if self.calls and self.calls % self.redraw_every == 0:
                 self.redraw()
@@ -322,7 +322,7 @@ class PerformerBackbone(SingleTextBackbone):
     Args:
         layers: layers called as ``layer(x, real, cache)``.
         norm: norm after the last layer.
-        causal: the layers are causal, so that a cache can continue a text.
+        causal: whether the layers are causal, so that a cache can continue a text.
     """
 
     name = "performer"

@@ -26,7 +26,7 @@ class ImportancePooling(GraphLayer):
     r"""Weighted mean of the T most visited nodes, :math:`\sum_j w_{ij} h_j`.
 
     Args:
-        top: number of neighbours T, and of walks per node; see :func:`walk_neighbours`.
+        top: number of neighbours T, and number of walks per node; see :func:`walk_neighbours`.
         walk_length: length of a walk in steps.
     """
 
@@ -79,7 +79,7 @@ class PinSage(Recommender):
         num_items: number of items.
         width: embedding size.
         depth: number of layers.
-        top: number of most visited nodes kept as neighbours, and of random walks per node.
+        top: number of neighbours (the most visited nodes), and number of random walks per node.
         steps: length of a random walk in steps.
     """
 
@@ -137,7 +137,7 @@ def walk_neighbours(
     start, visited = _visits(graph, walks, walk_length, Generator().manual_seed(seed))
     keys, counts = (start * max(graph.num_sources, 1) + visited).unique(return_counts=True)
     target = keys // max(graph.num_sources, 1)
-    # Most visits first within a target. Keys are sorted, so a stable sort breaks ties by index.
+    # Sort the sources of each target by visits. The sort is stable, so ties go to the lower index.
     order = (target * (walks * walk_length + 1) - counts).sort(stable=True).indices
     target, source, counts = target[order], (keys % max(graph.num_sources, 1))[order], counts[order]
     found = torch.bincount(target, minlength=graph.num_targets)

@@ -82,12 +82,12 @@ def reformer(
     in float64.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size of each of the two streams.
         depth: number of layers.
         heads: number of attention heads per layer.
         head_width: size of each head (None = ``width // heads``).
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         kinds: attention of the layers, in turn: "lsh" sorts tokens by bucket, "local" keeps their
             order.
         chunk: chunk size of LSH attention in tokens. A text of one chunk has full attention.
@@ -99,7 +99,7 @@ def reformer(
         num_hashes: number of hash rounds.
         hash_seed: random seed of the hashes (None = sampled anew in each training step, and seed 0
             in evaluation).
-        causal: mask later tokens.
+        causal: whether later tokens are masked.
         max_length: max length of a text in tokens.
         axial: numbers of rows and columns of axial positions (None = learned positions).
         axial_widths: sizes of the axial embeddings, which sum to ``width`` (None = equal halves).
@@ -158,9 +158,10 @@ class Axial(nn.Module):
         if len(shape) != 2 or len(widths) != 2 or sum(widths) != width:
             raise ArgumentError(
                 "axial_widths",
-                expected=f"two, for rows and columns, that sum to the width {width}",
+                expected=f"two widths, of rows and of columns, whose sum is the width {width}",
                 got=f"{tuple(widths)} for {tuple(shape)} rows and columns",
-                remedy="choose for example axial=(64, 64) and half of the width for each",
+                remedy="choose for example axial=(64, 64), and half of the width for rows and half "
+                "for columns",
             )
         self.row = nn.Parameter(torch.randn(shape[0], widths[0]) * 0.02)
         self.column = nn.Parameter(torch.randn(shape[1], widths[1]) * 0.02)
@@ -173,9 +174,9 @@ class Axial(nn.Module):
         if positions.numel() and int(positions.max()) >= rows * columns:
             raise ArgumentError(
                 "x",
-                expected=f"at most {rows * columns} nodes, as many as there are positions",
+                expected=f"at most {rows * columns} nodes, the number of positions",
                 got=f"{int(positions.max()) + 1} nodes",
-                remedy="make the model with a larger axial",
+                remedy="build the model with a larger axial",
             )
         row = torch.div(positions, columns, rounding_mode="floor")
         return x + torch.cat([self.row[row], self.column[positions % columns]], -1)
@@ -237,11 +238,13 @@ class Hashing:
 
     def __post_init__(self) -> None:
         for factor in self.factors(1, 1) if self.num_buckets is not None else ():
-            check_count("num_buckets", factor, 2, "the minimum is two, the sides of one hyperplane")
+            check_count(
+                "num_buckets", factor, 2, "choose at least 2, the two sides of one hyperplane"
+            )
             if factor % 2:
                 raise ArgumentError(
                     "num_buckets",
-                    expected="an even number, as each direction has an opposite",
+                    expected="an even number, because each direction is used with its opposite",
                     got=str(factor),
                     remedy="add 1 to this number",
                 )
@@ -258,7 +261,7 @@ class Hashing:
         return (2**power,)
 
     def rotations(self, heads: int, factors: Sequence[int], like: Tensor, training: bool) -> Tensor:
-        """Return R of each head and round, ``[H, D, rounds, sum of factors / 2]``."""
+        """Return the random matrices R, ``[H, D, rounds, sum of factors / 2]``."""
         shape = (heads, like.shape[-1], self.rounds, sum(factors) // 2)
         if self.seed is None and training:
             return torch.randn(shape, dtype=like.dtype, device=like.device)
@@ -272,8 +275,8 @@ def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
     Args:
         x: vectors ``[..., D]``.
         rotation: random matrix R, ``[D, sum of factors / 2]``.
-        factors: factors of the number of buckets. Each has its columns of R and an argmax of its
-            own.
+        factors: factors of the number of buckets. Each factor has separate columns of R and a
+            separate argmax.
 
     Returns:
         Integers of the leading shape of x.
@@ -282,7 +285,7 @@ def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
     product = 1
     halves = [factor // 2 for factor in factors]
     for factor, turned in zip(factors, (x @ rotation).split(halves, -1), strict=True):
-        # The argmax of |x R| and its sign give the argmax of [x R; -x R].
+        # The argmax of [x R; -x R] follows from the argmax of |x R| and the sign of that entry.
         greatest = turned.abs().argmax(-1, keepdim=True)
         opposite = turned.gather(-1, greatest) < 0
         bucket = bucket + product * (greatest + factor // 2 * opposite).squeeze(-1)
@@ -291,7 +294,7 @@ def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
 
 
 class SortedSlots:
-    """Slots of the sorted order of each round. All rounds have equal texts and chunks.
+    """Slots of the tokens, sorted by bucket in each round.
 
     Args:
         texts: for each text, the number of tokens, of chunks, and of tokens of a chunk. The last
@@ -321,7 +324,7 @@ class SortedSlots:
         self.steps = torch.arange(-chunks.before, chunks.after + 1, device=device)
 
     def in_line(self) -> Ends:
-        """Return the slots that each slot reads within its round, without wrap-around."""
+        """Return the runs that each slot attends to within its round, without wrap-around."""
         place = torch.arange(len(self.text), device=self.text.device)
         last = self.chunk_count[self.text] - 1
         low = (self.chunk + self.steps[0]).clamp(min=0)
@@ -329,10 +332,9 @@ class SortedSlots:
         return place, self._ends(low, self.text)[0], self._ends(high, self.text)[1]
 
     def over_ends(self) -> tuple[Tensor, Ends]:
-        """Return the attention from the ends of a round to other rounds, or by wrap-around.
+        """Return the attended slots across the ends of a round: in other rounds, or by wrap-around.
 
-        Returns: Reading slots as ``round * N + slot``, and the runs of slots that each reads, by
-        its index.
+        Returns: Target slots as ``round * N + slot``, and for each of them runs of source slots.
         """
         count, chunk_count = len(self.text), self.chunk_count[self.text]
         near, far = self.chunk + self.steps[0] < 0, self.chunk + self.steps[-1] >= chunk_count
@@ -342,7 +344,7 @@ class SortedSlots:
         ahead, ring = reader // count * self.chunk_count[text], self.rounds * self.chunk_count[text]
         there = chunk[:, None] + self.steps
         over = (there < 0) | (there >= self.chunk_count[text][:, None])
-        # Read each chunk once, and leave chunks of the same round to in_line.
+        # Attend to each chunk once; chunks of the same round are in ``in_line``.
         there = (2 * ((ahead[:, None] + there) % ring[:, None]) + over).sort(1).values
         new = there % 2 == 1
         new[:, 1:] &= there[:, 1:] // 2 != there[:, :-1] // 2
@@ -362,9 +364,10 @@ class SortedSlots:
 
 @dataclass(frozen=True, repr=False)
 class OthersInLine(Pattern):
-    r"""Attention within a round: :math:`i` reads :math:`j \ne i` in nearby chunks.
+    r"""Attention pattern within a round: :math:`i` attends to :math:`j \ne i` in nearby chunks.
 
-    It is equal for all rounds and all calls with texts of these sizes; see :class:`SortedSlots`.
+    All rounds, and all calls with texts of these sizes, share the pattern; see
+    :class:`SortedSlots`.
     """
 
     texts: tuple[tuple[int, int, int], ...]
@@ -401,7 +404,7 @@ class SortedGraphs:
 def sorted_graphs(
     bucket: Tensor, texts: Sequence[tuple[int, int, int]], chunks: Chunks
 ) -> SortedGraphs:
-    """Sort tokens by bucket, and return their attention graphs.
+    """Sort tokens by bucket, and return the attention graphs of the sorted tokens.
 
     A token attends to itself only if it has no other source in any round. Sorting takes ``n log
     n``, and the graphs have a few runs for each token.
@@ -461,11 +464,11 @@ def sorted_graphs(
 
 
 Ends = tuple[Tensor, Tensor, Tensor]
-"""Sorted runs: the row that reads each run, its start, and its end."""
+"""Type of sorted runs: the target row, the start and the end of each run."""
 
 
 def _to_others(stretches: Ends, itself: Tensor) -> Ends:
-    """Remove ``itself``, the slot of the row's own token, from its runs."""
+    """Remove the slot ``itself``, which holds the target token, from the runs of each row."""
     row, begin, end = stretches
     cut = itself.where((begin <= itself) & (itself < end), end)
     start, stop = torch.stack([begin, cut + 1], 1), torch.stack([cut, end], 1)
@@ -473,7 +476,7 @@ def _to_others(stretches: Ends, itself: Tensor) -> Ends:
 
 
 def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> Ends:
-    """Restrict the runs of each row to tokens earlier in the text than its ``own`` token.
+    """Restrict the runs of each row to tokens before the target token, ``own``, in the text.
 
     Within a piece, the tokens of one bucket and chunk are in text order, so the result is one run
     for each piece.
@@ -481,7 +484,7 @@ def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> 
     row, begin, end = stretches
     piece_start = pieces.nonzero().flatten()
     number, most = pieces.cumsum(0) - 1, len(token) + 1
-    # The values increase along the sequence, as searchsorted requires.
+    # The values increase along the sequence, as torch.searchsorted requires.
     line = number * most + token
     stretch, rank = runs_and_positions(number[end - 1] - number[begin] + 1)
     row, piece = row[stretch], number[begin][stretch] + rank
@@ -508,10 +511,11 @@ class LSHAttention(nn.Module):
     The weights :math:`w_{ir}` of the rounds r follow from a softmax over all rounds. A token
     without other sources attends to itself.
 
-    Each round is one call on the unsorted tokens over a :class:`~edgewise.graphs.Permuted` graph.
-    One call over an axis of all rounds' slots would need less code, but it takes 1.6 to 2.1 times
-    as long forward and 1.6 to 1.7 times as long with backward (4,096 tokens, 12 heads of 64, four
-    rounds, one thread), because queries, keys and values are copied once for each round.
+    Each hash round is a separate call on the unsorted tokens, over a
+    :class:`~edgewise.graphs.Permuted` graph. A single call for all rounds would need less code, but
+    copies queries, keys and values for each round: it takes 1.6 to 2.1 times as long forward, and
+        1.6
+    to 1.7 times with backward (4,096 tokens, 12 heads of 64, four rounds, one thread).
 
     Args:
         width, heads, head_width: see :class:`edgewise.layers.MultiHeadAttention`.
@@ -547,7 +551,7 @@ class LSHAttention(nn.Module):
             each(x).unflatten(-1, (self.heads, self.head_width)).transpose(0, 1).contiguous()
             for each in (self.query_key, self.value)
         )
-        # This also scales the products by 1 / √D.
+        # The product with √D in the norm also scales the scores by 1 / √D.
         key = F.rms_norm(query, (self.head_width,), eps=1e-6)
         out = self._read(query, key, value, texts)
         projected: Tensor = self.output(out.transpose(0, 1).flatten(1))
@@ -558,7 +562,7 @@ class LSHAttention(nn.Module):
         count, size = query.shape[1], self.chunks.size
         whole = [length <= size for length in texts.lengths]
         rounds = 1 if all(whole) else self.hashing.rounds
-        # Heads are treated as further texts on one axis.
+        # Heads are stacked as additional texts on the node axis.
         described = []
         bucket = torch.zeros(rounds, self.heads, count, dtype=torch.long, device=query.device)
         if not all(whole):
@@ -584,7 +588,7 @@ class LSHAttention(nn.Module):
         weight = softmax_with_lse(lses, 0)[0][:, :, None, None]
         merged = weight[0] * parts[0][0]
         for by, (each, _) in zip(weight[1:], parts[1:], strict=False):
-            # Autograd allows this in-place step, as it does not save ``merged``.
+            # In place; autograd allows this because it has not saved ``merged``.
             merged.addcmul_(by, each)
         merged.index_add_(0, reader, weight[rounds:][in_round, reader] * out)
         return merged.to(value.dtype).view(self.heads, count, self.head_width)
@@ -601,7 +605,7 @@ class LSHAttention(nn.Module):
             if factors not in drawn:
                 turns = self.hashing.rotations(self.heads, factors, query, self.training)
                 drawn[factors] = turns.permute(0, 2, 1, 3).contiguous()  # [H, rounds, D, ...]
-            # One head at a time, as allocating memory for all heads takes longer than filling it.
+            # One head at a time, because allocating memory for all heads is slow.
             of_heads = zip(part, drawn[factors], strict=True)
             each = [hash_buckets(x, turns, factors) for x, turns in of_heads]
             parts.append(torch.stack(each, 1))
@@ -650,13 +654,13 @@ class ReversibleLayer(nn.Module):
     r"""Reversible layer, :math:`y_1 = x_1 + f(x_2)`, :math:`y_2 = x_2 + g(y_1)`.
 
     Inputs could be recomputed from outputs in the backward pass to save memory (Gomez et al.,
-    2017). This layer stores activations instead, as recomputing would have to repeat the sampled
-    dropout and hashes.
+    2017). This layer stores activations instead, because recomputation would have to repeat the
+    sampled dropout and hashes.
 
     Args:
         attention, feed_forward: f and g.
-        attention_norm, feed_forward_norm: norms of their inputs.
-        dropout: dropout rate of their outputs.
+        attention_norm, feed_forward_norm: norms of the inputs of f and g.
+        dropout: dropout rate of the outputs of f and g.
     """
 
     def __init__(
@@ -686,7 +690,8 @@ class ReformerBackbone(SingleTextBackbone):
     Args:
         layers: called ``layer(first, second, texts)``.
         norm: norm of the concatenated streams.
-        sizes: chunk sizes; longer texts than the smallest are padded to whole chunks of all sizes.
+        sizes: chunk sizes of the layers. Texts longer than the smallest are padded to a multiple of
+            each.
     """
 
     name, why_no_cache = "reformer", "sorts all tokens anew for each new one"
@@ -700,8 +705,8 @@ class ReformerBackbone(SingleTextBackbone):
         """Return states ``[..., 2 * width]`` of x, 0 at padding.
 
         The number of chunks of a padded text follows from its padded length, as in transformers. A
-        text of a packed batch has chunks of its own. There is no cache, because a new token can
-        move earlier tokens to other chunks, which would invalidate cached states.
+        text of a packed batch has separate chunks. There is no cache, because a new token can move
+        earlier tokens to other chunks, which would invalidate cached states.
         """
         if sequences.sizes is None and not sequences.has_padding:
             members = x.shape[:-2].numel()

@@ -43,11 +43,11 @@ def roberta(
     masked language model.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         max_length: number of rows of the position table; the first ``padding + 1`` are unused.
         types: number of token types (0 = none).
         act: activation function of the feed-forward networks, by name.
@@ -57,7 +57,7 @@ def roberta(
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         padding: id of the padding token; positions skip padding and start at ``padding + 1``.
-        graph: attention graph: which tokens each token attends to.
+        graph: attention graph, which defines the tokens that each token attends to.
     """
     return bert(
         vocab_size,

@@ -51,9 +51,9 @@ class LearnedSpectrum(nn.Module):
 
     .. math:: x_i + \tfrac{1}{m} P \sum_l \mathrm{Transformer}([A (λ_1, u_{1i}), …])_l
 
-    A node has one token for each of the m lowest nonzero eigenvalues (fewer in smaller graphs),
-    which holds the eigenvalue and the node's entry of the eigenvector. The paper concatenates the
-    sum with the node features; adding its projection is as expressive.
+    A node has one token for each of the m lowest nonzero eigenvalues (fewer in smaller graphs). The
+    token holds the eigenvalue and the node's entry of the eigenvector. The paper concatenates the
+    sum with the node features; adding a projection of the sum is as expressive.
 
     Signs of eigenvectors are sampled in every training step. In evaluation the encoding depends on
     the
@@ -84,7 +84,7 @@ class LearnedSpectrum(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
@@ -115,8 +115,7 @@ class LearnedSpectrum(nn.Module):
         """Return features ``[N, width]`` from x of that shape and a code ``[N, k, 2]``.
 
         Raises:
-            ArgumentError: the code is of other nodes or of another k, which could broadcast
-                silently.
+            ArgumentError: the code has the wrong number of nodes or eigenvectors.
         """
         check_code(code, x.shape[-2], self.k, 2)
         there = code[..., 0] > 0
@@ -128,7 +127,7 @@ class LearnedSpectrum(nn.Module):
         graph = batch_of(complete(), count).to(x.device)
         for layer in self.layers:
             tokens = layer(tokens, graph)
-        # Without the division, encodings change faster than running means of batch norm follow.
+        # Without the division, encodings change faster than the running means of batch norm.
         read = self.sum(tokens, membership(count).to(x.device)) / self.k
         out: Tensor = x + self.project(read)
         return out
@@ -171,7 +170,7 @@ class SpectralAttention(GraphLayer):
 
 
 class SANLayer(GraphLayer):
-    """:class:`SpectralAttention`, then a feed-forward network, each with residual and norm."""
+    """SAN layer: :class:`SpectralAttention`, then a feed-forward network."""
 
     reads_edge_attr = True
 
@@ -206,20 +205,23 @@ class SAN(GraphLayer):
     ``gamma`` is 0, attention costs n² for each graph. The defaults are those of the paper for ZINC,
     except γ, which is 1e-5 there. Outputs depend on the node order; see :class:`LearnedSpectrum`.
 
-    As in the paper's formula, each graph has a softmax of its own; the authors' code has a joint
+    As in the paper's formula, each graph has a separate softmax; the authors' code has a joint
     softmax with weighted exponentials. Differences from the paper: keys of edges are multiplied by
-    1 + E e, not E e; a missing self-loop is one of the pairs without an edge; eigenvalue 0 is left
-    out; and pairs without an edge have no common learned vector, as q' can represent it.
+    1 + E e,
+        not
+    E e; a missing self-loop counts as a pair without an edge; eigenvalue 0 is omitted; and pairs
+    without an edge have no common learned vector, because q' can represent it.
 
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
         edge_width: number of features per edge (0 = none).
-        gamma: weight γ of the pairs without an edge, relative to 1 for edges (0 = left out).
+        gamma: weight γ of the pairs without an edge; edges have weight 1 (0 = edges only).
         position_size: number of Laplacian eigenvectors in the positional encoding.
         position_width: hidden size of the Transformer that encodes positions.
-        position_depth: number of its layers.
-        position_heads: number of its attention heads per layer.
+        position_depth: number of layers of the Transformer that encodes positions.
+        position_heads: number of attention heads per layer of the Transformer that encodes
+            positions.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
@@ -287,7 +289,7 @@ class SAN(GraphLayer):
         Args:
             x: node features ``[N, in_width]``.
             graph: the input graph, undirected.
-            edge_attr: edge features ``[E, edge_width]``; without them keys are not scaled.
+            edge_attr: edge features ``[E, edge_width]``; if omitted, keys are not scaled.
             batch: the nodes of each of the B graphs; see :mod:`edgewise.models`.
             positions: ``model.position.code(graph)``, if computed before.
         """
@@ -304,7 +306,7 @@ class SAN(GraphLayer):
     def others(self, graph: Graph) -> Graph:
         """Return the pairs of each member that are not edges, including missing self-loops.
 
-        The result is empty if γ = 0, so that only the edges cost time.
+        If γ = 0, the result has no pairs, so that only the edges cost time.
         """
         pairs = complete() if self.gamma else empty()
 

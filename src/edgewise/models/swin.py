@@ -53,7 +53,7 @@ def swin(
         patch: side of a square patch in pixels.
         width: hidden size of the first stage; each further stage doubles it.
         depths: number of layers of each stage.
-        heads: number of heads per stage, or of the first stage if each further one doubles it.
+        heads: number of heads of each stage, or of the first stage (each further stage doubles it).
         window: side of a window in patches; a smaller grid is one window.
         ffn_ratio: FFN dimension divided by the hidden size.
         act: activation function of the feed-forward networks, by name.
@@ -66,13 +66,13 @@ def swin(
             2 × 2.
     """
     for depth in depths:
-        check_count("depths", depth, 1, "choose a larger one")
+        check_count("depths", depth, 1, "choose a larger number")
     if isinstance(heads, int):
         heads = tuple(heads << stage for stage in range(len(depths)))
     if len(depths) != len(heads) or not depths:
         raise ArgumentError(
             "depths, heads",
-            expected="one number of each for every stage",
+            expected="two tuples of equal length, with one number per stage",
             got=f"{len(depths)} and {len(heads)}",
             remedy="for example depths=(2, 2, 6, 2) and heads=(3, 6, 12, 24)",
         )
@@ -125,11 +125,11 @@ class ShiftedWindows:
         for count, what in ((rows, "the rows of patches"), (columns, "the columns of patches")):
             check_divides("window", side, count, what, "choose another window or image size")
         shift = side // 2 if shifted and side < min(rows, columns) else 0
-        # The indices need values even if the model is built on the meta device.
+        # The indices are computed on the CPU even if the model is built on the meta device.
         with disable_modes():
             row = torch.arange(rows)[:, None] + side - shift
             column = torch.arange(columns) + side - shift
-            windows_per_row = columns // side + 1  # upper bound; the shift adds one
+            windows_per_row = columns // side + 1  # Upper bound: the shift adds one window.
             window_index = (row // side * windows_per_row + column // side).flatten()
             self.order = window_index.argsort(stable=True)
             self.back = self.order.argsort()
@@ -197,7 +197,7 @@ class WindowedLayer(nn.Module):
 
 
 class Merge(nn.Module):
-    """Patch merging: 2 × 2 patches become one of twice the width, W norm([x₀₀; x₁₀; x₀₁; x₁₁]).
+    """Patch merging: 2 × 2 patches become one patch of twice the width.
 
     Args:
         rows: number of rows of the input grid.

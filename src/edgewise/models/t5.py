@@ -57,13 +57,13 @@ def t5(
     ``model.logits(states)`` gives the logits of the next token at each position.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of encoder layers.
         decoder_depth: number of decoder layers (None = as many as in the encoder).
         heads: number of attention heads per layer.
         head_width: size of each head.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         gated: use feed-forward networks with a GELU gate in place of ReLU (T5 1.1).
         num_buckets: number of buckets of relative positions.
         max_distance: all larger distances share the last bucket.

@@ -56,12 +56,12 @@ def transformer(
     ``model.logits(states)`` gives the logits of the next token at each position.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         target_vocab_size: vocab size of the target text (None = one vocabulary for both texts).
         width: hidden size.
         depth: number of layers, in the encoder and in the decoder.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         dropout: dropout probability.
         last_norm: apply a norm after the last layer of each stack (None = only if ``order="pre"``).
         graph: attention graph of the encoder: which tokens each token attends to.

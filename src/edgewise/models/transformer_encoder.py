@@ -42,7 +42,7 @@ def transformer_encoder(
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         act: activation function of the feed-forward networks, by name.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.

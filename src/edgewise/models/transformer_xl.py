@@ -56,21 +56,21 @@ def transformer_xl(
     """Build a Transformer-XL language model.
 
     ``model.logits(states)`` gives the logits of the next token at each position. With ``cache=`` a
-    call continues the text of the call before: each layer attends to its last ``memory`` inputs
-    too, without a gradient into them. Without a cache this is a Transformer with relative
+    call continues the text of the previous call: each layer also attends to its last ``memory``
+    inputs, which get no gradient. Without a cache, the model is a Transformer with relative
     attention.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         memory: number of past inputs that each layer keeps (0 = none).
         act: activation function of the feed-forward networks, by name.
         order: position of the norms: "post" after each sublayer, "pre" before it.
         dropout: dropout probability.
-        graph: attention graph: which tokens each token attends to.
+        graph: attention graph, which defines the tokens that each token attends to.
     """
     check_even(width)
     embedding = TextEmbedding(vocab_size, width, dropout=dropout)
@@ -97,7 +97,7 @@ def check_even(width: int) -> None:
     if width % 2:
         raise ArgumentError(
             "width",
-            expected="an even width, for pairs of sine and cosine",
+            expected="an even width, because positions are pairs of sine and cosine",
             got=repr(width),
             remedy="add 1 to the width",
         )
@@ -140,7 +140,7 @@ class RelativeAttention(GraphLayer):
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)
-        self.distance = nn.Linear(width, width, bias=False)  # W of all heads
+        self.distance = nn.Linear(width, width, bias=False)  # The matrix W of all heads.
         self.output = nn.Linear(width, width, bias=False)
 
     def forward(
@@ -180,7 +180,7 @@ class RelativeAttention(GraphLayer):
         position_query = rotate(position_query, encoding[graph.num_sources - graph.num_targets :])
         query = torch.cat([query + preferences.content, position_query], -1)
         key = torch.cat([key, encoding.expand(*key.shape[:-1], -1)], -1)
-        # Under autocast only some of these are in 16 bits.
+        # Under autocast, only some of these tensors are 16-bit.
         heads = attend(
             query,
             key.to(query),
@@ -230,7 +230,7 @@ class Recent:
         return min(past, self.length)
 
     def mask(self, mask: Tensor, past: int, count: int) -> Tensor:
-        """Return the padding mask ``[B, sources]`` from that of the text ``[B, past + count]``."""
+        """Return the padding mask ``[B, sources]`` of memories and tokens, from a text mask."""
         return mask[:, -(self.num_memories(past) + count) :]
 
     def prepend(self, layer: nn.Module, x: Tensor, cache: Cache) -> Tensor:
@@ -256,7 +256,7 @@ class SegmentBackbone(SingleTextBackbone):
     """
 
     bounded_cache = True
-    """The cache has bounded size, so a text of any length can be processed in segments."""
+    """Whether the cache has bounded size, so that a text of any length can be read in segments."""
 
     takes_graph, caches = True, True
 
@@ -271,7 +271,7 @@ class SegmentBackbone(SingleTextBackbone):
         mask = sequences.padding_mask
         if sequences.cache is None:
             bound = sequences.bind(pattern)
-        else:  # The memory can be shorter than the past.
+        else:  # The memory may hold fewer tokens than the text so far.
             sources = self.memory.num_memories(sequences.past) + sequences.count
             bound = bind_graph(pattern, sequences.count, sources, sequences.device)
             if mask is not None:

@@ -51,7 +51,7 @@ def upwards(graph: Graph) -> list[Level]:
 
 
 def downwards(graph: Graph) -> list[Level]:
-    """Return the levels from the roots down, in which each node reads its parent."""
+    """Return the levels from the roots down, with edges from parents to children."""
     return levels(graph.transpose())
 
 
@@ -87,12 +87,12 @@ def check_parents(graph: Graph) -> None:
 
 
 def no_forest(got: str) -> ArgumentError:
-    """Create the error for a graph that is not a forest of nodes that read their children."""
+    """Return the error for a graph that is not a forest with edges from children to parents."""
     return ArgumentError(
         "graph",
-        expected="a forest, in which nodes read their children",
+        expected="a forest whose edges point from children to parents",
         got=got,
-        remedy="read in one direction: graphs.tree(parents, reads='children')",
+        remedy="create the graph with graphs.tree(parents, reads='children')",
     )
 
 
@@ -143,7 +143,7 @@ class NAry(nn.Module):
                 "graph",
                 expected=f"at most {self.places} children of each node",
                 got=f"a node with {int(level.place.max()) + 1} children",
-                remedy="use the sum of children (children=0), or make the tree binary",
+                remedy="sum over the children with children=0, or make the tree binary",
             )
         width = h.shape[-1]
         each = torch.stack([self._slot(h, level, k) for k in range(self.places)], dim=1)

@@ -64,13 +64,13 @@ def tree_relations(graph: Graph) -> Tensor:
 
 
 def _steps_up(adjacency: Tensor, far: int) -> Tensor:
-    """Return the number of steps from i up to a, ``[B, n, n]``; ``far`` if a is no ancestor."""
+    """Return the number of steps from i up to a, ``[B, n, n]``; ``far`` if a is not an ancestor."""
     n = adjacency.shape[1]
     at = torch.eye(n, dtype=adjacency.dtype, device=adjacency.device).expand_as(adjacency)
     up = torch.full(adjacency.shape, far, device=adjacency.device)
     for step in range(max(n, 1)):
         up = torch.where((at > 0) & (up == far), step, up)
-        at = at @ adjacency.mT  # Targets are parents and sources are children.
+        at = at @ adjacency.mT  # Rows are parents, columns are children.
         if not bool((at > 0).any()):
             return up
     raise no_forest("a cycle")
@@ -81,8 +81,8 @@ class TreeRelation(nn.Module):
 
     Args:
         heads: number of heads H.
-        max_distance: larger numbers of steps are clipped. Nodes of different trees have a bias of
-            their own.
+        max_distance: larger numbers of steps are clipped. Nodes of different trees have a separate
+            bias.
     """
 
     of_pairs = True
@@ -97,11 +97,11 @@ class TreeRelation(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters, besides the graph, that the code depends on."""
+        """Parameters of the encoding on which the code depends."""
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the class of each pair, ``[P]``. Compute it once per data set."""
+        """Return the class of each pair, ``[P]``, which can be computed once per data set."""
         steps = tree_relations(graph)
         up, down = steps.clamp(max=self.max_distance).unbind(1)
         return torch.where(
@@ -109,7 +109,7 @@ class TreeRelation(nn.Module):
         )
 
     def forward(self, code: Tensor) -> TableBias:
-        """Return the bias of the edges of all pairs."""
+        """Return the bias of all pairs."""
         return TableBias(code, self.table)
 
 

@@ -50,20 +50,20 @@ def universal(
     """Build a Universal Transformer language model.
 
     ``model.logits(states)`` gives the logits of the tokens. One layer is applied ``depth`` times.
-    On a causal graph the model can generate; with ``cache=`` each step keeps its own keys and
-    values, and no step is skipped.
+    On a causal graph, the model can generate text; with ``cache=``, each step has separate cached
+    keys and values, and no step is skipped.
 
     Args:
-        vocab_size: vocab size: number of token ids.
+        vocab_size: number of tokens in the vocabulary.
         width: hidden size.
-        depth: number of steps, or their maximum with ``halting``.
+        depth: number of steps; with ``halting``, the maximum number of steps.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
-        halting: let each token stop early (adaptive computation time).
+        ffn_dim: hidden size of the feed-forward networks.
+        halting: whether each token may stop early (adaptive computation time).
         threshold: cumulative halting probability at which a token stops.
         act: activation function of the feed-forward networks, by name.
         dropout: dropout probability.
-        graph: attention graph: which tokens each token attends to.
+        graph: attention graph, which defines the tokens that each token attends to.
     """
     if threshold > 1:
         raise ArgumentError(
@@ -79,7 +79,7 @@ def universal(
     head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
     model = init_normal(TextModel(embedding, Backbone(stack), head))
     if halt is not None:
-        nn.init.ones_(halt.bias)  # Training then starts with few steps per token.
+        nn.init.ones_(halt.bias)  # With this bias, training starts with few steps per token.
     return model
 
 
@@ -91,8 +91,8 @@ class UniversalStack(TransformerStack):
 
     With halting (adaptive computation time, Graves, 2016), :math:`p^t_i = σ(w \tilde h^t_i + b)`;
     token i stops at the first t at which :math:`\sum_{s \le t} p^s_i` reaches the threshold, or at
-    the last step. Other tokens then attend to its unchanged state. The output is the mean of its
-    states weighted by p, where the last weight is the remainder to 1.
+    the last step. Other tokens then attend to the unchanged state of token i. The output is the
+    mean of the token's states, weighted by p; the last weight is the remainder to 1.
 
     Args:
         layer: layer called as ``layer(x, graph, **terms)``.
@@ -128,7 +128,8 @@ class UniversalStack(TransformerStack):
             x: features.
             graph: attention graph, in place of the default.
             positions: positions ``[..., N]``. Defaults to 0, 1, ...
-            cache: cache of the keys and values of every step; those of x are added.
+            cache: cache of the keys and values of every step, to which the keys and values of x are
+                added.
             terms: further arguments of the layer.
         """
         graph = self.graph if graph is None else check_graph(graph)
@@ -158,7 +159,7 @@ class UniversalStack(TransformerStack):
             weight = torch.where(halts, remainder, p) * running
             out = out + weight[..., None] * x
             remainder, running = remainder - weight, running & ~halts
-            # With a cache all steps are needed, because later tokens attend to their keys.
+            # With a cache no step is skipped, because later tokens attend to the keys of all steps.
             if cache is None and not (x.is_meta or running.any()):
                 break
         return out

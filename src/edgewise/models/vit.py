@@ -54,7 +54,7 @@ def vit(
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: hidden size of the feed-forward networks.
         act: activation function of the feed-forward networks, by name.
         projections: "full" projects all features for each head; "split" only the head's own slice.
         norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.

@@ -1,11 +1,94 @@
-"""Recipe on a table of molecules and a property."""
+"""Recipes on molecules: masked atoms and bonds, ESOL, ionic liquids, and the user's own table."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from edgewise import data, models, tasks, training
-from edgewise.recipes.recipe import Recipe
+from edgewise.recipes.recipe import Protocol, Recipe
+
+# One backbone for this recipe and gps-esol, so that `--from` can transfer its weights. It has no
+# random-walk encoding, which has outliers of up to 26 standard deviations near odd rings: RMSE on
+# two validation folds of ESOL is 0.77 without it and 0.86 with it.
+trunk = partial(models.gps, width=64, depth=4, heads=4, position="none", attention_dropout=0.1)
+
+masked_molecules = Recipe(
+    name="masked-molecules",
+    summary="GPS pre-trained on masked atoms and bonds of 12,000 molecules of ZINC",
+    model=partial(trunk, pool="none"),
+    data=data.masked_molecules(mask_fraction=0.15, batch_size=64),
+    task=tasks.Classification(),
+    optimizer=training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
+    schedule=training.CosineSchedule(warmup=0.05),
+    trainer=training.TrainerSettings(epochs=5, monitor="val/loss", mode="min", clip_norm=5.0),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "none",
+        "accuracy on 15 % of the atoms and bonds of 1,000 molecules; best epoch by validation",
+    ),
+)
+
+BY_FOLDS = "random folds, best epoch on 1/10 of the other four"
+
+gin_esol = Recipe(
+    name="gin-esol",
+    summary="Graph isomorphism network on ESOL; --folds gives the RMSE over 5 random folds",
+    model=partial(models.graph_gin, width=64, depth=3, dropout=0.1, pool="mean"),
+    data=data.esol(bonds=False),
+    task=tasks.Regression(),
+    optimizer=training.OptimizerSettings("adamw", lr=2e-3, weight_decay=0.01),
+    schedule=training.CosineSchedule(),
+    trainer=training.TrainerSettings(epochs=60, monitor="val/rmse", mode="min", clip_norm=5.0),
+    protocol=Protocol(("test/rmse",), "none on this split", BY_FOLDS, folds=True),
+)
+
+attentive_esol = Recipe(
+    name="attentive-esol",
+    summary="Molecule transformer on ESOL; --folds gives the RMSE over 5 random folds",
+    model=partial(models.molecule_transformer, width=64, depth=4, heads=4, dropout=0.05),
+    data=data.esol(),
+    task=tasks.Regression(),
+    optimizer=training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
+    schedule=training.CosineSchedule(),
+    trainer=training.TrainerSettings(
+        epochs=50, monitor="val/rmse", mode="min", ema_decay=0.99, clip_norm=5.0
+    ),
+    protocol=Protocol(("test/rmse",), "0.592 (AttentiveFP in one study)", BY_FOLDS, folds=True),
+)
+
+gps_esol = Recipe(
+    name="gps-esol",
+    summary="GPS on ESOL with the size of masked-molecules, for fine-tuning with --from",
+    model=partial(trunk, dropout=0.05, pool="sum"),
+    data=data.esol(),
+    task=tasks.Regression(),
+    optimizer=training.OptimizerSettings("adamw", lr=3e-3, weight_decay=0.01),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(
+        epochs=40, monitor="val/rmse", mode="min", ema_decay=0.99, clip_norm=5.0
+    ),
+    protocol=Protocol(("test/rmse",), "`attentive-esol` on the same folds", BY_FOLDS, folds=True),
+)
+
+ionic_liquids_co2 = Recipe(
+    name="ionic-liquids-co2",
+    summary="Molecule transformer on CO2 solubility in unseen ionic liquids; --folds: MAE and R²",
+    model=partial(models.molecule_transformer, width=64, depth=3, heads=4, dropout=0.1),
+    data=data.ionic_liquids(descriptors=True, batch_size=512),
+    task=tasks.Regression(kind="mae"),
+    optimizer=training.OptimizerSettings("adamw", lr=2e-3, weight_decay=0.01),
+    schedule=training.CosineSchedule(),
+    trainer=training.TrainerSettings(
+        epochs=15, monitor="val/mae", mode="min", ema_decay=0.98, clip_norm=1.0
+    ),
+    protocol=Protocol(
+        ("test/mae", "test/r2"),
+        "0.0137, 0.988 in the literature, on an unknown split; trees on fingerprints, below, "
+        "are as good",
+        "all measurements of a liquid in one fold; best epoch on 15 % of the other liquids",
+        folds=True,
+    ),
+)
 
 molecules = Recipe(
     name="molecules",

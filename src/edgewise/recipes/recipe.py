@@ -14,7 +14,7 @@ from edgewise.training import OptimizerSettings, Schedule, TrainerSettings
 
 @dataclass(frozen=True)
 class Protocol:
-    """Protocol by which ``docs/results.md`` measures a recipe.
+    """Protocol by which ``docs/background/results.md`` measures a recipe.
 
     Attributes:
         metrics: names of the reported metrics, such as ``test/accuracy``.

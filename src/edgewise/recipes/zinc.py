@@ -16,9 +16,6 @@ from edgewise.recipes.recipe import Protocol, Recipe
 BY = "10,000 / 1,000 / 1,000 molecules that are not the benchmark's; best of 32 epochs by val"
 _SMALL = "on ZINC-12k with 100,000 weights (Tailor et al., 2022)"
 _LARGE = "with 500,000 in 16 layers (Dwivedi et al., 2020)"
-_OPTIMIZER = training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01)
-_SCHEDULE = training.CosineSchedule(warmup=0.05)
-_TRAINER = training.TrainerSettings(epochs=32, monitor="val/mae", mode="min", clip_norm=5.0)
 
 gin_zinc = Recipe(
     name="gin-zinc",
@@ -26,58 +23,46 @@ gin_zinc = Recipe(
     model=partial(models.graph_gin, width=144, depth=5, pool="sum"),
     data=data.zinc(bonds=False),
     task=tasks.Regression(kind="mae"),
-    optimizer=_OPTIMIZER,
-    schedule=_SCHEDULE,
-    trainer=_TRAINER,
+    optimizer=training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
+    schedule=training.CosineSchedule(warmup=0.05),
+    trainer=training.TrainerSettings(epochs=32, monitor="val/mae", mode="min", clip_norm=5.0),
     protocol=Protocol(("test/mae",), f"0.387 {_SMALL}, 0.526 {_LARGE}", BY),
 )
 
-gat_zinc = Recipe(
+gat_zinc = replace(
+    gin_zinc,
     name="gat-zinc",
     summary="Graph attention network on ZINC, without bond types",
     model=partial(models.graph_gat, head_width=16, heads=8, depth=5, dropout=0.0),
-    data=data.zinc(bonds=False),
-    task=tasks.Regression(kind="mae"),
-    optimizer=_OPTIMIZER,
-    schedule=_SCHEDULE,
-    trainer=_TRAINER,
     protocol=Protocol(("test/mae",), f"0.475 {_SMALL}, 0.384 {_LARGE}", BY),
 )
 
-laplacian_zinc = Recipe(
+laplacian_zinc = replace(
+    gin_zinc,
     name="laplacian-zinc",
     summary="Graph Transformer on ZINC, with Laplacian eigenvectors and bond types",
     model=partial(models.laplacian_transformer, width=64, depth=4),
     data=data.zinc(),
-    task=tasks.Regression(kind="mae"),
-    optimizer=_OPTIMIZER,
-    schedule=_SCHEDULE,
-    trainer=_TRAINER,
     protocol=Protocol(("test/mae",), "0.226 on ZINC-12k (Dwivedi and Bresson, 2020)", BY),
 )
 
-graphormer_zinc = Recipe(
+graphormer_zinc = replace(
+    gin_zinc,
     name="graphormer-zinc",
     summary="Graphormer on ZINC, with 6 of the 12 layers of Graphormer-slim",
     model=partial(models.graphormer, width=80, depth=6, heads=8, dropout=0.0),
     data=data.zinc(),
-    task=tasks.Regression(kind="mae"),
-    optimizer=_OPTIMIZER,
-    schedule=_SCHEDULE,
-    trainer=replace(_TRAINER, epochs=60),
+    trainer=replace(gin_zinc.trainer, epochs=60),
     protocol=Protocol(
         ("test/mae",), "0.122 on ZINC-12k (Ying et al., 2021)", BY.replace("32", "60")
     ),
 )
 
-gps_zinc = Recipe(
+gps_zinc = replace(
+    gin_zinc,
     name="gps-zinc",
     summary="GPS on ZINC: message passing and global attention, 20-step random walks",
     model=partial(models.gps, width=64, depth=7, attention_dropout=0.1),
     data=data.zinc(),
-    task=tasks.Regression(kind="mae"),
-    optimizer=_OPTIMIZER,
-    schedule=_SCHEDULE,
-    trainer=_TRAINER,
     protocol=Protocol(("test/mae",), "0.070 on ZINC-12k (Rampášek et al., 2022)", BY),
 )

@@ -63,7 +63,7 @@ class Outcome:
 
     @property
     def edges_per_token(self) -> float | None:
-        """Mean in-degree, if the value is a graph."""
+        """Mean in-degree if the value is a graph, else None."""
         return None if self.graph is None else self.graph.num_edges / self.graph.num_targets
 
 
@@ -83,7 +83,8 @@ class Comparison:
 
         def key(outcome: Outcome) -> float:
             mean = outcome.mean(trainer.monitor)
-            return math.inf if math.isnan(mean) else sign * mean  # NaN: the training diverged
+            # The metric is NaN if the training diverged.
+            return math.inf if math.isnan(mean) else sign * mean
 
         return min(self.outcomes, key=key)
 
@@ -126,7 +127,7 @@ def compare(
             "VALUE",
             expected="different values",
             got=", ".join(values),
-            remedy="name each value once",
+            remedy="give each value once",
         )
     if not resume:
         RunFolder(path).refuse_existing()
@@ -157,7 +158,7 @@ def compare(
 
 
 def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:
-    """Train with one value of the field, in any process; the recipe is passed as a record."""
+    """Train with one value of the field; the recipe is a record, which can be sent to a process."""
     recipe, started = from_record(record), RunFolder(folder).has(RECIPE)
     title = f"{recipe.name} {value}"
     if seeds is None:

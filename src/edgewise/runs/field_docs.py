@@ -17,14 +17,14 @@ REFERENCE = re.compile(r"[Ss]ee (\w+)[.;]? ?(.*)")
 def field_meanings(part: Callable[..., Any]) -> dict[str, str]:
     """Return the description of each argument in the docstrings of a function or class.
 
-    The sections ``Args`` and ``Attributes`` are read. A class inherits the descriptions of its
-    bases. An entry ``see :class:`Folds``` is replaced by the description in that class, which is a
-    base or is imported by the module.
+    The sections ``Args`` and ``Attributes`` are read. A class inherits the descriptions of its base
+    classes. An entry ``see :class:`Folds``` is replaced by the description in the class ``Folds``,
+    which must be a base class or imported in the module.
 
     Args:
         part: model function, or class of data, task, optimizer, schedule or trainer settings.
     """
-    # If the function was made from a model class, read the class.
+    # For a function made by checked_factory, read the docstring of the model class.
     part = inspect.unwrap(part)
     found: dict[str, str] = {}
     for owner in part.__mro__ if isinstance(part, type) else (part,):
@@ -38,7 +38,7 @@ def field_meanings(part: Callable[..., Any]) -> dict[str, str]:
 
 
 def _resolved(meaning: str, name: str, owner: Any) -> str:
-    """Replace a reference to another class by the description there."""
+    """Replace a reference to another class by the description in that class."""
     match = REFERENCE.match(meaning)
     if not match:
         return meaning

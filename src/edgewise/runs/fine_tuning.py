@@ -28,7 +28,8 @@ def check_start(recipe: Recipe) -> None:
 
     Raises:
         MissingDataError: the run does not exist or has not finished.
-        ArgumentError: its model is of another kind, such as a text model instead of a graph model.
+        ArgumentError: the run has a model of another kind, such as a text model instead of a graph
+            model.
     """
     run = RunFolder(Path(recipe.start))
     if not run.weights.is_file():
@@ -42,9 +43,10 @@ def check_start(recipe: Recipe) -> None:
     if reads and read and reads != read:
         raise ArgumentError(
             "--from",
-            expected=f"a run of a model for {reads}, as the recipe {recipe.name} has in {ours}",
+            expected=f"a run of a model for {reads}, like the model {ours} of the recipe "
+            f"{recipe.name}",
             got=f"{_about(run)}, which is for {read}",
-            remedy="name a run of that kind, or omit --from",
+            remedy=f"name a run of a model for {reads}, or omit --from",
         )
 
 
@@ -91,7 +93,7 @@ def _kind_of(name: str) -> str:
 
 
 def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentError:
-    """Build the error for different models, different fields, or else different weights."""
+    """Return the error for a run with another model, with other fields, or with other weights."""
     ours, theirs = recipe.model.func.__name__, _model_of(run)
     fields = _differing_fields(recipe, run.read_json(RECIPE).get("model", {}))
     if ours != theirs:
@@ -106,7 +108,7 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
 
 
 def differing(wrong: list[str]) -> str:
-    """Describe how many weights differ, and list the first few."""
+    """Describe the number of weights that differ, and list the first few."""
     more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
     return f"{len(wrong)} weights that differ: {'; '.join(wrong[:SHOWN])}{more}"
 
@@ -131,7 +133,7 @@ def _check_heads(model: nn.Module, run: RunFolder) -> None:
     if heads is not None and others:
         raise ArgumentError(
             "model.heads",
-            expected=f"{heads}, as the run in {run.path} was trained with",
+            expected=f"{heads}, the number of heads of the run in {run.path}",
             got=" and ".join(map(str, others)),
             remedy=f"choose --model.heads {heads}",
         )

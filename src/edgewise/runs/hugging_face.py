@@ -22,16 +22,6 @@ from edgewise.training.folder import RECIPE
 CONFIG = "config.json"
 FAMILIES = ("bert", "roberta")
 """Families of text models for fine-tuning, with equal names in transformers and Edgewise."""
-NUMBERS = {
-    "width": "hidden_size",
-    "depth": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "ffn_dim": "intermediate_size",
-    "max_length": "max_position_embeddings",
-    "types": "type_vocab_size",
-    "epsilon": "layer_norm_eps",
-}
-"""Names of model fields in the configuration of transformers."""
 TRUNK, HEAD, TOKENS = "trunk.", "head.", "trunk.embedding.tokens.weight"
 OF_TOKENS = (TOKENS, "trunk.head.bias", "trunk.head.weight")
 """Weights with a row for each token."""
@@ -50,8 +40,8 @@ def is_hugging_face(start: str) -> bool:
 def with_their_model(recipe: Recipe) -> Recipe:
     """Return the recipe with the model of the Hugging Face folder in its field ``start``.
 
-    The recipe's graph and dropout are kept. If the folder has a text classification head, texts
-    are classified from the class token, as its head was trained.
+    The recipe's graph and dropout are kept. If the folder has a text classification head, texts are
+    classified from the class token, because the head was trained with this pooling.
 
     Raises:
         ArgumentError: the folder's model is not of a supported family, or the recipe has no text
@@ -59,18 +49,16 @@ def with_their_model(recipe: Recipe) -> Recipe:
     """
     if not is_hugging_face(recipe.start):
         return recipe
+    from edgewise.interop.huggingface.bert import numbers
     from edgewise.interop.huggingface.checkpoint import read
     from edgewise.interop.huggingface.label_heads import label_head
 
     theirs = read(recipe.start)
     kind = str(theirs.config.get("model_type", "none"))
     check_choice(f"{recipe.start}/{CONFIG}: model_type", kind, FAMILIES)
-    values: dict[str, Any] = {
-        f"model.{ours}": theirs.config[name]
-        for ours, name in NUMBERS.items()
-        if name in theirs.config
-    }
-    values |= {"model": kind, "model.act": theirs.activation("hidden_act")}
+    sizes = {name: value for name, value in numbers(theirs).items() if name != "dropout"}
+    values: dict[str, Any] = {f"model.{name}": value for name, value in sizes.items()}
+    values["model"] = kind
     values["model.padding"] = theirs["pad_token_id"] if kind == "roberta" else None
     head = label_head(theirs.without_prefix(f"{kind}."))
     if head is not None and head.dense and isinstance(recipe.task, TextClassification):
@@ -126,8 +114,8 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
             "--from",
             expected=f"the model of {start}",
             got=differing(wrong),
-            remedy="use the tokenizer.json that was saved with it, and a recipe without a "
-            "head that the folder lacks",
+            remedy="use the tokenizer.json that was saved with this model, and a recipe whose head "
+            "the folder contains",
         )
     left = sorted(name.removeprefix(TRUNK) for name in found if name not in wanted)
     if left:
@@ -138,13 +126,13 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
                 f"its head predicts the labels {theirs_are} of {_told(theirs)}, and the data have "
             )
             why += f"{ours_are} of {_told(model)}: the head is initialised at random"
-        warnings.warn(f"not loaded from {start}, as {why}: {', '.join(left)}", stacklevel=2)
+        warnings.warn(f"not loaded from {start}, because {why}: {', '.join(left)}", stacklevel=2)
     model.load_state_dict(ready, strict=False)
 
 
 def _same_labels(theirs: Sequence[str], ours: Sequence[str]) -> list[int] | None:
-    """Return the index of each of our labels among theirs; ``None`` if the labels differ."""
-    # The default name of a label in transformers is LABEL_ and its index.
+    """Return the index of each label of the data among the checkpoint's labels, or ``None``."""
+    # In transformers, a label without a name is called LABEL_ and its index.
     named = [label.removeprefix("LABEL_") for label in theirs]
     if sorted(named) != sorted(ours):
         return None
@@ -156,7 +144,7 @@ def _told(model: nn.Module) -> str:
 
 
 def _rows(name: str, weight: Tensor | None, vocab_size: int) -> Tensor | None:
-    """Remove rows beyond the vocabulary, which often pad embedding tables for speed."""
+    """Remove rows beyond the vocabulary, with which embedding tables are often padded for speed."""
     if weight is None or name not in OF_TOKENS:
         return weight
     return weight[:vocab_size]
@@ -171,7 +159,7 @@ def their_tokenizer(start: str) -> str:
     path = Path(start) / TOKENIZER
     if not path.is_file():
         raise MissingDataError(
-            f"{path}: no such file. Remedy: save the tokenizer there with "
+            f"{path}: no such file. Remedy: save the tokenizer in this folder with "
             "AutoTokenizer.from_pretrained(...).save_pretrained(...)."
         )
     return str(path)

@@ -25,7 +25,7 @@ import torch
 from edgewise.errors import EdgewiseError
 from edgewise.training.interrupt import Interrupted, interruptible
 
-PATIENCE = 10.0  # seconds until the remaining processes are killed after one has ended
+PATIENCE = 10.0  # After a process has ended, seconds until the remaining processes are killed.
 Worker = subprocess.Popen[bytes]
 
 
@@ -54,7 +54,7 @@ def launch(path: Path, devices: int, title: str) -> None:
                     # One signal is enough: the processes stop after the same step.
                     workers[0].send_signal(stop_signal)
                 time.sleep(0.05)
-            # The first failed process is the cause. The others fail because it does not answer.
+            # The first failed process is the cause; the others fail because they wait for it.
             first = next((rank for rank, code in enumerate(_codes(workers)) if code), 0)
         finally:
             _end(workers)
@@ -85,7 +85,7 @@ def _start(
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "WORLD_SIZE": str(devices),
-        "TORCH_CPP_LOG_LEVEL": "ERROR",  # This hides warnings on find_unused_parameters.
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # Hide PyTorch's warnings on find_unused_parameters.
         "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // devices)),
         # The edgewise command sets this by default, so that waiting threads do not spin.
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive"),
@@ -97,7 +97,7 @@ def _start(
             stdin=subprocess.PIPE,
             stdout=outputs[rank],
             stderr=errors[rank] if rank else None,  # Rank 0 shows the progress.
-            start_new_session=True,  # Ctrl-C must reach the launcher only
+            start_new_session=True,  # Ctrl-C must reach only the launcher.
         )
         for rank in range(devices)
     ]

@@ -60,8 +60,8 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
     """
     if not folder.has(PREPROCESSING):
         raise MissingDataError(
-            f"{folder.path / PREPROCESSING}: no such file, which predictions need. Remedy: restore "
-            "it, or train again with this version."
+            f"{folder.path / PREPROCESSING}: no such file. Predictions need it. Remedy: restore "
+            "the file, or train again with this version."
         )
     record = folder.read_json(PREPROCESSING)
     try:
@@ -76,12 +76,7 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
         values = _RunValues(folder.path, {**values, **{name: tensors[name] for name in names}})
         return Preprocessing(sizes, None if scale is None else TargetScale(*scale), values)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ArgumentError(
-            str(folder.path / PREPROCESSING),
-            expected="a file that `edgewise train` wrote",
-            got=f"a file without {error}",
-            remedy="restore it, or train again",
-        ) from error
+        raise _lacking(folder.path, str(error)) from error
 
 
 class _RunValues(dict[str, Any]):
@@ -92,12 +87,16 @@ class _RunValues(dict[str, Any]):
         self.path = path
 
     def __missing__(self, name: str) -> Any:
-        raise ArgumentError(
-            str(self.path / PREPROCESSING),
-            expected="a file that `edgewise train` wrote",
-            got=f"a file without {name!r}",
-            remedy="restore it, or train again",
-        )
+        raise _lacking(self.path, repr(name))
+
+
+def _lacking(path: Path, what: str) -> ArgumentError:
+    return ArgumentError(
+        str(path / PREPROCESSING),
+        expected="a file that `edgewise train` wrote",
+        got=f"a file without {what}",
+        remedy="restore it, or train again",
+    )
 
 
 def _as_given(value: Any) -> Any:

@@ -101,9 +101,9 @@ def _with_model(recipe: Recipe, name: str) -> Recipe:
     if name in models.MODELS and name not in kind:
         raise ArgumentError(
             "model",
-            expected=f"one of {', '.join(kind)}, which can replace {own}",
+            expected=f"one of {', '.join(kind)}, the models that can replace {own}",
             got=f"{name}, a model of another kind",
-            remedy="choose one of these models, or another recipe",
+            remedy="choose another model or another recipe",
         )
     check_choice("model", name, kind)
     if name == own:

@@ -27,16 +27,16 @@ KINDS: dict[str, Mapping[str, Any]] = {
     "schedule": SCHEDULES,
     "trainer": {"trainer": TrainerSettings},
 }
-"""Classes of each part by the name in the record, where ``use`` is the name."""
+"""For each part of a recipe, classes by the name that the record stores as ``use``."""
 TABLES = {"data": "DATA", "task": "TASKS"}
-"""Parts whose classes installed packages may add."""
+"""Parts of a recipe to which installed packages may add classes."""
 
 
 def to_record(recipe: Recipe) -> dict[str, Any]:
     """Return a recipe as JSON values, with all of its fields.
 
     Raises:
-        ArgumentError: a class that no table lists, or a value that JSON cannot represent.
+        ArgumentError: a class is in no table, or JSON cannot represent a value.
     """
     _check_model(recipe)
     record: dict[str, Any] = {"edgewise": __version__, "recipe": recipe.name}
@@ -70,7 +70,8 @@ def _check_model(recipe: Recipe) -> None:
             use = recipe.model.func.__name__
             raise ArgumentError(
                 f"model.{name}",
-                expected=f"a named parameter of {use}; recipe.json records no other",
+                expected=f"a named parameter of {use}, because recipe.json records only named "
+                "parameters",
                 got=f"{name}={recipe.model.keywords[name]!r}",
                 remedy=f"make {name} a named parameter of {use}",
             )
@@ -87,7 +88,7 @@ def _use(part: str, value: Any) -> str:
         part,
         expected=f"one of {', '.join(sorted(KINDS[part]))}",
         got=type(value).__name__,
-        remedy="add the class to a package, as docs/own_recipes.md shows, or use training.fit",
+        remedy="add the class to a package (see docs/howto/own_recipes.md), or use training.fit",
     )
 
 
@@ -97,7 +98,7 @@ def _shown(name: str, field: Field) -> Any:
     if read_value(name, shown, field.kind) != field.value:
         raise ArgumentError(
             name,
-            expected=f"{describe(field.kind)} that JSON can represent",
+            expected=f"{describe(field.kind)}, in a form that JSON can represent",
             got=repr(field.value),
             remedy="choose another value",
         )
@@ -133,7 +134,7 @@ def _default(part: str, record: Mapping[str, Any]) -> Any:
     """Return a part of a record with default values.
 
     Raises:
-        ArgumentError: no table has its class, as the package of the class is not installed.
+        ArgumentError: the class is unknown, because the package that adds it is not installed.
     """
     use = record[part].get("use", part)
     if part in TABLES and use not in KINDS[part]:

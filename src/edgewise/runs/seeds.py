@@ -52,7 +52,7 @@ def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
     if folds is None:
         raise ArgumentError(
             "--folds",
-            expected="data with folds (the field data.folds)",
+            expected="a recipe whose data have folds (the field data.folds)",
             got=f"the recipe {recipe.name}, whose data have a fixed split",
             remedy="use --seeds",
         )
@@ -127,12 +127,5 @@ def evaluate_run(path: Path) -> dict[str, float] | Summary:
     Raises:
         MissingDataError: the run does not exist, or has not finished.
     """
-    for kind in ("seed", "fold"):
-        found = sorted(path.glob(f"{kind}-*/{RECIPE}"), key=_number)
-        if found:
-            return summarise([evaluate_one(one.parent) for one in found])
-    return evaluate_one(path)
-
-
-def _number(found: Path) -> int:
-    return int(found.parent.name.rpartition("-")[2])
+    found = RunFolder(path).runs()
+    return summarise([evaluate_one(one) for one in found]) if found else evaluate_one(path)

@@ -24,8 +24,8 @@ from edgewise.errors import EdgewiseError, in_one_line
 from edgewise.training.interrupt import Interrupted, interruptible
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
-"""A function of a module and its arguments, which must be picklable."""
-ASK_EVERY = 0.2  # seconds between two checks for Ctrl-C
+"""Type of a job: a function of a module, and its arguments, which must be picklable."""
+ASK_EVERY = 0.2  # Seconds between two checks for Ctrl-C.
 PRELOADED = ["lightning.pytorch", "sklearn.datasets", "torchmetrics", "edgewise.runs"]
 
 
@@ -94,7 +94,7 @@ def _stop(processes: Any) -> None:
 
 def _work(tell: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     if hasattr(os, "setsid"):
-        os.setsid()  # Ctrl-C must reach the parent only
+        os.setsid()  # Ctrl-C must reach only the parent.
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     # Print lines, because progress bars of several processes would overwrite each other.
@@ -110,7 +110,7 @@ def _work(tell: Connection, function: Callable[..., Any], arguments: tuple[Any, 
 
 
 class _Lines:
-    """Stream that is reported not to be a terminal."""
+    """Stream that reports that it is not a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

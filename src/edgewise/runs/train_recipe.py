@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SWITCHES = {"edge_width": "bonds", "descriptor_width": "descriptors"}
-"""Fields of data sets that disable a model argument which the data would determine."""
+"""Data set field that enables a model argument, by the name of the argument."""
 
 
 def train(
@@ -84,7 +84,7 @@ def train(
 
 
 def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float]:
-    """Train in this process, as one of several, in an existing run folder."""
+    """Train in an existing run folder, in one of several distributed processes."""
     model, splits = _started(recipe, folder)
     return _fit(recipe, model, splits, folder, title)
 
@@ -113,7 +113,7 @@ def _fit(
     recipe: Recipe, model: nn.Module, splits: Splits, folder: RunFolder, title: str
 ) -> dict[str, float]:
     loaders = splits.loaders(recipe.seed)
-    # Use other random numbers than for the initial weights.
+    # Reseed, so that training does not repeat the random numbers of the initial weights.
     seed_everything(recipe.seed + 1)
     return fit(
         model,
@@ -214,7 +214,7 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
 
 
 def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
-    """Raise an error if the recipe differs from that of the run to resume."""
+    """Raise an error if the recipe differs from the recipe of the run to resume."""
     differing = differences(recorded, recipe)
     if differing:
         raise ArgumentError(
@@ -234,7 +234,7 @@ def refuse_other_kind(folder: RunFolder, kind: str) -> None:
     if begun and kind not in begun:
         raise ArgumentError(
             "--resume",
-            expected=f"{ways[begun[0]]}, as the run in {folder.path} was started with",
+            expected=f"{ways[begun[0]]}, as in the command that started the run in {folder.path}",
             got=ways[kind],
-            remedy="repeat its command, or start a new run with --out",
+            remedy="repeat the command that started the run, or start a new run with --out",
         )

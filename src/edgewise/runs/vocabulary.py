@@ -75,7 +75,7 @@ def check_vocabulary(run: RunFolder, tokenizer: Tokenizer | None, argument: str)
     if known != found:
         raise ArgumentError(
             argument,
-            expected=f"the vocabulary {known}, with which the run in {run.path} was trained",
+            expected=f"the vocabulary {known} of the run in {run.path}",
             got=f"the vocabulary {found}",
-            remedy=f"use the {TOKENIZER} of that run, the default of data.tokenizer",
+            remedy=f"use the {TOKENIZER} of this run (the default of data.tokenizer)",
         )

@@ -1,6 +1,7 @@
 """Worker process of a distributed training: ``python -m edgewise.runs.worker DIR TITLE``.
 
-The environment variables of torchrun contain its rank. It exits when its parent process ends.
+The worker reads its rank from the environment variables of torchrun, and exits when its parent
+process ends.
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ from edgewise.renamed import refuse_old_names
 from edgewise.tasks.classification import Classification
 from edgewise.tasks.consistency import Consistency
 from edgewise.tasks.forecast import Forecast
-from edgewise.tasks.language_modeling import LanguageModeling
+from edgewise.tasks.language_modeling import LanguageModeling, MaskedLanguageModeling
 from edgewise.tasks.link_prediction import LinkPrediction
-from edgewise.tasks.masked_language_modeling import MaskedLanguageModeling
 from edgewise.tasks.recommendation import Recommendation
 from edgewise.tasks.regression import Regression
 from edgewise.tasks.text_classification import Tagging, TextClassification

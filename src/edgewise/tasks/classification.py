@@ -37,8 +37,8 @@ class Classification(Task):
                 "model",
                 expected="one row of scores for each target, [M, classes]",
                 got=f"shape {list(outputs.shape)} for targets {list(target.shape)}",
-                remedy="pool the outputs; for several views of a node, as grand has in training, "
-                "use tasks.Consistency, as in the recipe grand-cora",
+                remedy="pool the outputs to one row per target; for a model with several outputs "
+                "per node in training, such as grand, use tasks.Consistency",
             )
         return F.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)
 

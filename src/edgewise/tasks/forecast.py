@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class Forecast(Task):
     """Forecasting, with outputs ``[B, H]`` and targets ``[B, H, 2]``: value and seasonal naive.
 
-    ``mae`` is in the unit of the series. ``seasonal_ratio`` is the error divided by that of the
-    seasonal naive forecast, which repeats the last season; below 1 is better (after Hyndman and
-    Koehler, Another look at measures of forecast accuracy, 2006).
+    ``mae`` is in the unit of the series. ``seasonal_ratio`` is the error divided by the error of
+    the seasonal naive forecast, which repeats the last season; below 1, the model is better (after
+    Hyndman and Koehler, Another look at measures of forecast accuracy, 2006).
 
     Attributes:
         delta: threshold of the Huber loss, in the unit of the series: smaller errors are squared.
@@ -41,6 +41,6 @@ class Forecast(Task):
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="errors of a forecast")
-        from edgewise.tasks.forecast_metrics import ForecastError, seasonal_ratio
+        from edgewise.tasks.regression_metrics import ForecastError, seasonal_ratio
 
         return {"mae": ForecastError(), "seasonal_ratio": seasonal_ratio()}

@@ -1,11 +1,11 @@
-"""Causal language modelling: cross-entropy of the next token, perplexity and bits."""
+"""Language modelling: prediction of the next token, or of masked tokens."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,7 @@ from edgewise.base_task import Task
 from edgewise.batches import Batch
 from edgewise.errors import ArgumentError
 from edgewise.layers import LanguageModel, TextModel, Tokens
+from edgewise.tasks.classification import Classification
 from edgewise.tasks.text import text_model
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def read_ahead(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
         with torch.enable_grad():
             x = model.embedding(ids[None]).detach().requires_grad_()
             states: Tensor = model.backbone(x)
-        # Random weights, as the plain sum of the outputs of a LayerNorm is constant.
+        # Sum with random weights, because the plain sum over a LayerNorm's outputs is constant.
         mixed = (states * torch.randn(states.shape, generator=draw).to(states)).sum(-1)[0]
         for border in sorted({1, count // 2, count - 1} - {0}):
             (gradient,) = torch.autograd.grad(mixed[:border].sum(), x, retain_graph=True)
@@ -106,3 +107,21 @@ def read_ahead(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
     finally:
         model.train(training)
     return None
+
+
+@dataclass(frozen=True)
+class MaskedLanguageModeling(LanguageModeling):
+    r"""Masked-token prediction, with logits ``[M, vocabulary]`` of the M selected tokens.
+
+    .. math:: L = -\frac1M \sum_{t \in \mathrm{chosen}} \log p(x_t \mid \tilde x)
+
+    :func:`edgewise.data.text.masking.mask_tokens` selects the tokens.
+
+    Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
+    """
+
+    def check(self, model: nn.Module, batch: Any) -> None:
+        """Do nothing: unlike in causal language models, predictions may depend on later tokens."""
+
+    def metrics(self) -> dict[str, Metric]:
+        return Classification().metrics()

@@ -25,8 +25,8 @@ class Recommendation(Task):
 
     With sampled negatives, outputs are ``[B, K + M]`` and targets ``[B, K]``: the columns of the
     user's positive items, padded with -1; j runs over the M negatives. If all items are ranked,
-    outputs and targets are ``[B, items]``: 1 for a positive item, 0 for another and -1 for an
-    ignored one; j runs over all other items that are not ignored. The loss is the mean over the
+    outputs and targets are ``[B, items]``: 1 for a positive item, 0 for another item and -1 for an
+    ignored item; j runs over all other items that are not ignored. The loss is the mean over the
     positive items.
 
     Paper: Wu et al., On the effectiveness of sampled softmax loss for item recommendation, 2022

@@ -48,8 +48,4 @@ class Regression(Task):
 
         from edgewise.tasks.regression_metrics import R2
 
-        return {
-            "rmse": MeanSquaredError(squared=False),
-            "mae": MeanAbsoluteError(),
-            "r2": R2(),
-        }
+        return {"rmse": MeanSquaredError(squared=False), "mae": MeanAbsoluteError(), "r2": R2()}

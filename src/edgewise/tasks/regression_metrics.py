@@ -1,10 +1,11 @@
-"""Coefficient of determination R²."""
+"""R², and the mean absolute error of forecasts."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torchmetrics.regression import R2Score
+from torchmetrics import Metric
+from torchmetrics.regression import MeanAbsoluteError, R2Score
 
 
 class R2(R2Score):
@@ -16,3 +17,27 @@ class R2(R2Score):
     def compute(self) -> Tensor:
         """Return R², or NaN with fewer than two targets."""
         return super().compute() if self.total > 1 else torch.tensor(torch.nan)
+
+
+class ForecastError(MeanAbsoluteError):
+    """Mean absolute error in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.set_dtype(torch.double)
+
+    def update(self, outputs: Tensor, target: Tensor) -> None:
+        """Add forecasts ``[B, H]`` and targets ``[B, H, 2]``: value and seasonal naive."""
+        super().update(outputs.double(), target[..., 0].double())
+
+
+class SeasonalError(ForecastError):
+    """Mean absolute error of the seasonal naive forecast."""
+
+    def update(self, outputs: Tensor, target: Tensor) -> None:  # noqa: ARG002
+        super().update(target[..., 1], target)
+
+
+def seasonal_ratio() -> Metric:
+    """Return the metric of the error relative to the seasonal naive forecast."""
+    return ForecastError() / SeasonalError()

@@ -14,10 +14,6 @@ from edgewise.layers import TextModel
 def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
     """Return the model after checking that it is a text model with enough positions.
 
-    Args:
-        model: model of the recipe.
-        data_sizes: sizes of the data, with ``longest``, the maximum number of tokens of a text.
-
     Raises:
         ArgumentError: the model is not a text model, or has too few learned positions.
     """
@@ -31,11 +27,12 @@ def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
     longest = data_sizes["longest_text"]
     positions, padding = model.embedding.positions, model.embedding.padding
     if isinstance(positions, Learned):
-        taken = 0 if padding is None else padding + 1  # rows reserved for padding
+        taken = 0 if padding is None else padding + 1  # Number of rows reserved for padding.
         if positions.table.shape[0] - taken < longest:
             raise ArgumentError(
                 "model.max_length",
-                expected=f"at least {longest + taken}, as the longest text has {longest} tokens",
+                expected=f"at least {longest + taken}, because the longest text has {longest} "
+                "tokens",
                 got=str(positions.table.shape[0]),
                 remedy="increase model.max_length, or truncate texts with data.max_length",
             )

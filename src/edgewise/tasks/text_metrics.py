@@ -11,7 +11,7 @@ from torchmetrics import MeanMetric, Metric
 from edgewise.batches import WritingBatch
 from edgewise.errors import require
 
-ORDER = 4  # BLEU counts n-grams of one to four words
+ORDER = 4  # BLEU counts n-grams of one to four words.
 
 
 class BLEU(Metric):
@@ -58,7 +58,7 @@ class Exact(MeanMetric):
 def bleu_signature() -> str:
     """Return sacrebleu's signature: tokenisation, case, smoothing and version."""
     metric = _sacrebleu().BLEU()
-    metric.corpus_score(["a"], [["a"]])  # This sets the number of references in the signature.
+    metric.corpus_score(["a"], [["a"]])  # A call sets the number of references in the signature.
     return str(metric.get_signature())
 
 

@@ -22,7 +22,7 @@ TARGETS = ("labels", "label", "target", "y")
 
 
 class Listed:
-    """Loader over a list of batches. Lightning would read a list as several loaders."""
+    """Loader over a list of batches, because Lightning reads a plain list as several loaders."""
 
     def __init__(self, batches: Sequence[Any]) -> None:
         self.batches = batches
@@ -41,7 +41,7 @@ class Listed:
         """
         raise ArgumentError(
             "loaders",
-            expected="DataLoaders, whose examples several processes can share",
+            expected="DataLoaders, which can be split among several processes",
             got=f"a list of batches, and {world_size} processes",
             remedy="give DataLoader(dataset, batch_size=32), or train in one process",
         )
@@ -104,7 +104,7 @@ def _of_hugging_face(split: str, dataset: Any) -> tuple[str, str]:
     if not hasattr(dataset, "__len__"):
         line = "list(dataset.with_format('torch').iter(batch_size=32)), if it fits in memory"
         return f"{what} or a length", line
-    # A transform is a format, too, and with_format would replace it.
+    # A transform is a format too; with_format would replace the transform.
     own = (getattr(dataset, "format", None) or {}).get("type")
     tensors = "" if own else ".with_format('torch')"
     return what, f"DataLoader(dataset{tensors}, batch_size=32)"
@@ -122,7 +122,7 @@ def _no_loader(split: str, got: str, remedy: str) -> ArgumentError:
 
 @contextmanager
 def explain_loader_errors() -> Iterator[None]:
-    """Explain errors of PyTorch's ``default_collate``. Other errors of a loader pass unchanged.
+    """Explain errors of PyTorch's ``default_collate``; other errors of a loader are not changed.
 
     Raises:
         ArgumentError: the examples cannot be stacked into a batch, because their sizes differ or
@@ -131,7 +131,7 @@ def explain_loader_errors() -> Iterator[None]:
     try:
         yield
     except (RuntimeError, TypeError) as error:
-        # The traceback contains the text of an error of a worker process, too.
+        # If a worker process raised the error, its text is in the traceback.
         if isinstance(error, EdgewiseError) or "default_collate" not in traceback.format_exc():
             raise
         said = str(error).strip().splitlines()[-1]
@@ -150,7 +150,7 @@ def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator
     """Explain errors that the model or the task raises for a batch.
 
     Raises:
-        ArgumentError: the shapes or types in the batch do not fit.
+        ArgumentError: the shapes or types in the batch do not fit the model or the task.
     """
     try:
         yield
@@ -163,7 +163,7 @@ def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator
             "loaders",
             expected=f"batches that fit {type(model).__name__} and {type(task).__name__}",
             got=f"{_described(batch)} ({' '.join(str(error).split())[:200]})",
-            remedy=f"remove {', '.join(strange)}, or rename to one of {', '.join(known)} (with "
+            remedy=f"remove {', '.join(strange)}, or rename it to one of {', '.join(known)} (with "
             "remove_columns and rename_column of a Hugging Face data set), or return an "
             "edgewise.data.Batch from the loader's collate_fn"
             if strange
@@ -172,7 +172,7 @@ def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator
 
 
 def _arguments(model: nn.Module) -> list[str]:
-    """Return the names of the model's arguments; none if it takes ``**kwargs``."""
+    """Return the names of the model's arguments; an empty list if the model takes ``**kwargs``."""
     arguments = inspect.signature(model.forward).parameters.values()
     if any(a.kind is a.VAR_KEYWORD for a in arguments):
         return []
@@ -268,9 +268,9 @@ def _of_pyg(graphs: Any) -> Batch:
             "loaders",
             expected="PyG graphs with features x and a target y",
             got=f"a graph without {'x' if x is None else 'y'}",
-            remedy="set it, for example data.x = torch.ones(data.num_nodes, 1)"
+            remedy="set data.x, for example data.x = torch.ones(data.num_nodes, 1)"
             if x is None
-            else "set it, for example data.y = torch.tensor([0])",
+            else "set data.y, for example data.y = torch.tensor([0])",
         )
     keywords = {}
     if members is not None:

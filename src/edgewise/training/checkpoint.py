@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import lightning.pytorch as lightning
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 
 from edgewise.layers import Cache
@@ -16,8 +16,8 @@ from edgewise.training.interrupt import Interrupted, Request
 from edgewise.training.lightning_module import TrainingModule
 from edgewise.training.rng import restore_rng, rng_state
 
-LEAST_SHARE = 20  # minimum ratio of training time to saving time
-DUE = 1  # request to save without stopping; smaller than the number of SIGINT and SIGTERM
+LEAST_SHARE = 20  # Minimum ratio of training time to saving time.
+DUE = 1  # Request to save without stopping; less than the signal numbers SIGINT and SIGTERM.
 
 
 class ResumableCheckpoint(Checkpoint):
@@ -30,9 +30,9 @@ class ResumableCheckpoint(Checkpoint):
     Distributed processes save and stop at the same step. Rank 0 writes the state of every process:
     random number generators, metrics of its examples, and the model state carried between batches.
 
-    In the middle of an epoch, it saves only if the loader has ``state_dict``, such as
+    In the middle of an epoch, a checkpoint is saved only if the loader has ``state_dict``, such as
     ``edgewise.data.Loader`` and torchdata's StatefulDataLoader. With other loaders, such as
-    PyTorch's DataLoader, it saves at the end of an epoch.
+    PyTorch's DataLoader, checkpoints are saved at the end of an epoch.
     """
 
     def __init__(self, folder: RunFolder, save_every: float, request: Request) -> None:
@@ -61,15 +61,13 @@ class ResumableCheckpoint(Checkpoint):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._saved = state["processes"][rank_and_world_size()[0]]
 
-    def on_train_start(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, TrainingModule)
         self._steps = trainer.global_step
         self._due = time.monotonic() + self.save_every
         if trainer.ckpt_path and self._saved is None:
             raise KeyError("no state of this run's callbacks")
-        # This hook runs last, because other hooks may use random numbers.
+        # Restore the generators in the last hook, because other hooks may use random numbers.
         if self._saved is not None:
             pl_module.train_metrics.load_state_dict(self._saved["metrics"])
             if self._saved["carried"] is not None:
@@ -83,26 +81,19 @@ class ResumableCheckpoint(Checkpoint):
         self._module = pl_module
 
     def on_train_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        # False while gradients are accumulated over several batches.
+        # The condition is False while gradients are accumulated over several batches.
         stepped = trainer.global_step > self._steps
         self._steps = trainer.global_step
         # After the last batch, on_train_epoch_end saves.
         if stepped and not trainer.is_last_batch:
             self._save_or_stop(trainer, exactly=_tells_how_far(trainer))
 
-    def on_train_epoch_end(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._save_or_stop(trainer)
 
-    def _save_or_stop(self, trainer: lightning.Trainer, *, exactly: bool = True) -> None:
+    def _save_or_stop(self, trainer: Trainer, *, exactly: bool = True) -> None:
         started = time.monotonic()
         due = DUE * (exactly and started >= self._due)
         wanted = all_reduce(trainer, self.request.signal or due, "max")
@@ -115,13 +106,13 @@ class ResumableCheckpoint(Checkpoint):
         now = time.monotonic()
         self._due = now + max(self.save_every, LEAST_SHARE * (now - started))
 
-    def _save(self, trainer: lightning.Trainer) -> None:
+    def _save(self, trainer: Trainer) -> None:
         if trainer.is_global_zero:
             self.folder.write(self.folder.checkpoint.name, trainer.save_checkpoint)
         else:
-            # All processes must call this, although only rank 0 writes.
+            # All processes must call save_checkpoint, although only rank 0 writes.
             trainer.save_checkpoint(self.folder.checkpoint)
 
 
-def _tells_how_far(trainer: lightning.Trainer) -> bool:
+def _tells_how_far(trainer: Trainer) -> bool:
     return hasattr(trainer.train_dataloader, "state_dict")

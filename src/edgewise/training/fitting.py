@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import lightning.pytorch as lightning
     from lightning.pytorch.loggers import Logger
 
-    from edgewise.training.checkpoint import ResumableCheckpoint
     from edgewise.training.history import History
 
 Loaders = Mapping[str, Any]
@@ -97,13 +96,11 @@ def fit(
     _require_lightning()
     import lightning.pytorch as lightning
 
+    from edgewise.training.callbacks import callbacks_of
     from edgewise.training.checkpoint import ResumableCheckpoint
-    from edgewise.training.early_stopping import early_stopping
-    from edgewise.training.freeze_backbone import freeze_backbone
     from edgewise.training.history import History
     from edgewise.training.lightning_module import TrainingModule
     from edgewise.training.progress import progress_display
-    from edgewise.training.weight_averaging import weight_averaging
 
     folder.refuse_overwriting()
     trainer.check(task.metrics(), model)
@@ -113,7 +110,7 @@ def fit(
     if world_size > 1:
         _share(loaders, rank, world_size)
     batches = len(loaders["train"])
-    if not hasattr(loaders["train"], "share"):  # Lightning will split it
+    if not hasattr(loaders["train"], "share"):  # Lightning splits other loaders.
         batches = math.ceil(batches / world_size)
     steps = trainer.epochs * math.ceil(batches / trainer.accumulate_grad_batches)
     folder.make()
@@ -131,9 +128,7 @@ def fit(
             callbacks=[
                 *callbacks,
                 history,
-                *weight_averaging(trainer),
-                *early_stopping(trainer),
-                *freeze_backbone(trainer),
+                *callbacks_of(trainer),
                 *progress_display(title, history, callbacks),
                 checkpoint,
             ],
@@ -144,7 +139,7 @@ def fit(
         start = str(folder.checkpoint) if folder.checkpoint.is_file() else None
         if start:
             folder.check_checkpoint()
-        restoring = _restoring(folder, checkpoint) if start else nullcontext()
+        restoring = folder.restoring(lambda: checkpoint.begun) if start else nullcontext()
         with _as_interrupted(), explain_loader_errors(), restoring:
             lightning_trainer.fit(
                 module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
@@ -204,9 +199,9 @@ def _require_lightning() -> None:
 def _share(loaders: Loaders, rank: int, world_size: int) -> None:
     """Assign each process its part of the examples and its own random numbers."""
     for loader in loaders.values():
-        if hasattr(loader, "share"):  # Lightning splits a DataLoader
+        if hasattr(loader, "share"):  # Lightning splits other loaders.
             loader.share(rank, world_size)
-    if rank:  # Rank 0 keeps the seed of a run with one process.
+    if rank:  # Rank 0 keeps the seed, so that it is the same as in a run with one process.
         seed_everything((torch.initial_seed() + rank * 1_000_003) % 2**63)
 
 
@@ -231,18 +226,6 @@ def _as_interrupted() -> Iterator[None]:
     except SystemExit as error:
         ended = isinstance(error, SIGTERMException)
         raise Interrupted(signal.SIGTERM if ended else signal.SIGINT) from error
-
-
-@contextmanager
-def _restoring(folder: RunFolder, checkpoint: ResumableCheckpoint) -> Iterator[None]:
-    """Report any error before the first step as a damaged checkpoint."""
-    try:
-        yield
-    except Exception:
-        if checkpoint.begun:
-            raise
-        with folder.restoring():
-            raise
 
 
 @contextmanager

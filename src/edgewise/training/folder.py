@@ -39,11 +39,11 @@ LOG, CURVES = "log.csv", "curves.png"
 METRICS, NOTES = "metrics.json", "notes.json"
 PREPROCESSING, PREPROCESSING_TENSORS = "preprocessing.json", "preprocessing.safetensors"
 HEADS = "kept_heads.json"
-"""File of a pruned run: the attention heads that are left, by layer."""
+"""Name of the file in a pruned run that lists the remaining attention heads of each layer."""
 OLD_FILES = {PREPROCESSING: "fitted.json", PREPROCESSING_TENSORS: "fitted.safetensors"}
-"""Names of files in old run folders, by their present names."""
+"""Names of files in run folders of earlier versions, by present name."""
 BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
-"""Files that are written before the first step, besides the one that claims the folder."""
+"""Files that are written before the first step, in addition to the file that claims the folder."""
 BEGIN_AGAIN = "delete it, and --resume restarts the run"
 DIGEST = "sha256"
 
@@ -85,36 +85,38 @@ class RunFolder:
         written = any(self.has(name) for name in (LOG, self.weights.name, METRICS))
         if self.has(METRICS) or (written and not self.checkpoint.is_file()):
             raise RunExistsError(
-                f"{self.path} contains a finished run, and a run is never overwritten. "
+                f"{self.path} contains a finished run, which is never overwritten. "
                 "Remedy: name another folder."
             )
 
     def _exists(self) -> RunExistsError:
         return RunExistsError(
-            f"{self.path} exists, and a run is never overwritten. Remedy: --resume continues it, "
-            "and --out names another folder."
+            f"{self.path} exists, and a run is never overwritten. Remedy: continue the run with "
+            "--resume, or name another folder with --out."
         )
 
     def refuse_several(self) -> None:
         """Raise ArgumentError if the folder contains several runs, by seed or by fold."""
-        runs = sorted(
-            (one for kind in ("seed", "fold") for one in self.path.glob(f"{kind}-*/{RECIPE}")),
-            key=lambda one: (len(one.parent.name), one.parent.name),
-        )
+        runs = self.runs()
         if runs:
             raise ArgumentError(
                 str(self.path),
                 expected="the folder of one run",
-                got=f"a folder of several runs, {runs[0].parent.name} to {runs[-1].parent.name}",
-                remedy=f"name the folder of one run, such as {runs[0].parent}",
+                got=f"a folder of several runs, {runs[0].name} to {runs[-1].name}",
+                remedy=f"name the folder of one run, such as {runs[0]}",
             )
+
+    def runs(self) -> list[Path]:
+        """Return the folders of several runs in this folder, in the order of seeds or folds."""
+        found = (one for kind in ("seed", "fold") for one in self.path.glob(f"{kind}-*/{RECIPE}"))
+        return sorted((one.parent for one in found), key=lambda run: (len(run.name), run.name))
 
     @contextmanager
     def claimed(self, name: str, record: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
         """Create the folder and the file ``name`` with ``record``, exclusively for this process.
 
-        After an error in the ``with`` block, both are deleted if there is nothing to resume from.
-        An interrupted or killed run keeps them, for ``resume``.
+        After an error in the ``with`` block, folder and file are deleted if there is no checkpoint.
+        An interrupted or killed run keeps both, for ``resume``.
 
         Raises:
             RunExistsError: another process created the file first.
@@ -179,7 +181,7 @@ class RunFolder:
         final = self.path / name
         with self._part(final) as part:
             part.touch()
-            # These are the permissions that the umask sets.
+            # Permissions that a new file gets from the umask.
             mode = stat.S_IMODE(part.stat().st_mode)
             fill(part)
             # Some libraries set the mode to 0600.
@@ -230,7 +232,7 @@ class RunFolder:
 
     @contextmanager
     def _reading(self, name: str, expected: str, remedy: str = "restore it") -> Iterator[None]:
-        """Name the file in errors that a missing or damaged file causes."""
+        """Convert errors of reading into an error that names the missing or damaged file."""
         path = self.path / name
         try:
             yield
@@ -253,7 +255,7 @@ class RunFolder:
         return self._existing(name).is_file()
 
     def _existing(self, name: str) -> Path:
-        """Return the path of a file, or of its old name if only that exists."""
+        """Return the path of a file, under its old name if only that file exists."""
         old = self.path / OLD_FILES.get(name, name)
         return old if old.is_file() and not (self.path / name).is_file() else self.path / name
 
@@ -287,10 +289,15 @@ class RunFolder:
                 raise BadZipFile(f"a wrong checksum of {damaged}")
 
     @contextmanager
-    def restoring(self) -> Iterator[None]:
-        """Report an error in the ``with`` block as a checkpoint of another run."""
-        with self._reading(self.checkpoint.name, "a checkpoint of this run", BEGIN_AGAIN):
+    def restoring(self, has_begun: Callable[[], bool]) -> Iterator[None]:
+        """Report an error before training has begun as a checkpoint of another run."""
+        try:
             yield
+        except Exception:
+            if has_begun():
+                raise
+            with self._reading(self.checkpoint.name, "a checkpoint of this run", BEGIN_AGAIN):
+                raise
 
     def write_weights(self, weights: dict[str, Tensor]) -> None:
         """Write ``model.safetensors``; see :meth:`write_tensors`."""
@@ -300,8 +307,8 @@ class RunFolder:
         """Read ``model.safetensors``; see :meth:`read_tensors`.
 
         Args:
-            known: names of the model's parameters. A parameter that was renamed since the run was
-                saved gets its name of these.
+            known: names of the model's parameters. Saved names of earlier versions are replaced by
+                these names.
         """
         weights = self.read_tensors(self.weights.name)
         new = {name: new_parameter_name(name) for name in weights if name not in known}

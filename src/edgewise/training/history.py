@@ -7,7 +7,7 @@ import math
 import time
 from typing import Any
 
-import lightning.pytorch as lightning
+from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from edgewise.errors import ArgumentError
@@ -16,38 +16,16 @@ from edgewise.training.lightning_module import TrainingModule
 from edgewise.training.settings import TrainerSettings
 
 
-class Stopwatch:
-    """Wall-clock and processor time since :meth:`start`, plus the time before the run resumed."""
-
-    def __init__(self, before: dict[str, float] | None = None) -> None:
-        self._before = before or {"seconds": 0.0, "cpu_seconds": 0.0}
-        self._started: dict[str, float] = {}
-
-    def start(self) -> None:
-        """Start measuring wall-clock and CPU time."""
-        self._started = self._now()
-
-    def read(self) -> dict[str, float]:
-        """Return ``seconds`` and ``cpu_seconds`` so far."""
-        now = self._now() if self._started else {}
-        return {
-            name: round(before + now.get(name, 0) - self._started.get(name, 0), 3)
-            for name, before in self._before.items()
-        }
-
-    @staticmethod
-    def _now() -> dict[str, float]:
-        return {"seconds": time.monotonic(), "cpu_seconds": time.process_time()}
-
-
-class History(lightning.Callback):
+class History(Callback):
     """Callback that keeps the metrics of each epoch and the weights of the best epoch.
 
-    They are part of the checkpoint. Lightning's CSVLogger deletes earlier rows when a run is
-    resumed, and its ModelCheckpoint writes a file after each improvement, which takes longer than
-    an epoch on a small graph. Both can be passed to :func:`edgewise.training.fit` in addition.
+    Metrics and best weights are part of the checkpoint. Lightning's CSVLogger is not used because
+    it deletes earlier rows when a run is resumed, and ModelCheckpoint because it writes a file
+    after each improvement, which takes longer than an epoch on a small graph. Both can be passed to
+    :func:`edgewise.training.fit` in addition.
 
-    List it before a callback that replaces the weights by their average for validation.
+    In the list of callbacks, ``History`` must precede a callback that replaces the weights by their
+    average for validation.
     """
 
     def __init__(self, settings: TrainerSettings) -> None:
@@ -55,12 +33,17 @@ class History(lightning.Callback):
         self.rows: list[Row] = []
         self.best_epoch = -1
         self.best_weights: dict[str, Tensor] = {}
-        self._clock = Stopwatch()
+        self._before = {"seconds": 0.0, "cpu_seconds": 0.0}
+        self._started: dict[str, float] = {}
 
     @property
     def times(self) -> dict[str, float]:
         """Wall-clock ``seconds`` and ``cpu_seconds`` of this process, including resumed parts."""
-        return self._clock.read()
+        now = _now() if self._started else {}
+        return {
+            name: round(before + now.get(name, 0) - self._started.get(name, 0), 3)
+            for name, before in self._before.items()
+        }
 
     @property
     def best(self) -> float:
@@ -72,17 +55,13 @@ class History(lightning.Callback):
         return {"rows": self.rows, "times": self.times, **best}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.rows, self._clock = state["rows"], Stopwatch(state["times"])
+        self.rows, self._before = state["rows"], state["times"]
         self.best_epoch, self.best_weights = state["best_epoch"], state["best_weights"]
 
-    def on_train_start(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
-        self._clock.start()
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._started = _now()
 
-    def on_validation_end(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, TrainingModule)
         measured, epoch = pl_module.measured, len(self.rows)
         _check_finite(measured["train/loss"], epoch)
@@ -94,9 +73,13 @@ class History(lightning.Callback):
             self.best_weights = {name: value.detach().clone() for name, value in state.items()}
 
     def _is_better(self, value: float) -> bool:
-        if math.isnan(self.best):  # every comparison with NaN is false
+        if math.isnan(self.best):  # A comparison with NaN is always False.
             return not math.isnan(value)
         return value > self.best if self.settings.mode == "max" else value < self.best
+
+
+def _now() -> dict[str, float]:
+    return {"seconds": time.monotonic(), "cpu_seconds": time.process_time()}
 
 
 def _check_finite(loss: float, epoch: int) -> None:
@@ -105,5 +88,5 @@ def _check_finite(loss: float, epoch: int) -> None:
             "optimizer.lr",
             expected="a training loss that stays finite",
             got=f"{loss} in epoch {epoch}",
-            remedy="lower it, or set trainer.clip_norm",
+            remedy="lower optimizer.lr, or set trainer.clip_norm",
         )

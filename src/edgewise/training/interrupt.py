@@ -1,7 +1,7 @@
 """Interruption of a run by Ctrl-C or SIGTERM between two steps, so that it can be resumed exactly.
 
-Lightning does this for SIGTERM only. On Ctrl-C it raises KeyboardInterrupt within a step, which can
-leave weights and optimizer state of different steps.
+Lightning stops between two steps only for SIGTERM. On Ctrl-C it raises KeyboardInterrupt within a
+step, so that weights and optimizer state may belong to different steps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def interruptible() -> Iterator[Request]:
     """Record the first Ctrl-C or SIGTERM in the yielded request; a second one acts at once."""
     request = Request()
     if threading.current_thread() is not threading.main_thread():
-        yield request  # Python allows signal handlers in the main thread only
+        yield request  # Python allows signal handlers only in the main thread.
         return
     watched = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in watched}

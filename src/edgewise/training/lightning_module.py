@@ -123,7 +123,7 @@ class TrainingModule(lightning.LightningModule):
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         with explain_batch_errors(batch, self.model, self.task):
             self._measured(batch, "test")
-        # If the target is empty, other processes have all examples of this batch.
+        # The target is empty if other processes have all examples of this batch.
         here = len(batch.target) > 0
         if self.generation_metrics and here:
             texts = self.task.generate(self.model, batch)

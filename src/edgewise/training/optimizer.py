@@ -20,7 +20,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 EMBEDDING = re.compile(r"trunk\.embedding\.")
 LAYER = re.compile(r"trunk\.backbone\.(?:(?:stack\.)?layers\.|cell\.\w+_l)(\d+)")
-"""Matches the number of a layer; recurrent networks have it at the end of the name."""
+"""Regular expression of the layer number in a parameter name (at the end in recurrent networks)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class OptimizerSettings:
                 "optimizer.layer_decay",
                 expected="a factor above 0 and up to 1",
                 got=repr(self.layer_decay),
-                remedy="choose for example 0.9, or 1 to disable it",
+                remedy="choose for example 0.9, or 1 for the same rate in all layers",
             )
         try:
             re.compile(self.decay_only)
@@ -120,8 +120,8 @@ class OptimizerSettings:
             raise ArgumentError(
                 "optimizer.layer_decay",
                 expected="1, or a text model with numbered layers",
-                got=f"{self.layer_decay} for another model",
-                remedy="choose 1",
+                got=f"{self.layer_decay} for a model without numbered layers",
+                remedy="set optimizer.layer_decay to 1",
             )
         return {
             name: self.lr * self.layer_decay ** (top - (top if height is None else height))

@@ -1,6 +1,6 @@
 """Progress of a training: a bar in a terminal, lines in a log file."""
 
-# ruff: noqa: ARG002 - Lightning passes its hooks more than they need
+# ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
 
 import math
@@ -8,23 +8,24 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-import lightning.pytorch as lightning
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from edgewise.training.history import History
 
-BAR_EVERY = 0.1  # seconds between two updates of the bar
-LINE_EVERY = 10.0  # minimum seconds between two lines of finished epochs
-BATCH_LINE_EVERY = 60.0  # seconds before a line on an unfinished epoch is printed
+BAR_EVERY = 0.1  # Seconds between two updates of the bar.
+LINE_EVERY = 10.0  # Minimum seconds between two lines about finished epochs.
+BATCH_LINE_EVERY = 60.0  # Seconds after which a line about an unfinished epoch is printed.
 
 
 class ProgressDisplay(ProgressBar):
     """Print finished epochs, the monitored metric and its best value to standard error.
 
-    Lightning's own bars count the batches of one epoch. In a log file, 200 epochs of one batch
-    give 1001 lines with its TQDMProgressBar, and one line, the last, with its RichProgressBar.
+    Lightning's bars are not used, because they count the batches of one epoch: in a log file, 200
+    epochs of one batch give 1001 lines with TQDMProgressBar, and only the last line with
+    RichProgressBar.
     """
 
     def __init__(self, title: str, history: History) -> None:
@@ -40,9 +41,7 @@ class ProgressDisplay(ProgressBar):
         """Show nothing. Lightning calls this in every process except that of rank 0."""
         self.enabled = False
 
-    def on_train_start(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not self.enabled:
             return
         self._shown_at, self._shown_epochs = time.monotonic(), len(self.history.rows)
@@ -60,12 +59,7 @@ class ProgressDisplay(ProgressBar):
             self._bar.start()
 
     def on_train_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if not self.enabled:
             return
@@ -80,9 +74,7 @@ class ProgressDisplay(ProgressBar):
         elif waited >= BATCH_LINE_EVERY and batches < total:
             self._print_line(f", batch {batches}" + f"/{total}" * math.isfinite(total))
 
-    def on_train_end(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._bar is not None:
             self._update_bar(self._bar, len(self.history.rows))
         elif self.enabled:
@@ -90,10 +82,7 @@ class ProgressDisplay(ProgressBar):
         self._close()
 
     def on_exception(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        exception: BaseException,
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         self._close()
 
@@ -123,7 +112,7 @@ class ProgressDisplay(ProgressBar):
 
 
 def progress_display(
-    title: str, history: History, callbacks: Iterable[lightning.Callback]
+    title: str, history: History, callbacks: Iterable[Callback]
 ) -> list[ProgressBar]:
     """Return the display, or nothing if ``callbacks`` has a progress bar already."""
     if any(isinstance(callback, ProgressBar) for callback in callbacks):

@@ -98,7 +98,7 @@ class NoamSchedule(WarmupSchedule):
     al., 2017), divided by its peak :math:`(d w)^{-1/2}`. Set the optimizer's ``lr`` to that peak.
     """
 
-    def after(self, step: int, warmup_steps: float, steps: int) -> float:  # noqa: ARG002 - it has no end
+    def after(self, step: int, warmup_steps: float, steps: int) -> float:  # noqa: ARG002 - the schedule does not end
         return math.sqrt(max(math.ceil(warmup_steps), 1) / (step + 1))
 
 

@@ -24,8 +24,8 @@ Precision = Literal["32", "bf16"]
 class TrainerSettings:
     """Settings of Lightning's Trainer.
 
-    They are the field ``trainer`` of a recipe, and options such as ``--trainer.epochs`` of the
-    command line.
+    In a recipe, the settings are the field ``trainer``; on the command line, they are options such
+    as ``--trainer.epochs``.
 
     Attributes:
         epochs: maximum number of epochs.
@@ -46,10 +46,10 @@ class TrainerSettings:
             pretrained backbone of a text or graph model is frozen.
         clip_norm: maximum gradient norm; 0 disables clipping.
         accelerator: ``auto`` uses a GPU if there is one.
-        devices: number of GPUs, or of processes on the CPU. Each processes a batch of
-            ``data.batch_size`` in every step, so the effective batch size is a multiple of it.
-        save_every: seconds between two checkpoints, and thus the most that a killed run loses. The
-            interval is longer if saving takes more than 1/20 of the time.
+        devices: number of GPUs, or of processes on the CPU. In every step, each device processes a
+            batch of ``data.batch_size``, so the effective batch size is ``devices`` times larger.
+        save_every: seconds between two checkpoints, so the maximum time that a killed run loses.
+            The interval is longer if saving takes more than 1/20 of the time.
     """
 
     epochs: int = 100
@@ -74,7 +74,7 @@ class TrainerSettings:
             check_least(f"trainer.{name}", getattr(self, name), 1, f"choose for example {usual}")
         self._check_averages()
         for name in ("patience", "freeze_backbone_epochs", "clip_norm", "save_every"):
-            check_from_zero(f"trainer.{name}", getattr(self, name), "choose 0 to disable it")
+            check_from_zero(f"trainer.{name}", getattr(self, name), f"choose 0 to disable {name}")
 
     def _check_averages(self) -> None:
         if not 0 <= self.ema_decay < 1:
@@ -82,14 +82,14 @@ class TrainerSettings:
                 "trainer.ema_decay",
                 expected="a decay from 0 to below 1",
                 got=repr(self.ema_decay),
-                remedy="choose for example 0.99, or 0 to disable it",
+                remedy="choose for example 0.99, or 0 for no moving average",
             )
         if self.average_last_epochs < 0 or (self.average_last_epochs and self.ema_decay):
             raise ArgumentError(
                 "trainer.average_last_epochs",
-                expected="a number from 0, and trainer.ema_decay 0 if it is above 0",
+                expected="a number from 0; if the number is above 0, trainer.ema_decay must be 0",
                 got=f"{self.average_last_epochs!r} with trainer.ema_decay {self.ema_decay!r}",
-                remedy="choose for example 10, or 0 to disable it",
+                remedy="choose for example 10, or 0 for no average",
             )
 
     def check(self, metrics: Iterable[str], model: nn.Module | None = None) -> None:
@@ -108,9 +108,9 @@ class TrainerSettings:
             if not 0 < len(trunk_names(names)) < len(names):
                 raise ArgumentError(
                     "trainer.freeze_backbone_epochs",
-                    expected="a model with a head, such as those of texts, tags or molecules",
+                    expected="a model with a separate head, such as a model of texts or molecules",
                     got=f"a {type(model).__name__}",
-                    remedy="choose 0",
+                    remedy="set trainer.freeze_backbone_epochs to 0",
                 )
         known = [f"{split}/{name}" for split in ("train", "val") for name in ("loss", *metrics)]
         if self.monitor not in known:
@@ -119,13 +119,13 @@ class TrainerSettings:
             raise ArgumentError(
                 "trainer.accelerator",
                 expected="an accelerator of this machine",
-                got="gpu, but there is no GPU",
+                got="gpu, on a machine without a GPU",
                 remedy="choose auto or cpu",
             )
         most, what = os.cpu_count() or 1, "processors"
         if self.accelerator != "cpu" and torch.accelerator.is_available():
             most, what = torch.accelerator.device_count(), "GPUs"
-        # torchrun has started this process, maybe on several machines.
+        # torchrun has started this process, and may use several machines.
         started = rank_and_world_size()[1] > 1
         if self.devices > most and not started:
             raise ArgumentError(

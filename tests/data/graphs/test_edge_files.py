@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from edgewise.data.tables.edges import (
-    rating_column,
+    RATING,
+    TIME,
     read_edges,
     read_interactions,
-    read_memberships,
-    time_column,
 )
 from edgewise.errors import MissingDataError
 from tests.errors import refused
@@ -40,9 +39,6 @@ def test_large_ids_are_numbered_without_gaps_and_kept(tmp_path, largest):
     pairs, ids, _ = read_edges(path)
     assert pairs.tolist() == [[0, 1, 2], [2, 0, 1]]
     assert ids == {"5": 0, str(largest - 1): 1, str(largest): 2}
-    members, ids, _ = read_memberships(path)
-    assert members.tolist() == [[0, 0, 1, 1, 2, 2], [0, 2, 1, 0, 2, 1]]
-    assert list(ids)[2] == str(largest)
     (chosen,), users, items, *_ = read_interactions(path)
     assert chosen.tolist() == [[0, 1, 2], [2, 0, 1]]
     assert list(users) == list(items) == ["5", str(largest - 1), str(largest)]
@@ -142,7 +138,7 @@ TABLE = "when;stars;Film;person\n2020-01-02;4.5;Up;ann\n2019-07-01 10:30;;Alien;
 
 def test_columns_of_a_table_are_known_by_their_usual_names(tmp_path):
     path = written(tmp_path, "userId,movieId,rating,note\n1,31,2,\n1,1029,3,a b\n")
-    stars = rating_column()
+    stars = RATING
     (pairs,), users, items, (numbers,), columns = read_interactions(path, further=[stars])
     assert (pairs.tolist(), list(users), list(items)) == ([[0, 0], [0, 1]], ["1"], ["31", "1029"])
     assert numbers["data.rating"].tolist() == [2, 3]
@@ -153,9 +149,7 @@ def test_columns_of_a_table_are_known_by_their_usual_names(tmp_path):
 
 def test_columns_of_a_table_by_name(tmp_path):
     path = written(tmp_path, TABLE)
-    (pairs,), users, _, (numbers,), _ = read_interactions(
-        path, user="person", further=[time_column()]
-    )
+    (pairs,), users, _, (numbers,), _ = read_interactions(path, user="person", further=[TIME])
     assert (pairs.tolist(), list(users)) == ([[0, 1], [1, 0]], ["ann", "bob"])
     assert numbers["data.time"].tolist() == [1577923200, 1561977000]
     with refused("data.user", expected="person", got="'persn'", remedy="did you mean 'person'?"):
@@ -167,7 +161,7 @@ def test_columns_of_a_table_by_name(tmp_path):
         read_interactions(written(tmp_path, table), header=True)
     path = written(tmp_path, TABLE)
     with refused(str(path), expected="a number or a date for data.rating", got="line 3", remedy=""):
-        read_interactions(path, user="person", further=[rating_column()])
+        read_interactions(path, user="person", further=[RATING])
 
 
 def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
@@ -177,13 +171,13 @@ def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
     )
     with refused(
         "data.user, data.item",
-        expected="columns of users",
+        expected="column numbers of users",
         got="repeated users",
         remedy="--data.user 1",
     ):
         read_interactions(path)
     (pairs,), _, _, (numbers,), _ = read_interactions(
-        path, user="1", item="2", further=[time_column("4")]
+        path, user="1", item="2", further=[TIME.named("4")]
     )
     assert pairs.tolist() == [[1, 1, 0, 0, 0], [2, 3, 4, 0, 1]]
     assert numbers["data.time"].tolist() == [88, 89, 87, 8, 9]
@@ -193,7 +187,7 @@ def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
     assert read_interactions(path, user="1", item="2").pairs[0].tolist() == [[0, 1], [1, 0]]
 
 
-@pytest.mark.parametrize("read", [read_edges, read_interactions, read_memberships])
+@pytest.mark.parametrize("read", [read_edges, read_interactions])
 def test_nothing_to_read(tmp_path, read):
     path = written(tmp_path, "# nothing\n")
     with refused(str(path), expected="at least one edge", got="none", remedy="name a text file"):
@@ -207,7 +201,6 @@ def test_a_user_without_an_item_is_a_user(tmp_path):
     (pairs,), users, items, *_ = read_interactions(path)
     assert pairs.tolist() == [[0, 0, 2], [0, 1, 1]]
     assert (users, items) == ({"0": 0, "1": 1, "2": 2}, {"7": 0, "8": 1})
-    assert read_memberships(path).pairs.tolist() == [[0, 0, 0, 1, 1, 2], [0, 3, 4, 2, 4, 1]]
 
 
 def test_two_files_share_their_ids(tmp_path):

@@ -131,10 +131,10 @@ def test_arrays(tmp_path):
     bad = [
         ({"edge_index": np.array([[0], [12]])}, "integers from 0 to 11", "from 0 to 12"),
         ({"y": np.zeros(3)}, "and y and masks [N]", "y [3]"),
-        ({"x": np.full((12, 2), np.nan)}, "a finite array x", "NaN"),
+        ({"x": np.full((12, 2), np.nan)}, "an array x of finite numbers", "NaN"),
         ({"x": np.full((12, 2), "a")}, "a numeric array x", "<U1"),
         ({"x": np.array(3.0)}, "x [N, F]", "x []"),
-        ({"classes": np.array(["no"])}, "a name in classes", "a class 1"),
+        ({"classes": np.array(["no"])}, "an array classes", "a class 1"),
         ({"y": np.array([object()] * 12)}, "plain arrays", "allow_pickle"),
     ]
     for change, expected, got in bad:
@@ -180,7 +180,9 @@ def test_the_only_words_that_come_again_are_the_classes(files, tmp_path):
     with refused("data.label", expected="classes", got="among 'age'", remedy="--data.label age"):
         own(files, label="").load()
     (tmp_path / "nodes.csv").write_text("who\nann\nbob\ncy\n")
-    with refused("data.label", expected="classes", got="only the columns 'who'", remedy="add such"):
+    with refused(
+        "data.label", expected="classes", got="only the columns 'who'", remedy="add a column"
+    ):
         own(files, label="").load()
 
 

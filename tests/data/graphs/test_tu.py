@@ -163,7 +163,7 @@ def test_a_name_that_is_a_path_makes_no_folder(
 ) -> None:
     monkeypatch.delenv("EDGEWISE_DATA", raising=False)
     monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "one" / "two"))
-    with refused("data.name", expected="letters", got=repr(name), remedy="name a data set"):
+    with refused("data.name", expected="letters", got=repr(name), remedy="name of the data set"):
         tu(name=name).load()
     assert not list(tmp_path.iterdir())
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgewise.data import digits
-from edgewise.data.images.warping import warped
+from edgewise.data.images.image_data import warped
 from tests.errors import refused
 
 pytest.importorskip("sklearn")

@@ -75,7 +75,7 @@ def test_splits_that_are_given(tmp_path):
     splits = image_folder(path=str(tmp_path), image_size=4).load()
     assert [part.count for part in (splits.train, splits.val, splits.test)] == [18, 2, 6]
     save(tmp_path / "Test" / "c" / "0.png", (0, 0, 0))
-    with refused("data.path", expected="a, b", got="a folder c", remedy="rename it"):
+    with refused("data.path", expected="a, b", got="a folder c", remedy="rename this folder"):
         image_folder(path=str(tmp_path)).load()
 
 
@@ -87,15 +87,15 @@ def test_bad_folders(folder, tmp_path):
         image_folder(path=str(tmp_path / "nowhere")).load()
     with refused("data.path", expected="two classes", got="no images", remedy="a folder"):
         image_folder(path=str(tmp_path / "red")).load()
-    with refused("data.path", expected="a folder", got="none", remedy="name it"):
+    with refused("data.path", expected="a folder", got="none", remedy="name a folder"):
         image_folder().load()
     bad = folder / "red" / "bad.png"
     bad.write_bytes(b"no image")
-    with refused(str(bad), expected="an image", got="cannot identify", remedy="remove it"):
+    with refused(str(bad), expected="an image", got="cannot identify", remedy="remove this file"):
         image_folder(path=str(folder)).load()
     whole = (folder / "red" / "0.jpg").read_bytes()
     bad.write_bytes(whole[: len(whole) // 2])
-    with refused(str(bad), expected="an image", got="", remedy="save it again"):
+    with refused(str(bad), expected="an image", got="", remedy="save the image again"):
         image_folder(path=str(folder)).load()
     for field, value, expected in (
         ("colors", "cmyk", "rgb"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from edgewise import data
-from edgewise.data.images.mnist import read_mnist
+from edgewise.data.images.digits import read_mnist
 from tests.places import needs
 
 

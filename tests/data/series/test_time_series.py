@@ -13,7 +13,7 @@ from edgewise import data, models, tasks
 from edgewise.recipes import find
 from tests.errors import refused
 
-metrics = pytest.importorskip("edgewise.tasks.forecast_metrics")
+metrics = pytest.importorskip("edgewise.tasks.regression_metrics")
 
 
 @pytest.fixture

@@ -179,7 +179,7 @@ def test_bad_input(path, tmp_path):
         text_files().load()
     with pytest.raises(MissingDataError, match="no such file"):
         text_files(paths=(str(tmp_path / "none.txt"),)).load()
-    with refused("data.stride", expected="at most the context of 8", got="9", remedy="0"):
+    with refused("data.stride", expected="at most 8", got="9", remedy="0"):
         text_files(context=8, stride=9)
     with refused("data.val, data.test", expected="fractions above", got="0 and 0.1", remedy="0.1"):
         text_files(val=0)
@@ -191,7 +191,7 @@ def test_bad_input(path, tmp_path):
         text_files(paths=(str(short),), context=4, val=0.01).load()
     broken = tmp_path / "broken.txt"
     broken.write_bytes(b"\x81ext")  # no letter of Windows-1252 either
-    with refused(str(broken), expected="UTF-8", got="invalid in all of them", remedy="UTF-8"):
+    with refused(str(broken), expected="UTF-8", got="invalid in these encodings", remedy="UTF-8"):
         text_files(paths=(str(broken),)).load()
 
 

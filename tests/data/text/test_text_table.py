@@ -102,9 +102,9 @@ def test_files_that_cannot_be_used(tmp_path):
     path = written(tmp_path / "d.csv", "text,label", REVIEWS, ["1"] * 60)
     with refused("data.label", expected="two labels", got="'1' in each of 60", remedy="another"):
         text_table(path=path).load()
-    with refused("data.fold", expected="0 with", got="3", remedy="omit data.fold"):
+    with refused("data.fold", expected="0, because", got="3", remedy="omit data.fold"):
         text_table(path=path, test_path=path, fold=3)
     one, two = (written(tmp_path / f"{n}.csv", "", REVIEWS, STARS) for n in "ef")
     (tmp_path / "f.csv").write_text("a,b,c\nd,e,f\n")
-    with refused(two, expected="2 columns, as in data.path", got="3", remedy="again"):
+    with refused(two, expected="2 columns, the number in data.path", got="3", remedy="again"):
         text_table(path=one, test_path=two).load()

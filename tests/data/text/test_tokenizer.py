@@ -138,7 +138,9 @@ def test_bad_input():
 def test_files_that_are_no_tokenizers(tmp_path):
     with pytest.raises(MissingDataError, match="Remedy: name a tokenizer"):
         load_tokenizer(tmp_path)
-    with refused(TOKENIZER, expected="Hugging Face", got="Model missing", remedy="copy it again"):
+    with refused(
+        TOKENIZER, expected="Hugging Face", got="Model missing", remedy="copy the file again"
+    ):
         parse_tokenizer("{}")
 
 

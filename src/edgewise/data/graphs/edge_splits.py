@@ -1,7 +1,7 @@
 """Disjoint splits of edges for link prediction, and sampling of negative pairs.
 
-Undirected edges are split as pairs: an edge and its reverse are always in the same split, as the
-reverse of a test edge in the training set would leak it.
+Undirected edges are split as pairs: an edge and its reverse are always in the same split. Otherwise
+the training set could contain the reverse of a test edge.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from edgewise.arguments import check_shares
 from edgewise.errors import ArgumentError
 
-TRIES = 50  # maximum number of rounds of rejection sampling
+TRIES = 50  # Maximum number of rounds of rejection sampling.
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,6 @@ def both_ways(pairs: Tensor) -> Tensor:
 def split_edges(pairs: Tensor, *, val: float, test: float, seed: int) -> EdgeSplit:
     """Split distinct pairs at random.
 
-    Args:
-        pairs: distinct pairs ``[2, E]``, as returned by :func:`undirected`.
-        val: fraction of validation pairs.
-        test: fraction of test pairs.
-        seed: random seed.
-
     Raises:
         ArgumentError: a fraction is not positive, or no training pairs are left.
     """
@@ -102,7 +96,7 @@ def check_edge_split(split: EdgeSplit) -> None:
                 first = divmod(int(shared[0]), width)
                 raise ArgumentError(
                     f"{one}, {other}",
-                    expected="splits without a common edge, in either direction",
+                    expected="two splits without a common edge (in either direction)",
                     got=f"{shared.numel()} common edges, first {first[0]}-{first[1]}",
                     remedy="split distinct undirected pairs (see undirected)",
                 )

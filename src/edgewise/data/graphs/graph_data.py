@@ -22,7 +22,7 @@ from edgewise.data.splits import Data, Split
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.graphs import edges
 
-STATES = 1024  # lower bound of the bytes that a model needs per node
+STATES = 1024  # Lower bound of the memory of a model per node, in bytes.
 
 
 class WholeGraph(NamedTuple):
@@ -106,9 +106,9 @@ def _check_columns(name: str, values: Tensor, count: int) -> None:
     if values.shape[1] != count:
         raise ArgumentError(
             name,
-            expected=f"{count} for each node, as in training",
+            expected=f"{count} columns, the number in training",
             got=str(values.shape[1]),
-            remedy="give graphs with the same columns",
+            remedy="give graphs with the same columns as the training graphs",
         )
 
 
@@ -137,17 +137,19 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
     )
     pairs = _rows("edges", given["edges"], whole=True)
     if pairs.shape[1] not in (0, 2):
-        raise _strange("edges", "pairs of nodes", f"{pairs.shape[1]} in each")
+        raise _strange("edges", "pairs of nodes", f"{pairs.shape[1]} nodes in each")
     pairs = pairs.reshape(-1, 2)
     of_nodes = [rows for rows in (labels, attributes) if rows is not None]
     least = int(pairs.max()) + 1 if len(pairs) else 1
     count = len(of_nodes[0]) if of_nodes else _count_of(given.get("nodes"), least)
-    check_memory("edges", STATES * count, f"{count:,} nodes", "number them from 0 without gaps")
+    check_memory(
+        "edges", STATES * count, f"{count:,} nodes", "number the nodes from 0 without gaps"
+    )
     if any(len(rows) != count for rows in of_nodes):
         got = " and ".join(str(len(rows)) for rows in of_nodes)
         raise _strange("node_attributes", "one row per node, as in node_labels", got)
     if not count:
-        raise _strange(needed(kept)[1], "one for each node", "none")
+        raise _strange(needed(kept)[1], "a row for each node", "none")
     if len(pairs) and (int(pairs.min()) < 0 or least > count):
         got = str(next(pair for pair in pairs.tolist() if min(pair) < 0 or max(pair) >= count))
         raise _strange("edges", f"pairs of nodes from 0 to {count - 1}", got)
@@ -162,11 +164,15 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
 
 def _count_of(nodes: Any, least: int) -> int:
     """Return the number of nodes of a graph without node features."""
-    if nodes is None or nodes == "":  # "": an empty field of a table
+    if nodes is None or nodes == "":  # A field of a table may be empty.
         return least
     given = _rows("nodes", nodes, whole=True)
     if given.numel() != 1 or int(given) < least:
-        raise _strange("nodes", f"an integer of at least {least}, for these edges", str(nodes)[:60])
+        raise _strange(
+            "nodes",
+            f"an integer of at least {least}, as edges has that many nodes",
+            str(nodes)[:60],
+        )
     return int(given)
 
 
@@ -190,7 +196,7 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
         x = torch.ones(int(given.num_nodes or 0), 1)
     elif kept["scale"] is not None:
         mean, std = (torch.tensor(kept["scale"][name]) for name in ("mean", "std"))
-        # Without labels, training used a constant feature in their place.
+        # Without node labels, the model was trained with a constant feature.
         if not kept["kinds"]:
             x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
         if x.shape[1] == in_width:
@@ -215,7 +221,8 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
     names = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
     if not names:
         raise MissingDataError(
-            f"{folder}: no file NAME_A.txt. Remedy: name a folder with the files of such a set."
+            f"{folder}: no file NAME_A.txt. Remedy: name a folder with the files NAME_A.txt, "
+            "NAME_graph_indicator.txt and so on."
         )
     if len(names) > 1:
         raise unreadable(
@@ -268,4 +275,4 @@ def _rows(name: str, value: Any, whole: bool) -> Tensor:
 
 
 def _strange(name: str, expected: str, got: str) -> ArgumentError:
-    return ArgumentError(name, expected=expected, got=got, remedy="correct it")
+    return ArgumentError(name, expected=expected, got=got, remedy=f"correct {name}")

@@ -11,18 +11,13 @@ from torch import Generator, Tensor
 from edgewise.arguments import check_named, check_shares
 from edgewise.data.graphs.edge_splits import EdgeSplit, once
 from edgewise.data.graphs.interactions import Chosen, Interactions
-from edgewise.data.tables.edges import (
-    Column,
-    rating_column,
-    read_interactions,
-    time_column,
-)
+from edgewise.data.tables.edges import RATING, TIME, Column, read_interactions
 from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
 from edgewise.errors import ArgumentError
 from edgewise.ragged import runs_and_positions
 
 FEWEST = 3
-"""Interactions that a user needs for one in each of the training, validation and test sets."""
+"""Minimum number of interactions of a user who has one in each of the three splits."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ class InteractionFiles(Interactions):
     def read(self) -> Chosen:
         check_named("data.path", self.path, "a file of users and items")
         paths = [open_source(path) for path in (self.path, self.test_path) if path]
-        time, rating = time_column(self.time), rating_column(self.rating)
+        time, rating = TIME.named(self.time), RATING.named(self.rating)
         wanted = [column for column in (time, rating) if self._reads(column)]
         read = read_interactions(
             *paths,
@@ -93,14 +88,14 @@ class InteractionFiles(Interactions):
     def _liked(
         self, pairs: Tensor, numbers: dict[str, Tensor], path: Path | FrameSource
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the interactions with a sufficient rating, and their times."""
+        """Return the interactions with a rating of at least ``min_rating``, and their times."""
         when = numbers.get("data.time")
         if self.min_rating is None:
             return pairs, when
         if "data.rating" not in numbers:
             raise ArgumentError(
                 "data.rating",
-                expected=f"a column of ratings in {path.name}, as data.min_rating is given",
+                expected=f"a column of ratings in {path.name}, because data.min_rating is given",
                 got="no column with a usual name",
                 remedy="name the column with --data.rating, or omit --data.min_rating",
             )
@@ -150,6 +145,6 @@ def last_of_each(
     # Leave at least one interaction for training.
     held_out = torch.minimum(held_out, count - 1)
     user, position = runs_and_positions(count)
-    left = count[user] - position  # 1 for the last
+    left = count[user] - position  # 1 for the last interaction of a user.
     in_test, in_train = left <= tested[user], left > held_out[user]
     return EdgeSplit(pairs[:, in_train], pairs[:, ~in_test & ~in_train], pairs[:, in_test])

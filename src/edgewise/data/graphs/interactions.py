@@ -1,4 +1,8 @@
-"""Recommendation data: interactions of users with items."""
+"""Recommendation data: interactions of users with items, such as check-ins of Gowalla.
+
+Papers: He et al., LightGCN, 2020 (the split of Gowalla); Cho et al., Friendship and mobility, 2011
+(its data).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from torch import Generator, Tensor
 
 from edgewise.arguments import check_least
 from edgewise.batches import Batch
-from edgewise.data.files import naming
+from edgewise.data.files import find_files, naming
 from edgewise.data.graphs.edge_splits import EdgeSplit, both_ways, check_edge_split, once
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
@@ -23,7 +27,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, edges
 from edgewise.ragged import runs_and_positions, starts
 
-RANKED = 2048  # number of users per batch of validation and test; bounds memory
+RANKED = 2048  # Number of users per batch of validation and test, which limits memory.
 
 
 class Chosen(NamedTuple):
@@ -86,8 +90,8 @@ class Interactions(Data):
     ``positives [B, K]`` and targets ``[B, K]``: the columns of the positive items in the scores
     ``[B, K + M]``. Positives and targets are padded with -1. Validation and test batches have
     inputs ``(users [B], items, graph)`` and targets ``[B, items]``: 1 for a held-out item of the
-    user, 0 for another item, and -1 for an item to ignore, as it is a training item of the user.
-    With ``negatives=0``, training batches have this form too, with all training items as positive.
+    user, 0 for another item, and -1 for a training item of the user, which is ignored. With
+    ``negatives=0``, training batches have this form too, with all training items as positive.
 
     Attributes:
         val: fraction of the training interactions used for validation; they are not in the graph.
@@ -220,3 +224,17 @@ class _ItemsOf:
         rows = torch.full((len(users), int(count.max())), -1)
         rows[torch.arange(rows.shape[1]) < count] = self.all(users)[1]
         return rows
+
+
+@dataclass(frozen=True)
+class Gowalla(Interactions):
+    """Published training and test split; validation interactions come from the training part."""
+
+    def read(self) -> Chosen:
+        at = "gusye1234/LightGCN-PyTorch/947ca2b3b1d2d3545b114145710cb06c4e57b3d2/data/gowalla"
+        files = {
+            name: f"https://raw.githubusercontent.com/{at}/{name}"
+            for name in ("train.txt", "test.txt")
+        }
+        raw = find_files("gowalla", files)
+        return chosen_of(*(raw / name for name in files))

@@ -11,9 +11,9 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from edgewise.arguments import check_least
+from edgewise.arguments import check_least, check_named
 from edgewise.batches import Batch
-from edgewise.data.files import naming
+from edgewise.data.files import find_files, naming
 from edgewise.data.graphs.edge_splits import (
     both_ways,
     draw_non_edges,
@@ -23,8 +23,8 @@ from edgewise.data.graphs.edge_splits import (
 )
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.data.tables.edges import EdgeTable, Ids
-from edgewise.data.tables.frames import FrameSource
+from edgewise.data.tables.edges import EdgeTable, Ids, read_edges
+from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
 from edgewise.graphs import Graph, edges
 
 
@@ -148,3 +148,54 @@ class Links(Data):
 def _batch(graph: Graph, links: Tensor, none: Tensor) -> Batch:
     target = torch.cat([torch.ones(links.shape[1]), torch.zeros(none.shape[1])])
     return Batch((torch.cat([links, none], dim=1), graph), target)
+
+
+@dataclass(frozen=True)
+class EdgeList(Links):
+    """Undirected graph of an edge list, or of two columns of a table.
+
+    See :func:`edgewise.data.tables.edges.read_edges`.
+
+    Attributes:
+        path: the file, or a data frame.
+        source, destination: column names, or column numbers from 1 if there is no header; "" finds
+            the columns by usual names, or takes the only two columns.
+        header: whether the first line names the columns; ``None`` detects it.
+        names: whether ids are names, even if they look like numbers.
+        val, test, split_seed, negatives, batch_size: see :class:`Links`.
+    """
+
+    path: Source = ""
+    source: str = ""
+    destination: str = ""
+    header: bool | None = None
+    names: bool = False
+
+    def __post_init__(self) -> None:
+        take_frames(self, "path")
+        super().__post_init__()
+
+    def read(self) -> Pairs:
+        check_named("data.path", self.path, "a file of edges")
+        found = read_edges(
+            self.path,
+            header=self.header,
+            names=self.names,
+            source=self.source,
+            destination=self.destination,
+        )
+        return pairs_of_one_kind(found, open_source(self.path))
+
+
+@dataclass(frozen=True)
+class EgoFacebook(Links):
+    """Friendships of ten ego networks of Facebook: 4,039 nodes and 88,234 undirected edges.
+
+    Paper: McAuley and Leskovec, Learning to discover social circles in ego networks, 2012.
+    """
+
+    def read(self) -> Pairs:
+        file = "facebook_combined.txt.gz"
+        sources = {file: f"https://snap.stanford.edu/data/{file}"}
+        path = find_files("ego_facebook", sources) / file
+        return pairs_of_one_kind(read_edges(path), path)

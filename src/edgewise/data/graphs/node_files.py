@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.arguments import check_choice, check_named, check_shares, check_splits
 from edgewise.data.files import naming, unreadable
-from edgewise.data.folds import hold_out
+from edgewise.data.folds import fill_splits
 from edgewise.data.graphs.edge_splits import both_ways, distinct
 from edgewise.data.graphs.node_data import (
     NodeData,
@@ -37,9 +37,9 @@ FeatureScaling = Literal["auto", "columns", "rows", "none"]
 ID = ("id", "node", "node_id", "nodeid", "name", "key")
 LABEL = ("label", "class", "y", "target", "topic", "category")
 PARTS = {**PART_OF, "": ""}
-"""Split by the word in a column of splits; a blank cell puts the node in no split."""
-SPARSE = 0.9  # fraction of zeros above which a sparse matrix product is faster
-MOST = 0.5  # fraction of zeros above which integers are assumed to be word counts
+"""Split of a node, by the word in a column of splits; a blank cell means no split."""
+SPARSE = 0.9  # Fraction of zeros above which a sparse matrix product is faster.
+MOST = 0.5  # Fraction of zeros above which integers are assumed to be word counts.
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
@@ -131,7 +131,7 @@ class NodeFiles(NodeData):
         if not preprocessing["features"]:
             raise ArgumentError(
                 "input",
-                expected="ids of training nodes, as a model trained without features cannot "
+                expected="ids of training nodes, because a model trained without features cannot "
                 "classify other nodes",
                 got=str(path),
                 remedy="give ids of the training graph, or train with features",
@@ -140,12 +140,10 @@ class NodeFiles(NodeData):
         if path.suffix == ".npz":
             found = _read_npz(path, labelled=False)
         else:
-            frames = self.nodes.startswith(FRAME), self.edges.startswith(FRAME)
+            files = {"nodes": self.nodes, "edges": self.edges}
             names = [
-                f"{kind}.csv" if frame else Path(file).name
-                for kind, file, frame in zip(
-                    ("nodes", "edges"), (self.nodes, self.edges), frames, strict=True
-                )
+                f"{kind}.csv" if file.startswith(FRAME) else Path(file).name
+                for kind, file in files.items()
             ]
             found = other._read(path / names[0], path / names[1], labelled=False)
         if found.x.shape[1] != len(preprocessing["features"]):
@@ -170,18 +168,14 @@ class NodeFiles(NodeData):
         table = read_table(nodes, argument="data.nodes")
         found = self._of_table(table, labelled)
         read = read_edges(
-            edges,
-            header=self.header,
-            names=True,
-            source=self.source,
-            destination=self.destination,
+            edges, header=self.header, names=True, source=self.source, destination=self.destination
         )
         if not set(read.ids) & set(found.ids):
             raise ArgumentError(
                 "data.id",
                 expected=f"ids of {edges.name}, such as {next(iter(read.ids))!r}, in {nodes.name}",
                 got=f"other ids, such as {found.ids[0]!r}",
-                remedy="name the column of nodes that has these ids with --data.id",
+                remedy="name the column that holds these node ids with --data.id",
             )
         return _with_edges(found, list(read.ids), read.pairs)
 
@@ -213,18 +207,19 @@ class NodeFiles(NodeData):
         labels = _classes(found)
         number = {label: index for index, label in enumerate(labels)}
         assert found.labels is not None
-        known = torch.tensor([i for i, label in enumerate(found.labels) if label])
+        given = found.parts or ["train"] * len(found.ids)
+        given = [part if label else "" for part, label in zip(given, found.labels, strict=True)]
         y = torch.tensor([number.get(label, 0) for label in found.labels])
-        parts = self._parts(found, known)
+        parts = fill_splits(given, found.labels, val=self.val, test=self.test, seed=self.split_seed)
         check_splits(**parts)
-        given = ~found.x.isnan().all(1) if found.names else torch.zeros(0, dtype=torch.bool)
+        filled = ~found.x.isnan().all(1) if found.names else torch.zeros(0, dtype=torch.bool)
         mean, std = torch.zeros(len(found.names)), torch.ones(len(found.names))
         scale = self.scale
         if scale == "auto":
-            scale = "rows" if given.any() and are_counts(found.x[given]) else "columns"
-        if scale == "columns" and given.any():
-            mean = found.x[given].mean(0)
-            std = found.x[given].std(0, correction=0)
+            scale = "rows" if filled.any() and are_counts(found.x[filled]) else "columns"
+        if scale == "columns" and filled.any():
+            mean = found.x[filled].mean(0)
+            std = found.x[filled].std(0, correction=0)
             # The standard deviation of a constant feature is 0, so divide it by 1.
             std[std < 1e-6 * mean.abs().clamp(min=1e-6)] = 1
         x = scaled(found.x, scale, mean, std) if found.names else identity(len(found.ids))
@@ -242,19 +237,6 @@ class NodeFiles(NodeData):
         }
         sizes = {"in_width": x.shape[1], "out_width": len(labels)}
         return Splits(sizes, train, val, test, batch_size=1, preprocessing=preprocessing)
-
-    def _parts(self, found: Nodes, known: Tensor) -> dict[str, Tensor]:
-        """Return the indices of the labelled nodes of each split."""
-        assert found.labels is not None
-        parts = ["train"] * len(found.ids) if found.parts is None else found.parts
-        index = {
-            name: torch.tensor([i for i in known.tolist() if parts[i] == name], dtype=torch.long)
-            for name in ("train", "val", "test")
-        }
-        own, keys = index["train"], [found.labels[i] for i in index["train"].tolist()]
-        val, test = (0.0 if len(index[name]) else getattr(self, name) for name in ("val", "test"))
-        held = hold_out(keys, val=val, test=test, seed=self.split_seed)
-        return {n: own[held[n]] if n == "train" or not len(p) else p for n, p in index.items()}
 
     def _edge_index(self, found: Nodes) -> Tensor:
         """Return the distinct edges without self-loops, sorted by target."""
@@ -286,7 +268,7 @@ def _usual(columns: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _come_again(table: Table, taken: Collection[str]) -> list[str]:
-    """Return the text columns that may be classes, as most of their values are repeated."""
+    """Return the text columns that may contain classes, because most values are repeated."""
     free = [name for name in table.columns if name not in {*taken, *table.numeric()}]
     return [name for name in free if len(set(table.columns[name])) <= len(table) / 2]
 
@@ -319,7 +301,7 @@ def _parts(table: Table, column: str) -> list[str]:
 
 
 def _check_same_features(table: Table, names: Sequence[str]) -> None:
-    """Raise ArgumentError if a new graph lacks a feature of the training graph."""
+    """Raise ArgumentError if a new graph does not have all features of the training graph."""
     missing = [name for name in names if name not in table.columns]
     if missing:
         raise unreadable(
@@ -353,7 +335,7 @@ def _features(table: Table, names: list[str]) -> Tensor:
 
 
 def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
-    """Add edges given by ids; ids that only the edges have become new nodes without features."""
+    """Add edges given by ids; an id that is not in the table of nodes becomes a new node."""
     number = {name: i for i, name in enumerate(found.ids)}
     new = [name for name in ids if name not in number]
     number |= {name: len(found.ids) + i for i, name in enumerate(new)}
@@ -388,13 +370,17 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
     if not path.is_file():
         raise MissingDataError(f"{path}: no such file. Remedy: name a file of arrays.")
     expected = "an .npz file of plain arrays"
-    try:  # NumPy assumes that any other file is a pickle, and suggests to allow it
+    try:  # NumPy takes any other file for a pickle, and suggests allow_pickle in its error.
         with zipfile.ZipFile(path) as archive:
             size = sum(array.file_size for array in archive.infolist())
     except (OSError, zipfile.BadZipFile) as error:
-        raise unreadable(path, expected=expected, got="another or a damaged file") from error
-    copies = 2  # one copy in NumPy, one in PyTorch
-    check_memory(str(path), copies * size, path.name, "use fewer nodes, or more memory")
+        raise unreadable(
+            path, expected=expected, got="a file of another format, or a damaged file"
+        ) from error
+    copies = 2  # One copy in NumPy, one in PyTorch.
+    check_memory(
+        str(path), copies * size, path.name, "use fewer nodes, or a machine with more memory"
+    )
     try:
         with np.load(path, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
@@ -429,14 +415,19 @@ def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
     names = [str(name) for name in found["classes"].tolist()] if "classes" in found else None
     if names is not None and max(numbers) >= len(names):
         got = f"{len(names)} names, and a class {max(numbers)}"
-        raise unreadable(path, expected="a name in classes for each class of y", got=got)
+        raise unreadable(path, expected="an array classes with a name for each class in y", got=got)
     return ["" if n < 0 else names[n] if names else str(n) for n in numbers]
 
 
 def _check_shapes(path: Path, found: dict[str, Any]) -> None:
     if found["x"].dtype.kind not in "iufb":
         got = str(found["x"].dtype)
-        raise unreadable(path, expected="a numeric array x", got=got, remedy="remove other columns")
+        raise unreadable(
+            path,
+            expected="a numeric array x of node features",
+            got=got,
+            remedy="remove the columns that are not numeric",
+        )
     count = found["x"].shape[0] if found["x"].ndim else 0
     shapes = {name: found[name].shape for name in ("edge_index", "x")}
     nodes = {name: (count,) for name in ("y", "ids", *MASKS) if name in found}
@@ -453,5 +444,8 @@ def _check_shapes(path: Path, found: dict[str, Any]) -> None:
         raise unreadable(path, expected=expected, got=got, remedy="number the nodes from 0")
     if not np.isfinite(found["x"]).all():
         raise unreadable(
-            path, expected="a finite array x", got="NaN or infinity", remedy="replace them"
+            path,
+            expected="an array x of finite numbers",
+            got="NaN or infinity",
+            remedy="replace NaN and infinite values",
         )

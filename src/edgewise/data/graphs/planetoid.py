@@ -35,8 +35,8 @@ CLASSES = {
     ],
     "CiteSeer": ["AI", "ML", "IR", "DB", "Agents", "HCI"],
 }
-"""Topic of each class number. The files lack the names; they follow from the number of papers of
-each topic in the original data.
+"""Topic of each class number. The files do not contain the topics; they follow from the number of
+papers of each topic in the original data.
 """
 COMMIT = "af6abf468a772cc055bec88c52e4d6f51b7c37e3"
 ADDRESS = f"https://github.com/kimiyoung/planetoid/raw/{COMMIT}/data"
@@ -123,7 +123,8 @@ def read_papers(name: Name) -> Papers:
     purpose = f"the data set {name}"
     raw = find_files(name, {file: f"{ADDRESS}/{file}" for file in SHA256[name]})
     with warnings.catch_warnings():
-        # The pickles name modules of NumPy and SciPy that have been renamed since 2016.
+        # Hide warnings: the pickles refer to modules of NumPy and SciPy that were renamed since
+        # 2016.
         warnings.simplefilter("ignore")
         require("torch_geometric", extra="graphs", purpose=purpose)
         # The pickles contain sparse matrices of SciPy.

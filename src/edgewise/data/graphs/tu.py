@@ -91,7 +91,7 @@ class TU(GraphData):
         with zipfile.ZipFile(archive) as packed:
             for member in packed.namelist():
                 path = PurePosixPath(member)
-                # Plain names only, so that no member is written outside of the folder.
+                # Extract only plain file names, so that nothing is written outside of the folder.
                 if path.match(f"{self.name}/{self.name}_*.txt") and NAME.fullmatch(path.name):
                     (folder / path.name).write_bytes(packed.read(member))
         archive.unlink()

@@ -1,14 +1,16 @@
-"""The digits data set of scikit-learn: 1797 handwritten digits of 8×8 pixels.
+"""Handwritten digits: 70,000 images of MNIST, and 1797 images of 8×8 pixels of scikit-learn.
 
-Source: Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI, 1998 (its test set).
+Sources: LeCun et al., Gradient-based learning applied to document recognition, 1998 (MNIST);
+Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI, 1998 (its test set).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,19 +22,40 @@ from edgewise.arguments import (
     check_shares,
     check_splits,
 )
-from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
-from edgewise.data.images.warping import warped_split
-from edgewise.data.splits import Splits
+from edgewise.data.files import find_files
+from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels, warped_split
+from edgewise.data.reading import read_bytes
+from edgewise.data.splits import Split, Splits
 from edgewise.errors import require
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SIDE, CLASSES = 8, 10
+SIDE, MNIST_SIDE = 8, 28  # pixels
+CLASSES = 10
+MNIST_ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist"
+MNIST_PARTS = {"train": "train", "test": "t10k"}
+VALIDATED = 5000  # images of MNIST
 
 
 @dataclass(frozen=True)
-class Digits(ImageData):
+class DigitImages(ImageData):
+    """Base class of square grey images with bright digits on a dark background."""
+
+    side: ClassVar[int]
+
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
+        return bright_on_dark(pixels(image, self.side, self.side, color=False) / 255)
+
+    def splits(self, train: Split, val: Split, test: Split, batch_size: int) -> Splits:
+        """Return the splits with the sizes and the labels of digits."""
+        sizes = {"image_size": self.side, "channels": 1, "out_width": CLASSES}
+        labels = {"labels": [str(digit) for digit in range(CLASSES)]}
+        return Splits(sizes, train, val, test, batch_size, preprocessing=labels)
+
+
+@dataclass(frozen=True)
+class Digits(DigitImages):
     """Images ``[B, 1, 8, 8]`` from 0 to 1, with the digit as the class.
 
     Attributes:
@@ -50,6 +73,8 @@ class Digits(ImageData):
     batch_size: int = 64
     warp: float = 0.0
 
+    side: ClassVar[int] = SIDE
+
     def __post_init__(self) -> None:
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
@@ -58,17 +83,8 @@ class Digits(ImageData):
 
     def load(self) -> Splits:
         train, val, test = read_digits(self.val, self.test, self.split_seed)
-        return Splits(
-            {"image_size": SIDE, "channels": 1, "out_width": CLASSES},
-            train=warped_split(*train, self.warp),
-            val=warped_split(*val),
-            test=warped_split(*test),
-            batch_size=self.batch_size,
-            preprocessing={"labels": [str(digit) for digit in range(CLASSES)]},
-        )
-
-    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
-        return bright_on_dark(pixels(image, SIDE, SIDE, color=False) / 255)
+        parts = warped_split(*train, self.warp), warped_split(*val), warped_split(*test)
+        return self.splits(*parts, self.batch_size)
 
 
 class Part(NamedTuple):
@@ -81,11 +97,6 @@ class Part(NamedTuple):
 def read_digits(val: float, test: float, split_seed: int) -> tuple[Part, Part, Part]:
     """Return the training, validation and test images, stratified by digit.
 
-    Args:
-        val: fraction of validation images.
-        test: fraction of test images.
-        split_seed: random seed of the split.
-
     Raises:
         MissingExtraError: scikit-learn is not installed.
     """
@@ -94,7 +105,8 @@ def read_digits(val: float, test: float, split_seed: int) -> tuple[Part, Part, P
     from sklearn.model_selection import train_test_split
 
     digits = load_digits()
-    images = torch.as_tensor(digits.images, dtype=torch.float32)[:, None] / 16  # 17 grey levels
+    # Pixels are integers from 0 to 16.
+    images = torch.as_tensor(digits.images, dtype=torch.float32)[:, None] / 16
     labels = torch.as_tensor(digits.target, dtype=torch.long)
     check_features(images)
     check_labels(labels, CLASSES)
@@ -105,3 +117,59 @@ def read_digits(val: float, test: float, split_seed: int) -> tuple[Part, Part, P
     check_splits(**dict(zip(("train", "val", "test"), parts, strict=True)))
     first, second, third = (Part(images[index], labels[index]) for index in parts)
     return first, second, third
+
+
+@dataclass(frozen=True)
+class Mnist(DigitImages):
+    """Images ``[B, 1, 28, 28]`` from 0 to 1, with the digit as the class.
+
+    The last 5,000 of the 60,000 training images are the validation set.
+
+    Attributes:
+        warp: strength of the random affine augmentation of training images: 0.1 rotates, scales,
+            shears and translates them by up to a tenth of their size.
+        batch_size: images per batch.
+    """
+
+    warp: float = 0.0
+    batch_size: int = 64
+
+    side: ClassVar[int] = MNIST_SIDE
+
+    def __post_init__(self) -> None:
+        check_share("data.warp", self.warp, "choose for example 0.1")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+
+    def load(self) -> Splits:
+        (images, labels), (tests, answers) = read_mnist("train"), read_mnist("test")
+        kept = len(images) - VALIDATED
+        return self.splits(
+            warped_split(images[:kept, None], labels[:kept], self.warp),
+            warped_split(images[kept:, None], labels[kept:]),
+            warped_split(tests[:, None], answers),
+            self.batch_size,
+        )
+
+
+def read_mnist(part: str) -> tuple[Tensor, Tensor]:
+    """Return the images ``[N, 28, 28]`` (uint8) and digits ``[N]`` of ``"train"`` or ``"test"``.
+
+    No dependency of Edgewise reads the idx format, so NumPy is used: the headers have 16 bytes
+    (images) and 8 bytes (labels), because the checksums matched.
+
+    Raises:
+        MissingDataError: a file is missing.
+        ArgumentError: a file differs from the published one.
+    """
+    kinds = {"images-idx3": 16, "labels-idx1": 8}
+    names = [f"{part}-{kind}-ubyte.gz" for part in MNIST_PARTS.values() for kind in kinds]
+    raw = find_files("MNIST", {name: f"{MNIST_ADDRESS}/{name}" for name in names})
+    images, labels = (
+        torch.tensor(
+            np.frombuffer(
+                read_bytes(raw / f"{MNIST_PARTS[part]}-{kind}-ubyte.gz"), np.uint8, offset=head
+            )
+        )
+        for kind, head in kinds.items()
+    )
+    return images.view(-1, MNIST_SIDE, MNIST_SIDE), labels.long()

@@ -1,4 +1,4 @@
-"""Image files: listing, decoding and resizing."""
+"""Image files: listing, decoding, resizing and random augmentation."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.batches import Batch
 from edgewise.data.files import unreadable
-from edgewise.data.splits import Data
+from edgewise.data.splits import Data, Split
 from edgewise.errors import MissingDataError, require
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def open_image(path: Path, size: int = 0) -> Image:
             if size:
                 image.draft(None, (2 * size, 2 * size))
             turned = ImageOps.exif_transpose(image)
-            # These modes are grey with more than 8 bits.
+            # Images with these modes are grey, with more than 8 bits.
             if turned.mode.startswith(("I", "F")):
                 return _of_8_bits(turned)
             if turned.has_transparency_data:
@@ -86,7 +88,7 @@ def open_image(path: Path, size: int = 0) -> Image:
             path,
             expected="an image, such as PNG or JPEG",
             got=" ".join(str(error).split()) or type(error).__name__,
-            remedy="save it again, or remove it",
+            remedy="save the image again, or remove this file",
         ) from error
 
 
@@ -104,7 +106,7 @@ def pixels(image: Image, height: int, width: int, *, color: bool) -> Tensor:
 
     shown = image.convert("RGB" if color else "L")
     if shown.size != (width, height):
-        # For reduction, the mean over each pixel; a bilinear filter would blur.
+        # For reduction, use the mean over each output pixel; a bilinear filter would blur.
         smaller = shown.width >= width and shown.height >= height
         how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
         shown = ImageOps.fit(shown, (width, height), how)
@@ -113,9 +115,9 @@ def pixels(image: Image, height: int, width: int, *, color: bool) -> Tensor:
 
 
 def bright_on_dark(values: Tensor) -> Tensor:
-    """Invert a grey image ``[1, H, W]`` if its border is bright.
+    """Invert a grey image ``[1, H, W]`` if the border is bright, as in photos of handwriting.
 
-    Data sets of digits have bright ink on a dark background, unlike photos of handwriting.
+    Data sets of digits have bright ink on a dark background.
     """
     rim = torch.cat([values[:, 0], values[:, -1], values[:, :, 0], values[:, :, -1]], dim=1)
     return 1 - values if float(rim.mean()) > 0.5 else values
@@ -124,3 +126,36 @@ def bright_on_dark(values: Tensor) -> Tensor:
 def bytes_of(count: int, channels: int, size: int) -> int:
     """Return the bytes that ``count`` images need in memory."""
     return math.prod((count, channels, size, size))
+
+
+def affine_maps(count: int, strength: float) -> Tensor:
+    """Return random affine maps ``[count, 2, 3]`` near the identity, for coordinates -1 to 1."""
+    identity = torch.eye(2, 3).repeat(count, 1, 1)
+    return identity + strength * (2 * torch.rand_like(identity) - 1)
+
+
+def warped(images: Tensor, strength: float) -> Tensor:
+    """Apply a random affine map to each image of ``[B, C, H, W]``."""
+    maps = affine_maps(len(images), strength)
+    places = F.affine_grid(maps, list(images.shape), align_corners=False)
+    return F.grid_sample(images, places, align_corners=False)
+
+
+def flipped(images: Tensor) -> Tensor:
+    """Mirror each image of ``[B, C, H, W]`` with probability 1/2."""
+    mirrored = torch.rand(len(images)) < 0.5
+    return torch.where(mirrored[:, None, None, None], images.flip(-1), images)
+
+
+def warped_split(images: Tensor, labels: Tensor, strength: float = 0.0) -> Split:
+    """Return a split of images ``[N, C, H, W]``, randomly warped in every batch.
+
+    Images are numbers from 0 to 1, or bytes.
+    """
+
+    def make(index: Tensor) -> Batch:
+        chosen = images[index]
+        chosen = chosen / 255 if chosen.dtype == torch.uint8 else chosen
+        return Batch((warped(chosen, strength) if strength else chosen,), labels[index])
+
+    return Split(len(labels), make)

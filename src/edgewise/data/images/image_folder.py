@@ -1,4 +1,7 @@
-"""Image classification on the user's own files, with one folder per class."""
+"""Image classification with one folder per class: the user's files, and a part of CIFAR-10.
+
+Source of CIFAR-10: Krizhevsky, Learning multiple layers of features from tiny images, 2009.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,17 @@ from edgewise.arguments import (
     check_splits,
 )
 from edgewise.batches import Batch
-from edgewise.data.folds import hold_out
+from edgewise.data.files import find_raw, not_published, verify
+from edgewise.data.folds import fill_splits
 from edgewise.data.images.image_data import (
     ImageData,
     bytes_of,
     find_images,
+    flipped,
     open_image,
     pixels,
+    warped,
 )
-from edgewise.data.images.warping import flipped, warped
 from edgewise.data.reading import check_memory
 from edgewise.data.splits import Split, Splits
 from edgewise.data.tables.split_column import PART_OF
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Colors = Literal["rgb", "gray"]
+CIFAR10 = "cifar10_12k"
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ class ImageFolder(ImageData):
 
     def load(self) -> Splits:
         require("PIL", extra="images", purpose="reading images")
-        check_named("data.path", self.path, "a folder with one subfolder for each class")
+        check_named("data.path", self.path, "a folder with one subfolder per class")
         files, keys, given = _listed(Path(self.path))
         labels = sorted(set(keys))
         if len(labels) < 2:
@@ -88,16 +94,17 @@ class ImageFolder(ImageData):
                 "data.path",
                 expected=f"folders of at least two classes in {self.path}",
                 got=", ".join(map(repr, labels)) or "no images in folders",
-                remedy="put the images of each class into a folder of its name",
+                remedy="put the images of each class into a folder with the name of the class",
             )
         needed = bytes_of(len(files), self._channels, self.image_size)
         remedy = "choose a smaller --data.image_size, or fewer images"
         check_memory("data.image_size", needed, f"{len(files)} images", remedy)
-        with ThreadPoolExecutor() as readers:  # Threads help, as decoders release the GIL.
+        # Decoders release the GIL, so threads run in parallel.
+        with ThreadPoolExecutor() as readers:
             images = torch.stack(list(readers.map(self._read, files)))
         number = {label: index for index, label in enumerate(labels)}
         target = torch.tensor([number[key] for key in keys])
-        parts = self._parts(keys, given)
+        parts = fill_splits(given, keys, val=self.val, test=self.test, seed=self.split_seed)
         check_splits(**parts)
         mean, std = _mean_and_std(images[parts["train"]])
         preprocessing = {"labels": labels, "mean": mean.tolist(), "std": std.tolist()}
@@ -144,17 +151,6 @@ class ImageFolder(ImageData):
             values = flipped(values)
         return warped(values, self.warp) if varied and self.warp else values
 
-    def _parts(self, keys: Sequence[str], given: Sequence[str]) -> dict[str, Tensor]:
-        """Return the images of each split: from folders, or else split at random."""
-        index = {
-            name: torch.tensor([i for i, part in enumerate(given) if part == name]).long()
-            for name in ("train", "val", "test")
-        }
-        val, test = (0.0 if len(index[name]) else getattr(self, name) for name in ("val", "test"))
-        own = index["train"]
-        held = hold_out([keys[i] for i in own.tolist()], val=val, test=test, seed=self.split_seed)
-        return {n: own[held[n]] if n == "train" or not len(p) else p for n, p in index.items()}
-
 
 def _listed(folder: Path) -> tuple[list[Path], list[str], list[str]]:
     """List the image files, with the class and split of each; the default split is ``train``."""
@@ -184,10 +180,10 @@ def _check_classes(folder: Path, keys: Sequence[Any], given: Sequence[Any]) -> N
         if key not in trained:
             raise ArgumentError(
                 "data.path",
-                expected=f"in {folder / part} only classes of the training images, "
-                f"{', '.join(sorted(trained))}",
+                expected=f"classes of the training images ({', '.join(sorted(trained))}) in "
+                f"{folder / part}",
                 got=f"a folder {key}",
-                remedy="rename it, or add training images of this class",
+                remedy="rename this folder, or add training images of this class",
             )
 
 
@@ -199,3 +195,47 @@ def _mean_and_std(images: Tensor) -> tuple[Tensor, Tensor]:
     mean = share @ value
     std = ((share @ value.square()) - mean.square()).clamp(min=0).sqrt()
     return mean.float(), torch.where(std > 1e-3, std, 1.0).float()
+
+
+@dataclass(frozen=True)
+class Cifar10(ImageData):
+    """Images ``[B, 3, 32, 32]`` of ten classes, read by :class:`ImageFolder`.
+
+    Attributes:
+        flip: mirror each training image with probability 1/2.
+        warp: strength of the random affine augmentation of training images: 0.1 rotates, scales,
+            shears and translates them by up to a tenth of their size.
+        val: fraction of the 10,000 training images used for validation, stratified by class.
+        split_seed: random seed of the validation split.
+        batch_size: images per batch.
+    """
+
+    flip: bool = False
+    warp: float = 0.0
+    val: float = 0.1
+    split_seed: int = 0
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        check_share("data.val", self.val, "choose for example 0.1")
+        check_share("data.warp", self.warp, "choose for example 0.1")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+
+    def load(self) -> Splits:
+        raw = find_raw(CIFAR10, [], not_published(CIFAR10, ["train", "test"]))
+        splits = self._folder(str(raw)).load()
+        verify(CIFAR10, raw)
+        return splits
+
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:
+        return self._folder("").to_input(image, preprocessing)
+
+    def _folder(self, path: str) -> ImageFolder:
+        return ImageFolder(
+            path,
+            flip=self.flip,
+            warp=self.warp,
+            val=self.val,
+            split_seed=self.split_seed,
+            batch_size=self.batch_size,
+        )

@@ -3,8 +3,8 @@
 Atom features (:data:`ATOM_WIDTH` numbers): element, number of neighbours and of hydrogens,
 hybridisation and ring sizes, each one-hot; formal charge; aromaticity; chirality; and the
 contributions of the atom to four properties of the molecule. These are logP and molar refractivity
-in 10 cm³/mol, with the hydrogens of the atom (Wildman and Crippen, 1999), and the polar surface
-area (Ertl et al., 2000) and total surface area (Labute, 2000) in 10 Å², without them.
+in 10 cm³/mol, including the hydrogens of the atom (Wildman and Crippen, 1999), and the polar
+surface area (Ertl et al., 2000) and total surface area (Labute, 2000) in 10 Å², without hydrogens.
 
 Bond features (:data:`BOND_WIDTH` numbers): single, double, triple or aromatic; conjugated; in a
 ring; and E or Z, if specified.
@@ -32,7 +32,7 @@ ATOM_WIDTH = (
     sum(len(c) + 1 for c in (ELEMENTS, NEIGHBOURS, HYDROGENS, HYBRIDISATIONS)) + len(RINGS) + 3 + 4
 )
 BOND_WIDTH = len(BONDS) + 2 + len(STEREO)
-LARGEST = 1e6  # bound for descriptors, as some descriptors of ions overflow
+LARGEST = 1e6  # Bound for descriptors, because some descriptors of ions overflow.
 
 
 def rdkit() -> ModuleType:
@@ -53,7 +53,7 @@ def parse(smiles: str) -> Any | None:
     chem = rdkit()
     from rdkit import rdBase
 
-    # Silence RDKit: the caller reports the error with the number of the row.
+    # Disable RDKit's messages; the caller reports the error with the number of the row.
     with rdBase.BlockLogs():
         molecule = chem.MolFromSmiles(smiles.strip())
     return molecule if molecule is not None and molecule.GetNumAtoms() else None
@@ -86,7 +86,7 @@ def unknown_parts(molecule: Any) -> tuple[list[int], list[int]]:
 def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]) -> str:
     """Set the elements of some atoms and the types of some bonds, and return the SMILES.
 
-    Returns an empty string if RDKit rejects the molecule, such as carbon with five bonds.
+    The result is empty if RDKit rejects the molecule, for example carbon with five bonds.
     """
     chem = rdkit()
     from rdkit import rdBase

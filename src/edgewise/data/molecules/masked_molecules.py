@@ -30,7 +30,7 @@ from edgewise.errors import ArgumentError
 from edgewise.ragged import ranges, starts
 
 FILES = [f"{part}.csv" for part in PARTS]
-ATOM_KINDS, BOND_KINDS = len(ELEMENTS) + 1, len(BONDS)  # + 1 for all other elements
+ATOM_KINDS, BOND_KINDS = len(ELEMENTS) + 1, len(BONDS)  # One class for all other elements.
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def chosen(counts: Tensor, share: float, generator: Generator) -> Tensor:
         generator: random generator.
     """
     group = torch.arange(len(counts)).repeat_interleave(counts)
-    # Sorted by group, in random order within each group.
+    # Sort the members by group, in random order within each group.
     order = torch.rand(len(group), generator=generator, dtype=torch.double).argsort()
     order = order[group[order].argsort(stable=True)]
     rank = ranges(torch.zeros_like(counts), counts)

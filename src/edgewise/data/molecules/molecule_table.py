@@ -33,13 +33,13 @@ from edgewise.errors import ArgumentError
 
 By = Literal["random", "molecule", "scaffold"]
 Invalid = Literal["refuse", "skip"]
-LEAST = 1e-3  # fractions are clipped to [LEAST, 1 - LEAST] for mean and std of their logits
-FURTHEST = 4.0  # descriptors are clipped to this number of standard deviations
-CONSTANT = 1e-6  # standard deviation below which a descriptor is dropped
-SHOWN = 5  # maximum number of rows that an error lists
-SEEN = 200  # number of distinct texts that are parsed to recognise a column of SMILES
+LEAST = 1e-3  # Fractions are clipped to [LEAST, 1 - LEAST] before the scale of logits is computed.
+FURTHEST = 4.0  # Descriptors are clipped to this number of standard deviations.
+CONSTANT = 1e-6  # Standard deviation below which a descriptor is dropped.
+SHOWN = 5  # Maximum number of rows that an error lists.
+SEEN = 200  # Number of distinct texts that are parsed to recognise a column of SMILES.
 # A column counts as SMILES if RDKit parses at least this fraction of its first SEEN distinct texts.
-# `invalid` decides what happens to the rest.
+# The field `invalid` determines how other texts are treated.
 READ = 0.8
 
 
@@ -70,7 +70,7 @@ class MoleculeTable(Data):
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`.
         invalid: ``refuse`` raises an error for SMILES that RDKit cannot parse and for rows without
             a target; ``skip`` drops these rows with a warning. Both name the rows.
-        bonds: whether the model gets bond features and conditions.
+        bonds: whether the model receives bond features and conditions.
         descriptors: whether the model also gets RDKit descriptors of each molecule, of its cations
             and of the rest, standardised over the training molecules and clipped to ±4.
         batch_size: rows per batch.
@@ -115,9 +115,9 @@ class MoleculeTable(Data):
         if self.descriptors and not self.bonds:
             raise ArgumentError(
                 "data.descriptors",
-                expected="data.bonds true as well",
+                expected="data.bonds=True whenever data.descriptors is set",
                 got="data.bonds=False",
-                remedy="set both, or neither",
+                remedy="set both data.bonds and data.descriptors, or neither",
             )
         check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
         check_least("data.epoch_rows", self.epoch_rows, 0, "choose 0 for all")
@@ -188,11 +188,7 @@ class MoleculeTable(Data):
         )
 
     def inputs(
-        self,
-        graphs: PackedGraphs,
-        number: Tensor,
-        measured: Tensor,
-        described: Tensor | None,
+        self, graphs: PackedGraphs, number: Tensor, measured: Tensor, described: Tensor | None
     ) -> Batch:
         """Return the model inputs of some rows, as a batch without targets.
 
@@ -291,11 +287,7 @@ class MoleculeTable(Data):
         return torch.cat([plain, positive.log()], dim=1)
 
     def _index(
-        self,
-        table: Table,
-        by_column: str,
-        molecules: Mapping[str, Any],
-        number: Tensor,
+        self, table: Table, by_column: str, molecules: Mapping[str, Any], number: Tensor
     ) -> dict[str, Tensor]:
         """Return the indices of the rows of each split."""
         names = list(molecules)
@@ -307,7 +299,7 @@ class MoleculeTable(Data):
         if self.fold:
             raise ArgumentError(
                 "data.fold",
-                expected=f"0, as column {by_column!r} sets the test split",
+                expected=f"0, because column {by_column!r} defines the test split",
                 got=str(self.fold),
                 remedy="omit data.fold, or set data.split_column to none",
             )

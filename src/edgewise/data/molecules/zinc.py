@@ -1,10 +1,10 @@
 """ZINC: penalised logP of 12,000 drug-like molecules.
 
-The task is that of the benchmark ZINC-12k, but most molecules differ, as the files of the benchmark
-have no licence for redistribution. The 1,000 validation and 1,000 test molecules are the rows of
-JT-VAE's ``valid.txt`` and ``test.txt`` with the indices of the benchmark. The 10,000 training
-molecules are the first other rows of ``valid.txt``. Errors are close to published ones, but not
-comparable with them.
+The task is the task of the benchmark ZINC-12k, but most molecules differ, because the files of the
+benchmark have no licence for redistribution. The 1,000 validation and 1,000 test molecules are the
+rows of JT-VAE's ``valid.txt`` and ``test.txt`` with the indices of the benchmark. The 10,000
+training molecules are the first other rows of ``valid.txt``. Errors are close to published ones,
+but not comparable with them.
 
 Papers: Jin et al., Junction tree variational autoencoder, 2018 (the target); Dwivedi et al.,
 Benchmarking graph neural networks, 2020.
@@ -41,8 +41,8 @@ KINDS = (
     *("N -", "S -", "I", "P", "O H1 +", "N H1 -", "O +", "S +", "P H1", "P H2", "C H2 -", "P +"),
     *("S H1 +", "C H1 -", "P H1 +"),
 )
-"""Atom types by index: element, hydrogens that SMILES has to write (such as those of a chiral
-carbon), and charge."""
+"""Atom types by index: element, explicit hydrogens in SMILES (such as on a chiral carbon), and
+charge."""
 BOND_KINDS = ("SINGLE", "DOUBLE", "TRIPLE")
 """Bond types by index; aromatic rings are kekulised."""
 ATOMS, BONDS = len(KINDS), len(BOND_KINDS)
@@ -118,12 +118,11 @@ def penalised_logp(molecule: Any) -> float:
 
     .. math:: y = z(\log P) + z(-SA) + z(-\max(0, \text{longest ring} - 6))
 
-    where z standardises by mean and standard deviation over ZINC250k. The longest ring is that of
-    the cycle basis of networkx. The basis is not unique: for one molecule in sixteen, another one
-    gives another value.
-
-    Args:
-        molecule: RDKit molecule.
+    where z standardises by mean and standard deviation over ZINC250k. The longest ring is the
+    longest cycle in the cycle basis of networkx. The basis is not unique: for one molecule in
+    sixteen,
+        another
+    basis gives another value.
 
     Raises:
         MissingExtraError: RDKit or networkx is not installed.
@@ -144,9 +143,6 @@ def penalised_logp(molecule: Any) -> float:
 
 def zinc_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return atom types ``[n, 1]``, edges ``[2, 2·bonds]`` and bond types ``[2·bonds, 1]``.
-
-    Args:
-        molecule: RDKit molecule.
 
     Raises:
         ArgumentError: an atom or bond type does not occur in the data set.
@@ -179,7 +175,7 @@ def _known(what: str, kind: str, known: Sequence[str]) -> int:
             "input",
             expected=f"a molecule with the {what} types of ZINC: {', '.join(known)}",
             got=kind,
-            remedy="remove this molecule, as the training data have no such part",
+            remedy="remove this molecule, because no training molecule has this type",
         )
     return known.index(kind)
 

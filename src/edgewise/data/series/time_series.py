@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Literal, NamedTuple, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,7 +37,7 @@ from edgewise.errors import ArgumentError, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
 SEASONS: dict[Bundled, int] = {"co2": 52, "elnino": 12, "sunspots": 11}
-SHORT = 4  # shorter seasons do not determine the default history and horizon
+SHORT = 4  # Seasons below this length do not determine the default history and horizon.
 
 
 class Series(NamedTuple):
@@ -135,12 +136,13 @@ class TimeSeries(Data):
         bounds = [round(len(values) * share) for share in (1 - self.val - self.test, 1 - self.test)]
         parts: list[Split] = []
         for first, stop in zip([history, *bounds], [*bounds, len(values)], strict=True):
-            # First steps of the horizons; the history may lie in the part before.
+            # First steps of the horizons of each part; a history may lie in the preceding part.
             starts = torch.tensor(range(max(first, history), stop - horizon + 1))
             if not len(starts):
                 raise ArgumentError(
                     "data.history, data.horizon",
-                    expected="windows that fit into every part of the series",
+                    expected="windows of data.history + data.horizon values that fit into every "
+                    "part of the series",
                     got=f"{history} and {horizon}, of {len(values)} values",
                     remedy="choose a shorter history or horizon, or larger fractions",
                 )
@@ -196,8 +198,8 @@ class TimeSeries(Data):
         if words and not self.date and date == "none":
             warnings.warn(
                 f"no column of {table.path.name} can be parsed as dates "
-                f"({', '.join(map(repr, words))}), so its rows are taken as consecutive steps; "
-                "to use dates, set --data.date and --data.date_format",
+                f"({', '.join(map(repr, words))}), so the rows are taken as consecutive time "
+                "steps; to use dates, set --data.date and --data.date_format",
                 stacklevel=2,
             )
         if date == "none":
@@ -231,12 +233,6 @@ def _split(values: Tensor, starts: Tensor, history: int, horizon: int, season: i
 def history_of(table: Table, column: str, date: str, step: Step | None) -> Series:
     """Read another series from a table of the same form as the training data.
 
-    Args:
-        table: the new table.
-        column: column of the values.
-        date: column of the dates; ``""`` for none.
-        step: time step of the training data.
-
     Raises:
         ArgumentError: a column is missing, or a date has another format or step; the error names
             the row.
@@ -250,7 +246,7 @@ def history_of(table: Table, column: str, date: str, step: Step | None) -> Serie
                 "data.date",
                 expected=f"dates such as {step.text(datetime(2020, 12, 31))} in column {date!r}",
                 got=f"{text[:40]!r} in row {table.line(row)} of {table.path.name}",
-                remedy="write them as in the training table",
+                remedy="write the dates in the format of the training table",
             )
     dates = parse_dates(texts, step.format) or []
     return dated(table, column, dates, step)
@@ -300,7 +296,7 @@ def _report_missing(table: Table, missing: Sequence[str], length: int) -> None:
             "data.date",
             expected=f"values for at least 4/5 of the dates in {table.path.name}",
             got=got,
-            remedy="resample the table to a longer step, or use a part of it",
+            remedy="resample the table to a longer step, or use a part of the table without gaps",
         )
     warnings.warn(f"{table.path.name}: {got}, interpolated linearly", stacklevel=4)
 
@@ -308,12 +304,8 @@ def _report_missing(table: Table, missing: Sequence[str], length: int) -> None:
 def _filled(values: Tensor) -> Tensor:
     """Interpolate missing values linearly; at the ends, repeat the nearest value."""
     known = (~values.isnan()).nonzero()[:, 0]
-    place = torch.arange(len(values))
-    after = torch.searchsorted(known, place).clamp(max=len(known) - 1)
-    before = (torch.searchsorted(known, place, right=True) - 1).clamp(min=0)
-    left, right = known[before], known[after]
-    share = (place - left) / (right - left).clamp(min=1)
-    return values[left] + share.clamp(0, 1) * (values[right] - values[left])
+    filled = np.interp(np.arange(len(values)), known.numpy(), values[known].numpy())
+    return torch.from_numpy(filled).float()
 
 
 def _undated(table: Table, column: str) -> Tensor:

@@ -1,8 +1,8 @@
 """Dates in common formats, and the step from each to the next.
 
 A column holds dates if one format reads every cell. If several do, as with 03/04/2020, the format
-with the fewest missing dates is used. ``pandas.infer_freq`` finds no step if a date is missing,
-and :func:`read_dates` accepts up to a fifth of missing dates, so that the step is found here.
+with the fewest missing dates is used. ``pandas.infer_freq`` is not used, because it finds no step
+if a date is missing, and up to a fifth of the dates may be missing.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ DAYS = (
 TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S%z", " %H:%M:%S%z")
 MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m.%Y", "%b %Y", "%B %Y", "%b-%Y", "%b-%y")
 FORMATS = (*(day + time for day in DAYS for time in TIMES), *MONTHS, "%Y%m%d", "%Y")
-DIGITS = {"%Y%m%d": 8, "%Y": 4}  # required number of digits, to exclude other numbers
+DIGITS = {"%Y%m%d": 8, "%Y": 4}  # Required number of digits, which excludes other numbers.
 DAY = 24 * 3600
 SEASONS = {3600: 24, DAY: 7, 7 * DAY: 52, 1800: 48, 900: 96, 600: 144, 300: 288}
-MANY = 0.2  # fraction of missing dates above which they are not interpolated
+MANY = 0.2  # Maximum fraction of missing dates, which are interpolated.
 
 
 class Step(NamedTuple):
@@ -87,19 +87,12 @@ class Step(NamedTuple):
         return 5 if self.weekdays else SEASONS.get(int(self.seconds), 1)
 
 
-class Dates(NamedTuple):
-    """Dates of the rows of a table, and the step between them."""
-
-    dates: list[datetime]
-    step: Step
-
-
 def parse_dates(texts: Sequence[str], format: str) -> list[datetime] | None:
     """Return the dates, in UTC if zones are given; ``None`` if a date does not have the format."""
     stripped = [text.strip() for text in texts]
     if format in DIGITS and any(len(text) != DIGITS[format] for text in stripped):
         return None
-    # Most formats fail on the first date, so the other dates need not be parsed.
+    # Try the first date before all others, because most formats fail on it.
     pandas = pandas_for("reading dates")
     zone = "%z" in format
     for part in (stripped[:1], stripped):
@@ -120,13 +113,8 @@ def is_date_column(texts: Sequence[str]) -> bool:
     return False
 
 
-def read_dates(table: Table, column: str, named: str) -> Dates:
-    """Read the dates in a column of a table.
-
-    Args:
-        table: the table.
-        column: name of the column.
-        named: the format; "" finds it.
+def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], Step]:
+    """Read the dates in a column of a table, and the step between them.
 
     Raises:
         ArgumentError: no format reads all cells, two rows have the same date, the dates are not
@@ -141,7 +129,7 @@ def read_dates(table: Table, column: str, named: str) -> Dates:
             "data.date",
             expected=f"at least three dates of one format in column {column!r}",
             got=f"{texts[row][:40]!r} in row {table.line(row)} of {table.path.name}",
-            remedy="correct it, or name the format, such as --data.date_format %d.%m.%Y",
+            remedy="correct this date, or name the format, such as --data.date_format %d.%m.%Y",
         )
     regular: dict[str, tuple[float, Step]] = {}
     for format_, dates in known.items():
@@ -160,7 +148,7 @@ def read_dates(table: Table, column: str, named: str) -> Dates:
             remedy=f"name the format, such as --data.date_format {next(iter(best))}",
         )
     format_, step = next(iter(best.items()))
-    return Dates(known[format_], step)
+    return known[format_], step
 
 
 def check_distinct(table: Table, dates: Sequence[Any]) -> None:

@@ -9,10 +9,10 @@ first line. A field may be in quotes. Empty lines and lines that begin with ``#`
 are ignored. This is not :func:`~edgewise.data.tables.read.read_table`, since pandas reads neither
 lines of different lengths nor several kinds of comments.
 
-If most ids of a file are whole numbers, all have to be, so that a damaged line is found and not
-taken for a new node; ``names=True`` accepts any. A first line that names the columns is recognised
-(``header=None``): it has words only above numbers, or words such as ``source,target``. Of a table
-with more columns than needed, those are used that :class:`Column` names or knows.
+If most ids of a file are whole numbers, all ids must be whole numbers, so that a damaged line
+raises an error instead of adding a node; ``names=True`` accepts any id. A first line that names the
+columns is detected (``header=None``): it has words above numbers, or words such as
+``source,target``. If a table has more columns than needed, :class:`Column` selects them by name.
 """
 
 from __future__ import annotations
@@ -37,71 +37,62 @@ from edgewise.data.tables.read import DELIMITERS, is_text, read_table
 from edgewise.errors import ArgumentError, unknown_name
 
 Ids = dict[str, int]
-"""Number of each id, in ascending order: ``list(ids)[number]`` is the id."""
+"""Type of a table from id to node number, in ascending order: ``list(ids)[number]`` is the id."""
 
 COMMENTS = ("#", "%", "//")
 MARKS = ("\t", "::", *(mark for mark in DELIMITERS if mark != "\t"))
 WORD = re.compile(r"[^\W\d][\w .:/()-]*")
-NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # numbers, dates and times
-DIGITS = 20  # number of digits of a 64-bit integer
-PER_LINE, LETTERS = 400, 3  # bytes in memory for a line, and for each of its letters
+NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # Numbers, dates and times.
+DIGITS = 20  # Maximum number of digits of a 64-bit integer.
+PER_LINE, LETTERS = 400, 3  # Memory in bytes of a line, and of each letter in the line.
 
 
 class Column(NamedTuple):
     """Column of a table by its meaning, and how to find it.
 
     Attributes:
-        argument: the field that names it, such as ``data.user``.
-        name: its name, or its number from 1 where there is no header; "" looks for a usual name.
+        argument: the field that names the column, such as ``data.user``.
         usual: unambiguous names, in lower case without spaces and underscores.
+        name: name of the column, or number from 1 if there is no header; "" looks for a usual name.
     """
 
     argument: str
-    name: str
     usual: tuple[str, ...]
+    name: str = ""
+
+    def named(self, name: str) -> Column:
+        """Return the column with the name that a user gives; "" looks for a usual name."""
+        return self._replace(name=name)
 
 
-def source_column(name: str = "") -> Column:
-    """Return the column of source nodes."""
-    usual = "source", "src", "from", "citing", "u", "sourceid", "fromid", "node1", "id1", "user1"
-    return Column("data.source", name, (*usual, "fromnodeid", "nodeid1", "userid1", "person1"))
+def _column(argument: str, usual: str) -> Column:
+    return Column(argument, tuple(usual.split()))
 
 
-def destination_column(name: str = "") -> Column:
-    """Return the column of destination nodes."""
-    usual = "destination", "dst", "target", "to", "cited", "v", "destinationid", "toid", "targetid"
-    pairs = "node2", "id2", "user2", "tonodeid", "nodeid2", "userid2", "person2", "dest", "friend"
-    return Column("data.destination", name, usual + pairs)
-
-
-def user_column(name: str = "") -> Column:
-    """Return the column of users."""
-    usual = "user", "userid", "username", "customer", "customerid", "member", "memberid", "reader"
-    return Column("data.user", name, (*usual, "visitorid", "reviewerid", "person", "personid"))
-
-
-def item_column(name: str = "") -> Column:
-    """Return the column of items."""
-    usual = "item", "itemid", "movie", "movieid", "film", "filmid", "book", "bookid", "isbn"
-    things = "product", "productid", "asin", "song", "songid", "track", "trackid", "article"
-    more = "articleid", "artist", "artistid", "business", "businessid", "place", "placeid", "sku"
-    return Column("data.item", name, usual + things + more)
-
-
-def time_column(name: str = "") -> Column:
-    """Return the column of times of interactions."""
-    usual = "time", "timestamp", "date", "datetime", "when", "unixreviewtime", "createdat"
-    return Column("data.time", name, usual)
-
-
-def rating_column(name: str = "") -> Column:
-    """Return the column of ratings."""
-    return Column("data.rating", name, ("rating", "ratings", "score", "stars", "bookrating"))
-
-
-ROLES = source_column, destination_column, user_column, item_column, time_column, rating_column
-USUAL = frozenset(name for role in ROLES for name in (*role().usual, "id", "node", "nodeid"))
-"""Names of columns. A first line with two of them is a header, not an edge."""
+SOURCE = _column(
+    "data.source",
+    "source src from citing u sourceid fromid node1 id1 user1 fromnodeid nodeid1 userid1 person1",
+)
+DESTINATION = _column(
+    "data.destination",
+    "destination dst target to cited v destinationid toid targetid node2 id2 user2 tonodeid "
+    "nodeid2 userid2 person2 dest friend",
+)
+USER = _column(
+    "data.user",
+    "user userid username customer customerid member memberid reader visitorid reviewerid person "
+    "personid",
+)
+ITEM = _column(
+    "data.item",
+    "item itemid movie movieid film filmid book bookid isbn product productid asin song songid "
+    "track trackid article articleid artist artistid business businessid place placeid sku",
+)
+TIME = _column("data.time", "time timestamp date datetime when unixreviewtime createdat")
+RATING = _column("data.rating", "rating ratings score stars bookrating")
+ROLES = SOURCE, DESTINATION, USER, ITEM, TIME, RATING
+USUAL = frozenset(name for role in ROLES for name in (*role.usual, "id", "node", "nodeid"))
+"""Usual column names. A first line with two of these names is a header, not an edge."""
 
 
 class EdgeTable(NamedTuple):
@@ -167,7 +158,7 @@ def read_edges(
             columns cannot be determined.
         MissingDataError: there is no such file.
     """
-    columns = source_column(source), destination_column(destination)
+    columns = SOURCE.named(source), DESTINATION.named(destination)
     file = _lines(open_source(path), header, columns)
     pairs = _two_columns(file, columns, "two ids, source and target,")
     if not pairs.lines:
@@ -203,7 +194,7 @@ def read_interactions(
             cannot be determined.
         MissingDataError: there is no such file.
     """
-    columns = user_column(user), item_column(item)
+    columns = USER.named(user), ITEM.named(item)
     files, numbers = [], []
     for path in paths:
         file = _lines(open_source(path), header, (*columns, *further))
@@ -225,27 +216,6 @@ def read_interactions(
     return Interactions(
         pairs, users, items, numbers, (first[0], first[1]) if first else ("user", "item")
     )
-
-
-def read_memberships(path: str | Path) -> EdgeTable:
-    """Read a hypergraph: pairs ``[2, E]`` of groups and members, one line of members per group.
-
-    Group g is line g, from 0, without comments and empty lines. The ids are those of the members.
-
-    Raises:
-        ArgumentError: an id is missing, or there is no member; names the line.
-        MissingDataError: there is no such file.
-    """
-    lines = _lines(open_source(path), header=False).lines
-    if not lines:
-        raise _empty(open_source(path))
-    for line in lines:
-        if not all(line.fields):
-            raise _bad_line(open_source(path), line, "an id in each field")
-    ids = _numbered([File(open_source(path), lines)], slice(None), names=False)
-    groups = {str(group): group for group in range(len(lines))}
-    named = [Line(line.number, [str(g), *line.fields]) for g, line in enumerate(lines)]
-    return EdgeTable(_memberships(named, groups, ids), ids)
 
 
 def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:
@@ -271,7 +241,7 @@ def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
 
 
 def _is_whole(field: str) -> bool:
-    # A leading 0, as in a postal code, makes it a name.
+    # An id with a leading 0, such as a postal code, is a name.
     digits = field.isascii() and field.isdecimal() and len(field) <= DIGITS
     return digits and (field[0] != "0" or field == "0")
 
@@ -291,7 +261,9 @@ def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Colu
     assert isinstance(path, Path)
     form = text_form(path)
     needed = LETTERS * form.characters + PER_LINE * form.lines
-    check_memory("data.path", needed, path.name, "use a part of its lines, or more memory")
+    check_memory(
+        "data.path", needed, path.name, "use a part of the lines, or a machine with more memory"
+    )
     with opened_text(path, form.encoding) as file:
         stripped = ((number, text.strip()) for number, text in enumerate(file, 1))
         texts = [line for line in stripped if line[1] and not line[1].startswith(COMMENTS)]
@@ -343,7 +315,8 @@ def _names_columns(first: Line, others: list[Line], columns: Sequence[Column]) -
 def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
     """Raise ArgumentError if it is unclear whether the first line is a header.
 
-    This is so if its words occur in no other line, while other ids are repeated.
+    It is unclear if the words of the first line occur in no other line, while other ids are
+    repeated.
     """
     if len(lines) < 2 or not all(map(WORD.fullmatch, lines[0].fields)):
         return
@@ -353,9 +326,11 @@ def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
     if alone and repeated > 0.9 * (len(lines) - 1):
         raise ArgumentError(
             "data.header",
-            expected=f"data.header, as the first line of {path.name} may be a header or an edge",
-            got=f"{first[:60]!r}, whose words occur in no other line",
-            remedy="set --data.header true, or --data.header false if it is an edge",
+            expected=f"data.header to be set, because the first line of {path.name} may be a "
+            "header or an edge",
+            got=f"{first[:60]!r}; its words occur in no other line",
+            remedy="set --data.header true if this line is a header, or --data.header false if it "
+            "is an edge",
         )
 
 
@@ -392,9 +367,11 @@ def _numbered_column(file: File, column: Column) -> int:
     if not column.name.isdecimal() or not 1 <= int(column.name) <= width:
         raise ArgumentError(
             column.argument,
-            expected=f"the number of a column from 1 to {width}, as {file.path.name} has no header",
+            expected=f"the number of a column from 1 to {width}, because {file.path.name} has no "
+            "header",
             got=repr(column.name),
-            remedy="give its number, or set --data.header true if the first line names the columns",
+            remedy="give the number of the column, or set --data.header true if the first line "
+            "names the columns",
         )
     return int(column.name) - 1
 
@@ -461,7 +438,7 @@ def moment(text: str) -> float | None:
 def _refuse_ratings(file: File) -> None:
     """Raise ArgumentError for a table of ratings without a header.
 
-    Its rows look like lines of items, but its users repeat, which they do not in lines of items.
+    The rows of such a table look like lines ``user item item``, but users are repeated.
     """
     widths = {len(line.fields) for line in file.lines}
     users = {line.fields[0] for line in file.lines}
@@ -469,7 +446,8 @@ def _refuse_ratings(file: File) -> None:
         width = max(widths)
         raise ArgumentError(
             "data.user, data.item",
-            expected="lines `user item item ...`, or the numbers of the columns of users and items",
+            expected="lines of the form `user item item ...`, or the column numbers of users and "
+            "items",
             got=f"{width} columns without names, with repeated users, in {file.path.name}",
             remedy="give the column numbers, such as --data.user 1 --data.item 2, and --data.time",
         )

@@ -23,9 +23,9 @@ FRAME = "DataFrame "
 
 
 class FrameSource(str):
-    """Data frame in place of a path. Its text is a digest of its content.
+    """Data frame in place of a path; ``str(source)`` is a digest of the content.
 
-    A recipe records this text. Frames with equal columns and cells are therefore equal field
+    A recipe records the digest. Frames with equal columns and cells are therefore equal field
     values, and a run can be resumed only with the same frame.
 
     Attributes:
@@ -77,7 +77,7 @@ def open_source(text: str | Path, argument: str = "data.path") -> Path | FrameSo
     if text.startswith(FRAME) and "sha256" in text:
         raise ArgumentError(
             argument,
-            expected="a file, or the data frame itself in Python",
+            expected="a file, or (in Python) the data frame",
             got=f"the record of a {text}",
             remedy="pass the frame that the run was trained on in Python, or save it as a file "
             "and name the file",
@@ -101,7 +101,7 @@ def to_pandas(value: Any) -> DataFrame:
         frame: DataFrame = value
     elif hasattr(value, "__arrow_c_stream__"):
         pyarrow = require("pyarrow", extra="tables", purpose="reading a data frame")
-        # Integers with missing values would become floats, and an id 3 the id "3.0".
+        # Otherwise, integers with missing values would become floats, and the id 3 would be "3.0".
         frame = pyarrow.table(value).to_pandas(integer_object_nulls=True)
     else:
         frame = pandas.api.interchange.from_dataframe(value)
@@ -118,7 +118,7 @@ def as_text(frame: DataFrame) -> DataFrame:
                 "data.path",
                 expected="columns with different names",
                 got=f"two columns named {name!r}",
-                remedy="rename one of them",
+                remedy="rename one of the two columns",
             )
     columns = {name: _text_column(frame.iloc[:, i]) for i, name in enumerate(names)}
     found: DataFrame = pandas.DataFrame(columns, columns=names, dtype=str)

@@ -1,8 +1,8 @@
 """Reading of the user's tables: CSV, Parquet, Feather, Excel, JSON lines and data frames.
 
-Cells stay text until a data set asks for numbers or dates, so that an error can name the cell. The
-delimiter of a text is the one of :data:`DELIMITERS` that gives most columns in the first rows.
-Encodings and compression: see :mod:`edgewise.data.reading`.
+Cells remain text until a data set needs numbers or dates, so that an error can name the cell. The
+delimiter of a text file is detected: the one of :data:`DELIMITERS` that gives most columns in the
+first rows. :mod:`edgewise.data.reading` handles encodings and compression.
 """
 
 from __future__ import annotations
@@ -17,14 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewise.data.files import unreadable
-from edgewise.data.reading import (
-    OPENED,
-    TextForm,
-    check_memory,
-    opened_text,
-    read_bytes,
-    text_form,
-)
+from edgewise.data.reading import OPENED, TextForm, check_memory, opened_text, read_bytes, text_form
 from edgewise.data.tables.frames import FrameSource, as_text, cell_text, open_source, pandas_for
 from edgewise.data.tables.table import Table
 from edgewise.errors import ArgumentError, require
@@ -38,10 +31,10 @@ TEXTS = (".csv", ".tsv")
 OBJECTS = (".jsonl", ".ndjson")
 BINARY = {".parquet": "Parquet", ".feather": "Feather", ".xlsx": "Excel", ".xlsm": "Excel"}
 OTHER_FORMS = (".xls", ".ods", ".numbers", ".json")
-PER_CELL = 60  # bytes of a Python string, without its characters
-SAMPLE = 20  # number of lines from which the delimiter is detected
-APPENDED = 4  # maximum number of empty cells that a spreadsheet appends to a row
-CHUNK = 4096  # number of rows in memory when a file is read row by row
+PER_CELL = 60  # Memory of a Python string in bytes, without the characters.
+SAMPLE = 20  # Number of lines from which the delimiter is detected.
+APPENDED = 4  # Maximum number of empty cells that a spreadsheet appends to a row.
+CHUNK = 4096  # Number of rows in memory when a file is read row by row.
 QUOTED = re.compile(r'^"((?:[^"]|"")*)"$')
 
 
@@ -142,7 +135,7 @@ def _of_text(path: Path, argument: str) -> Table:
         rows -= 1
     if not rows:
         raise _unusable(path, argument, "no rows", delimiter)
-    # Skipping a blank row would shift the later rows of a time series.
+    # A blank row is an error: skipping it would shift the later rows of a time series.
     if True in blank[:rows]:
         got = f"an empty line, row {lines[blank.index(True)]}"
         raise _unusable(path, argument, got, delimiter)
@@ -174,7 +167,7 @@ def _chunks(
                 skip_blank_lines=False,
                 skipinitialspace=delimiter != "\t",
                 quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
-                # This engine distinguishes a missing cell from an empty one.
+                # This engine distinguishes a missing cell from an empty cell.
                 engine="python",
                 chunksize=size or form.lines + 2,
             ) as parts,
@@ -268,7 +261,7 @@ def _records(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield each row as ``(line, cells)``.
 
-    ``line`` is the number of the last line of the row, as quoted cells may span lines.
+    ``line`` is the number of the last line of the row; a quoted cell may span several lines.
     """
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(
@@ -284,7 +277,7 @@ def _delimiter(path: Path, form: TextForm) -> str:
         sample = list(islice(text, SAMPLE))
 
     def fits(delimiter: str) -> tuple[float, bool, int]:
-        # Not strict: the sample may end within quotes, which are errors for wrong delimiters.
+        # Not strict, because the sample may end within quotes.
         rows = [row for _, row in _records(sample, delimiter, strict=False) if row]
         width = len(rows[0]) if rows else 1
         same = sum(len(row) == width for row in rows) / len(rows) if width > 1 else 0
@@ -300,7 +293,7 @@ def _form(path: Path, argument: str) -> TextForm:
             argument,
             expected=f"text, or one of {', '.join((*OBJECTS, *BINARY))}",
             got=path.name,
-            remedy="export it as CSV from the program that wrote it",
+            remedy="export the table as CSV from the program that wrote it",
         )
     return text_form(path)
 
@@ -327,7 +320,7 @@ def _no_object(path: Path, got: str) -> ArgumentError:
 
 def _of_objects(path: Path) -> Table:
     form = text_form(path)
-    needed = 4 * form.characters  # Python objects, their text and the frame
+    needed = 4 * form.characters  # Memory of Python objects, their text and the frame.
     check_memory(str(path), needed, path.name, "use a part of its rows, or more memory")
     numbered = list(_objects(path))
     names = list(dict.fromkeys(str(name) for _, row in numbered for name in row))
@@ -360,7 +353,7 @@ def _of_binary(path: Path) -> Table:
 
 
 def _of_sheet(path: Path, sheet: DataFrame) -> Table:
-    """Take the names from the first row of a sheet; rows are numbered as Excel shows them."""
+    """Convert a sheet whose first row names the columns; rows are numbered as in Excel."""
     cells = as_text(sheet)
     if not len(cells):
         raise unreadable(
@@ -377,5 +370,5 @@ def _unusable(path: Path, argument: str, got: str, delimiter: str) -> ArgumentEr
         argument,
         expected=f"a header and values separated by {DELIMITERS[delimiter]} in {path}",
         got=got,
-        remedy="correct it, or save the table again as CSV in UTF-8",
+        remedy="correct the file, or save the table again as CSV in UTF-8",
     )

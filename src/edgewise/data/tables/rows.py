@@ -37,9 +37,9 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
 
 
 def frame_rows(value: Any) -> list[dict[str, Any]]:
-    """Return the rows of a data frame with the cells that it would have as a CSV file.
+    """Return the rows of a data frame, with cells as text as in a CSV file.
 
-    Cells that a text cannot hold, such as lists, stay as they are.
+    Cells that CSV cannot represent, such as lists, are not converted.
     """
     frame: Any = to_pandas(value)
     pandas = pandas_for("reading a data frame")
@@ -56,7 +56,7 @@ def frame_rows(value: Any) -> list[dict[str, Any]]:
 
 
 def check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
-    """Raise ArgumentError if a table lacks a column of the training table."""
+    """Raise ArgumentError if a table does not have all required columns."""
     for column in columns:
         if column not in names:
             same = [name for name in names if name.lower() == column.lower()]

@@ -16,14 +16,14 @@ PARTS = {
     "test": ("test", "testing"),
 }
 PART_OF = {word: part for part, words in PARTS.items() for word in words}
-"""Split by its name in a table or as a folder."""
+"""Split (train, val or test), by the words that tables and folders use for it."""
 
 
 def find_split_column(table: Table, named: str) -> str:
     """Return the name of the column, or "" if there is none.
 
     Args:
-        table: with at least one row.
+        table: table with at least one row.
         named: the column; "" searches for one of :data:`NAMES` that holds only the words of
             :data:`PARTS`, and "none" uses none.
 
@@ -46,12 +46,8 @@ def find_split_column(table: Table, named: str) -> str:
 def parts_of(table: Table, column: str) -> dict[str, Tensor]:
     """Return the indices of the rows of each split; a split may be empty.
 
-    Args:
-        table: the table.
-        column: name of the column.
-
     Raises:
-        ArgumentError: a cell has another word; names the row.
+        ArgumentError: a cell has another word; the error names the row.
     """
     texts = table.texts("data.split_column", column)
     index: dict[str, list[int]] = {name: [] for name in PARTS}

@@ -58,7 +58,7 @@ class Table:
         return {name: self.frame[name].tolist() for name in self.frame.columns}
 
     def line(self, row: int) -> int:
-        """Return the number of a row, as an editor, spreadsheet or pandas shows it."""
+        """Return the number of a row as shown in an editor, a spreadsheet or pandas."""
         return self.lines[row]
 
     def only(self, rows: Sequence[int]) -> Table:
@@ -69,8 +69,8 @@ class Table:
     def without_header(self, names: Sequence[str]) -> Table:
         """Rename the columns of a table without a header.
 
-        The reader took the first data row for column names, so it is inserted again as row 1.
-        If the format stores column names, the columns are renamed and no row is inserted.
+        The reader has used the first data row as column names, so this row is inserted again as row
+        1. If the format stores column names, the columns are renamed and no row is inserted.
 
         Raises:
             ArgumentError: the number of columns differs from that of ``names``.
@@ -78,7 +78,7 @@ class Table:
         if self.frame.shape[1] != len(names):
             raise unreadable(
                 self.path,
-                expected=f"{len(names)} columns, as in data.path",
+                expected=f"{len(names)} columns, the number in data.path",
                 got=str(self.frame.shape[1]),
             )
         if self.named:
@@ -186,12 +186,13 @@ class Table:
         else:
             got = f"{'no such column among' if free else 'only the columns'} {shown}{more}"
         # Without a candidate, suggest the last column, as targets are usually there.
-        likely = _quoted(listed[0 if candidates else -1])
+        likely = listed[0 if candidates else -1]
+        likely = likely if likely.isidentifier() else f"'{likely}'"
         raise ArgumentError(
             argument,
             expected=expected,
             got=got,
-            remedy=f"name a column: --{argument} {likely}" if free else "add such a column",
+            remedy=f"name a column: --{argument} {likely}" if free else "add a column of this kind",
         )
 
     def _is_numeric(self, cells: Series[Any]) -> bool:
@@ -239,7 +240,3 @@ def check_varies(numbers: Tensor, argument: str, column: str, path: Path | Frame
             got=f"{float(numbers[0]):g} in all {len(numbers)} training rows",
             remedy=f"name another column with --{argument}, or add rows",
         )
-
-
-def _quoted(name: str) -> str:
-    return f"'{name}'" if not name.isidentifier() else name

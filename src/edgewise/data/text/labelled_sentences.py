@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -85,6 +85,21 @@ class LabelledText(TextData):
         tokens = Tokens(ids, sizes)
         return tokens if self.packed else tokens.padded(special_id(tokenizer, "pad"))
 
+    def text_splits(
+        self, splits: dict[str, Split], tokenizer: Tokenizer, preprocessing: dict[str, Any]
+    ) -> TextSplits:
+        """Return the splits with the sizes that the model needs."""
+        lengths = [part.lengths for part in splits.values() if part.lengths is not None]
+        sizes = {
+            "vocab_size": tokenizer.get_vocab_size(),
+            "longest_text": max(int(each.max()) for each in lengths),
+            "out_width": len(preprocessing["labels"]),
+        }
+        train, val, test = (splits[name] for name in PARTS)
+        return TextSplits(
+            sizes, train, val, test, self.batch_size, tokenizer, preprocessing=preprocessing
+        )
+
 
 @dataclass(frozen=True)
 class LabelledSentences(LabelledText):
@@ -93,7 +108,7 @@ class LabelledSentences(LabelledText):
     Attributes:
         max_length: maximum number of tokens per sentence, with special tokens; 0 for no limit.
         labelled: number of training sentences to use, a fixed random sample; 0 for all. The
-            vocabulary is always that of all training sentences.
+            vocabulary is always built from all training sentences.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
@@ -102,7 +117,7 @@ class LabelledSentences(LabelledText):
     labelled: int = 0
 
     names: ClassVar[Mapping[str, str]] = {}
-    """Names of the labels in predictions, if the file has only numbers."""
+    """Names of the labels in predictions, for a file with numbers as labels."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,22 +133,15 @@ class LabelledSentences(LabelledText):
         labels = sorted({label for _, label in parts["train"]})
         tokenizer = self.make_tokenizer((text for text, _ in parts["train"]), SPECIAL)
         parts = {**parts, "train": self._with_labels(parts["train"])}
-        splits, longest = {}, 0
+        splits = {}
         for name, found in parts.items():
             ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
             texts = PackedTexts(ids, sizes)
             texts = texts.cut(self.max_length) if self.max_length else texts
             target = numbered(found, labels, files[name])
             splits[name] = self._split(name, texts, target, tokenizer)
-            longest = max(longest, int(texts.sizes.max()))
-        size = tokenizer.get_vocab_size()
-        data_sizes = {"vocab_size": size, "longest_text": longest, "out_width": len(labels)}
-        train, val, test = (splits[name] for name in PARTS)
         named = [self.names.get(label, label) for label in labels]
-        preprocessing = {"labels": named, "text": column}
-        return TextSplits(
-            data_sizes, train, val, test, self.batch_size, tokenizer, preprocessing=preprocessing
-        )
+        return self.text_splits(splits, tokenizer, {"labels": named, "text": column})
 
     def _with_labels(self, found: Labelled) -> Labelled:
         """Return the sampled training sentences, in their original order."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -12,15 +11,14 @@ from typing import ClassVar, Literal, get_args
 from edgewise.arguments import check_choice, check_given
 from edgewise.data.reading import raw_texts, read_own_text
 from edgewise.data.splits import Splits, TextSplits
-from edgewise.data.text import multi30k
-from edgewise.data.text.ewt import EWT
+from edgewise.data.text.long_texts import WarAndPeace, WikiText2
 from edgewise.data.text.masking import held_out_masked_windows, mask_tokens, masked_windows
-from edgewise.data.text.sst2 import SST2
+from edgewise.data.text.parallel import MULTI30K
+from edgewise.data.text.tag_file import EWT
 from edgewise.data.text.text_data import TextData
 from edgewise.data.text.text_stream import check_some
+from edgewise.data.text.text_table import SST2
 from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id, special_ids
-from edgewise.data.text.war_and_peace import WarAndPeace
-from edgewise.data.text.wikitext2 import WikiText2
 
 Source = Literal["wikitext2", "sst2", "ewt", "multi30k", "war_and_peace"]
 SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
@@ -30,8 +28,9 @@ SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
 class MaskedText(TextData):
     """Lines of text joined by ``<sep>`` and cut into windows that begin with ``<cls>``.
 
-    The test set is the test file of WikiText-2, or your own files. Of labelled data sets only the
-    training sentences are used, so that test sentences stay unseen until fine-tuning.
+    The test set is the test file of WikiText-2, or your own files. From labelled data sets, only
+    the training sentences are used, so that a model pre-trained on these texts has not seen test
+    sentences.
 
     Attributes:
         sources: public data sets to use.
@@ -69,20 +68,15 @@ class MaskedText(TextData):
 
     def lines(self) -> list[str]:
         """Return the texts that are not empty."""
-        found = [line for source in self.sources for line in LINES[source]()]
+        found = [line for source in self.sources for line in lines_of(source)]
         found = _stripped(found + _lines(self.paths))
         remedy = f"name some of {', '.join(get_args(Source))}, or files"
-        return check_given("data.sources, data.paths", found, "texts to learn from", remedy)
-
-    def _test_lines(self) -> list[str]:
-        if not self.test_paths:
-            return _stripped(WikiText2().parts()[2].splitlines())
-        return _stripped(_lines(self.test_paths))
+        return check_given("data.sources, data.paths", found, "training texts", remedy)
 
     def load(self) -> Splits:
         lines = self.lines()
         train, val = _apart(lines, self.val)
-        test = self._test_lines()
+        test = _lines(self.test_paths) or WikiText2().parts()[2].splitlines()
         tokenizer = self.make_tokenizer(train, SPECIAL)
         size, first = tokenizer.get_vocab_size(), special_id(tokenizer, "cls")
         hide = partial(
@@ -93,7 +87,7 @@ class MaskedText(TextData):
             vocab_size=size,
         )
         streams = {}
-        for name, texts in (("train", train), ("val", val), ("test", test)):
+        for name, texts in (("train", train), ("val", val), ("test", _stripped(test))):
             streams[name], _ = encode_all(tokenizer, texts, last="sep")
             check_some(name, streams[name])
         held_out = partial(held_out_masked_windows, context=self.context, first=first, hide=hide)
@@ -124,33 +118,16 @@ def _lines(paths: tuple[str, ...]) -> list[str]:
     return [line for path in paths for line in read_own_text(Path(path)).splitlines()]
 
 
-def _multi30k() -> list[str]:
-    name = "train.en.gz"
-    return raw_texts("multi30k", {name: f"{multi30k.ADDRESS}/{name}"})[name].splitlines()
-
-
-def _ewt() -> list[str]:
-    sentences = EWT().parts().parts["train"]
-    return [" ".join(word for word, _ in sentence) for sentence in sentences]
-
-
-def _sst2() -> list[str]:
-    return [text for text, _ in SST2().parts().parts["train"]]
-
-
-def _wikitext2() -> list[str]:
-    return WikiText2().parts()[0].splitlines()
-
-
-def _war_and_peace() -> list[str]:
-    paragraphs = WarAndPeace().text().split("\n\n")
-    return [paragraph.replace("\n", " ") for paragraph in paragraphs]
-
-
-LINES: dict[str, Callable[[], list[str]]] = {
-    "wikitext2": _wikitext2,
-    "sst2": _sst2,
-    "ewt": _ewt,
-    "multi30k": _multi30k,
-    "war_and_peace": _war_and_peace,
-}
+def lines_of(source: str) -> list[str]:
+    """Return the training texts of a public data set."""
+    if source == "wikitext2":
+        return WikiText2().parts()[0].splitlines()
+    if source == "sst2":
+        return [text for text, _ in SST2().parts().parts["train"]]
+    if source == "ewt":
+        sentences, _files = EWT().parts()
+        return [" ".join(word for word, _ in sentence) for sentence in sentences["train"]]
+    if source == "multi30k":
+        name = "train.en.gz"
+        return raw_texts("multi30k", {name: f"{MULTI30K}/{name}"})[name].splitlines()
+    return [paragraph.replace("\n", " ") for paragraph in WarAndPeace().text().split("\n\n")]

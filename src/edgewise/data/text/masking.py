@@ -12,7 +12,7 @@ from edgewise.data.splits import Split
 from edgewise.layers import Tokens
 
 Hide = Callable[..., tuple[Tensor, Tensor]]
-""":func:`mask_tokens` with all arguments bound except ``ids`` and ``generator``."""
+"""Type of :func:`mask_tokens` with all arguments bound except ``ids`` and ``generator``."""
 
 HIDDEN, RANDOM = 0.8, 0.1
 """Fractions of the selected tokens that are masked, or replaced by a random token."""
@@ -77,8 +77,8 @@ def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide:
 def held_out_masked_windows(stream: Tensor, context: int, *, first: int, hide: Hide) -> Split:
     """Return a split of consecutive windows with ``<cls>`` first and a fixed masking.
 
-    Each masked token is predicted exactly once. The last window ends with the text; its overlap
-    with the window before is context only.
+    Each masked token is predicted exactly once. The last window ends with the text; tokens that it
+    shares with the previous window are not predicted again.
 
     Args:
         stream: token ids, ``[N]``.

@@ -49,7 +49,7 @@ class OwnFiles(TextData, ABC):
         if self.test_path and self.fold:
             raise ArgumentError(
                 "data.fold",
-                expected="0 with data.test_path, which replaces the test fold",
+                expected="0, because data.test_path replaces the test fold",
                 got=str(self.fold),
                 remedy="omit data.fold or data.test_path",
             )
@@ -59,9 +59,6 @@ class OwnFiles(TextData, ABC):
 
     def files(self, what: str) -> dict[str, Path | FrameSource]:
         """Return the named files by split.
-
-        Args:
-            what: description of a file, for the error.
 
         Raises:
             ArgumentError: ``path`` is empty.

@@ -40,13 +40,6 @@ class PackedTexts:
 
 
 def drop_words(ids: Tensor, share: float, hiding: int, special: Tensor) -> Tensor:
-    """Replace tokens at random (word dropout, Iyyer et al., Deep unordered composition, 2015).
-
-    Args:
-        ids: token ids.
-        share: probability of replacing a token that is not special.
-        hiding: id of the replacement.
-        special: ids of the special tokens.
-    """
+    """Replace tokens at random (word dropout, Iyyer et al., Deep unordered composition, 2015)."""
     lost = (torch.rand(ids.shape) < share) & ~torch.isin(ids, special)
     return torch.where(lost, hiding, ids)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from edgewise.batches import Batch, WritingBatch
-from edgewise.data.files import unreadable
+from edgewise.data.files import find_files, unreadable
 from edgewise.data.reading import read_lines
 from edgewise.data.splits import TextSplits
 from edgewise.data.text.buckets import TokenSplit
@@ -30,6 +30,10 @@ from edgewise.ragged import starts
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+MULTI30K = (
+    "https://raw.githubusercontent.com/multi30k/dataset/"
+    "a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"
+)
 SPECIAL: tuple[Special, ...] = ("pad", "bos", "eos", "unk")
 Lines = tuple[list[str], list[str]]
 
@@ -109,7 +113,7 @@ class Parallel(TextPairs):
         if self.source == self.target:
             raise ArgumentError(
                 "data.source, data.target",
-                expected="two languages",
+                expected="two different languages",
                 got=f"{self.source} twice",
                 remedy="give two file extensions, such as en and de",
             )
@@ -193,11 +197,6 @@ def read_parallel(
 ) -> Lines:
     """Read two parallel files.
 
-    Args:
-        source: file of source texts.
-        target: file of target texts.
-        read: function that reads the lines of a file.
-
     Raises:
         MissingDataError: a file is missing.
         ArgumentError: the numbers of lines differ, or a line is empty; the error names the file
@@ -231,3 +230,20 @@ def _found(folder: Path, name: str, end: str) -> Path:
     plain = folder / f"{name}.{end}"
     packed = plain.with_name(f"{plain.name}.gz")
     return packed if packed.is_file() else plain
+
+
+@dataclass(frozen=True)
+class Multi30k(Parallel):
+    """Image captions in English, German, French and Czech: 29,000 training pairs.
+
+    ``test`` is ``"test_2016_flickr"`` or ``"test_2017_flickr"``; ``folder`` is ignored.
+
+    Paper: Elliott et al., Multi30K: multilingual English-German image descriptions, 2016
+    """
+
+    test: str = "test_2016_flickr"
+
+    def find_folder(self) -> Path:
+        parts, ends = (self.train, self.val, self.test), (self.source, self.target)
+        names = [f"{part}.{end}.gz" for part in parts for end in ends]
+        return find_files("multi30k", {name: f"{MULTI30K}/{name}" for name in names})

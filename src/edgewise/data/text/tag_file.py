@@ -1,13 +1,18 @@
-"""Tagging of words in the user's files: CoNLL-U, lines of words and tags, or a table."""
+"""Tagging of words: English Web Treebank (EWT), and files of the user.
+
+Files are CoNLL-U, lines of words and tags, or a table.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import get_args
 
+from edgewise.arguments import check_choice
 from edgewise.data.files import unreadable
-from edgewise.data.reading import read_own_text
+from edgewise.data.reading import raw_texts, read_own_text
 from edgewise.data.tables.frames import FrameSource
 from edgewise.data.tables.read import is_table, read_table
 from edgewise.data.text.conllu import COLUMNS, WIDTH, Tag, read_conllu
@@ -19,7 +24,7 @@ from edgewise.errors import ArgumentError, unknown_name
 WORDS = ("word", "token", "form")
 TAGS = ("tag", "label", "pos", "upos", "ner")
 SENTENCES = ("sentence", "sentence_id", "sent_id")
-"""Usual names of the columns."""
+"""Usual names of the columns of words, tags and sentence numbers."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class TagFile(TaggedWords, OwnFiles):
                 remedy="add sentences with other tags, or name another column with --data.tag",
             )
         parts = self.dealt(read)
-        return TaggedParts(parts, {split: str(files.get(split, files["train"])) for split in parts})
+        return parts, {split: str(files.get(split, files["train"])) for split in parts}
 
     def _read(self, path: Path | FrameSource) -> list[Labelled]:
         if isinstance(path, FrameSource) or is_table(path):
@@ -121,6 +126,39 @@ def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
             str(path),
             expected="several sentences, a blank line after each",
             got=f"one sentence of {len(sentences[0]) if sentences else 0} words",
-            remedy="add a blank line after each sentence, or save it as .csv with a header",
+            remedy="add a blank line after each sentence, or save the table as .csv with a header",
         )
     return sentences
+
+
+@dataclass(frozen=True)
+class EWT(TaggedWords):
+    """English web texts (Silveira et al., 2014): 12,544 / 2001 / 2077 sentences.
+
+    Attributes:
+        tag: column to predict: ``"upos"`` (17 universal parts of speech), ``"xpos"`` or
+            ``"deprel"``.
+        packed, word_dropout: see :class:`LabelledText`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+    """
+
+    tag: Tag = "upos"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("data.tag", self.tag, get_args(Tag))
+
+    def parts(self) -> TaggedParts:
+        texts = ewt_texts()
+        read = {split: read_conllu(text, file, self.tag) for split, (file, text) in texts.items()}
+        return read, {split: file for split, (file, _) in texts.items()}
+
+
+def ewt_texts() -> dict[str, tuple[str, str]]:
+    """Return the file name and the text of each split."""
+    at = "UniversalDependencies/UD_English-EWT/15d613d8447b3478787d4c278730a1e48a945efb"
+    names = {"train": "train", "val": "dev", "test": "test"}
+    files = {split: f"en_ewt-ud-{name}.conllu" for split, name in names.items()}
+    where = f"https://raw.githubusercontent.com/{at}"
+    texts = raw_texts("UD_English-EWT", {f"{f}.gz": f"{where}/{f}" for f in files.values()})
+    return {split: (f"{file}.gz", texts[f"{file}.gz"]) for split, file in files.items()}

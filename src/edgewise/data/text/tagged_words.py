@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from edgewise.batches import Batch
-from edgewise.data.splits import Split, Splits, TextSplits
-from edgewise.data.text.labelled_sentences import PARTS, Labelled, LabelledText, numbered
+from edgewise.data.splits import Split, Splits
+from edgewise.data.text.labelled_sentences import Labelled, LabelledText, numbered
 from edgewise.data.text.packed_texts import PackedTexts
 from edgewise.data.text.tokenizer import Special, encode_all, special_id
 from edgewise.ragged import segment_index
@@ -21,18 +21,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SPECIAL: tuple[Special, ...] = ("pad", "unk")
-
-
-class TaggedParts(NamedTuple):
-    """Tagged sentences read from files.
-
-    Attributes:
-        parts: sentences of each split, as pairs of word and tag.
-        files: file of each split, for errors.
-    """
-
-    parts: dict[str, list[Labelled]]
-    files: dict[str, str]
+TaggedParts = tuple[dict[str, list[Labelled]], dict[str, str]]
+"""Sentences of each split, as pairs of word and tag, and the file of each split, for errors."""
 
 
 @dataclass(frozen=True)
@@ -56,26 +46,18 @@ class TaggedWords(LabelledText):
         tags = sorted({tag for sentence in parts["train"] for _, tag in sentence})
         plain = (" ".join(word for word, _ in sentence) for sentence in parts["train"])
         tokenizer = self.make_tokenizer(plain, SPECIAL)
-        splits, longest = {}, 0
+        splits = {}
         for name, sentences in parts.items():
             pairs = [pair for sentence in sentences for pair in sentence]
             words = encode_words(tokenizer, [word for word, _ in pairs])
             counts = torch.tensor([len(sentence) for sentence in sentences])
             target = PackedTexts(numbered(pairs, tags, files[name]), counts)
-            splits[name], most_tokens = self._split(name, words, target, tokenizer)
-            longest = max(longest, most_tokens)
-        size = tokenizer.get_vocab_size()
-        data_sizes = {"vocab_size": size, "longest_text": longest, "out_width": len(tags)}
-        train, val, test = (splits[name] for name in PARTS)
-        preprocessing = {"labels": tags}
-        return TextSplits(
-            data_sizes, train, val, test, self.batch_size, tokenizer, preprocessing=preprocessing
-        )
+            splits[name] = self._split(name, words, target, tokenizer)
+        return self.text_splits(splits, tokenizer, {"labels": tags})
 
     def _split(
         self, name: str, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer
-    ) -> tuple[Split, int]:
-        """Return a split of sentences, and the number of tokens of the longest sentence."""
+    ) -> Split:
         sentence = segment_index(target.sizes)
         lengths = torch.zeros_like(target.sizes).index_add_(0, sentence, words.sizes)
 
@@ -84,7 +66,7 @@ class TaggedWords(LabelledText):
             tokens = self.shown(name, ids, lengths[index], tokenizer)
             return Batch((tokens, sizes), target.take(index)[0])
 
-        return Split(len(target), make, lengths=lengths), int(lengths.max())
+        return Split(len(target), make, lengths=lengths)
 
 
 def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> PackedTexts:

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 
 from edgewise.arguments import check_choice, check_least, check_shares
 from edgewise.data.splits import Data
-from edgewise.data.text.tokenizer import (
-    KINDS,
-    Kind,
-    Special,
-    load_tokenizer,
-    train_tokenizer,
-)
+from edgewise.data.text.tokenizer import KINDS, Kind, Special, load_tokenizer, train_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -29,16 +29,16 @@ class TextStream(TextData):
 
     A batch is a set of windows ``[B, context]``. Training windows may begin at any token. In
     validation and test every token is predicted exactly once, except for the first ``context``
-    tokens of the text, which are context only. The first test windows see the end of the training
-    text as context.
+    tokens of the text, which are only context. The context of the first test windows is the end of
+    the training text.
 
     With ``consecutive``, each row of a batch continues in the next batch, for models that carry a
     state. The training text is cut into ``batch_size`` rows, and an epoch continues where the
     previous one ended; validation and test have one row.
 
     Attributes:
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`. The
-            vocabulary of characters is that of all three parts, otherwise of the training text.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`. A vocabulary of
+            characters is built from all three parts, other vocabularies from the training text.
         context: maximum number of tokens that a prediction depends on.
         windows: windows per epoch; 0 for as many as fit without overlap.
         stride: number of tokens at the end of a window that are predicted in validation and test;
@@ -65,14 +65,14 @@ class TextStream(TextData):
         if self.stride > self.context:
             raise ArgumentError(
                 "data.stride",
-                expected=f"at most the context of {self.context}",
+                expected=f"at most {self.context}, the value of data.context",
                 got=str(self.stride),
-                remedy="choose 0 for the whole context",
+                remedy="choose a smaller stride, or 0 for the whole context",
             )
         if self.consecutive and self.stride not in (0, self.context):
             raise ArgumentError(
                 "data.stride",
-                expected="0 with data.consecutive, where windows do not overlap",
+                expected="0 with data.consecutive, because consecutive windows do not overlap",
                 got=str(self.stride),
                 remedy="choose 0, or data.consecutive false",
             )
@@ -147,7 +147,7 @@ def check_some(name: str, stream: Tensor) -> None:
     if not len(stream):
         raise ArgumentError(
             f"data.{name}",
-            expected="a fraction that leaves tokens (for data.val, more than data.context of them)",
+            expected="a fraction that leaves tokens (for data.val, more than data.context tokens)",
             got="no tokens",
             remedy="choose a larger fraction, or give more text",
         )

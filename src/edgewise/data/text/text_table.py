@@ -1,12 +1,14 @@
-"""Text classification on the user's own table of texts and labels."""
+"""Text classification: sentences of film reviews, and a table of texts and labels of the user."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from edgewise.data.files import unreadable
+from edgewise.data.reading import raw_texts
 from edgewise.data.tables.frames import FrameSource
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.table import Table
@@ -16,9 +18,9 @@ from edgewise.errors import ArgumentError
 
 TEXTS = ("text", "sentence", "review", "comment", "message", "content")
 LABELS = ("label", "class", "category", "sentiment", "target")
-"""Usual names of the two columns."""
-MOST = 1000  # maximum number of labels
-WORDS = 3.0  # minimum mean number of words in a column of texts
+"""Usual names of the column of texts and of the column of labels."""
+MOST = 1000  # Maximum number of labels.
+WORDS = 3.0  # Minimum mean number of words per cell in a column of texts.
 
 
 class Columns(NamedTuple):
@@ -33,7 +35,8 @@ class Columns(NamedTuple):
 class TextTable(LabelledSentences, OwnFiles):
     """Table with a text and a label in each row; see :func:`edgewise.data.tables.read.read_table`.
 
-    A table of two columns needs no header: the first row is data if its label occurs again below.
+    A table of two columns needs no header: the first row is data if its label occurs in another
+        row.
 
     Attributes:
         text: text column; "" finds it.
@@ -63,11 +66,6 @@ class TextTable(LabelledSentences, OwnFiles):
 
 def find_columns(table: Table, text: str, label: str) -> Columns:
     """Return the text and label columns: the named columns, or the only possible columns.
-
-    Args:
-        table: the table.
-        text: name of the text column; "" finds it.
-        label: name of the label column; "" finds it.
 
     Raises:
         ArgumentError: there is no such column, or there are several possible columns.
@@ -145,3 +143,25 @@ def _check_classes(labels: list[str], column: str, file: Path | FrameSource) -> 
             remedy="name the label column with --data.label, or group numbers into a few "
             "classes, such as low and high",
         )
+
+
+@dataclass(frozen=True)
+class SST2(LabelledSentences):
+    """Stanford Sentiment Treebank with two classes (Socher et al., 2013).
+
+    6920 training, 872 validation and 1821 test sentences; without the 67,000 labelled phrases that
+    GLUE adds.
+    """
+
+    names: ClassVar[Mapping[str, str]] = {"0": "negative", "1": "positive"}
+
+    def parts(self) -> LabelledParts:
+        at = "clairett/pytorch-sentiment-classification/457ffd83de90a9d6d472d8ffc31bbffe40a8b236"
+        where = f"https://raw.githubusercontent.com/{at}/data/SST2"
+        names = {"train": "train.tsv", "val": "dev.tsv", "test": "test.tsv"}
+        texts = raw_texts("SST2", {file: f"{where}/{file}" for file in names.values()})
+        parts: dict[str, Labelled] = {}
+        for name, file in names.items():
+            rows = (line.rsplit("\t", 1) for line in texts[file].removesuffix("\n").split("\n"))
+            parts[name] = [(sentence.strip(), label.strip()) for sentence, label in rows]
+        return LabelledParts(parts, names)

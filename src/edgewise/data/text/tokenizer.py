@@ -40,10 +40,10 @@ OTHERS: dict[Special, tuple[str, ...]] = {
 """Names of the special tokens in the tokenizers of BERT, RoBERTa and GPT-2."""
 TOKENIZER = "tokenizer.json"
 WHITE = " \t\r\n"
-PORTION = 1_000_000  # characters encoded at once
-WHILE_CODED = 260  # bytes of memory per character while encoding, measured with kind characters
+PORTION = 1_000_000  # Number of characters that are encoded at once.
+WHILE_CODED = 260  # Bytes of memory per character during encoding, measured for kind "characters".
 WHOLE: tuple[Kind, ...] = ("characters", "bytes")
-"""Kinds that need no token for unknown text."""
+"""Kinds of tokenizers that need no special token for unknown text."""
 
 
 def train_tokenizer(
@@ -73,7 +73,9 @@ def train_tokenizer(
             vocabulary size is too small.
         MissingExtraError: ``tokenizers`` is not installed.
     """
-    _check_names(kind, special)
+    check_choice("kind", kind, KINDS)
+    for name in special:
+        check_choice("special", name, SPECIALS)
     names = list(special)
     if "unk" not in names and kind not in WHOLE:
         names.append("unk")
@@ -111,7 +113,9 @@ def encode_all(
     texts = list(texts)
     length = max(map(len, texts), default=0)
     what = f"a text of {length:,} characters"
-    check_memory("texts", WHILE_CODED * length, what, "shorten it, or split it into several texts")
+    check_memory(
+        "texts", WHILE_CODED * length, what, "shorten the text, or split it into several texts"
+    )
     ids, sizes = [], []
     for part in _portions(texts):
         try:
@@ -127,7 +131,7 @@ def encode_all(
 
 
 def _portions(texts: list[str]) -> Iterator[list[str]]:
-    """Yield parts of about ``PORTION`` characters, as encoding needs far more memory per text."""
+    """Yield parts of about ``PORTION`` characters, to limit the memory for encoding."""
     part: list[str] = []
     held = 0
     for text in texts:
@@ -144,7 +148,7 @@ def special_id(tokenizer: Tokenizer, name: Special) -> int:
     """Return the id of a special token, such as 0 for ``"pad"``.
 
     Raises:
-        ArgumentError: the tokenizer does not have it.
+        ArgumentError: the tokenizer does not have this token.
     """
     found = _special_id(tokenizer, name)
     if found is None:
@@ -187,7 +191,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
     path = path / TOKENIZER if path.is_dir() else path
     if not path.is_file():
         raise MissingDataError(
-            f"{path}: no such file. Remedy: name a {TOKENIZER}, or a run folder with one."
+            f"{path}: no such file. Remedy: name a {TOKENIZER}, or a run folder that contains a "
+            f"{TOKENIZER}."
         )
     return parse_tokenizer(read_text(path), str(path))
 
@@ -202,7 +207,7 @@ def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
             origin,
             expected=f"a {TOKENIZER} written by Hugging Face tokenizers",
             got=str(error),
-            remedy="copy it again from the run",
+            remedy="copy the file again from the run folder",
         ) from error
     # The file may enable truncation and padding; disable both.
     tokenizer.no_truncation()
@@ -221,12 +226,6 @@ def vocabulary_hash(tokenizer: Tokenizer) -> str:
 
 def _library() -> Any:
     return require("tokenizers", extra="text", purpose="reading text")
-
-
-def _check_names(kind: Kind, special: Sequence[Special]) -> None:
-    check_choice("kind", kind, KINDS)
-    for name in special:
-        check_choice("special", name, SPECIALS)
 
 
 def _untrained(kind: Kind, lowercase: bool, unknown: bool) -> Tokenizer:
@@ -299,7 +298,7 @@ def _merged(
     make = hf.trainers.BpeTrainer
     if kind == "wordpiece":
         make = hf.trainers.WordPieceTrainer
-        # Sorted, as the order of a hash table differs between processes.
+        # Sorted, because the order of a hash table differs between processes.
         options["special_tokens"] = tokens + [f"##{character}" for character in alphabet]
     least = len(options["special_tokens"]) + len(alphabet)
     if max_tokens < least:
@@ -327,7 +326,8 @@ def _too_small(max_tokens: int, least: int) -> ArgumentError:
         "vocab_size",
         expected=f"at least {least}, the number of characters and special tokens",
         got=str(max_tokens),
-        remedy="increase vocab_size; with kind characters, unk in special allows fewer",
+        remedy="increase vocab_size; with kind 'characters', the special token 'unk' allows a "
+        "smaller vocabulary",
     )
 
 
@@ -340,8 +340,11 @@ def _unknown_character(tokenizer: Tokenizer, texts: list[str], error: Exception)
                     "texts",
                     expected="only characters of the vocabulary, which has no <unk>",
                     got=f"{character!r} at character {place} of text {number}",
-                    remedy="remove it, or train the tokenizer with special=('unk',)",
+                    remedy="remove this character, or train the tokenizer with special=('unk',)",
                 )
     return ArgumentError(
-        "texts", expected="texts in Unicode", got=str(error), remedy="check how they were read"
+        "texts",
+        expected="texts in Unicode",
+        got=str(error),
+        remedy="check the encoding with which the texts were read",
     )

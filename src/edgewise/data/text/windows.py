@@ -79,14 +79,14 @@ class StreamLoader(Loader):
     """Loader of consecutive windows: each row of a batch continues in the next batch.
 
     The text is cut into as many rows as a batch has. An epoch continues where the previous one
-    ended; after the last full window of the rows it starts over. Batches therefore depend only on
-    (epoch, batch).
+    ended; after the last full window of the rows, it starts again at the beginning. Batches
+    therefore depend only on (epoch, batch).
 
     Args:
         stream: token ids, ``[N]``.
         context: tokens per window.
         size: rows per batch.
-        seed: not used, as the order is fixed.
+        seed: not used, because the order is fixed.
         draw: windows per epoch; ``None`` for all.
     """
 
@@ -108,7 +108,8 @@ class StreamLoader(Loader):
         if not found:
             raise ArgumentError(
                 "data.batch_size",
-                expected=f"at most {self.count} rows of one window of {self.context} tokens",
+                expected=f"at most {self.count} rows, so that each row has a window of "
+                f"{self.context} tokens",
                 got=str(self._total_size),
                 remedy="choose fewer rows, a shorter context, or give more text",
             )
@@ -130,8 +131,8 @@ class StreamLoader(Loader):
 class HeldOutStreamLoader(Loader):
     """Loader of consecutive windows in one row, for validation and test.
 
-    Only the last prediction of the first window is scored. With several processes, each reads the
-    whole text, as the model carries a state, and only the first one is scored.
+    Only the last prediction of the first window is scored. With several processes, each process
+    reads the whole text, because the model carries a state, and only the first process is scored.
 
     Args:
         stream: token ids: ``context`` tokens that precede the text, then the text.

@@ -52,9 +52,7 @@ def _loaded() -> tuple[ctypes.CDLL | None, str]:
     """Load the library, or warn of the reason why it cannot be used; return both."""
     loaded, why = _load()
     if why:
-        warnings.warn(
-            f"Edgewise runs without its native kernels, and much slower: {why}", stacklevel=2
-        )
+        warnings.warn(f"Edgewise runs much slower, without its native kernels: {why}", stacklevel=2)
     return loaded, why
 
 

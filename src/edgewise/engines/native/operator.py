@@ -47,7 +47,7 @@ Fields = dict[str, float]
 
 
 def left_out(_job: Job, _name: str, _value: Any) -> None:
-    """Write nothing: the kernel does not read this argument, or it is written elsewhere."""
+    """Write nothing, for an argument that the kernel does not read or that is written elsewhere."""
 
 
 def as_it_is(job: Job, name: str, value: float) -> None:
@@ -66,8 +66,8 @@ class Argument(NamedTuple):
 class Job:
     """C structure of a kernel call, filled field by field: ``job.fields["groups"] = 2``.
 
-    It keeps a reference to tensors passed to its methods. If the caller writes an address directly,
-    the caller must keep the tensor alive.
+    The job keeps references to tensors passed to its methods. If the caller writes an address
+    directly, the caller must keep the tensor alive.
     """
 
     def __init__(self, structure: str, like: Tensor, fields: Fields) -> None:
@@ -78,13 +78,13 @@ class Job:
         self.fields = {**fields}
 
     def array(self, name: str, x: Tensor) -> None:
-        """Put the address of a tensor, made contiguous."""
+        """Write the address of a tensor, made contiguous, to a field."""
         x = x.resolve_neg().contiguous()
         self.kept.append(x)
         self.fields[name] = x.data_ptr()
 
     def nodes(self, name: str, x: Tensor) -> None:
-        """Put ``[B, N, H, D]`` or ``[N, H, D]``, with dense heads, and its other strides."""
+        """Write address and strides of a tensor ``[B, N, H, D]`` or ``[N, H, D]`` to fields."""
         if x.is_neg():
             x = x.resolve_neg()
         shape, stride = x.shape, x.stride()
@@ -149,7 +149,7 @@ MOST_SIZES = 32
 
 
 def cached_choice(known: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
-    """Return ``known[key]``, made on the first call of a kind; it takes as long as a kernel."""
+    """Return ``known[key]``; on the first call with a key, compute it with ``make``."""
     kept = known.get(key)
     if kept is None:
         if len(known) >= MOST_SIZES:
@@ -159,7 +159,7 @@ def cached_choice(known: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
 
 
 LEAST_WORK = 200_000
-"""Multiplications that justify one more thread, about 20 µs of work."""
+"""Number of multiplications, about 20 µs of work, that justify one more thread."""
 
 
 def threads_for(work: int) -> int:
@@ -283,7 +283,8 @@ class KernelOperator(ABC):
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
         tensors: list[Tensor | None] = [*results]
-        ctx.lists = []  # lengths of lists, whose tensors are saved one by one; -1 for others
+        # Lengths of lists, whose tensors are saved one by one; -1 for other arguments.
+        ctx.lists = []
         for x in inputs:
             ctx.lists.append(len(x) if isinstance(x, list | tuple) else -1)
             tensors += x if isinstance(x, list | tuple) else [x if isinstance(x, Tensor) else None]
@@ -415,7 +416,7 @@ class _Eager(torch.autograd.Function):
         return None, None, None, *map(made.get, ctx.leaves)
 
 
-# Transforms of torch.func never come here: see `is_tracing` and `in_functorch_transform`.
+# Never called under a transform of torch.func; see `is_tracing` and `in_functorch_transform`.
 _apply: Callable[..., tuple[Tensor, ...]] = single_level_apply(_Eager)
 
 
@@ -443,7 +444,7 @@ def wants_gradient(tensors: Iterable[Tensor]) -> bool:
 def flat(x: Tensor, batch: torch.Size) -> Tensor:
     """Broadcast and reshape ``[..., N, H, D]`` to ``[B, N, H, D]`` or ``[N, H, D]``.
 
-    It makes no unnecessary view, which in a small call would take as long as the kernel.
+    No unnecessary view is made, because in a small call a view takes as long as the kernel.
     """
     if x.shape[:-3] != batch:
         x = x.expand(*batch, *x.shape[-3:])
@@ -463,7 +464,7 @@ def node_sizes(x: Tensor) -> Sequence[int]:
 def refusals(
     problem: Problem, largest: int, *, device: str = "cpu", missing: str = library.MISSING
 ) -> list[str]:
-    """Return the reasons why no kernel of a device serves; ``largest`` is the largest index."""
+    """Return the reasons why no kernel supports a problem; ``largest`` is the largest index."""
     reasons = []
     if problem.device.type != device:
         reasons.append(f"its kernels run on the CPU, not on {problem.device.type}")

@@ -32,7 +32,7 @@ from edgewise.scores import Additive, Dot
 
 
 class Operators(NamedTuple):
-    """Operators of one kind of kernels; arguments and results are the same for all kinds."""
+    """Operators of one kind of kernels (C++ or Triton), all with the same arguments and results."""
 
     attend: KernelOperator
     scores: KernelOperator
@@ -48,8 +48,8 @@ OPERATORS = {
 }
 
 
-# Activation of the kernel, and slope below zero (None: that of the score). Leaky ReLU includes the
-# other piecewise linear activations.
+# By activation of the score: activation of the kernel, and slope below zero (None: the slope of the
+# score). The kernel's leaky ReLU includes the other piecewise linear activations.
 ACTIVATIONS = {
     **{"leaky_relu": (0, None), "relu": (0, 0.0), "identity": (0, 1.0)},
     **{"tanh": (1, 0.0), "gelu": (2, 0.0), "silu": (3, 0.0)},
@@ -58,13 +58,13 @@ ACTIVATIONS = {
 FURTHER = ((2e6, "element, far"), (1e7, "element, farther"), (5e7, "element, farthest"))
 """Sizes of the sources in bytes above which elements are gathered from slower memory."""
 LANES = 8
-"""Heads whose width is not a multiple of this are computed by slower loops."""
+"""If the head width is not a multiple of this number, the kernels use slower loops."""
 
 
 class Rows:
     """Attention over any edges, row by row: scores, softmax and sum in one pass over each row.
 
-    It never makes a tensor of shape E×H×D. Each output is written by one thread, so results are
+    No tensor of shape E×H×D is created. Each output is written by one thread, so results are
     bitwise the same for any number of threads. 16-bit inputs are accumulated in float32. Use the
     reference for second derivatives.
     """
@@ -74,7 +74,7 @@ class Rows:
     grouped_heads = False
 
     def refuses(self, problem: Problem) -> list[str]:
-        """Return the reasons why this engine cannot serve, none if it can."""
+        """Return the reasons why this engine does not support a problem; empty if it does."""
         counts = problem.num_edges, problem.num_targets, problem.num_sources
         if problem.device.type == "cuda" or triton_rows.INTERPRETED:
             reasons = triton_rows.refuses(problem, max(counts))

@@ -38,7 +38,8 @@ PROJECTIONS = ("edge_key_weight", "edge_value_weight")
 """Arguments ``[H, D, F]`` that the kernels read as ``[F, H, D]``."""
 
 MOST_GROUPS = 64
-"""Maximum number of partial sums of the gradient of a parameter, and so of threads."""
+"""Maximum number of partial sums of a parameter gradient, which also limits the number of
+threads."""
 
 
 def put_vectors(job: Job, name: str, x: Tensor) -> None:
@@ -126,7 +127,7 @@ class RowsAttend(AttentionOperator):
 class RowsScores(KernelOperator):
     """Score · gain + bias of each edge, ``[B, E, H]``, in the caller's edge order.
 
-    Only the shape of the values is used.
+    Of the values, only the shape is used.
     """
 
     name = "rows_scores"
@@ -213,9 +214,9 @@ def _allocate_pieces(job: Job, slots: int, given: Given) -> None:
 
 
 def one_sided(given: Given) -> bool:
-    """Return whether the pass over sources cannot recompute scores or weights.
+    """Return whether the pass over sources needs stored scores or weights.
 
-    It then reads a number for each edge and head: see ``csrc/attend_backward_sources.h``.
+    If True, the pass reads a number per edge and head; see ``csrc/attend_backward_sources.h``.
     """
     if "edge_value" in given or "edge_value_features" in given:
         return True
@@ -227,8 +228,8 @@ def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) ->
     batch, _, heads, _ = node_sizes(given["value"])
     edges = side.edges
     made: dict[str, Tensor] = {}
-    copies: dict[str, Tensor] = {}  # partial sums, by batch member or by group of rows
-    parameters: dict[str, str] = {}  # field of the partial sums, by argument
+    copies: dict[str, Tensor] = {}  # Partial sums, by batch member or by group of rows.
+    parameters: dict[str, str] = {}  # Name of the field with the partial sums, by argument.
     for name in needed:
         x: Tensor = given[name]
         if name in ("query", "key", "value"):

@@ -19,7 +19,7 @@ from edgewise.torch_internals import version_of
 S = TypeVar("S")
 
 PIECE = 1024
-"""Edges in a piece of work. Longer rows are cut, at places that depend only on the graph."""
+"""Maximum number of edges in a piece of work; longer rows are cut into several pieces."""
 
 
 def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Tensor, ...]:
@@ -180,7 +180,7 @@ class RowsLayout:
         """Sort edges; in compiled code, return the tensors, which are checked when it runs."""
         if torch.compiler.is_compiling():
             return tuple(_sort_operator(row, column, rows, columns))
-        # The layout keeps these tensors, and calls under other PyTorch modes may use it.
+        # The layout keeps these tensors, so they must be valid in calls under other PyTorch modes.
         with disable_modes():
             return RowsSide(sort_edges(row, column, rows, columns), columns)
 
@@ -222,7 +222,7 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
 def cached_side(
     cache: WeakTensorKeyDictionary, tensors: Sequence[Tensor], columns: int, make: Callable[[], S]
 ) -> S:
-    """Return what was made of tensors, until one of them is replaced or modified in place."""
+    """Return the cached side of these tensors; rebuild it if a tensor was modified."""
     versions = [(x.data_ptr(), version_of(x)) for x in tensors]
     known: tuple[object, S] | None = cache.get(tensors[0])
     if known is None or known[0] != (columns, versions):
@@ -237,7 +237,7 @@ def bad_layout(got: str) -> ArgumentError:
         "layout",
         expected="sorted edges with non-decreasing pointers and indices in range",
         got=got,
-        remedy="make it with edgewise.engines.rows.layout.sort_edges",
+        remedy="make the layout with edgewise.engines.rows.layout.sort_edges",
     )
 
 

@@ -46,7 +46,7 @@ class RowsSoftmax(KernelOperator):
         given: Given,
         results: Results,
         grads: Grads,
-        needed: Sequence[str],  # noqa: ARG002 - there is only one
+        needed: Sequence[str],  # noqa: ARG002 - part of the interface
     ) -> dict[str, Tensor]:
         weights = results["weights"]
         made = weights.new_empty(weights.shape)

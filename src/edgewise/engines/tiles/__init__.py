@@ -21,15 +21,15 @@ from edgewise.scores import Dot
 class Tiles:
     """Attention over runs of sources, as small matrix products over tiles of them.
 
-    Serves windows, dilated windows, hubs, blocks, their unions, intersections and differences, and
-    batches.
+    This engine supports windows, dilated windows, hubs and blocks, their unions, intersections and
+    differences, and batches of these graphs.
 
-    Makes one pass forward and one backward, without an n×n matrix and without a list of edges, so
-    memory grows with the number of runs. A long text is divided between threads in both passes.
-    Each output is written by one thread: results are bitwise the same for any number of threads.
-    16-bit inputs are accumulated in float32. The gradients of the scores use the output as it was
-    rounded to 16 bits (grad · out, as in FlashAttention), so in 16 bits they are less exact than
-    those of ``rows``: see the page on engines. Use the reference for second derivatives.
+    It makes one pass forward and one backward, without an n×n matrix or a list of edges, so memory
+    grows with the number of runs. A long text is divided among threads in both passes. Each output
+    is written by one thread: results are bitwise the same for any number of threads. 16-bit inputs
+    are accumulated in float32. The gradients of the scores use the output as it was rounded to 16
+    bits (grad · out, as in FlashAttention), so in 16 bits they are less exact than those of
+    ``rows``: see the page on engines. Use the reference for second derivatives.
     """
 
     name = "tiles"
@@ -37,7 +37,7 @@ class Tiles:
     grouped_heads = True
 
     def refuses(self, problem: Problem) -> list[str]:
-        """Return the reasons why this engine cannot serve, none if it can."""
+        """Return the reasons why this engine does not support a problem; empty if it does."""
         largest = max(problem.num_targets, problem.num_sources) + TilesLayout.TILE
         fused = problem.device.type in flex.DEVICES
         reasons = flex.refuses(problem, largest) if fused else refusals(problem, largest)
@@ -52,7 +52,7 @@ class Tiles:
         if problem.entmax:
             reasons.append("it only normalises by softmax")
         if problem.tiled is None:
-            reasons.append("the sources of a target are not runs")
+            reasons.append("the sources of a target are not runs of nodes")
         if problem.operation == "attend" and not problem.width:
             reasons.append("keys of width 0 are not supported")
         return reasons
@@ -99,7 +99,7 @@ class Tiles:
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: TilesLayout
     ) -> Tensor:
-        """Not supported: see :meth:`refuses`."""
+        """Raise NotImplementedError; :meth:`refuses` excludes aggregation."""
         raise NotImplementedError
 
 

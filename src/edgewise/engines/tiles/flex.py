@@ -1,9 +1,9 @@
 """Runs of sources on a GPU: FlexAttention with a block mask computed from the runs.
 
 The mask is made without visiting pairs: each run determines which blocks of 128 × 128 pairs it
-touches and how much of each it covers. Fully covered blocks are computed without a mask. In the
-others, each pair finds its run by bisection among the runs of its target. Memory grows with the
-number of runs, and with the maximum number of blocks that a block of targets attends to.
+touches, and how much of each block it covers. Fully covered blocks are computed without a mask. In
+other blocks, each pair finds its run by bisection among the runs of its target. Memory grows with
+the number of runs, and with the maximum number of blocks that a block of targets attends to.
 
 ``torch.compile`` generates the kernels on the first call with new dtypes, heads or widths; after
 the second size they serve all sizes. For tests without a GPU, set ``EDGEWISE_FLEX=1`` before Python
@@ -44,7 +44,7 @@ MOST_VARIANTS = 256
 
 
 def refuses(problem: Problem, largest: int) -> list[str]:
-    """Return the reasons why FlexAttention cannot serve attention over runs of sources."""
+    """Return the reasons why FlexAttention does not support a problem; empty if it does."""
     kind = problem.device.type
     reasons = refusals(problem, largest, device=kind, missing=MISSING if kind == "cuda" else "")
     if problem.dropout:
@@ -87,7 +87,7 @@ class FlexLayout:
         mask: the blocks with edges, for both passes, and the function that tests a pair.
         spanned: number of pairs in these blocks.
         sequences: the same graph as packed sequences, if it has that form.
-        brought: 0, as ``spanned`` includes all costs; see :class:`TilesLayout`.
+        brought: 0, because ``spanned`` includes all costs; see :class:`TilesLayout`.
 
     """
 
@@ -197,7 +197,7 @@ def _listed(of: Tensor, other: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
-    """Return the function that tells whether a pair of places is an edge."""
+    """Return a mask function for FlexAttention: whether a pair of places is an edge."""
     # The pointer of a row without runs may be past the end, so one entry is added.
     nothing = runs.start.new_zeros(1)
     start, stop = (torch.cat([x, nothing]).int() for x in (runs.start, runs.stop))

@@ -17,13 +17,14 @@ from edgewise.engines.tiles.layout import TileRuns, TilesLayout
 from edgewise.ragged import boundaries, runs_and_positions, segment_index, starts
 
 GROUP = 8
-"""Targets whose scores are computed together, for the cost model: the most of any kernel."""
+"""Number of targets whose scores are computed together, for the cost model: the maximum of all
+kernels."""
 
 LOAD_COST = 16
-"""Cost of loading a source for one more block of targets, in pairs."""
+"""Cost of loading a source for one more block of targets, in units of one pair."""
 
 LONG = 4
-"""Targets with more edges than this times the mean have separate blocks."""
+"""Targets with more edges than this factor times the mean get separate blocks."""
 
 
 class PartRuns(NamedTuple):
@@ -181,10 +182,9 @@ def _cut_targets(
 ) -> tuple[Tensor, Pieces]:
     """Return the target at each place, and the blocks.
 
-    Targets are sorted by segment and by remainder. The few that have many more edges than others,
-    such as hubs, come last in their segment, so that no other target shares a block with them and
-    computes all of their sources. They stay together as in the sorted order, where neighbours have
-    most sources in common.
+    Targets are sorted by segment and by remainder. Targets with many more edges than others, such
+    as hubs, come last in their segment and get separate blocks, because a block computes the
+    sources of all its targets for each of them. Among the hubs, the sorted order is kept.
     """
     num_targets = len(degree)
     at = _sort_within(targets, remainder)

@@ -19,11 +19,11 @@ from edgewise.engines.triton_rows.launch import MOST_SLOTS, MOST_WIDTH
 from edgewise.errors import how_to_install
 
 INTERPRETED = os.environ.get("EDGEWISE_TRITON") == "1"
-"""Whether these kernels serve CPU tensors too."""
+"""Whether these kernels also run on CPU tensors, in Triton's interpreter."""
 
 
 def _why_missing() -> str:
-    with suppress(ImportError):  # A custom import finder may raise it.
+    with suppress(ImportError):  # A custom import finder may raise ImportError.
         if util.find_spec("triton"):
             return ""
     return f"Triton, which compiles its kernels for a GPU, is missing: {how_to_install('gpu')}"
@@ -34,12 +34,12 @@ MISSING: str = _why_missing()
 
 
 def serves(device: torch.device) -> bool:
-    """Return whether these kernels serve tensors on this device."""
+    """Return whether these kernels support tensors on this device."""
     return (device.type == "cuda" or (INTERPRETED and device.type == "cpu")) and not MISSING
 
 
 def refuses(problem: Problem, largest: int) -> list[str]:
-    """Return the reasons why these kernels cannot serve; ``largest`` is the largest index."""
+    """Return the reasons why no kernel supports a problem; ``largest`` is the largest index."""
     reasons = refusals(problem, largest + MOST_SLOTS, device=problem.device.type, missing=MISSING)
     widest = max(problem.width, problem.value_width)
     if problem.operation == "attend" and widest > MOST_WIDTH:

@@ -25,9 +25,9 @@ EDGE_VECTORS = {"edge_key", "edge_value", "edge_key_features", "edge_value_featu
 SHARE = 256
 """Minimum number of edges over which a program sums the gradient of a projection."""
 MOST_PROGRAMS = 512
-"""Maximum number of partial sums of that gradient."""
+"""Maximum number of partial sums of the gradient of a projection."""
 FEATURES = 4
-"""Number of features that such a program handles at a time."""
+"""Number of features that a program for the gradient of a projection handles at a time."""
 
 
 class TritonAttend(RowsAttend):
@@ -123,7 +123,7 @@ class _Call:
             blocks["BFK"] = 1
         tiles = Tiles.of(self.heads, max(blocks.values()), value.dtype)
         padding = blocks["BD"] + blocks["BDV"] - self.width - self.value_width
-        # The masks of padded elements take registers too.
+        # The masks of padded elements also occupy registers.
         self.tiles = tiles.halved if padding or self.heads % tiles.block else tiles
         job.put(H=self.heads, **sizes, **blocks)
         job.put(SCORE=given["score"], ACTIVATION=given["activation"], BIAS=0, GAIN=0)
@@ -174,8 +174,9 @@ class _Call:
         """
         if rate and self.job.like.is_cuda and torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
-                "a CUDA graph that is captured with dropout would drop the same weights in every "
-                "replay; capture with dropout=0.0 (model.eval()), or train without CUDA graphs"
+                "attention dropout cannot be captured in a CUDA graph, which would drop the same "
+                "weights in every replay; capture with dropout=0.0 (model.eval()), or train "
+                "without CUDA graphs"
             )
         self.job.put(
             seed=seed & WORD,
@@ -219,9 +220,10 @@ class _Call:
         return made
 
     def _sums(self, needed: Sequence[str], *, additive: bool) -> dict[str, Tensor]:
-        """Allocate the results by target, which may come in pieces.
+        """Allocate the results by target.
 
-        These are the gradients of the query and of its projection, and weighted sums of features.
+        The results are the gradients of the query and of its projection, and weighted sums of
+        features.
         """
         job, rows, given = self.job, self.side.rows, self.given
         sums: dict[str, Tensor] = {}
@@ -237,7 +239,7 @@ class _Call:
         return sums
 
     def _copies(self, needed: Sequence[str]) -> dict[str, Tensor]:
-        """Allocate partial gradients; each member, block of heads or program writes one."""
+        """Allocate partial gradients, one for each batch member, block of heads or program."""
         job, given, members = self.job, self.given, self.members
         copies: dict[str, Tensor] = {}
         for name in needed:
@@ -295,8 +297,8 @@ class _Call:
     def _summed(self, name: str, copies: Tensor, like: Tensor) -> Tensor:
         """Sum the partial gradients into the shape of ``like``.
 
-        Each member, block of heads or Triton program wrote one. The order of the sum is fixed, so
-        the result is deterministic.
+        Each batch member, block of heads or Triton program has written one partial gradient. The
+        order of the sum is fixed, so the result is deterministic.
         """
         index: Tensor | None = self.given.get(f"{name}_index")
         if index is not None:

@@ -2,12 +2,12 @@
 
 A program has ``R`` rows and handles ``E`` edges of each at a time, and all heads of a block. Its
 tiles are ``[R, E, BH, BD]``: rows, edges, heads and width of a head, the last two padded to powers
-of two. Several short rows share a program, one edge at a time, so that none waits for another; a
-long row has a program of its own. The work of the programs is listed in ``items [count, 4]``: row,
-first entry, end of the entries, and slot. The slot is -1, except for pieces of a row longer than a
-piece. Pieces write their results to their slots, and a second kernel merges the slots of a row in
-order. Each number is written by one program. There are no atomic operations, so results are
-reproducible bit by bit.
+of two. Several short rows share a program, which handles one edge of each row at a time; a long row
+has a separate program. The work of the programs is listed in ``items [count, 4]``: row, first
+entry, end of the entries, and slot. The slot is -1, except for pieces of a row longer than a piece.
+Pieces write their results to their slots, and a second kernel merges the slots of a row in order.
+Each number is written by one program. There are no atomic operations, so results are reproducible
+bit by bit.
 
 The algorithm is that of ``csrc`` (see ``attend_forward.h``, ``attend_backward_targets.h`` and
 ``attend_backward_sources.h``): the backward pass recomputes scores and weights from the saved
@@ -356,7 +356,7 @@ def attend_merge(
     H: tl.constexpr, DV: tl.constexpr, FV: tl.constexpr,
     BH: tl.constexpr, BDV: tl.constexpr, BFV: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Merge the pieces of a row in order. An item is a row, its first slot and the end of slots."""
+    """Merge the pieces of a row in order; an item is (row, first slot, end of slots)."""
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row = tl.load(items + block * 3)
     begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
@@ -912,7 +912,8 @@ def aggregate(
         if REDUCE < 2:
             result += tl.sum(x, axis=1)
         else:
-            bad = tl.maximum(bad, tl.max((x != x).to(tl.int32), axis=1))  # NaN wins
+            # The result is NaN if a value is NaN.
+            bad = tl.maximum(bad, tl.max((x != x).to(tl.int32), axis=1))
             if REDUCE == 3:
                 x = -x
             x = tl.where(live[:, :, None, None], x, float("-inf"))

@@ -19,9 +19,9 @@ from edgewise.engines.native.library import ACCUMULATORS
 from edgewise.engines.triton_rows.layout import TritonSide
 
 ELEMENTS = 1024
-"""Elements of a tile, 32 for each thread of a warp, which hides the latency of the loads."""
+"""Number of elements of a tile: 32 per thread of a warp, which hides the latency of loads."""
 ACROSS = 128
-"""Elements of a node that a program handles; further heads are for other programs."""
+"""Number of elements of a node that a program handles; other programs handle further heads."""
 MOST_SLOTS = 32
 """Maximum number of edges in a tile."""
 MOST_WIDTH = 1024
@@ -45,7 +45,7 @@ _recorded: list[Launch] | None = None
 @contextmanager
 def recorded() -> Iterator[list[Launch]]:
     """Record launches in a list instead of running them."""
-    global _recorded  # noqa: PLW0603 - operators have no argument for it
+    global _recorded  # noqa: PLW0603 - an operator has no argument for the state
     launches: list[Launch] = []
     _recorded = launches
     try:
@@ -70,12 +70,12 @@ class Tiles:
 
     @property
     def rows(self) -> int:
-        """Number of short rows of a program: fewer than edges, as each row has its own sums."""
+        """Number of short rows per program, limited because each row has separate sums."""
         return max(1, self.slots // 2)
 
     @property
     def halved(self) -> Tiles:
-        """Tiles for a kernel that holds twice as many vectors."""
+        """Smaller tiles, for a kernel that holds twice as many vectors in registers."""
         return replace(self, slots=max(1, self.slots // 2))
 
     @staticmethod
@@ -112,7 +112,7 @@ class Job:
         return x
 
     def nodes(self, name: str, x: Tensor, prefix: str = "") -> None:
-        """Put ``[B, N, H, D]`` or ``[N, H, D]``, with dense heads, and its other strides."""
+        """Set the arguments for a node tensor ``[B, N, H, D]`` or ``[N, H, D]`` and its strides."""
         x = x.resolve_neg()
         width = x.shape[-1]
         dense = (x.stride(-1) == 1 or width == 1) and (x.stride(-2) == width or x.shape[-2] == 1)
@@ -192,5 +192,5 @@ class Job:
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:
-    """Make this the current device, on which Triton launches kernels."""
+    """Return a context in which this is the current device, on which Triton launches kernels."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

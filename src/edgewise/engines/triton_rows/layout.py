@@ -22,7 +22,7 @@ from edgewise.errors import ArgumentError
 from edgewise.ragged import starts
 
 SHORT = 8
-"""Maximum number of edges of rows that share a program with others."""
+"""Maximum number of edges of short rows, several of which share a program."""
 PIECE = 512
 """Edges in a piece; longer rows are cut into pieces, whose results are merged in order."""
 
@@ -73,8 +73,8 @@ class TritonSide(SortedEdges):
         short, cut, self.slots, wrong = facts.tolist()  # This is the only transfer to the host.
         if wrong:
             raise bad_layout("decreasing pointers, or an index out of range")
-        # Short rows are sorted by degree, longer ones only by its power of two, so that neighbours
-        # in the graph stay near each other.
+        # Short rows are sorted by degree, longer rows by the degree rounded to a power of two, so
+        # that neighbours in the graph stay near each other.
         size = torch.where(
             degree <= SHORT, degree, SHORT + (degree.clamp(min=1).double().log2() + 1).int()
         )

@@ -69,10 +69,10 @@ def load(
             part; an encoder-decoder uses it in the encoder, a ViT over patches. Text such as
             ``"window(128) | hubs([0])"`` is parsed by :func:`edgewise.graphs.parse`.
         leave_out: parts of the names of tensors to drop, such as ``"pooler"``. Any other tensor
-            without a place in the model raises an error.
+            that the model does not have raises an error.
         positions: max length of a BERT, RoBERTa, Longformer, BigBird or GPT-2, if longer than in
-            the checkpoint. Learned positions are repeated, as in Longformer (Beltagy et al.,
-            2020), with a warning: such a model needs further training.
+            the checkpoint. Learned positions are repeated, as in Longformer (Beltagy et al., 2020),
+            with a warning that the model needs further training.
 
     Returns:
         A text model, called ``model(input_ids, attention_mask=None)``, gives the last hidden
@@ -103,7 +103,7 @@ def load(
 
 
 def _listed(leave_out: Sequence[str]) -> Sequence[str]:
-    """Check that the argument is a list; a string would be read as a list of letters."""
+    """Raise ArgumentError if the argument is a string, which would be read as a list of letters."""
     if not isinstance(leave_out, str) and all(leave_out):
         return leave_out
     raise ArgumentError(

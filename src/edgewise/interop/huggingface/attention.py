@@ -96,34 +96,27 @@ def attention(
     if position_bias is not None:
         added = add_terms(added, position_bias[..., :targets, : reads.sources])  # type: ignore[assignment]
     score = Dot(scaling)
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     if reads.is_shared:
-        sized = graph.bind(targets, reads.sources)
-        bias = None if added is None else on_edges(added, sized, targets)
-        out = attend(
-            query, key, value, sized, score=score, bias=bias, dropout=dropout, layout="HND"
-        )
-        weights = None
-        if output_attentions:
-            query, key = query.transpose(1, 2), key.transpose(1, 2)
-            found = attention_weights(query, key, sized, score=score, bias=bias)
-            weights = _of_all_pairs(found, sized, members, targets, sources)
-        return out.transpose(1, 2).contiguous(), weights
+        graph = graph.bind(targets, reads.sources)
+    else:
+        query, key, value = (x.flatten(0, 1) for x in (query, key, value))
     assert isinstance(graph, Graph)
-    query, key, value = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
     bias = None if added is None else on_edges(added, graph, targets)
     out = attend(query, key, value, graph, score=score, bias=bias, dropout=dropout, layout="NHD")
     weights = None
     if output_attentions:
         found = attention_weights(query, key, graph, score=score, bias=bias)
         weights = _of_all_pairs(found, graph, members, targets, sources)
-    return out.unflatten(0, (members, targets)), weights
+    out = out if reads.is_shared else out.unflatten(0, (members, targets))
+    return out.contiguous(), weights
 
 
 def _collects_weights() -> bool:
     """Return whether the running model collects attention weights.
 
-    GPT-2 does not pass ``output_attentions`` to its layers. The collector is private, so a version
-    without it collects nothing here.
+    GPT-2 does not pass ``output_attentions`` to its layers, so the private collector of
+    transformers is read. If a version does not have the collector, the result is False.
     """
     capturing = sys.modules.get("transformers.utils.output_capturing")
     collector = getattr(capturing, "_active_collector", None)
@@ -190,7 +183,7 @@ def _reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Ten
         if stamp.equal(mask) if isinstance(stamp, Tensor) else stamp == version_of(mask):
             cached: tuple[Reads, Tensor | None] = found
             return cached
-    # The cached mask may be used by a later call that trains.
+    # The cached mask must be valid in later calls, which may be training.
     with persist_on(mask.device):
         own = detach_from_inference(mask)
         found = reads_of_mask(own, targets, sources)
@@ -213,10 +206,10 @@ def _refuse(module: nn.Module, other: dict[str, Any]) -> None:
 def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]) -> Model:
     """Replace the attention graph of a ``transformers`` model, in place.
 
-    Each layer attends to pairs that its own mask allows *and* that are edges of the graph. A causal
-    model stays causal, a sliding window stays within its window, packed texts stay apart, and
-    padding is never attended to. Positions are counted within each text without padding, or within
-    an image (a class token is position 0).
+    Each layer attends to pairs that the layer's mask allows *and* that are edges of the graph. A
+    causal model stays causal, a sliding window stays within its window, packed texts stay apart,
+    and padding is never attended to. Positions are counted within each text without padding, or
+    within an image (a class token is position 0).
 
     A mask ``[B, H, T, S]`` passed to the model is cached as a graph. It must not be changed through
     ``.data`` or NumPy, as such changes are not noticed; ordinary changes in place are.
@@ -247,9 +240,10 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
     if len(given) != len(layers):
         raise ArgumentError(
             "graph",
-            expected=f"one graph, or {len(layers)}, one for each attention layer",
+            expected=f"one graph, or a list of {len(layers)} graphs, one for each attention layer",
             got=f"{len(given)} graphs",
-            remedy="pass None for a layer that keeps its own graph",
+            remedy="give one graph per layer, with None for layers that should keep their own "
+            "graph",
         )
     patterns = [parse(one) if isinstance(one, str) else one for one in given]
     patterns = [one if one is None else check_graph(one) for one in patterns]
@@ -266,7 +260,7 @@ def layers_that_ask(model: nn.Module) -> list[nn.Module]:
     For an encoder-decoder, these are the layers of the encoder.
 
     Raises:
-        ArgumentError: there are none.
+        ArgumentError: the model has no such layers.
     """
     named = [(path, m) for path, m in model.named_modules() if "attention" in _name(m)]
     config = getattr(model, "config", None)
@@ -375,7 +369,7 @@ def _refuse_class(name: str, *_: Any, **__: Any) -> NoReturn:
     raise ArgumentError(
         "attn_implementation",
         expected="a model that uses AttentionInterface of transformers",
-        got=f"{name}, which looks up its attention class in a table of its module",
+        got=f"{name}, which selects its attention class by the name of the implementation",
         remedy='use attn_implementation="eager" for this model',
     )
 

@@ -14,7 +14,7 @@ from edgewise.layers import LanguageModelHead, TextModel
 from edgewise.models import MODELS
 
 UNUSED = ("position_ids", "embeddings.token_type_ids")
-UNUSED_HEAD = ("head.decoder.", "head.bias")  # loaded by the pieces if they differ
+UNUSED_HEAD = ("head.decoder.", "head.bias")  # Loaded by ``head_pieces`` if not tied.
 
 # (name in the Hugging Face checkpoint, name in Edgewise): four of BERT, then four of RoBERTa.
 HEADS = (
@@ -66,9 +66,9 @@ def filled(model: TextModel, layers: dict[str, Piece], theirs: Checkpoint) -> nn
 
 
 def head_pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
-    """Return the pieces of the head; an untied decoder gets its own matrix."""
+    """Return the pieces of the head; an untied decoder gets a separate matrix."""
     pieces = linear("head.transform.0", "head.dense") | linear("head.transform.2", "head.norm")
-    # If the biases differ, transformers adds the decoder's. If tied, either may be saved.
+    # If the biases differ, transformers adds the bias of the decoder. If tied, either may be saved.
     own_bias = "head.decoder.bias" in theirs.tensors
     pieces["head.bias"] = Piece("head.decoder.bias" if own_bias else "head.bias")
     decoder = theirs.tensors.get("head.decoder.weight")
@@ -82,7 +82,7 @@ def head_pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
 
 
 def numbers(theirs: Checkpoint) -> dict[str, Any]:
-    """Return the sizes in the configuration."""
+    """Return the model arguments that follow from the configuration."""
     return {
         "width": theirs["hidden_size"],
         "depth": theirs["num_hidden_layers"],

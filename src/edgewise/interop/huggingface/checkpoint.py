@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError, MissingDataError, require
+from edgewise.graphs import Pattern
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -42,7 +43,8 @@ class Checkpoint:
         if name not in self.config:
             raise ArgumentError(
                 "config",
-                expected=f"a number `{name}`, as a {self.config['model_type']} has",
+                expected=f"a configuration with the number `{name}`, as for "
+                f"{self.config['model_type']} models",
                 got=f"{', '.join(sorted(self.config))}",
                 remedy="save the model again with save_pretrained",
             )
@@ -53,7 +55,7 @@ class Checkpoint:
         tensors = {}
         for name, tensor in self.tensors.items():
             for old, new in pairs:
-                name = name.replace(old, new)  # noqa: PLW2901 - one replacement after another
+                name = name.replace(old, new)  # noqa: PLW2901 - apply several replacements in turn
             tensors[name] = tensor
         return Checkpoint(self.config, tensors)
 
@@ -96,6 +98,12 @@ class Checkpoint:
             )
 
 
+def refuse_graph(graph: Pattern | None, expected: str) -> None:
+    """Raise ArgumentError if a graph is given for a model that cannot use it."""
+    if graph is not None:
+        raise ArgumentError("graph", expected=expected, got=repr(graph), remedy="omit graph")
+
+
 def read(source: Any) -> Checkpoint:
     """Read a checkpoint from a ``transformers`` model or from a folder.
 
@@ -113,15 +121,15 @@ def read(source: Any) -> Checkpoint:
             "model_or_folder",
             expected="a transformers model, or a folder with config.json and model.safetensors",
             got=type(source).__name__,
-            remedy="load it with transformers first, or pass the folder's path",
+            remedy="load the model with transformers first, or pass the path of the folder",
         )
     folder = Path(source)
     file = folder / "config.json"
     if not file.is_file():
         raise MissingDataError(
             f"`model_or_folder`: expected a folder with config.json and model.safetensors; "
-            f"got {str(folder)!r}. Remedy: nothing is downloaded here; save a model there with "
-            f"save_pretrained."
+            f"got {str(folder)!r}. Remedy: save a model in this folder with save_pretrained "
+            "(Edgewise downloads no weights)."
         )
     return _modern(json.loads(file.read_text()), _read_tensors(folder))
 

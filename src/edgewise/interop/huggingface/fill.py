@@ -65,16 +65,16 @@ def fill(
     if wrong:
         raise ArgumentError(
             "model_or_folder",
-            expected="weights with the shapes of its config.json",
+            expected="weights whose shapes match config.json",
             got="\n  " + "\n  ".join(wrong + strange) + "\n",
             remedy="use the config.json that was saved with these weights",
         )
     if strange:
         raise ArgumentError(
             "model_or_folder",
-            expected="weights that all have a place in this model",
+            expected="only weights that this model has",
             got="\n  " + "\n  ".join(strange) + "\n",
-            remedy=f"pass leave_out={_parts(left)!r} to ignore them",
+            remedy=f"pass leave_out={_parts(left)!r} to ignore these weights",
         )
     model.to(next(iter(ready.values())).dtype)
     with torch.no_grad():

@@ -85,7 +85,7 @@ def _layer(ours: str, their: str, bias: bool) -> dict[str, Piece]:
 
 
 def _with_output_bias(theirs: Checkpoint, depth: int) -> Checkpoint:
-    """Add zero output biases, as Qwen2 has biases on query, key and value only."""
+    """Add zero output biases, because Qwen2 has biases only on query, key and value."""
     tensors: dict[str, Tensor] = {}
     for i in range(depth):
         weight = theirs.tensors[f"layers.{i}.self_attn.o_proj.weight"]
@@ -108,8 +108,8 @@ def _rotary(theirs: Checkpoint, width: int) -> tuple[float, Tensor | None]:
     factor = options["factor"]
     if kind == "linear":
         return base, rates / factor
-    # Llama 3: high frequencies stay, low ones are divided by the factor, with interpolation
-    # between them.
+    # Llama 3: high frequencies are unchanged, low frequencies are divided by the factor, and
+    # frequencies between them are interpolated.
     length = options["original_max_position_embeddings"]
     low, high = options["low_freq_factor"], options["high_freq_factor"]
     turns = length * rates / (2 * math.pi)

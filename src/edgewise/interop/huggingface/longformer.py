@@ -25,7 +25,7 @@ def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     if any(window % 2 for window in windows):
         raise ArgumentError(
             "attention_window",
-            expected="even numbers, for a window with equal sides",
+            expected="even numbers, for windows with equally many tokens on both sides",
             got=repr(windows),
             remedy="use the config.json that was saved with these weights",
         )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
-from edgewise.interop.huggingface.checkpoint import Checkpoint
+from edgewise.interop.huggingface.checkpoint import Checkpoint, refuse_graph
 from edgewise.interop.huggingface.fill import Piece, fill, linear
-from edgewise.interop.huggingface.vit import MODERN, image_layer
+from edgewise.interop.huggingface.vit import MODERN, image_layer, numbers
 from edgewise.models.mae import MaskedAutoencoder, mae
 
 
@@ -16,28 +15,19 @@ def load_mae(theirs: Checkpoint, graph: Pattern | None) -> MaskedAutoencoder:
     Raises:
         ArgumentError: a graph is given; the visible patches differ between images.
     """
-    if graph is not None:
-        raise ArgumentError(
-            "graph",
-            expected="None for a masked autoencoder, whose visible patches differ between images",
-            got=repr(graph),
-            remedy="leave it out",
-        )
+    refuse_graph(
+        graph, "None for a masked autoencoder, whose visible patches differ between images"
+    )
     theirs = theirs.without_prefix("vit.").renamed(*MODERN)
     theirs.must_be(qkv_bias=True)
     model = mae(
         theirs["image_size"],
         theirs["num_channels"],
-        patch=theirs["patch_size"],
-        width=theirs["hidden_size"],
-        depth=theirs["num_hidden_layers"],
-        heads=theirs["num_attention_heads"],
-        ffn_dim=theirs["intermediate_size"],
+        **numbers(theirs),
         decoder_width=theirs["decoder_hidden_size"],
         decoder_depth=theirs["decoder_num_hidden_layers"],
         decoder_heads=theirs["decoder_num_attention_heads"],
         decoder_ffn_dim=theirs["decoder_intermediate_size"],
-        act=theirs.activation("hidden_act"),
         epsilon=theirs["layer_norm_eps"],
         mask_ratio=theirs["mask_ratio"],
         normalised=theirs["norm_pix_loss"],

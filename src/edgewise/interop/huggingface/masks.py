@@ -23,7 +23,7 @@ Rule = Callable[..., Tensor]
 """``(member, head, target, source) -> bool`` of positions, as ``transformers`` writes its masks."""
 SIDES = ("targets", "sources")
 AT_ONCE = 1 << 24
-"""Number of pairs for which a mask function is evaluated at once."""
+"""Maximum number of pairs for which a mask function is evaluated at once."""
 
 
 class Reads:
@@ -137,7 +137,7 @@ class Reads:
         raise ArgumentError(
             "attn_implementation",
             expected="a model that uses AttentionInterface of transformers",
-            got=f"a {self.kind or 'model'}, which computes with the mask itself",
+            got=f"a {self.kind or 'model'}, which uses the values of the attention mask",
             remedy='use attn_implementation="eager" for this model',
         )
 
@@ -228,8 +228,8 @@ class Asked:
     def patterns(self, targets: int, sources: int) -> list[Pattern]:
         """Return one pattern for the batch, or one per member.
 
-        A function that closes over numbers only is evaluated once: its code and these numbers
-        identify it.
+        A mask function whose closure has only numbers is identified by its code and these numbers,
+        and is evaluated only once.
         """
         key = meaning(self.rule)
         if key is not None and not self.one_by_one:
@@ -294,7 +294,7 @@ class Ruled(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Late(Pattern):
-    """Pattern over more sources than a sliding cache still has."""
+    """Pattern restricted to the last sources, which are still in a sliding cache."""
 
     pattern: Pattern
     forgotten: int
@@ -388,7 +388,7 @@ def lengths_of_texts(graph: Graph, first: int, stop: int) -> list[int]:
     low = graph.start.masked_fill(~reads, stop)[first:stop].flip(0).cummin(0).values.flip(0)
     high = graph.stop.masked_fill(~reads, 0)[first:stop].cummax(0).values
     place = torch.arange(first, stop)
-    # True where no pair crosses the position, so that a block may end there.
+    # True at positions that no pair crosses, so that a block may end there.
     ends = (high[:-1] <= place[1:]) & (low[1:] >= place[1:])
     cuts = [0, *(ends.nonzero().flatten() + 1).tolist(), stop - first]
     return [after - before for before, after in pairwise(cuts)]

@@ -43,7 +43,7 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
             "positions",
             expected=f"at least {learned}, the number of learned positions",
             got=repr(positions),
-            remedy="omit positions, as shorter texts need no change",
+            remedy="omit positions; the model reads shorter texts without a change",
         )
     if name is None or positions == learned:
         return theirs
@@ -52,7 +52,7 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
     longer = torch.cat([table[:ahead], table[copied]])
     warnings.warn(
         f"positions {learned} to {positions - 1} are copies of the {learned} learned positions: "
-        "train the model further before using it on longer texts",
+        "train the model further before using the model on longer texts",
         stacklevel=3,
     )
     config = {**theirs.config, length: positions + ahead}

@@ -28,7 +28,7 @@ def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     if any(local != lsh for local, lsh in near.values()):
         raise ArgumentError(
             "config",
-            expected="local and lsh layers with equal numbers of chunks before and after",
+            expected="the same number of chunks before and after, in local and in lsh layers",
             got=repr(near),
             remedy="run this variant with transformers, as Edgewise does not support it",
         )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
-from edgewise.interop.huggingface.checkpoint import Checkpoint
+from edgewise.interop.huggingface.checkpoint import Checkpoint, refuse_graph
 from edgewise.interop.huggingface.fill import Piece, fill, linear
 from edgewise.interop.huggingface.vit import image_layer
 from edgewise.models.swin import swin
@@ -32,13 +31,7 @@ def load_swin(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
     Raises:
         ArgumentError: a graph is given; each layer has its own windows.
     """
-    if graph is not None:
-        raise ArgumentError(
-            "graph",
-            expected="None for Swin, whose layers have their own windows",
-            got=repr(graph),
-            remedy="leave it out",
-        )
+    refuse_graph(graph, "None for Swin, whose windows are fixed")
     theirs = theirs.without_prefix("swin.").renamed(*MODERN)
     times = theirs["mlp_ratio"]
     theirs.must_be(qkv_bias=True, use_absolute_embeddings=False, mlp_ratio=int(times))
@@ -58,7 +51,7 @@ def load_swin(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         epsilon=theirs["layer_norm_eps"],
         dropout=theirs["hidden_dropout_prob"],
     )
-    last = len(model) - 3  # index of the norm, which precedes the pool and the head
+    last = len(model) - 3  # Index of the norm, which precedes the pooling and the head.
     pieces = {} if head is None else linear(f"{last + 2}", "classifier")
     if head is None:
         model = nn.Sequential(*list(model.children())[:-2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from torch import nn
 
@@ -35,12 +36,7 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         theirs["image_size"],
         theirs["num_channels"],
         1 if head is None else len(head),
-        patch=theirs["patch_size"],
-        width=theirs["hidden_size"],
-        depth=theirs["num_hidden_layers"],
-        heads=theirs["num_attention_heads"],
-        ffn_dim=theirs["intermediate_size"],
-        act=theirs.activation("hidden_act"),
+        **numbers(theirs),
         norm=partial(nn.LayerNorm, eps=theirs["layer_norm_eps"]),
         dropout=theirs["hidden_dropout_prob"],
         pool="class",
@@ -60,6 +56,18 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         pieces |= image_layer(f"4.layers.{i}", f"layers.{i}")
     fill(model, pieces, theirs)
     return model
+
+
+def numbers(theirs: Checkpoint) -> dict[str, Any]:
+    """Return the sizes in the configuration."""
+    return {
+        "patch": theirs["patch_size"],
+        "width": theirs["hidden_size"],
+        "depth": theirs["num_hidden_layers"],
+        "heads": theirs["num_attention_heads"],
+        "ffn_dim": theirs["intermediate_size"],
+        "act": theirs.activation("hidden_act"),
+    }
 
 
 def image_layer(ours: str, theirs: str) -> dict[str, Piece]:

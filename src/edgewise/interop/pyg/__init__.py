@@ -1,16 +1,16 @@
 """Drop-in convolutions for PyTorch Geometric: change the import, keep the model.
 
 Write ``from edgewise.interop.pyg import GATConv`` instead of ``from torch_geometric.nn import
-GATConv``. Each class is a subclass of PyG's, with the same constructor, parameters and state dict.
-It computes messages with :func:`edgewise.attend` and :func:`edgewise.aggregate`. Options that these
-do not support raise an error; ``docs/pyg.md`` lists them.
+GATConv``. Each class is a subclass of the PyG class of the same name, with the same constructor,
+parameters and state dict. Messages are computed with :func:`edgewise.attend` and
+:func:`edgewise.aggregate`. Unsupported options raise an error; ``docs/howto/pyg.md`` lists them.
 """
 
 from __future__ import annotations
 
 from edgewise.errors import require
 
-# ruff: noqa: E402 - the imports below need it
+# ruff: noqa: E402 - require() comes before the imports that need PyG
 require("torch_geometric", extra="graphs", purpose="edgewise.interop.pyg")
 
 from edgewise.interop.pyg.gat_conv import GATConv

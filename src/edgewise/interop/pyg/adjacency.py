@@ -42,8 +42,8 @@ def graph_of(
     Args:
         adjacency: ``[2, E]``, an ``EdgeIndex``, or a sparse matrix ``[targets, sources]``.
         senders: features ``[..., N, F]`` of source nodes.
-        readers: features of target nodes. If None, ``size`` gives their number, by default that
-            of ``senders``.
+        readers: features of target nodes. If None, ``size`` gives the number of targets; by default
+            it is the number of ``senders``.
         size: numbers of source and target nodes.
         forwards: whether the targets are in the second row of ``edge_index``.
 
@@ -98,7 +98,7 @@ def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
     def make() -> tuple[Graph, Tensor, Tensor]:
         loop = graph.source == graph.target
         kept, loops = (~loop).nonzero()[:, 0], loop.nonzero()[:, 0]
-        # In a bipartite graph PyG joins the first targets with the first sources.
+        # In a bipartite graph, PyG's self-loops join target i with source i.
         node = torch.arange(min(graph.num_targets, graph.num_sources), device=graph.device)
         index = torch.cat([graph.edge_index[:, kept], node.expand(2, -1)], dim=1)
         return Edges(index, graph.num_targets, graph.num_sources), kept, loops
@@ -174,7 +174,7 @@ def _agreed(stated: int | None, counted: int) -> int:
 
 def _cached_for(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
     """Return ``make()``, cached for this tensor until it is changed in place."""
-    # A tensor that is being traced cannot be the key of a cache.
+    # During tracing, tensors cannot be keys of a cache.
     if torch.compiler.is_compiling():
         return make()
     # An inference tensor has no version counter, so a change in place could not be detected.

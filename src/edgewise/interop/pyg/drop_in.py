@@ -74,15 +74,15 @@ class DropIn(MessagePassing):  # type: ignore[misc]
     @explain.setter
     def explain(self, explain: bool | None) -> None:
         MessagePassing.explain.fset(self, explain)
-        self.__dict__.pop("propagate", None)  # PyG replaces the method
+        self.__dict__.pop("propagate", None)  # PyG has replaced the method of this instance.
 
     @property
     def _has_messages(self) -> bool:
-        """Whether messages are masked or hooks see them, so that PyG's code has to make them."""
+        """Whether messages are masked or have hooks; if so, PyG's code computes them."""
         return bool(self.explain or any(getattr(self, name, None) for name in HOOKS))
 
     def propagate(self, edge_index: Tensor, size: Size = None, **features: Any) -> Tensor:
-        """Pass messages as PyG does, one by one."""
+        """Compute a message for each edge with PyG's code."""
         out: Tensor = MessagePassing.propagate(self, edge_index, size, **features)
         return out
 
@@ -92,7 +92,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         """Return the graph from the first nodes of the pair to the second.
 
         Raises:
-            ArgumentError: an option needs every message separately.
+            ArgumentError: an option needs the individual message of each edge.
         """
         self._refuse_what_needs_messages(pair[0])
         return graph_of(adjacency, *pair, size, self._forwards)
@@ -109,7 +109,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         if asked:
             raise ArgumentError(
                 type(self).__name__,
-                expected="no option that needs the message of each edge",
+                expected="no option that needs the individual message of each edge",
                 got=", ".join(asked),
                 remedy=f"load the state dict into {_original(type(self))}",
             )

@@ -33,7 +33,7 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
             raise ArgumentError(
                 "x",
                 expected="features of sources and of targets",
-                got="None for the targets",
+                got="None as features of the targets",
                 remedy="pass (x_source, x_target), or use GATConv",
             )
         graph, edge_attr = self._looped(edge_index, (left, right), edge_attr)

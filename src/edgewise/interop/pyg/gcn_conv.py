@@ -18,8 +18,8 @@ from edgewise.layers import symmetric_weight
 class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
     r"""PyG's ``GCNConv``, :math:`\hat D^{-1/2} \hat A \hat D^{-1/2} X W` (Kipf and Welling, 2017).
 
-    The weights of a graph without ``edge_weight`` are computed once; with it they are
-    differentiable, and computed in every call unless ``cached=True``.
+    Without ``edge_weight``, the normalised weights of a graph are computed once. With
+    ``edge_weight``, they are differentiable, and computed in every call unless ``cached=True``.
     """
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:

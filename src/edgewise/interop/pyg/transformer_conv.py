@@ -18,8 +18,8 @@ from edgewise.interop.pyg.attention_drop_in import AttentionDropIn, as_pair
 class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc]
     r"""PyG's ``TransformerConv``, :math:`W_1 x_i + \sum_j \alpha_{ij} (W_2 x_j + W_6 e_ij)`.
 
-    The score is q·(k + W_6 e) / √D (Shi et al., 2021). As in PyG, a boolean
-    ``return_attention_weights`` gives a tuple, ``False`` too.
+    The score is q·(k + W_6 e) / √D (Shi et al., 2021). As in PyG, the result is a tuple if
+    ``return_attention_weights`` is a boolean, even if it is ``False``.
     """
 
     def forward(
@@ -48,7 +48,7 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
         if edges is None and self.lin_edge is not None:
             raise ArgumentError(
                 "edge_attr",
-                expected=f"shape [E, {self.edge_dim}], because the layer has edge_dim",
+                expected=f"shape [E, {self.edge_dim}], because the layer was built with edge_dim",
                 got="None",
                 remedy="pass edge features, or build the layer without edge_dim",
             )

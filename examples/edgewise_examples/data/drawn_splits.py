@@ -1,0 +1,49 @@
+"""Splits of randomly generated examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Generator, Tensor
+
+from edgewise.batches import Batch
+from edgewise.data.sampled import SampledSplit
+from edgewise.data.splits import Split, Splits
+
+
+def drawn_splits(
+    sizes: Mapping[str, Any],
+    draw: Callable[[int, Generator], tuple[Tensor, ...]],
+    made: Callable[..., Batch],
+    *,
+    count: int,
+    tested: int,
+    split_seed: int,
+    batch_size: int,
+) -> Splits:
+    """Return splits of randomly generated examples; training examples differ in every epoch.
+
+    Args:
+        sizes: arguments of the model that the data determine.
+        draw: function that generates a number of examples, as tensors with one row each.
+        made: function that returns the batch of such rows.
+        count: training examples per epoch.
+        tested: number of validation examples, and of test examples.
+        split_seed: random seed of the validation and test examples.
+        batch_size: batch size.
+    """
+
+    def fixed(seed: int) -> Split:
+        parts = draw(tested, Generator().manual_seed(seed))
+        return Split(tested, lambda index: made(*(part[index] for part in parts)))
+
+    return Splits(
+        dict(sizes),
+        SampledSplit.of(
+            lambda index, generator: made(*draw(len(index), generator)), count, batch_size
+        ),
+        fixed(2 * split_seed + 1),
+        fixed(2 * split_seed + 2),
+        batch_size=batch_size,
+    )

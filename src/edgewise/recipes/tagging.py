@@ -1,0 +1,55 @@
+"""Recipes of tagging: parts of speech of English web texts, and the user's own sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from edgewise import data, graphs, models, tasks, training
+from edgewise.recipes.bert import trunk
+from edgewise.recipes.recipe import Protocol, Recipe
+
+TAGS = Protocol(("test/accuracy",), "none", "universal tags, the published test sentences")
+
+tag_ewt = Recipe(
+    name="tag-ewt",
+    summary="Small BERT, part-of-speech tagging of English web texts",
+    model=partial(trunk, dropout=0.2, graph=graphs.window(4)),
+    data=data.ewt(vocab_size=6000, word_dropout=0.1, batch_size=32),
+    task=tasks.Tagging(dropout=0.2),
+    optimizer=training.OptimizerSettings(lr=1e-3, weight_decay=0.01),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=6, clip_norm=1.0),
+    protocol=TAGS,
+)
+
+
+def _recurrent(name: str, model: Any) -> Recipe:
+    """Return a bidirectional baseline; the LSTM's better settings on the validation set are used.
+
+    Its validation accuracy after two epochs is 91.5 %, and 88.0 % with a learning rate of 1e-3 and
+    dropout of 0.5.
+    """
+    return replace(
+        tag_ewt,
+        name=f"{name}-ewt",
+        summary=f"{name.upper()}, bidirectional, on English web texts: a baseline of tag-ewt",
+        model=partial(model, width=128, depth=1, bidirectional=True, dropout=0.3),
+        optimizer=replace(tag_ewt.optimizer, lr=3e-3),
+        protocol=replace(TAGS, reference="`tag-ewt`, a Transformer"),
+    )
+
+
+lstm_ewt = _recurrent("lstm", models.lstm)
+gru_ewt = _recurrent("gru", models.gru)
+rnn_ewt = _recurrent("rnn", models.rnn)
+
+tags = replace(
+    tag_ewt,
+    name="tags",
+    summary="Small BERT tags your words: --data.path mine.conllu, or lines of a word and its tag",
+    data=data.tag_file(vocab_size=6000, word_dropout=0.1, batch_size=32),
+    trainer=replace(tag_ewt.trainer, epochs=10, monitor="val/loss", mode="min"),
+    protocol=None,
+)

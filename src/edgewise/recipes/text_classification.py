@@ -1,0 +1,57 @@
+"""Recipes of text classification: film reviews, and the user's own texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from edgewise import data, models, tasks, training
+from edgewise.recipes.bert import trunk
+from edgewise.recipes.recipe import Protocol, Recipe
+
+SENTENCES = Protocol(
+    ("test/accuracy",),
+    "80 to 83 % is usual from scratch; 93.5 % (BERT-base, pre-trained on far more)",
+    "published test sentences; trained from scratch",
+    seeds=3,
+)
+
+sst2 = Recipe(
+    name="sst2",
+    summary="Small BERT, sentiment of film reviews; fine-tunes with --from a run of bert-wikitext",
+    model=partial(trunk, dropout=0.3),
+    data=data.sst2(lowercase=True, vocab_size=8000, word_dropout=0.2, batch_size=32),
+    task=tasks.TextClassification(pool="mean", dropout=0.3),
+    optimizer=training.OptimizerSettings(lr=5e-4, weight_decay=0.01),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=5, clip_norm=1.0),
+    protocol=SENTENCES,
+)
+
+
+def _recurrent(name: str, model: Any) -> Recipe:
+    """Return a bidirectional baseline; the LSTM's best settings on the validation set are used."""
+    return replace(
+        sst2,
+        name=f"{name}-sst2",
+        summary=f"{name.upper()}, bidirectional, on film reviews: a baseline of sst2",
+        model=partial(model, width=128, depth=1, bidirectional=True, dropout=0.5),
+        task=tasks.TextClassification(pool="max", dropout=0.5),
+        optimizer=replace(sst2.optimizer, lr=1e-3),
+        protocol=replace(SENTENCES, reference="`sst2`, a Transformer"),
+    )
+
+
+lstm_sst2 = _recurrent("lstm", models.lstm)
+gru_sst2 = _recurrent("gru", models.gru)
+rnn_sst2 = _recurrent("rnn", models.rnn)
+
+texts = replace(
+    sst2,
+    name="texts",
+    summary="Small BERT classifies your texts: --data.path mine.csv; --from fine-tunes",
+    data=data.text_table(lowercase=True, vocab_size=8000, word_dropout=0.2, batch_size=32),
+    trainer=replace(sst2.trainer, epochs=8, monitor="val/loss", mode="min"),
+    protocol=None,
+)
