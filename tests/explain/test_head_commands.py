@@ -78,7 +78,7 @@ def test_a_pruned_folder_is_read_by_the_other_commands(
         (["--fraction", "0.5", "--heads", "0:1"], "got both"),
         (["--fraction", "0.9"], "at most 0.75"),
         (["--fraction", "1.5"], "a fraction from 0"),
-        (["--heads", "0:9"], f"heads of {LAYER}: 0, 1, 2, 3; got 9"),
+        (["--heads", "0:9"], f"left in {LAYER}: 0, 1, 2, 3; got 9"),
         (["--heads", "0"], "a layer, a colon"),
         (["--heads", "elsewhere:0"], "got 'elsewhere'"),
         (["--heads", "7:0"], "from 0 to 1; got 7"),

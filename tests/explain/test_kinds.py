@@ -129,6 +129,7 @@ def test_reasons_are_parts_of_the_input(
     given = list(run.predictor.from_words(words(kind))) if words(kind) else None
     found = run.explain(given, top=2)
     assert found
+    assert {one.method for one in found} == {"attention" if kind == "series" else "removed"}
     for one in found:
         assert 1 <= len(one.reasons) <= 2
         for reason in one.reasons:
@@ -180,7 +181,10 @@ def test_runs_without_attention_are_named(
         assert main(command) == 2, command
         error = capsys.readouterr().err
         assert "Remedy: " in error
-        assert any(word in error for word in ("which computed none", "with LSTM", "has none"))
+        assert any(
+            word in error
+            for word in ("no attention", "computed none", "with LSTM", "no such", "none")
+        )
     with refused("run", expected="attention alone", got="LSTM", remedy="Transformer"):
         run.explain("big film")
 

@@ -80,13 +80,14 @@ def prune(arguments: Namespace) -> int:
     RunFolder(arguments.out).refuse_existing()
     run = load(arguments.folder)
     layers = explain.layers_with_heads(run)
+    chosen: dict[str | int, list[int]]
     if arguments.heads:
         chosen = dict(_layer_and_heads(text) for text in arguments.heads)
     elif layers:
         scores = explain.importance(
             run, by=arguments.by, split=arguments.split, max_batches=arguments.batches
         )
-        chosen = dict(explain.least_important(scores, arguments.fraction, layers))
+        chosen = {**explain.least_important(scores, arguments.fraction, layers)}
     else:
         chosen = {0: [0]}  # prune names the model, which has no such layer
     before = _size(run)

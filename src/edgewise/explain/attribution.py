@@ -59,6 +59,7 @@ class Case:
             unit of the property.
         whole_graph: whether the graph has many members on which the answer does not depend.
         class_token: whether the model puts a class token before the other nodes.
+        best: method of ``"auto"``; by default it depends on the number of parts.
     """
 
     score: Callable[[], Tensor]
@@ -70,6 +71,7 @@ class Case:
     is_odds: bool = True
     whole_graph: bool = False
     class_token: bool = False
+    best: Method | None = None
 
     def members(self, num_sources: int) -> Tensor | None:
         """Return the member of each source of a call; ``None`` if sources are other nodes."""
@@ -258,6 +260,8 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
             remedy="choose a run of a graph or attention model",
         )
     pairs = _pairs(case, [steps[i].graph for i in kept])
+    if method == "auto" and case.best is not None:
+        method = case.best
     if method == "auto":
         parts = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
         method = "removed" if parts <= MOST_REMOVED else "left_out"

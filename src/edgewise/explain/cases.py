@@ -287,6 +287,7 @@ def _forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
             labels,
             f"step {ahead + 1}: {float(out[0, ahead]):.4g}",
             is_odds=False,
+            best="attention",
         )
 
 
