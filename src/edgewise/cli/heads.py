@@ -87,7 +87,8 @@ def prune(arguments: Namespace) -> int:
         scores = explain.importance(
             run, by=arguments.by, split=arguments.split, max_batches=arguments.batches
         )
-        chosen = {**explain.least_important(scores, arguments.fraction, layers)}
+        least = explain.least_important(scores, arguments.fraction, layers)
+        chosen = {name: heads for name, heads in least.items()}  # noqa: C416 - wider keys
     else:
         chosen = {0: [0]}  # prune names the model, which has no such layer
     before = _size(run)
