@@ -91,7 +91,11 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
 
 
 def least_important(
-    importance: Mapping[str, Tensor], fraction: float, *, normalise: bool = False
+    importance: Mapping[str, Tensor],
+    fraction: float,
+    layers: Mapping[str, Sequence[int]] | None = None,
+    *,
+    normalise: bool = False,
 ) -> dict[str, list[int]]:
     """Return the heads with the lowest importance, in the form that :func:`prune` takes.
 
@@ -99,8 +103,10 @@ def least_important(
 
     Args:
         importance: importance ``[H]`` of the heads of each layer, such as the result of
-            :func:`importance` for a model that was not pruned before.
+            :func:`importance`.
         fraction: fraction of all heads to return, rounded up to a whole number of heads.
+        layers: result of :func:`layers_with_heads` for a model whose layers are partly pruned or
+            cannot all be pruned; by default, all heads of ``importance`` can be returned.
         normalise: whether to divide the importance by its Euclidean norm in each layer, as Michel
             et al. (2019) do for gradients.
 
@@ -110,16 +116,22 @@ def least_important(
         {'a': [0]}
     """
     check_share("fraction", fraction, "choose for example 0.2")
+    heads = {
+        name: range(len(values)) if layers is None else layers[name]
+        for name, values in importance.items()
+        if layers is None or name in layers
+    }
     scores = []
-    for name, values in importance.items():
+    for name, indices in heads.items():
+        values = importance[name]
         norm = float(values.norm()) if normalise else 1.0
-        ranked = sorted((float(value) / (norm or 1.0), head) for head, value in enumerate(values))
+        ranked = sorted(zip((values / (norm or 1.0)).tolist(), indices, strict=True))
         scores += [(value, name, head) for value, head in ranked[:-1]]
-    count = math.ceil(fraction * sum(map(len, importance.values())) - 1e-9)
+    count = math.ceil(fraction * sum(map(len, heads.values())) - 1e-9)
     chosen: dict[str, list[int]] = {}
     for _, name, head in sorted(scores, key=itemgetter(0))[:count]:
         chosen.setdefault(name, []).append(head)
-    return {name: sorted(chosen[name]) for name in importance if name in chosen}
+    return {name: sorted(chosen[name]) for name in heads if name in chosen}
 
 
 def layers_with_heads(model: Any) -> dict[str, list[int]]:
