@@ -54,7 +54,7 @@ class Case:
         labels: name of each member.
         answer: description of the answer.
         own: index of the node that the answer is about, if there is one; this node is not listed.
-        by_edge: whether edges are named, such as bonds or citations, in place of members.
+        by_edge: whether edges are named, such as bonds or citations, instead of members.
         is_odds: whether the score is the log-odds of the answer; otherwise it is a property in the
             unit of the property.
         whole_graph: whether the graph has many members on which the answer does not depend.

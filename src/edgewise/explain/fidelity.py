@@ -55,7 +55,7 @@ def fidelity(
         found: contributions to its score.
         fraction: fraction of the parts that are named, at least one part.
         most: maximum number of named parts.
-        random: name parts at random in place of those with the highest contributions.
+        random: name parts at random instead of those with the highest contributions.
 
     Returns:
         The fidelity, or ``None`` for a case of fewer than two parts.
