@@ -72,8 +72,8 @@ def interactions(graph: Graph, users: int, items: int) -> Any:
 
 def popularity(r: Any) -> Predict:
     """Return scores by the number of users of each item."""
-    count = np.ravel(r.sum(axis=0))
-    return lambda rows: np.repeat(count[None], rows.shape[0], axis=0)
+    count = np.ravel(r.sum(axis=0)).astype(np.float32)
+    return lambda rows: np.broadcast_to(count, rows.shape).copy()
 
 
 def gfcf(r: Any, weight: float, vectors: Callable[[], np.ndarray]) -> Predict:

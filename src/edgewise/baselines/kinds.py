@@ -5,20 +5,48 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from edgewise import tasks
-from edgewise.baselines import items, links
+from edgewise.baselines import images, items, language, links, nodes, series, tags, texts, trees
 from edgewise.baselines.candidate import Candidate
+from edgewise.data.graphs.graph_data import GraphData
 from edgewise.data.graphs.interactions import Interactions
 from edgewise.data.graphs.links import Links
+from edgewise.data.graphs.node_data import NodeData
+from edgewise.data.images.image_data import ImageData
+from edgewise.data.molecules.molecule_table import MoleculeTable
+from edgewise.data.molecules.zinc import ZINC
+from edgewise.data.series.time_series import TimeSeries
+from edgewise.data.text.labelled_sentences import LabelledSentences
+from edgewise.data.text.tagged_words import TaggedWords
+from edgewise.data.text.text_stream import TextStream
 from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
+from edgewise.tasks import (
+    Classification,
+    Consistency,
+    Forecast,
+    LanguageModeling,
+    LinkPrediction,
+    Recommendation,
+    Regression,
+    Tagging,
+    TextClassification,
+)
 
 Candidates = Callable[[Recipe, Any], Iterator[Candidate]]
-KINDS: tuple[tuple[type, type, Candidates], ...] = (
-    (Links, tasks.LinkPrediction, links.candidates),
-    (Interactions, tasks.Recommendation, items.candidates),
+KINDS: tuple[tuple[type, tuple[type, ...], Candidates], ...] = (
+    (Links, (LinkPrediction,), links.candidates),
+    (Interactions, (Recommendation,), items.candidates),
+    (NodeData, (Classification, Consistency), nodes.candidates),
+    (GraphData, (Classification,), trees.candidates),
+    (ZINC, (Regression,), trees.candidates),
+    (MoleculeTable, (Regression,), trees.candidates),
+    (ImageData, (Classification,), images.candidates),
+    (LabelledSentences, (TextClassification,), texts.candidates),
+    (TaggedWords, (Tagging,), tags.candidates),
+    (TextStream, (LanguageModeling,), language.candidates),
+    (TimeSeries, (Forecast,), series.candidates),
 )
-"""Base class of the data, class of the task, and their baselines."""
+"""Base class of the data, classes of the task, and their baselines."""
 
 
 class NoBaselineError(ArgumentError):
@@ -32,9 +60,9 @@ def kind_of(recipe: Recipe) -> Candidates:
         NoBaselineError: there are none for its data and task.
     """
     for of_data, of_task, candidates in KINDS:
-        if isinstance(recipe.data, of_data) and isinstance(recipe.task, of_task):
+        if isinstance(recipe.data, of_data) and type(recipe.task) in of_task:
             return candidates
-    known = sorted({of_task.__name__ for _, of_task, _ in KINDS})
+    known = sorted({task.__name__ for _, of_task, _ in KINDS for task in of_task})
     raise NoBaselineError(
         "recipe",
         expected=f"a recipe with a task that has baselines: {', '.join(known)}",
