@@ -61,7 +61,9 @@ def _ridge(splits: Splits, penalty: float, *, spread: bool) -> Score:
     history = torch.cat([batch.inputs[0] for batch in parts])
     after = torch.cat([batch.target[..., 0] for batch in parts])
     x, mean, scale = _normalised(history, spread)
-    model = Ridge(alpha=penalty, fit_intercept=False).fit(x.numpy(), ((after - mean) / scale).numpy())
+    model = Ridge(alpha=penalty, fit_intercept=False).fit(
+        x.numpy(), ((after - mean) / scale).numpy()
+    )
 
     def score(batch: Batch) -> Tensor:
         x, mean, scale = _normalised(batch.inputs[0], spread)
