@@ -101,7 +101,8 @@ def measured(recipe, **fields):
 def test_unigrams_and_bigrams_by_hand(tmp_path):
     """The text is a period of two tokens, so a bigram predicts each token."""
     (tmp_path / "text.txt").write_text("ab" * 600)
-    fields = {"data.paths": str(tmp_path / "text.txt"), "data.context": 8, "data.stride": 8, "data.val": 0.1}
+    windows = {"data.context": 8, "data.stride": 8, "data.val": 0.1}
+    fields = {"data.paths": str(tmp_path / "text.txt"), **windows}
     found = measured("writing", **fields, **{"data.kind": "characters"})
     assert found["unigrams"].metrics["test/loss"] == pytest.approx(math.log(2), abs=1e-4)
     assert found["bigrams with back-off"].metrics["test/loss"] < 0.01
