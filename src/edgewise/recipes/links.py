@@ -11,13 +11,14 @@ from edgewise.recipes.recipe import Protocol, Recipe
 sage_facebook = Recipe(
     name="sage-facebook",
     summary="GraphSAGE and common neighbours, link prediction on ego-Facebook: AUC above 0.99",
-    # Without common neighbours, hits@50 and MRR are 0.59 and 0.12 on the test set.
-    model=partial(models.link_predictor, width=64, depth=2, overlap=True),
+    # Validation MRR is 0.47; it is 0.35 without dropout and weight decay, and 0.33 with the inner
+    # product as decoder. Without common neighbours, MRR is 0.12 on the test set.
+    model=partial(models.link_predictor, width=64, depth=2, dropout=0.5, overlap=True),
     data=data.ego_facebook(),
     task=tasks.LinkPrediction(),
-    optimizer=training.OptimizerSettings("adam", lr=0.01),
+    optimizer=training.OptimizerSettings("adam", lr=0.01, weight_decay=3e-4),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=40, monitor="val/mrr"),
+    trainer=training.TrainerSettings(epochs=20, monitor="val/mrr"),
     protocol=Protocol(
         ("test/auc", "test/hits@50", "test/mrr"),
         "none for this split",
