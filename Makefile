@@ -1,11 +1,11 @@
-# make install | demo | test | fuzz | lint | docs | results | accuracy | native | bench | gpu-check |
-#      gpu-mutations | sanitize | page
+# make install | demo | test | fuzz | lint | pictures | results | accuracy | native | bench | gpu-check |
+#      gpu-mutations | sanitize | page | site | links
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: page gpu-check gpu-mutations install demo test fuzz lint docs results accuracy native bench bench-picture sanitize clean
+.PHONY: site links page gpu-check gpu-mutations install demo test fuzz lint pictures results accuracy native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -38,9 +38,20 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror src/edgewise/csrc/*.h src/edgewise/csrc/*.cpp
 
-# Rewrites what is generated: the tables of models.
-docs: install
-	$(BIN)/python docs/generate.py
+# Draws the pictures of graphs and encodings.
+pictures: install
+	$(BIN)/python docs/pictures.py
+
+# The site, in build/site: pages are executed, and a warning, an exception, a broken link or a file
+# of another host fails. Cells are executed again when they, or the library, have changed.
+site: install
+	rm -rf build/site/_modules  # Sphinx does not write it again when only the links from it change
+	$(BIN)/python -m sphinx -b html -W --keep-going -j $(WORKERS) -d build/doctrees docs build/site
+	$(BIN)/python docs/_ext/built_site.py build/site
+
+# Whether the pages that the site links to on other hosts are there. Needs a network.
+links: install
+	$(BIN)/python -m sphinx -b linkcheck -j $(WORKERS) -d build/doctrees docs build/links
 
 # Rewrites docs/background/results.md: trains every recipe that is not measured as it is now, into
 # runs/results, where a run that was stopped goes on. Hours from nothing; seconds when all is measured.
@@ -81,7 +92,7 @@ gpu-check: install
 	EDGEWISE_FLEX=1 $(BIN)/pytest tests/engines/test_flex.py -k compiled
 	TRITON_INTERPRET=1 EDGEWISE_TRITON=1 $(BIN)/python -W ignore -m tests.triton.traffic
 	$(BIN)/python -W ignore -m tests.triton.compiled --workers $(WORKERS)
-	$(BIN)/python -W ignore -m tests.triton.page --check
+	$(BIN)/python -W ignore -m tests.triton.table --check
 
 # Whether those tests would see a mistake: lines of the kernels written wrongly, one at a time.
 gpu-mutations: install

@@ -152,7 +152,9 @@ def test_labels(wrong: int, place: int) -> None:
 
 
 def test_splits() -> None:
-    with refused("train, test", expected="without", got="2 common examples, first 1", remedy=""):
+    with refused(
+        "train, test", expected="no example in common", got="2 common examples, first 1", remedy=""
+    ):
         check_splits(
             train=torch.tensor([0, 1, 2]), val=torch.tensor([5]), test=torch.tensor([2, 1])
         )

@@ -4,7 +4,7 @@
     python examples/scripts/over_smoothing.py --trained          # trained on Cora, minutes
     python examples/scripts/over_smoothing.py --trained --plot   # and plots them in docs
 
-They print the tables of docs/background/expressiveness.md.
+They print the numbers of docs/background/expressiveness.md and draw its pictures.
 
 One round of attention or convolution is a weighted
 mean over neighbours; repeated, it forgets where it started. Two remedies are told apart: a residual

@@ -106,9 +106,8 @@ def attend(
     gradient of the output is not finite.
 
     ``torch.autocast`` has no effect here: attention is computed in the dtype of its inputs, which
-        are
-    16-bit if autocast computed the projections. The engines ``reference``, ``rows`` and ``tiles``
-    accumulate sums over 16-bit numbers in float32.
+    are 16-bit if autocast computed the projections. The engines ``reference``, ``rows`` and
+    ``tiles`` accumulate sums over 16-bit numbers in float32.
 
     Papers: Vaswani et al. 2017 (Dot, complete graph); Veličković et al. 2018 (Additive, any graph).
 

@@ -25,7 +25,7 @@ from edgewise.errors import MissingDataError
 from edgewise.graphs import PATTERNS
 from edgewise.models import MODELS
 from edgewise.recipes import RECIPES
-from edgewise.runs import fields_of, with_values
+from edgewise.runs import fields_of, to_record, with_values
 from edgewise.tasks import TASKS
 from tests import forked
 
@@ -55,19 +55,19 @@ def test_list_names_everything(capsys):
     assert set(re.findall(r"^  (\S+)", only, re.MULTILINE)) == set(MODELS)
 
 
-@pytest.mark.parametrize("name", [*RECIPES, *MODELS, *DATA, *TASKS, *PATTERNS, *ENCODINGS])
-def test_show_everything(name, capsys):
-    code, out, _ = run(capsys, "show", name)
-    assert code == 0
-    assert name in out
-    if name in RECIPES:
-        assert all(f"--{field} " in out for field in fields_of(RECIPES[name]))
+@pytest.mark.parametrize("table", [RECIPES, MODELS, DATA, TASKS, PATTERNS, ENCODINGS])
+def test_show_everything(table, capsys):
+    for name in table:
+        code, out, _ = run(capsys, "show", name)
+        assert code == 0, name
+        assert name in out
+        if table is RECIPES:
+            assert all(f"--{field} " in out for field in fields_of(RECIPES[name])), name
 
 
-@pytest.mark.parametrize("command", ["predict"])
-def test_what_is_missing_is_the_run(command, capsys):
+def test_what_is_missing_is_the_run(capsys):
     with pytest.raises(SystemExit):
-        main([command])
+        main(["predict"])
     assert capsys.readouterr().err.endswith("required: DIR\n")
 
 
@@ -84,6 +84,23 @@ def test_show_draws_a_graph(capsys, tmp_path):
     assert code == 0
     assert "■ ■ · · " in out
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("graph", "reach"),
+    [
+        ("complete()", "after 1 layer, every node"),
+        ("window(2)", "after 8 layers, every node"),
+        ("window(2) | hubs([0])", "after 2 layers, every node"),
+        ("causal()", "some nodes never reach others"),
+        ("blocks(4)", "some nodes never reach others"),
+    ],
+)
+def test_show_counts_the_layers_until_all_nodes_reach_each_other(
+    graph: str, reach: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(capsys, "show", graph)
+    assert reach in out
 
 
 @pytest.mark.parametrize(
@@ -173,6 +190,38 @@ def test_help_of_predict_says_which_option_is_for_which_run(capsys):
     assert found["tags"] == ["none"]
     assert found["sketches"] == ["--top"]
     assert found.keys() == RECIPES.keys()  # a run of each answers
+
+
+@pytest.mark.parametrize(
+    ("name", "has", "lacks"),
+    [
+        ("sst2", ["--top", "--input"], ["--temperature", "--num-beams", "--backtest"]),
+        ("gpt-shakespeare", ["--temperature", "--seed"], ["--evidence", "--top VALUE"]),
+        ("summarise-wikitext", ["--sentences"], ["--top"]),
+        ("tags", ["--why"], ["--top", "options of"]),
+    ],
+)
+def test_help_of_predict_lists_the_options_of_the_run(name, has, lacks, capsys, tmp_path):
+    recipe = RECIPES[name]
+    (tmp_path / "recipe.json").write_text(json.dumps(to_record(recipe)))
+    with pytest.raises(SystemExit) as stopped:
+        main(["predict", str(tmp_path), "--help"])
+    assert stopped.value.code == 0
+    out = capsys.readouterr().out
+    assert all(option in out for option in has)
+    assert not [option for option in lacks if option in out.split("example")[0]]
+
+
+def test_help_groups_the_options(capsys):
+    for command, groups in {
+        "train": ["several trainings:", "run folder:", "changes to the recipe:"],
+        "compare": ["several trainings:", "run folder:", "changes to the recipe:"],
+        "predict": ["inputs and outputs:", "options of some runs:"],
+    }.items():
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        lines = capsys.readouterr().out.splitlines()
+        assert set(groups) <= set(lines)
 
 
 def test_own_data_that_are_not_named_are_asked_for_in_the_same_words(capsys, tmp_path):
@@ -276,7 +325,7 @@ def test_doctor_knows_every_package_of_every_extra_and_which_is_missing(capsys, 
     extras = project["project"]["optional-dependencies"]
     wanted = {
         re.split(r"[<>=]", package)[0]: extra
-        for extra in set(extras) - {"all", "dev"}
+        for extra in set(extras) - {"all", "dev", "docs"}
         for package in extras[extra]
         if not package.startswith("edgewise[")  # another extra
     }

@@ -64,7 +64,7 @@ def test_codes_are_drawn_as_they_are() -> None:
 @pytest.mark.parametrize("codes", [torch.zeros(5), torch.zeros(3, 3, 2), torch.tensor(1.0)])
 def test_what_is_neither_of_nodes_nor_of_pairs_is_refused(codes: torch.Tensor) -> None:
     """Such as the pairs of two graphs, of two nodes and of one."""
-    with refused("encoding", expected="[N · N]", got=str(list(codes.shape)), remedy="one graph"):
+    with refused("encoding", expected="[N · N]", got=str(list(codes.shape)), remedy="single graph"):
         draw(codes)
 
 

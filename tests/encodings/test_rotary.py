@@ -70,5 +70,5 @@ def test_a_cast_to_16_bits_leaves_the_rates(dtype: torch.dtype) -> None:
 
 
 def test_an_odd_width_cannot_be_paired() -> None:
-    with refused("width", expected="an even width", got="5", remedy="heads or width"):
+    with refused("width", expected="even head width", got="5", remedy="number of heads"):
         Rotary(5)

@@ -57,10 +57,10 @@ def test_kernels_compile_for_a_gpu() -> None:
     assert " 0 with spills" in said
 
 
-def test_the_page_of_kernels_has_those_of_the_code() -> None:
-    """``python -m tests.triton.page`` writes it."""
+def test_the_table_of_kernels_has_those_of_the_code() -> None:
+    """``python -m tests.triton.table`` writes it."""
     pytest.importorskip("triton")
-    run("-W", "ignore", "-m", "tests.triton.page", "--check")
+    run("-W", "ignore", "-m", "tests.triton.table", "--check")
 
 
 def test_the_lines_of_mutations_are_still_there() -> None:

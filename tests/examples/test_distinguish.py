@@ -109,10 +109,10 @@ def test_the_command_prints_draws_and_reads_runs(
 
 def test_what_is_no_model_of_graphs_is_refused(tmp_path: Path) -> None:
     for name in ("gpt", "tree_lstm"):
-        with refused("model", expected="graph model: ", got=name, remedy="one of them"):
+        with refused("model", expected="graph model: ", got=name, remedy="one of these"):
             distinguish.distinguish([name])
     with refused("model", expected="another of", got="'graphormr'", remedy="mean 'graphormer'"):
         distinguish.distinguish(["graphormr"])
     train(with_values(RECIPES["digits"], {"trainer.epochs": 1, "model.depth": 1}), tmp_path / "run")
-    with refused(str(tmp_path / "run"), expected="gin", got="vit", remedy="one of them"):
+    with refused(str(tmp_path / "run"), expected="gin", got="vit", remedy="one of these"):
         distinguish.distinguish(None, [tmp_path / "run"])

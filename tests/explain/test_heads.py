@@ -125,7 +125,9 @@ def test_bad_prunings_are_named() -> None:
     explain.prune(model, {0: [3]})
     assert explain.layers_with_heads(model)[name] == [0, 2]
     grouped = MultiHeadAttention(8, 4, key_heads=2)
-    with refused("heads", expected="group of 2", got="2, 1 heads left", remedy="whole groups"):
+    with refused(
+        "heads", expected="groups of 2 heads", got="2, 1 heads left", remedy="whole groups"
+    ):
         grouped.keep_heads([0, 1, 2])
     with refused("heads", expected="at least one", got="none", remedy="keep"):
         grouped.keep_heads([])

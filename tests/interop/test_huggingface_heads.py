@@ -121,7 +121,7 @@ def test_what_has_no_place_is_refused_by_name_and_left_out_when_said() -> None:
     theirs = made(lambda: transformers.BertForPreTraining(transformers.BertConfig(**numbers)))
     with refused(
         "model_or_folder",
-        expected="a place",
+        expected="that this model has",
         got=r"cls.seq_relationship.weight: expected nothing, got shape [2, 16]",
         remedy="leave_out=['cls.seq_relationship']",
     ):
@@ -139,7 +139,10 @@ def test_a_pooler_of_images_is_refused() -> None:
     vit = transformers.ViTConfig(**numbers, intermediate_size=24, image_size=8, patch_size=4)
     theirs = made(lambda: transformers.ViTModel(vit))
     with refused(
-        "model_or_folder", expected="a place", got="pooler.dense.bias", remedy="['pooler.dense']"
+        "model_or_folder",
+        expected="that this model has",
+        got="pooler.dense.bias",
+        remedy="['pooler.dense']",
     ):
         load(theirs)
     images = torch.randn(2, 3, 8, 8)
@@ -152,6 +155,9 @@ def test_an_encoder_decoders_head_for_labels_is_refused() -> None:
     t5 = transformers.T5Config(vocab_size=VOCABULARY, decoder_start_token_id=0, **numbers)
     theirs = transformers.T5ForSequenceClassification(t5)
     with refused(
-        "model_or_folder", expected="a place", got="classification_head", remedy="leave_out"
+        "model_or_folder",
+        expected="that this model has",
+        got="classification_head",
+        remedy="leave_out",
     ):
         load(theirs)

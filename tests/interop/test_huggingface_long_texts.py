@@ -139,7 +139,7 @@ def test_the_pooler_of_longformer_comes_along() -> None:
     ours = load(theirs)
     ids, mask = texts(1)
     close(ours.pooler(ours(ids, mask)[:, 0]), theirs(ids, mask).pooler_output)
-    with refused("model", expected="a head", got="without a head", remedy="ForMaskedLM"):
+    with refused("model", expected="modelling head", got="without a head", remedy="ForMaskedLM"):
         ours.logits(ours(ids, mask))
 
 

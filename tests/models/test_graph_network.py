@@ -147,5 +147,5 @@ def test_what_is_known_of_graphs_has_the_type_of_the_weights() -> None:
     model, ones = graph_network(2, 4, global_width=5).double(), torch.ones(1, 5)
     with refused("global_attr", expected="torch.float64", got="torch.float32", remedy="float64"):
         model(x, graph, global_attr=ones)
-    with refused("global_attr", expected="[..., 5]", got="torch.int64", remedy="whole numbers"):
+    with refused("global_attr", expected="[..., 5]", got="torch.int64", remedy="integers"):
         model(x, graph, global_attr=ones.long())

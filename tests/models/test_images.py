@@ -99,5 +99,5 @@ def test_images_that_do_not_fit_are_refused() -> None:
     for wrong in (torch.randn(2, 1, 4, 4), torch.randn(2, 3, 8, 8), torch.randn(1, 8, 8)):
         with refused("images", expected="[B, 1, 8, 8]", got=str(list(wrong.shape)), remedy="crop"):
             swin(8, 1, 10)(wrong)
-    with refused("images", expected="floating point", got="torch.uint8", remedy="scale"):
+    with refused("images", expected="floating point", got="torch.uint8", remedy="convert integers"):
         vit(8, 1, 10)(torch.zeros(2, 1, 8, 8, dtype=torch.uint8))

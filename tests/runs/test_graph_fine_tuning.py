@@ -92,6 +92,6 @@ def test_what_does_not_carry_over_is_refused(tmp_path: Path) -> None:
         train(other, tmp_path / "heads")
     gat = with_values(find("gat-cora"), {"trainer.freeze_backbone_epochs": 1})
     with refused(
-        "trainer.freeze_backbone_epochs", expected="a model with a head", got="Graph", remedy="0"
+        "trainer.freeze_backbone_epochs", expected="a separate head", got="Graph", remedy="0"
     ):
         gat.trainer.check(gat.task.metrics(), gat.model(4, 2))

@@ -198,6 +198,8 @@ def test_folders_that_cannot_be_started_from(tmp_path, capsys):
     assert "Remedy" in capsys.readouterr().err
     masked = {"data.sources": "", "data.paths": str(tmp_path / "mine.tsv")}
     masked |= {"from": str(start), "data.test_paths": masked["data.paths"], "data.val": 0.1}
-    with refused("--from", expected="the model", got="head.bias is none", remedy="without a head"):
+    with refused(
+        "--from", expected="the model", got="head.bias is none", remedy="head the folder contains"
+    ):
         train(with_values(find("bert-wikitext"), masked), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -48,7 +48,9 @@ def test_rates_that_cannot_be():
     for factor in (0.0, 1.5, float("nan")):
         with refused("optimizer.layer_decay", expected="up to 1", got=repr(factor), remedy="0.9"):
             training.OptimizerSettings(layer_decay=factor)
-    with refused("optimizer.layer_decay", expected="a text model", got="0.5", remedy="choose 1"):
+    with refused(
+        "optimizer.layer_decay", expected="a text model", got="0.5", remedy="layer_decay to 1"
+    ):
         training.OptimizerSettings(layer_decay=0.5).build(torch.nn.Linear(2, 2))
 
 
@@ -87,6 +89,9 @@ def test_what_was_frozen_before_training_stays_frozen(tmp_path):
 
 def test_a_model_without_a_head_is_refused(tmp_path):
     with refused(
-        "trainer.freeze_backbone_epochs", expected="a head", got="Sequential", remedy="choose 0"
+        "trainer.freeze_backbone_epochs",
+        expected="a separate head",
+        got="Sequential",
+        remedy="to 0",
     ):
         trained(tmp_path, torch.nn.Sequential(torch.nn.Linear(2, 2)), 1, freeze_backbone_epochs=1)

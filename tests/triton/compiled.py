@@ -309,7 +309,7 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="a few kernels, for one machine")
     parser.add_argument("--only", default="", help="calls whose name contains this")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="what was compiled, for tests.triton.page")
+    parser.add_argument("--json", type=Path, help="what was compiled, for tests.triton.table")
     options = parser.parse_args()
     names = list(SHORT) if options.short else list(VARIANTS)
     targets = ["sm_90"] if options.short else list(TARGETS)

@@ -198,7 +198,7 @@ def of_variants(only: str) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, help="bytes of every call, for tests.triton.page")
+    parser.add_argument("--json", type=Path, help="bytes of every call, for tests.triton.table")
     parser.add_argument("--only", default="", help="calls whose name contains this, with --json")
     options = parser.parse_args()
     if options.json:

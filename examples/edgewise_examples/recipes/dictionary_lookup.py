@@ -9,7 +9,7 @@ from edgewise import models, tasks, training
 from edgewise.recipes import Protocol, Recipe
 from edgewise_examples import data
 
-BY = "500 fixed random dictionaries of 10 keys; best epoch by validation loss"
+BY = "500 random dictionaries of 10 keys; best epoch by validation loss"
 
 gatv2_dictionary = Recipe(
     name="gatv2-dictionary",

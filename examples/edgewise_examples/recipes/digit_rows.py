@@ -30,8 +30,8 @@ digit_rows = Recipe(
     trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
-        "10 %: by chance",
-        "1000 rows of digits not used in training; best epoch by validation loss",
+        "10 % (chance)",
+        "1,000 rows of test digits; best epoch by validation loss",
         seeds=3,
     ),
 )

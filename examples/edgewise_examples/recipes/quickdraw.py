@@ -24,8 +24,8 @@ sketches = Recipe(
     trainer=training.TrainerSettings(epochs=30, monitor="val/accuracy", clip_norm=1.0),
     protocol=Protocol(
         ("test/accuracy",),
-        "72.8 % on 345 categories with 1,000 sketches each (Xu et al., 2019)",
-        "first 150 categories, 15 / 5 / 5 of each in the file's order; best of 30 epochs by val",
+        "72.8 % (Xu et al., 2019; 1,000 sketches per category); not reached",
+        "150 categories, 15 / 5 / 5 sketches of each; best of 30 epochs by validation",
         seeds=3,
     ),
 )

@@ -20,10 +20,8 @@ summarise_wikitext = Recipe(
     trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/auc"),
     protocol=Protocol(
         ("test/rouge1", "test/rouge2", "test/rougeL"),
-        "first three sentences .229, .060, .142; longest three .351, .082, .175: no different in "
-        "ROUGE-1, below the model in the others",
-        "three sentences against the lead section: 61 articles of WikiText-2's test file, 48 of "
-        "its validation file to train on, 12 to choose the epoch",
+        "0.351, 0.082, 0.175 (the three longest sentences)",
+        "three sentences, compared with the lead section; 48 / 12 / 61 articles of WikiText-2",
         seeds=3,
     ),
 )

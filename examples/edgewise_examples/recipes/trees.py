@@ -12,7 +12,7 @@ from edgewise import models, tasks, training
 from edgewise.recipes import Protocol, Recipe
 from edgewise_examples import data
 
-BY = "2,000 sentences to train on, all of dev and test, heads given; best of 5 epochs by val"
+BY = "2,000 training sentences, heads given; best of 5 epochs by validation"
 
 tree_lstm_ewt = Recipe(
     name="tree-lstm-ewt",
@@ -23,7 +23,7 @@ tree_lstm_ewt = Recipe(
     optimizer=training.OptimizerSettings("adamw", lr=1e-2, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=5, monitor="val/accuracy", clip_norm=1.0),
-    protocol=Protocol(("test/accuracy",), "none by this protocol", BY, seeds=3),
+    protocol=Protocol(("test/accuracy",), "none on this split", BY, seeds=3),
 )
 
 tree_transformer_ewt = Recipe(
@@ -35,5 +35,5 @@ tree_transformer_ewt = Recipe(
     optimizer=training.OptimizerSettings("adamw", lr=4e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=5, monitor="val/accuracy", clip_norm=1.0),
-    protocol=Protocol(("test/accuracy",), "none by this protocol", BY),
+    protocol=Protocol(("test/accuracy",), "none on this split", BY),
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,14 @@ from edgewise.cli.baseline import baseline
 from edgewise.cli.explain import explain
 from edgewise.cli.influence import influence
 from edgewise.cli.listing import KINDS, recipe_text
-from edgewise.cli.predict import OPTIONS, options_by_recipe, predict
-from edgewise.errors import ArgumentError
+from edgewise.cli.predict import OPTIONS, options_by_recipe, options_of, predict
+from edgewise.errors import ArgumentError, EdgewiseError
 from edgewise.graphs.user_patterns import allow
 from edgewise.inference.predictor import check_renamed
+from edgewise.inference.predictors import predictor_of
 from edgewise.recipes import RECIPES, Recipe
-from edgewise.runs import with_values
+from edgewise.runs import load_recipe, with_values
+from edgewise.training import RunFolder
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -143,6 +146,15 @@ def _recipe_for_help(words: Sequence[str]) -> Recipe | None:
     return with_values(RECIPES[name], {"model": model} if model else {})
 
 
+def _run_for_help(words: Sequence[str]) -> Recipe | None:
+    """Return the recipe of the run folder named after the command, if its runs can predict."""
+    name = next((word for word in words[1:] if not word.startswith("-")), "")
+    with suppress(EdgewiseError, OSError):
+        recipe = load_recipe(RunFolder(Path(name))) if name else None
+        return recipe if recipe is None or predictor_of(recipe) else None
+    return None
+
+
 def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of all commands.
 
@@ -150,7 +162,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
         command: the command given.
         words: all arguments given. If they ask for help, the help of ``train``, ``compare``
             and ``baseline`` lists the fields of the recipe, and the help of ``predict`` the
-            options of each recipe.
+            options of the run.
     """
     parser = argparse.ArgumentParser(
         prog="edgewise",
@@ -165,7 +177,10 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     add = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_looking(add)
     _add_training(add, "" if recipe is None else "\n\n" + recipe_text(recipe))
-    _add_predicting(add, options_by_recipe() if helps and command == "predict" else "")
+    predicts = helps and command == "predict"
+    run = _run_for_help(words) if predicts else None
+    by_recipe = options_by_recipe() if predicts and run is None else ""
+    _add_predicting(add, OPTIONS if run is None else options_of(run), run, by_recipe)
     _add_explaining(add)
     verify = "compare the layers with those of PyTorch and PyTorch Geometric"
     _command(add, commands.verify, "verify", verify, "edgewise verify")
@@ -213,7 +228,8 @@ def _add_training(add: Commands, known_fields: str) -> None:
     command = _command(add, commands.train, "train", summary, example + known_fields)
     help_ = "name of a recipe; see `edgewise list recipes`"
     command.add_argument("recipe", metavar="RECIPE", help=help_)
-    several = command.add_mutually_exclusive_group()
+    protocol = command.add_argument_group("several trainings")
+    several = protocol.add_mutually_exclusive_group()
     help_ = "train with N seeds and print mean and standard deviation"
     several.add_argument("--seeds", type=int, metavar="N", help=help_)
     help_ = "cross-validate: train once for each fold, which is then the test set"
@@ -237,46 +253,52 @@ def _add_training(add: Commands, known_fields: str) -> None:
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
     help_ = "values of FIELD; the recipe is trained once for each value"
     command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
+    protocol = command.add_argument_group("several trainings")
     help_ = "train each value with N seeds and report mean and standard deviation"
-    command.add_argument("--seeds", type=int, metavar="N", help=help_)
+    protocol.add_argument("--seeds", type=int, metavar="N", help=help_)
     help_ = "train N values in parallel, each in its own process with one thread"
-    command.add_argument("--workers", type=int, metavar="N", help=help_)
+    protocol.add_argument("--workers", type=int, metavar="N", help=help_)
     help_ = "report metrics of the test set instead of the validation set"
-    command.add_argument("--test", action="store_true", help=help_)
+    protocol.add_argument("--test", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE-FIELD")
     summary = "evaluate a run on its test set"
     command = _command(add, commands.test, "test", summary, "edgewise test runs/digits")
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
 
 
-def _add_predicting(add: Commands, known_options: str) -> None:
+def _add_predicting(
+    add: Commands, options: Mapping[str, str], run: Recipe | None, by_recipe: str
+) -> None:
+    title = f"options of this run of {run.name}" if run else "options of some runs"
+    about = None if run else "`edgewise predict DIR --help` lists those of the run in DIR."
     example = (
         'edgewise predict runs/sst2 "A film to fall in love with." --top 2\n'
         '  edgewise predict runs/gpt-shakespeare "ROMEO:" --temperature 0.8\n'
-        "  edgewise predict runs/mine --input new.csv --out predictions.csv\n\n"
-        f"options by kind of run, with the recipes of each kind:\n{known_options}"
+        "  edgewise predict runs/mine --input new.csv --out predictions.csv"
     )
+    if run is None:
+        example += f"\n\noptions by kind of run, with the recipes of each kind:\n{by_recipe}"
     summary = "predict on new inputs with a trained run"
     command = _command(add, predict, "predict", summary, example)
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
     help_ = "an input such as a SMILES, a sentence, an image file or a user id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
+    files = command.add_argument_group("inputs and outputs")
     help_ = (
         "file of inputs: a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with the columns of the "
         "training table, or a text with one input per line"
     )
-    command.add_argument("--input", type=Path, metavar="FILE", help=help_)
+    files.add_argument("--input", type=Path, metavar="FILE", help=help_)
     help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"
-    command.add_argument("--out", type=Path, metavar="FILE", help=help_)
-    command.add_argument(
-        "--draw", type=Path, metavar="FILE", help="save a figure of the predictions to FILE"
-    )
+    files.add_argument("--out", type=Path, metavar="FILE", help=help_)
+    help_ = "save a figure of the predictions to FILE"
+    files.add_argument("--draw", type=Path, metavar="FILE", help=help_)
     help_ = "show the N words, atoms, neighbours or items with the largest effect on a prediction"
-    command.add_argument("--why", type=int, metavar="N", help=help_)
-    help_ = "number of inputs per batch"
-    command.add_argument("--batch-size", type=int, metavar="N", help=help_)
-    for name, help_ in OPTIONS.items():
-        command.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help=help_)
+    files.add_argument("--why", type=int, metavar="N", help=help_)
+    files.add_argument("--batch-size", type=int, metavar="N", help="number of inputs per batch")
+    group = command.add_argument_group(title, about) if options else command
+    for name, help_ in options.items():
+        group.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help=help_)
 
 
 def _add_explaining(add: Commands) -> None:
@@ -308,13 +330,15 @@ def _add_explaining(add: Commands) -> None:
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
-    command.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {out})")
+    folder = command.add_argument_group("run folder")
+    folder.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {out})")
     help_ = "continue the run in the folder of --out"
-    command.add_argument("--resume", action="store_true", help=help_)
+    folder.add_argument("--resume", action="store_true", help=help_)
     help_ = "use another model of the same kind; fields that both models have keep their values"
-    command.add_argument("--model", metavar="NAME", help=help_)
+    changes = command.add_argument_group("changes to the recipe")
+    changes.add_argument("--model", metavar="NAME", help=help_)
     help_ = "initialise the backbone with the weights of a run or of a Hugging Face folder"
-    command.add_argument("--from", dest="start", metavar="DIR", help=help_)
+    changes.add_argument("--from", dest="start", metavar="DIR", help=help_)
     help_ = "random seed for initialisation, dropout and shuffling"
-    command.add_argument("--seed", metavar="N", help=help_)
+    changes.add_argument("--seed", metavar="N", help=help_)
     command.set_defaults(takes_fields=True)

@@ -13,9 +13,9 @@ from edgewise.arguments import check_least
 from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
-from edgewise.inference.predictors import all_predictors
+from edgewise.inference.predictors import all_predictors, predictor_of
 from edgewise.inference.rows import check_form, flat, write_answers
-from edgewise.recipes import RECIPES
+from edgewise.recipes import RECIPES, Recipe
 from edgewise.training import RunFolder
 
 OPTIONS = {
@@ -36,8 +36,21 @@ MAX_CELL = 60
 """Maximum number of characters of a table cell on the screen; files contain the whole text."""
 
 
+def options_of(recipe: Recipe) -> dict[str, str]:
+    """Return the options for runs of a recipe, with their help.
+
+    Raises:
+        ArgumentError: no predictor serves the recipe.
+    """
+    kind = predictor_of(recipe)
+    return {
+        name: OPTIONS.get(name, f"option of {kind.__name__}, {parameter.annotation}")
+        for name, parameter in kind.options().items()
+    }
+
+
 def options_by_recipe() -> str:
-    """Return the options of each kind of run, with the recipes of that kind."""
+    """Return a help text: the options of each kind of run, and its recipes."""
     served: dict[str, list[str]] = {}
     for kind in all_predictors():
         options = " ".join(f"--{name.replace('_', '-')}" for name in kind.options()) or "none"

@@ -24,7 +24,7 @@ class Loader:
         seed: random seed for shuffling, which differs between epochs; ``None`` does not shuffle.
         draw: number of examples sampled per epoch. Defaults to all; ignored without a seed.
         lengths: length of each example, ``[count]``. If given, batches hold examples of similar
-            length, which reduces padding: :data:`POOL` batches are sampled, sorted by length, cut,
+            length, which reduces padding: ``POOL`` batches are sampled, sorted by length, cut,
             and shuffled.
 
     Lightning calls ``set_epoch`` of a loader's ``sampler``, and saves and restores its

@@ -100,7 +100,7 @@ class TextSplits(Splits):
 
 @dataclass(frozen=True)
 class Data(ABC):
-    """Base class of the options of a data set; :meth:`load` reads its files."""
+    """Base class of the options of a data set; ``load`` reads its files."""
 
     provides: ClassVar[tuple[str, ...]]
     """Names of the model arguments that the data determine; recipes do not set them."""

@@ -31,9 +31,8 @@ def draw(
     """Plot the codes of ``length`` positions beside their pairwise similarities.
 
     The similarity of two positions is the contribution of the encoding to an attention score: the
-        inner
-    product of two added codes, or of a constant vector rotated by both positions, or the bias of a
-    relative encoding.
+    inner product of two added codes, or of a constant vector rotated by both positions, or the bias
+    of a relative encoding.
 
     Args:
         encoding: an instance of a class of :data:`edgewise.encodings.ENCODINGS`, or codes of nodes
@@ -58,7 +57,7 @@ def draw(
     for axes, shown, (title, x, y) in zip(
         figure.subplots(1, 2), (codes, alike), titles, strict=True
     ):
-        # Distances between components are infinite.
+        # Infinite distances, between components, do not set the scale.
         limit = max(float(shown.nan_to_num(0, 0, 0).abs().max()), 1e-9)
         axes.imshow(shown.numpy(), cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
         axes.set_title(title, fontsize=9)

@@ -13,8 +13,7 @@ def scaled_positions(positions: Tensor) -> Tensor:
     r"""Return positions divided by the sequence length, :math:`p / n \in [0, 1)`, ``[..., T, 1]``.
 
     Drawback: the code of a position depends on the length of the sequence (0.2 is position 1 of 5
-        and
-    position 2 of 10), so a model does not generalise to lengths that do not occur in training.
+    and position 2 of 10), so a model does not generalise to lengths that do not occur in training.
 
     Args:
         positions: ``[..., T]``; position 0 starts a new sequence of a packed batch.

@@ -151,8 +151,7 @@ class TransformerXLRelative(nn.Module):
               = (q_i + u)^\top (k_j + W R_{i - j}) + (v - u)^\top W R_{i - j}
 
     The module returns two edge terms: the edge vector :math:`W R_{i - j}`, and the last term as a
-        bias.
-    The bias of the layer's query projection serves as u; the parameter ``offset`` is v - u.
+    bias. The bias of the layer's query projection serves as u; the parameter ``offset`` is v - u.
 
     Args:
         heads: number of heads H.

@@ -26,9 +26,9 @@ _preferred: ContextVar[str] = ContextVar("engine", default="auto")
 def using_engine(engine: str) -> Iterator[None]:
     """Replace ``engine="auto"`` by the engine of this name, in all calls of this context.
 
-    This is for comparisons and debugging: ``with edgewise.using_engine("reference"): model(x,
-        graph)``.
-    Compiled code (``torch.compile``) ignores the context.
+    This is for comparisons and debugging, as in
+    ``with edgewise.using_engine("reference"): model(x, graph)``. Compiled code
+    (``torch.compile``) ignores the context.
     """
     token = _preferred.set(engine)
     try:
@@ -66,7 +66,7 @@ class Engine(Protocol[L]):
         """Return the reasons why this engine does not support a problem; empty if it does."""
 
     def work(self, problem: Problem) -> Work:
-        """Return the form of computation and the amounts of work; see ``costs.json``."""
+        """Return the form of computation and its operation counts; see ``costs.json``."""
 
     def attend(self, call: AttentionCall, layout: L) -> Tensor:
         """Return the output ``[..., N_dst, H, Dv]``."""

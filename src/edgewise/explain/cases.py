@@ -71,8 +71,8 @@ def cases(predictor: Predictor, value: Any, *, top: int = 1) -> list[Case]:
             return list(make(predictor, value, top))
     raise ArgumentError(
         "run",
-        expected=f"a run of {', '.join(kind.__name__ for kind in _MAKERS)}",
-        got=f"one of {type(predictor).__name__}",
+        expected=f"a run with one of the predictors {', '.join(kind.__name__ for kind in _MAKERS)}",
+        got=f"the predictor {type(predictor).__name__}",
         remedy="call edgewise.explain.contributions with a Case",
     )
 

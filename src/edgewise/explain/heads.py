@@ -29,7 +29,7 @@ def masked_heads(model: Any, heads: Mapping[str, Iterable[int]]) -> Iterator[Non
 
     Args:
         model: a model, or a run of :func:`edgewise.load`.
-        heads: indices of the heads, by the name of the layer.
+        heads: indices of the heads of each layer, as ``{layer name: indices}``.
 
     Raises:
         ArgumentError: the model calls a layer that has no such head.
@@ -48,7 +48,7 @@ def importance(
     split: str = "val",
     max_batches: int | None = None,
 ) -> dict[str, Tensor]:
-    r"""Return the importance of each head, ``[H]``, by the name of its layer.
+    r"""Return the importance of the heads of each layer, as ``{layer name: [H]}``.
 
     Args:
         model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.

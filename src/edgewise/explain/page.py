@@ -337,7 +337,7 @@ class _Page:
             )
 
     def _add_columns(self, full: list[tuple[int, int]], most: int) -> None:
-        """Add the weights of some heads, and the rollout, within this number of bytes."""
+        """Add the weights of some heads, and the rollout, in at most ``most`` bytes."""
         for index in sorted({self.layers[i].group for i, _ in full}):
             self._add_graph(self.groups[index])
         count = sum(self._kept(self.groups[self.layers[i].group]) for i, _ in full)
@@ -500,7 +500,7 @@ class _Page:
         grey = ((pixels - low) / (high - low).clamp(min=1e-9) * 255).round().byte().numpy()
         colours = [grey[min(channel, len(grey) - 1)] for channel in range(3)]
         rgba = np.stack([*colours, np.full_like(colours[0], 255)], axis=-1)
-        # A class token precedes the patches.
+        # Skip the class token, which precedes the patches.
         places = unit[len(unit) - math.isqrt(len(unit)) ** 2 :]
         patch = [_spacing(places[:, axis]) for axis in range(2)]
         low_corner, high_corner = places.min(0), places.max(0)

@@ -50,8 +50,9 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
         model: a model with layers of :class:`edgewise.layers.MultiHeadAttention`, a
             ``transformers`` model (BERT, RoBERTa, DistilBERT, ViT, GPT-2, Llama, BART and others
             with the same projections), or a run of :func:`edgewise.load`.
-        heads: indices of the heads to remove, by the name of the layer or by its index among
-            :func:`layers_with_heads`. Heads keep the numbers that they had before any pruning.
+        heads: indices of the heads to remove from each layer, as ``{layer: indices}``. A layer is
+            given by name, or by its index in :func:`layers_with_heads`. Heads keep the numbers that
+            they had before any pruning.
 
     Returns:
         The model.
@@ -87,7 +88,7 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
 
 
 def layers_with_heads(model: Any) -> dict[str, list[int]]:
-    """Return the heads of each layer that :func:`prune` can change, by the name of the layer."""
+    """Return the heads that :func:`prune` can remove, as ``{layer name: indices}``."""
     module, found = model_of(model), {}
     own = set(prunable_layers(module))
     for name, layer in module.named_modules():

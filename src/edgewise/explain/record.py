@@ -291,7 +291,7 @@ class _Recorder(NamedInterceptor):
             value.shape[-2:].numel() == 1 and _is_one(value)
         ):
             return out
-        # MAGNA and LightGCN apply the same weights several times.
+        # MAGNA and LightGCN apply the same weights several times; record them once.
         if self._last is not None and self._last[0] == name and _is_same(self._last[1], weight):
             return out
         self._last = name, weight

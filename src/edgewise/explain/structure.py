@@ -41,7 +41,7 @@ class Dependencies:
 
     Attributes:
         chain: edges between neighbouring words.
-        offset: the best distance d other than 1, and the fraction of edges of that length. Like
+        offset: the best distance d other than 1, and the fraction of edges of length d. Like
             ``chain``, a baseline that needs no model.
         heads: fraction for each head by ``"layer/head"``: maximum spanning tree over its weights.
         mean: tree over the mean of all heads.

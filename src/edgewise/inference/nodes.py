@@ -59,7 +59,7 @@ class KnownIds:
         alike = [
             known for known in self.ids if abs(len(known) - len(text)) <= MAX_LENGTH_DIFFERENCE
         ]
-        # Two numbers with similar digits are unrelated.
+        # Suggest nothing for a number, because ids with similar digits are unrelated.
         near = [] if text.isdecimal() else difflib.get_close_matches(text, alike, n=1, cutoff=0.5)
         raise ArgumentError(
             "input",

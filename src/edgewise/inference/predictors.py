@@ -38,7 +38,7 @@ PREDICTORS: tuple[type[Predictor], ...] = (
     Translations,
     WordTags,
 )
-"""Predictors of Edgewise; :func:`all_predictors` adds those of installed packages."""
+"""Predictors of Edgewise; ``all_predictors`` adds those of installed packages."""
 
 
 def all_predictors() -> Iterator[type[Predictor]]:

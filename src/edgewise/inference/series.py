@@ -93,7 +93,7 @@ class Forecasts(Predictor):
             raise ArgumentError(
                 "input",
                 expected=f"at least {self.length} numbers, the history of the model",
-                got=f"{len(series.values)}values, of which {int(series.values.isfinite().sum())} "
+                got=f"{len(series.values)} values, of which {int(series.values.isfinite().sum())} "
                 "are numbers",
                 remedy="give a longer history",
             )

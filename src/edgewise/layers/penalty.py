@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class Penalised(nn.Module):
-    """Module whose :meth:`penalty` is added to the training loss of each step.
+    """Module whose ``penalty`` is added to the training loss of each step.
 
     Reported losses exclude the penalty, so that losses of different models are comparable.
     """

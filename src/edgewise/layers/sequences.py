@@ -336,7 +336,7 @@ def refuse_cache(
 
 
 def refuse_graph(name: str, graph: Pattern | None) -> None:
-    """Raise ArgumentError if a graph is given to a model that builds its own graph."""
+    """Raise ArgumentError unless ``graph`` is None, for models that build their own graph."""
     if graph is not None:
         raise ArgumentError(
             "graph",

@@ -97,7 +97,7 @@ def bigbird(
         random_attention: when sampled blocks are used: "always", or in "training" only.
         max_length: max length of a text in tokens, the number of learned positions.
         types: number of token types, such as BERT's sentences A and B (0 = none).
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         token_scale: factor of the token vectors.
@@ -214,7 +214,7 @@ class BlockSparse(Pattern):
     copy: int = 1
 
     def is_whole(self, tokens: int) -> bool:
-        """Return whether a text of this length uses full attention."""
+        """Return whether a text of ``tokens`` tokens uses full attention."""
         return tokens <= (5 + 2 * self.num_random) * self.size
 
     def copies(self, lengths: Iterable[int]) -> list[tuple[BlockSparse, int]]:

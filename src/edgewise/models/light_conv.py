@@ -213,7 +213,7 @@ class LightConv(EncoderDecoderModel):
         kernels: kernel size of each layer, odd; further layers use the last one.
         ffn_dim: hidden size of the feed-forward networks.
         dropout: dropout probability.
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         order: position of the norms: "post" after each sublayer, "pre" before it.
 
     Raises:

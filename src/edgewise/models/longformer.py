@@ -70,7 +70,7 @@ def longformer(
         hubs: default positions with global attention; negative positions count from the end.
         max_length: number of rows of the position table; the first ``padding + 1`` are unused.
         types: number of token types (0 = none).
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         padding: id of the padding token; positions skip padding and start at ``padding + 1``.

@@ -61,7 +61,7 @@ def universal(
         ffn_dim: hidden size of the feed-forward networks.
         halting: whether each token may stop early (adaptive computation time).
         threshold: cumulative halting probability at which a token stops.
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
     """

@@ -21,11 +21,11 @@ digits = Recipe(
     protocol=Protocol(
         ("test/accuracy",),
         "none on this split",
-        "1797 images, 1/5 for test, 1/10 for validation; best epoch by validation loss",
+        "1,797 images, a fifth for test; best epoch by validation loss",
     ),
 )
 
-MNIST_SPLIT = "55,000 training, 5,000 validation, 10,000 test images; best epoch by validation loss"
+MNIST_SPLIT = "55,000 / 5,000 / 10,000 images; best epoch by validation loss"
 
 vit_mnist = Recipe(
     name="vit-mnist",
@@ -38,7 +38,7 @@ vit_mnist = Recipe(
     trainer=training.TrainerSettings(epochs=2, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
-        "`convolutions-vit-mnist`: six convolutions, the same number of epochs",
+        "six convolutions, next row",
         MNIST_SPLIT,
     ),
 )
@@ -50,12 +50,12 @@ swin_mnist = replace(
     model=partial(models.swin, patch=2, width=32, depths=(2, 2), heads=2, window=7),
     protocol=Protocol(
         ("test/accuracy",),
-        "96.6 % by `vit-mnist` in as many epochs, with patches of 4 times the pixels",
+        "96.6 % (`vit-mnist`)",
         MNIST_SPLIT,
     ),
 )
 
-CIFAR10_SPLIT = "9,000 training, 1,000 validation, 2,000 test images; best epoch by validation loss"
+CIFAR10_SPLIT = "9,000 / 1,000 / 2,000 images; best epoch by validation loss"
 
 vit_cifar10 = replace(
     vit_mnist,
@@ -66,7 +66,7 @@ vit_cifar10 = replace(
     trainer=replace(vit_mnist.trainer, epochs=10),
     protocol=Protocol(
         ("test/accuracy",),
-        "72.1 % by six convolutions in 15 epochs, where this model had 53.2 % (`images.md`)",
+        "72.1 % (six convolutions, 15 epochs)",
         CIFAR10_SPLIT,
     ),
 )
@@ -78,7 +78,7 @@ swin_cifar10 = replace(
     model=partial(models.swin, patch=4, width=48, depths=(2, 2), heads=2, window=4, dropout=0.1),
     protocol=Protocol(
         ("test/accuracy",),
-        "50.8 % by `vit-cifar10` in as many epochs; 72.1 % by six convolutions in 15 epochs",
+        "50.8 % (`vit-cifar10`), 72.1 % (six convolutions, 15 epochs)",
         CIFAR10_SPLIT,
     ),
 )

@@ -13,9 +13,8 @@ CONTEXT = 64
 MATRICES = r"(?<!norm\.)weight$|table$"  # Weight decay applies to these, not to biases and norms.
 PLAIN = Protocol(
     ("test/loss",),
-    "1.88 (nanoGPT's recipe, on a sample)",
-    "nats per character on the last tenth, each predicted once with half a context or more"
-    " (0.02 higher with disjoint windows)",
+    "1.88 (nanoGPT on a CPU, evaluated on a sample)",
+    "nats per character, last tenth of the text, with at least half a context",
 )
 LAST: dict[str, Any] = {"monitor": "val/loss", "mode": "min"}
 gpt = partial(models.gpt, width=128, depth=4, heads=4, max_length=CONTEXT, act="gelu", dropout=0.0)
@@ -81,8 +80,8 @@ xl_war_and_peace = replace(
     trainer=replace(gpt_shakespeare_best.trainer, epochs=1),
     protocol=Protocol(
         ("test/loss",),
-        "the rows below, without memory: worse in the same time, better in 1.27 times the time",
-        "nats per character on the last twentieth, each predicted once, in consecutive segments",
+        "models without memory, next rows",
+        "nats per character, last twentieth of the text, in consecutive segments",
     ),
 )
 
@@ -100,8 +99,8 @@ long_war_and_peace = replace(
     trainer=replace(gpt_shakespeare_best.trainer, epochs=3),
     protocol=Protocol(
         ("test/loss",),
-        "the row below: full attention",
-        "nats per character on the last twentieth, each scored once with half a context or more",
+        "full attention, next row",
+        "nats per character, last twentieth of the text, with at least half a context",
     ),
 )
 

@@ -21,8 +21,8 @@ sage_facebook = Recipe(
     trainer=training.TrainerSettings(epochs=20, monitor="val/mrr"),
     protocol=Protocol(
         ("test/auc", "test/hits@50", "test/mrr"),
-        "none for this split",
-        "5 % of the edges for validation, 10 % for test, one sampled non-edge for each; "
+        "none on this split",
+        "5 % of the edges for validation, 10 % for test, one non-edge for each; "
         "best epoch by validation MRR",
     ),
 )
@@ -37,6 +37,7 @@ links = replace(
         models.link_predictor, width=128, depth=2, decoder="dot", dropout=0.3, overlap=True
     ),
     data=data.edge_list(),
+    optimizer=training.OptimizerSettings("adam", lr=0.01),
     trainer=replace(sage_facebook.trainer, epochs=100, patience=20),
     protocol=None,
 )

@@ -22,10 +22,8 @@ forecast = Recipe(
     ),
     protocol=Protocol(
         ("test/mae", "test/seasonal_ratio"),
-        "0.534 ppm: ridge regression on the history; 0.510: the same on standardised histories, "
-        "so this model is no better than the best linear one; 1.716: seasonal naive forecast; "
-        "0.807: seasonal naive with trend (`benchmarks/ridge_forecast.py`)",
-        "weekly CO2 of Mauna Loa, 52 weeks ahead, test on the last 1/5; best epoch by validation",
+        "0.510 (ridge regression), 0.807 (seasonal naive with trend); not better than ridge",
+        "weekly CO2 of Mauna Loa in ppm, 52 weeks ahead, last fifth; best epoch by validation",
     ),
 )
 

@@ -39,7 +39,7 @@ class LanguageModeling(Task):
     def check(self, model: nn.Module, batch: Batch) -> None:
         """Check that the model is causal, with the longest text of the batch.
 
-        See :func:`read_ahead`. Models other than :class:`edgewise.layers.LanguageModel` on
+        See ``read_ahead``. Models other than :class:`edgewise.layers.LanguageModel` on
         :class:`edgewise.layers.Tokens` are not checked.
 
         Raises:

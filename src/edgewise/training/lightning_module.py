@@ -49,7 +49,7 @@ class TrainingModule(lightning.LightningModule):
     """LightningModule for a model, a task and an optimizer. Works with any Lightning Trainer.
 
     Loss and metrics, such as ``train/loss`` and ``val/accuracy``, are reported at the end of each
-    validation: to the loggers, in ``trainer.callback_metrics`` and in :attr:`measured`. Reports
+    validation: to the loggers, in ``trainer.callback_metrics`` and in ``measured``. Reports
     after each step would take longer than a step on a small graph.
 
     Batches have the forms that :func:`edgewise.training.fit` accepts.

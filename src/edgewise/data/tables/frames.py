@@ -143,7 +143,7 @@ def cell_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple, dict, np.ndarray)):
-        # Parquet files yield NumPy arrays.
+        # Lists in Parquet files are read as NumPy arrays, which json cannot encode.
         return json.dumps(value, default=lambda array: array.tolist())
     return "" if value is None else str(value).removesuffix(" 00:00:00")
 

@@ -1,0 +1,100 @@
+"""Checks of a built site: every local link leads somewhere, and nothing loads from another host.
+
+python docs/_ext/built_site.py build/site
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+LOADED = {("img", "src"), ("script", "src"), ("iframe", "src"), ("link", "href"), ("source", "src")}
+"""Attributes whose files a browser loads with the page."""
+NOT_LOADED = {"canonical", "search", "index", "genindex", "next", "prev", "help", "about"}
+"""Relations of ``<link>`` that name a page without loading it."""
+FOREIGN = re.compile(r"(?:https?:)?//[\w.-]+", re.IGNORECASE)
+CSS = re.compile(r"""(?:url\(\s*|@import\s+)["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
+JAVASCRIPT = re.compile(
+    r"""(?:import\s*\(?|fetch\(|importScripts\(|\.src\s*=)\s*["'`]((?:https?:)?//[^"'`]+)"""
+)
+
+
+class Page(HTMLParser):
+    """Links, loaded files and ids of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Collect the attributes of one element."""
+        found = {name: value or "" for name, value in attrs}
+        self.ids.update(found[name] for name in ("id", "name") if name in found)
+        if tag == "link" and set(found.get("rel", "").split()) <= NOT_LOADED:
+            return
+        for name, value in found.items():
+            if (tag, name) in LOADED:
+                self.loaded.append(value)
+            elif tag == "a" and name == "href":
+                self.links.append(value)
+            elif name == "srcdoc":
+                self.loaded.extend(Page(value).loaded)
+
+
+@cache
+def page_of(path: Path) -> Page:
+    """Return the parsed page of a file."""
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def foreign(folder: Path) -> Iterator[str]:
+    """Yield what pages, style sheets and scripts load from another host."""
+    for path in sorted(folder.rglob("*.html")):
+        yield from (f"{path}: {url}" for url in page_of(path).loaded if FOREIGN.match(url))
+    for kind, pattern in (("css", CSS), ("js", JAVASCRIPT), ("html", CSS)):
+        for path in sorted(folder.rglob(f"*.{kind}")):
+            found = pattern.findall(path.read_text(encoding="utf-8"))
+            yield from (f"{path}: {url}" for url in found)
+
+
+def broken(folder: Path) -> Iterator[str]:
+    """Yield the local links whose file or anchor does not exist."""
+    for path in sorted(folder.rglob("*.html")):
+        if "_static" in path.parts:  # a template of the theme
+            continue
+        for url in {*page_of(path).links, *page_of(path).loaded}:
+            if re.match(r"[a-z]+:|//", url):
+                continue
+            name, anchor = urldefrag(url)
+            target = (path.parent / unquote(name.partition("?")[0])) if name else path
+            if not target.is_file():
+                yield f"{path}: {url}"
+            elif anchor and target.suffix == ".html":
+                known = page_of(target.resolve()).ids
+                if unquote(anchor) not in known:
+                    yield f"{path}: {url}"
+
+
+def main() -> int:
+    """Check the site in a folder; print what is wrong."""
+    folder = Path(sys.argv[1])
+    wrong = [f"broken link in {one}" for one in broken(folder)]
+    wrong += [f"loaded from another host: {one}" for one in foreign(folder)]
+    print("\n".join(wrong[:50]), end="\n" if wrong else "")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    megabytes = sum(path.stat().st_size for path in files) / 1e6
+    pages = sum(path.suffix == ".html" for path in files)
+    print(f"{folder}: {pages} pages, {megabytes:.0f} MB, {len(wrong)} faults")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,330 @@
+"""Pages that are generated when the site is built: models, API, commands, recipes.
+
+They are written to ``docs/reference``, where git ignores them; a page that has not changed is not
+written, and so not read again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import os
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.errors import PycodeError
+from sphinx.pycode import ModuleAnalyzer
+
+DOCS = Path(__file__).resolve().parent.parent
+REFERENCE = DOCS / "reference"
+sys.path.insert(0, str(DOCS))
+PACKAGES = {
+    "edgewise": "Attention, aggregation, errors",
+    "edgewise.graphs": "Graphs and patterns",
+    "edgewise.encodings": "Positional and structural encodings",
+    "edgewise.layers": "Layers",
+    "edgewise.models": "Models",
+    "edgewise.data": "Data sets and loaders",
+    "edgewise.tasks": "Losses, metrics and output heads",
+    "edgewise.training": "Training",
+    "edgewise.recipes": "Recipes",
+    "edgewise.runs": "Training and comparing recipes",
+    "edgewise.inference": "Predictions of trained runs",
+    "edgewise.explain": "Explanations",
+    "edgewise.decoding": "Generating text",
+    "edgewise.interop.pyg": "PyTorch Geometric",
+    "edgewise.interop.huggingface": "Hugging Face",
+}
+"""Public packages and the titles of their pages."""
+
+
+def title(text: str) -> str:
+    """Return a title in reStructuredText."""
+    return f"{text}\n{'=' * len(text)}\n"
+
+
+def members(package: str) -> dict[str, Any]:
+    """Return the public names of a package that are not modules, with their values."""
+    module = importlib.import_module(package)
+    found = {name: getattr(module, name) for name in sorted(module.__all__, key=str.lower)}
+    return {name: value for name, value in found.items() if not inspect.ismodule(value)}
+
+
+def homes() -> dict[str, tuple[str, Any]]:
+    """Return each public object by its full name, with its package.
+
+    An object with several names has the one of the package that is deepest: ``edgewise.Graph`` is
+    on the page of ``edgewise.graphs``.
+    """
+    by_object: dict[int, tuple[str, str, Any]] = {}
+    for package in PACKAGES:
+        for name, value in members(package).items():
+            known = by_object.get(id(value))
+            if known is None or known[0] == "edgewise":
+                by_object[id(value)] = (package, name, value)
+    return {f"{package}.{name}": (package, value) for package, name, value in by_object.values()}
+
+
+def comment_of(package: str, name: str) -> str:
+    """Return the docstring after the assignment of a constant, in the module that has it."""
+    for module in sorted(name for name in sys.modules if name.startswith(package)):
+        try:
+            found = ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))
+        except PycodeError:
+            continue
+        if found:
+            return "\n".join(found).strip()
+    return ""
+
+
+def is_code(value: Any) -> bool:
+    """Return whether an object has a signature and a docstring of its own."""
+    return inspect.isclass(value) or inspect.isroutine(value)
+
+
+def object_page(full_name: str, package: str, value: Any) -> str:
+    """Return the page of a class or function."""
+    name = full_name.removeprefix(f"{package}.")
+    lines = [title(name), f".. currentmodule:: {package}", ""]
+    if inspect.isclass(value):
+        lines += [f".. autoclass:: {name}", "   :members:", "   :show-inheritance:"]
+    else:
+        lines += [f".. autofunction:: {name}"]
+    return "\n".join([*lines, ""])
+
+
+def package_page(package: str, known: dict[str, tuple[str, Any]]) -> str:
+    """Return the page of a package: its docstring and tables of its classes and functions."""
+    from edgewise.models import MODELS
+
+    full_names = {id(value): name for name, (_, value) in known.items()}
+    inside = members(package)
+    kinds = {
+        "Functions": {n: v for n, v in inside.items() if is_code(v) and not inspect.isclass(v)},
+        "Classes": {n: v for n, v in inside.items() if inspect.isclass(v)},
+    }
+    lines = [f".. _api-{package}:", "", title(f"{package}: {PACKAGES[package].lower()}")]
+    lines += [f".. module:: {package}", "", inspect.getdoc(importlib.import_module(package)) or ""]
+    own: list[str] = []
+    for kind, found in kinds.items():
+        names = [full_names[id(value)] for value in found.values()]
+        if package == "edgewise.models":
+            names = [name for name in names if _last(name) not in MODELS]
+        if names:
+            lines += ["", f".. rubric:: {kind}", "", ".. autosummary::", "   :nosignatures:", ""]
+            lines += [_of_table(name, package) for name in names]
+            own += [name for name in names if known[name][0] == package]
+    if package == "edgewise.models":
+        lines += ["", "The models themselves: :doc:`../models`."]
+    constants = [name for name, value in inside.items() if not is_code(value)]
+    if constants:
+        lines += ["", ".. rubric:: Constants", ""]
+    for name in constants:
+        if isinstance(inside[name], types.GenericAlias):  # has no place in the source for viewcode
+            lines += [f"``{name}`` is ``{inside[name]}``.", ""]
+            continue
+        doc = comment_of(package, name).replace("\n", "\n   ")
+        lines += [f".. data:: {name}", "", f"   {doc}", ""]
+    lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {name}" for name in own), ""]
+    return "\n".join(lines)
+
+
+def _of_table(name: str, package: str) -> str:
+    """Return a line of an autosummary, which asks for names relative to the current module."""
+    return f"   ~{name.removeprefix(f'{package}.')}"
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def api_pages() -> Iterator[tuple[str, str]]:
+    """Yield the pages of all public names."""
+    from edgewise.models import MODELS
+
+    known = homes()
+    for full_name, (package, value) in known.items():
+        of_model = package == "edgewise.models" and _last(full_name) in MODELS
+        if is_code(value) and not of_model:
+            yield f"api/{full_name}.rst", object_page(full_name, package, value)
+    for package in PACKAGES:
+        yield f"api/{package}.rst", package_page(package, known)
+    rows = [f"   {package}" for package in PACKAGES]
+    index = [title("Functions and classes"), ".. toctree::", "   :maxdepth: 1", "", *rows, ""]
+    yield "api/index.rst", "\n".join(index)
+
+
+KEYS = ("Formula", "Graph", "Score", "Encoding", "Normalisation", "Update", "Paper")
+
+
+def model_page(name: str) -> str:
+    """Return the page of a model: its docstring as a table, its graphs, its arguments."""
+    from model_graphs import MODEL_GRAPHS
+
+    from edgewise.models import MODELS, about
+    from edgewise.recipes import RECIPES
+
+    entries = about(name)
+    rows = [f"* - {key}\n  - {cell(entries[key], key)}" for key in KEYS if key in entries]
+    recipes = [f"`{r.name}`" for r in RECIPES.values() if r.model.func.__name__ == name]
+    if recipes:
+        rows.append(f"* - [Recipes](../recipes.md)\n  - {', '.join(recipes)}")
+    figures = [
+        f"```{{figure}} {name}-{number}.png\n:alt: {caption}\n:width: 560px\n\n{caption}\n```\n"
+        for number, (caption, _) in enumerate(MODEL_GRAPHS[name], 1)
+    ]
+    table = ["```{list-table}", ":stub-columns: 1", ":widths: 15 85", "", *rows, "```"]
+    function = MODELS[name]
+    code = ["```{eval-rst}", ".. currentmodule:: edgewise.models", "", f".. autofunction:: {name}"]
+    kind = inspect.get_annotations(function)["return"]
+    if isinstance(kind, str):
+        kind = getattr(sys.modules[function.__module__], kind.partition("[")[0], None)
+    if inspect.isclass(kind) and kind.__module__ == function.__module__ and "forward" in vars(kind):
+        # The page of the source links back to the name that the package would give the method.
+        back = f'<span id="edgewise.models.{kind.__name__}.forward"></span>'
+        code += ["", ".. raw:: html", "", f"   {back}", ""]
+        code += [f".. currentmodule:: {kind.__module__}", ""]
+        code += [f".. automethod:: {kind.__name__}.forward"]
+    return "\n".join([f"# {name}\n\n{entries['title']}.\n", *table, "", *figures, *code, "```", ""])
+
+
+def cell(text: str, key: str) -> str:
+    """Return an entry of a docstring as Markdown."""
+    if key == "Formula":
+        return f"`{text}`"
+    return text.replace("``", "`").replace("*", "\\*").replace("_", "\\_")
+
+
+def model_table() -> str:
+    """Return tables of all models by kind of input."""
+    from edgewise.models import KINDS, about
+
+    lines = []
+    for kind, known in KINDS.items():
+        lines += [
+            f"## {kind[0].upper()}{kind[1:]}",
+            "",
+            "| model | | paper |",
+            "| --- | --- | --- |",
+        ]
+        for name in known:
+            entries = about(name)
+            cells = [entries["title"], entries["Paper"]]
+            text = " | ".join(cell(one.replace("|", "\\|"), "") for one in cells)
+            lines.append(f"| [`{name}`](models/{name}.md) | {text} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def draw_models(folder: Path) -> None:
+    """Draw the graphs of all models that are not drawn yet."""
+    from model_graphs import MODEL_GRAPHS
+
+    source = max((DOCS / name).stat().st_mtime for name in ("pictures.py", "_ext/model_graphs.py"))
+    for name, pictures in MODEL_GRAPHS.items():
+        for number, (_, graph) in enumerate(pictures, 1):
+            path = folder / f"{name}-{number}.png"
+            if not path.exists() or path.stat().st_mtime < source:
+                graph.draw().savefig(path, dpi=100)
+
+
+COMMANDS = """# Commands
+
+`edgewise COMMAND --help` prints these texts. With the name of a recipe or the folder of a run,
+`--help` of `train`, `compare` and `predict` lists the options of that recipe or run.
+"""
+RECIPES = """# Recipes
+
+A recipe is a model, data, a task and their settings. `edgewise train NAME` trains it and
+`edgewise show NAME` prints its fields, each of which is an option such as `--model.heads 4`.
+The page of [results](../background/results.md) has the measured metrics.
+"""
+
+
+def commands_page() -> str:
+    """Return the page of the commands: the help of each."""
+    from edgewise.cli.parser import build_parser
+
+    os.environ["COLUMNS"] = "100"
+    parser = build_parser()
+    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    parts = [("", parser), *((f"## edgewise {n}\n\n", c) for n, c in commands.choices.items())]
+    texts = [f"{head}```text\n{one.format_help().rstrip()}\n```\n" for head, one in parts]
+    del os.environ["COLUMNS"]
+    return "\n".join([COMMANDS, *texts])
+
+
+def recipes_page() -> str:
+    """Return the page of the recipes: a section for each task, a row for each recipe."""
+    from edgewise import recipes
+
+    names = {id(value): _last(name) for name, (_, value) in homes().items()}
+    lines = [RECIPES]
+    tasks = sorted({type(recipe.task).__name__ for recipe in recipes.RECIPES.values()})
+    for task in tasks:
+        lines += [f"## {task}\n", "| recipe | | model | data | published |"]
+        lines += ["| --- | --- | --- | --- | --- |"]
+        for recipe in recipes.RECIPES.values():
+            if type(recipe.task).__name__ == task:
+                lines.append(recipe_row(recipe, names))
+        lines.append("")
+    return "\n".join(lines)
+
+
+def recipe_row(recipe: Any, names: dict[int, str]) -> str:
+    """Return the row of one recipe, with the public names of the classes of data."""
+    from edgewise.models import MODELS
+
+    model, data = recipe.model.func.__name__, type(recipe.data)
+    shown = f"[`{model}`](models/{model}.md)" if model in MODELS else f"`{model}`"
+    reference = recipe.protocol.reference if recipe.protocol else ""
+    data_name = names.get(id(data), data.__name__)
+    cells = [f"`{recipe.name}`", cell(recipe.summary, ""), shown, f"`{data_name}`"]
+    cells.append(cell(reference, ""))
+    return f"| {' | '.join(one.replace('|', chr(92) + '|') for one in cells)} |"
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield the path in ``docs/reference`` and the text of each generated page."""
+    from edgewise.models import MODELS
+
+    for name in MODELS:
+        yield f"models/{name}.md", model_page(name)
+    yield "models/_table.md", model_table()
+    yield "commands.md", commands_page()
+    yield "recipes.md", recipes_page()
+    yield from api_pages()
+
+
+def write(app: Sphinx, _config: Config) -> None:
+    """Write all pages, unless the tag ``handwritten`` is set."""
+    if app.tags.has("handwritten"):
+        return
+    for folder in ("api", "models"):
+        (REFERENCE / folder).mkdir(exist_ok=True)
+    written = set()
+    for name, text in pages():
+        path = REFERENCE / name
+        written.add(path)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+    for path in [*REFERENCE.glob("api/*.rst"), *REFERENCE.glob("models/*.md")]:
+        if path not in written:
+            path.unlink()
+    draw_models(REFERENCE / "models")
+    # Autodoc describes an object with another name as "alias of", without its arguments.
+    for full_name, (_, value) in homes().items():
+        if inspect.isclass(value):
+            value.__name__ = _last(full_name)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect the writer of pages."""
+    app.connect("config-inited", write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,103 @@
+"""Graphs on which the models attend, for the pictures of their pages."""
+
+from __future__ import annotations
+
+import torch
+from pictures import PICTURES
+
+from edgewise import graphs
+from edgewise.encodings import intimate_nodes
+
+
+def _directed(pairs: list[tuple[int, int]], num_nodes: int) -> graphs.Graph:
+    """Return the graph with these pairs of source and target."""
+    return graphs.edges(torch.tensor(pairs).T.contiguous(), num_nodes)
+
+
+def _undirected(pairs: list[tuple[int, int]], num_nodes: int) -> graphs.Graph:
+    return _directed([*pairs, *((b, a) for a, b in pairs)], num_nodes)
+
+
+RING_AND_TAIL = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (3, 6), (6, 7), (6, 8)]
+INPUT = _undirected(RING_AND_TAIL, 9)
+"""An input graph: a ring of six nodes and a branch of three."""
+TREE = _directed([(1, 0), (2, 0), (3, 1), (4, 1), (5, 2), (6, 2)], 7)
+"""A tree in which each node attends to its children."""
+CHAIN = _directed([(i, i + 1) for i in range(11)], 12)
+
+
+def _bipartite() -> graphs.Graph:
+    """Return interactions between users 0 to 3 and items 4 to 8, in both directions."""
+    return _undirected([(0, 4), (0, 5), (1, 5), (1, 6), (2, 4), (2, 7), (3, 7), (3, 8)], 9)
+
+
+def _two_kinds() -> graphs.Graph:
+    """Return the union of the input graph and of three further edges."""
+    return _undirected([*RING_AND_TAIL, (0, 7), (2, 8), (4, 1)], 9)
+
+
+def _intimate() -> graphs.Graph:
+    near = intimate_nodes(INPUT, 3)
+    target = [node for node, size in enumerate(near.sizes.tolist()) for _ in range(size)]
+    return _directed(list(zip(near.nodes.tolist(), target, strict=True)), 9)
+
+
+def _readout() -> graphs.Graph:
+    """Return the membership graph of two graphs of four and five nodes."""
+    return graphs.membership([4, 5])
+
+
+Pictures = tuple[tuple[str, graphs.Graph | graphs.Pattern], ...]
+LOOPS: Pictures = (("an input graph with self-loops", INPUT.with_self_loops()),)
+PLAIN: Pictures = (("an input graph", INPUT),)
+READOUT: Pictures = (*PLAIN, ("readout: each graph attends to its nodes", _readout()))
+COMPLETE: Pictures = (("complete, for 16 tokens", PICTURES["complete"]),)
+CAUSAL: Pictures = (("causal, for 16 tokens", PICTURES["causal"]),)
+CROSS = ("cross-attention: 16 targets attend to 10 sources", graphs.complete().bind(16, 10))
+ENCODER_DECODER: Pictures = (*COMPLETE, *CAUSAL, CROSS)
+CONVOLUTIONS: Pictures = (
+    ("encoder: a window of 7 tokens", PICTURES["light_conv"]),
+    ("decoder: the last 4 tokens", PICTURES["sliding"]),
+    CROSS,
+)
+RECURRENT: Pictures = (("a chain of 12 tokens", CHAIN),)
+
+MODEL_GRAPHS: dict[str, Pictures] = {
+    **dict.fromkeys(("gcn", "gat", "gatv2", "magna", "grand"), LOOPS),
+    **dict.fromkeys(("gnn", "graphsage", "gin", "monet", "graph_transformer"), PLAIN),
+    "edge_transformer": PLAIN,
+    "link_predictor": PLAIN,
+    "graph_bert": (("each node and its 3 most intimate nodes", _intimate()),),
+    "exphormer": (("edges, an expander and a virtual node", PICTURES["exphormer"]),),
+    "fully_adjacent": (*PLAIN, ("last layer: complete", graphs.complete().bind(9))),
+    "graph_gat": (*LOOPS, READOUT[1]),
+    **dict.fromkeys(("graph_gin", "graph_gnn", "laplacian_transformer"), READOUT),
+    "graph_network": READOUT,
+    "molecule_transformer": READOUT,
+    "gps": (*PLAIN, ("attention: complete", graphs.complete().bind(9))),
+    "graphormer": (("complete, with a virtual node", PICTURES["graphormer"]),),
+    "multi_graph_transformer": (("union of two graphs", _two_kinds()),),
+    "san": (*PLAIN, ("all other pairs", graphs.complete().bind(9) - INPUT)),
+    "tree_lstm": (("a tree: each node attends to its children", TREE),),
+    "tree_transformer": (("the complete graph of a tree", graphs.complete().bind(7)),),
+    **dict.fromkeys(("transformer_encoder", "universal", "bert", "roberta"), COMPLETE),
+    **dict.fromkeys(("gpt", "llama", "forecaster"), CAUSAL),
+    "vit": (("nine patches and a class token", PICTURES["vit"]),),
+    "swin": (("shifted windows of 2 × 2 over 4 × 4 patches", PICTURES["swin"]),),
+    "mae": (("a class token and four visible patches of 16", PICTURES["mae"]),),
+    "captioner": ENCODER_DECODER,
+    "longformer": (("a window and two hubs", PICTURES["longformer"]),),
+    "bigbird": (("blocks of 2: local, global and random", PICTURES["block_sparse"]),),
+    "reformer": (("chunks of the tokens sorted by hash", PICTURES["reformer"]),),
+    "bp_transformer": (("16 tokens and the spans above them", PICTURES["bp_transformer"]),),
+    "adaptive_span": (("a head with a span of 3", PICTURES["sliding"]),),
+    "linformer": (("16 tokens attend to 4 projected rows", PICTURES["linformer"]),),
+    "performer": (("the pairs that the sums cover", PICTURES["complete"]),),
+    "transformer_xl": (("segments of 5 tokens and their memory", PICTURES["transformer_xl"]),),
+    "compressive": (("4 tokens, 4 memories, 2 compressed", PICTURES["compressive"]),),
+    **dict.fromkeys(("rnn", "lstm", "gru"), RECURRENT),
+    **dict.fromkeys(("transformer", "t5"), ENCODER_DECODER),
+    **dict.fromkeys(("light_conv", "dynamic_conv"), CONVOLUTIONS),
+    **dict.fromkeys(("lightgcn", "pinsage"), (("4 users and 5 items", _bipartite()),)),
+}
+"""Captions and graphs of each model, from small inputs."""

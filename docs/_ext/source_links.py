@@ -1,0 +1,43 @@
+"""Links of pages into the source: modules lead to their page of source, other files are copied."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx.addnodes import download_reference
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+MODULE = re.compile(r"(?:\.\./)+src/(edgewise/.*)\.py$")
+
+
+class LinksToModules(SphinxPostTransform):
+    """Turn links to files of ``src/edgewise`` into links to pages of ``sphinx.ext.viewcode``."""
+
+    default_priority = 5
+
+    def run(self, **_kwargs: Any) -> None:
+        """Replace the links of one page."""
+        for node in list(self.document.findall(download_reference)):
+            match = MODULE.search(node["reftarget"])
+            if match is None:
+                continue
+            module = match[1].removesuffix("/__init__").replace("/", ".")
+            node.replace_self(_reference(self, module, node))
+
+
+def _reference(transform: LinksToModules, module: str, node: nodes.Element) -> nodes.Element:
+    up = "../" * transform.env.current_document.docname.count("/")
+    pages = getattr(transform.env, "_viewcode_modules", {})
+    if not pages.get(module):  # no documented object: no page of source
+        return nodes.inline("", "", *node.children)
+    path = f"{up}_modules/{module.replace('.', '/')}.html"
+    return nodes.reference("", "", *node.children, refuri=path, internal=True)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the transform."""
+    app.add_post_transform(LinksToModules)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,80 @@
+"""Links of type annotations and of roles in docstrings.
+
+An annotation names a class as its module does (``edgewise.graphs.window.Window``), where the
+reference has the public name (``edgewise.graphs.window``). A class that is not public, and a class
+of another package, have no link; a name that does not exist is an error of the build.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from docutils import nodes
+from generated_pages import homes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.nodes import make_refnode
+
+
+def find(name: str) -> Any:
+    """Return the object with a full name of Edgewise, or ``None``."""
+    parts = name.split(".")
+    for split in range(len(parts), 0, -1):
+        found: Any = sys.modules.get(".".join(parts[:split]))
+        if found is None:
+            continue
+        for part in parts[split:]:
+            found = getattr(found, part, None)
+        if found is not None:
+            return found
+    return None
+
+
+def missing(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.TextElement
+) -> nodes.Element | None:
+    """Resolve a name of Python that is not the public name of an object."""
+    target = node["reftarget"]
+    if node.get("refdomain") != "py":
+        return None
+    if not target.startswith("edgewise."):
+        last = target.rpartition(".")[2]
+        names = [name for name in public() if target == last == name.rpartition(".")[2]]
+        is_role = node.get("reftype") not in ("class", "obj", "exc")
+        return link(app, env, node, contnode, names) or (None if is_role else contnode)
+    found = find(target)
+    names = [name for name, (_, value) in public().items() if value is found]
+    return link(app, env, node, contnode, names) or (None if found is None else contnode)
+
+
+def public() -> dict[str, tuple[str, Any]]:
+    """Return :func:`homes`, computed once."""
+    if not _PUBLIC:
+        _PUBLIC.update(homes())
+    return _PUBLIC
+
+
+_PUBLIC: dict[str, tuple[str, Any]] = {}
+
+
+def link(
+    app: Sphinx,
+    env: BuildEnvironment,
+    node: pending_xref,
+    contnode: nodes.TextElement,
+    names: list[str],
+) -> nodes.Element | None:
+    """Return a link to the only documented object of these names, if there is one."""
+    objects = env.domains.python_domain.objects
+    known = [objects[name] for name in names if name in objects]
+    if len(known) != 1:
+        return None
+    return make_refnode(app.builder, node["refdoc"], known[0].docname, known[0].node_id, contnode)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect the search for names."""
+    app.connect("missing-reference", missing)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
