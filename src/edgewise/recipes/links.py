@@ -11,17 +11,19 @@ from edgewise.recipes.recipe import Protocol, Recipe
 sage_facebook = Recipe(
     name="sage-facebook",
     summary="GraphSAGE and common neighbours, link prediction on ego-Facebook: AUC above 0.99",
-    # Validation MRR is 0.47; it is 0.35 without dropout and weight decay, and 0.33 with the inner
-    # product as decoder. Without common neighbours, MRR is 0.12 on the test set.
-    model=partial(models.link_predictor, width=64, depth=2, dropout=0.5, overlap=True),
+    # With a network as decoder and without dropout, the first epoch has the best validation MRR.
+    model=partial(
+        models.link_predictor, width=64, depth=2, decoder="dot", dropout=0.5, overlap=True
+    ),
     data=data.ego_facebook(),
     task=tasks.LinkPrediction(),
-    optimizer=training.OptimizerSettings("adam", lr=0.01, weight_decay=3e-4),
+    optimizer=training.OptimizerSettings("adam", lr=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=20, monitor="val/mrr"),
+    trainer=training.TrainerSettings(epochs=30, monitor="val/mrr"),
     protocol=Protocol(
         ("test/auc", "test/hits@50", "test/mrr"),
-        "none on this split",
+        "0.9934, 0.8410, 0.2801: Adamic–Adar; 0.9942, 0.8880, 0.3146: resource allocation, so this "
+        "model is no better than the best count (`edgewise baseline sage-facebook`)",
         "5 % of the edges for validation, 10 % for test, one non-edge for each; "
         "best epoch by validation MRR",
     ),
@@ -37,7 +39,6 @@ links = replace(
         models.link_predictor, width=128, depth=2, decoder="dot", dropout=0.3, overlap=True
     ),
     data=data.edge_list(),
-    optimizer=training.OptimizerSettings("adam", lr=0.01),
     trainer=replace(sage_facebook.trainer, epochs=100, patience=20),
     protocol=None,
 )
