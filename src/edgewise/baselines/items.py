@@ -49,7 +49,7 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     yield Candidate("popularity", "", lambda: _scored(r, popularity(r)))
     vectors = cache(lambda: _singular_vectors(r, min(VECTORS, min(r.shape) - 1)))
     for weight in WEIGHTS:
-        fit = partial(_fitted, r, lambda weight=weight: gfcf(r, weight, vectors))
+        fit = partial(_fitted, r, partial(gfcf, r, weight, vectors))
         yield Candidate("GF-CF", f"α = {weight:g}", fit)
     for count in NEAREST:
         fit = partial(_fitted, r, partial(item_knn, r, count))

@@ -89,7 +89,8 @@ class LinkPredictor(nn.Module):
             return out
         bound = bind_graph(graph, len(z), len(z), z.device)
         indices = common_neighbours(pairs, bound).to(z.dtype)
-        return out + self.overlap((SCALE * indices).log1p()).squeeze(-1)
+        extra: Tensor = self.overlap((SCALE * indices).log1p()).squeeze(-1)
+        return out + extra
 
 
 link_predictor = checked_factory(LinkPredictor)
