@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewise.baselines.kinds import NoBaselineError
+from edgewise.baselines.candidate import NoBaselineError
 from edgewise.baselines.measure import (
     Baseline,
     baselines,

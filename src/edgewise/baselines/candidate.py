@@ -10,11 +10,16 @@ from torch import Tensor
 
 from edgewise.batches import Batch
 from edgewise.data import Split
+from edgewise.errors import ArgumentError
 
 Score = Callable[[Batch], Tensor]
 """Function that returns the outputs ``[M, ...]`` for the targets of a batch, like a model."""
 EXAMPLES = 4096  # Examples per batch, to limit memory.
 IMPOSSIBLE = -1e9  # Score of a class that does not occur in the training labels.
+
+
+class NoBaselineError(ArgumentError):
+    """Error: the data and task of a recipe have no baselines."""
 
 
 class Candidate(NamedTuple):

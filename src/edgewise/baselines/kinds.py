@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from edgewise.baselines import images, items, language, links, nodes, series, tags, texts, trees
-from edgewise.baselines.candidate import Candidate
+from edgewise.baselines.candidate import Candidate, NoBaselineError
 from edgewise.data.graphs.graph_data import GraphData
 from edgewise.data.graphs.interactions import Interactions
 from edgewise.data.graphs.links import Links
@@ -18,7 +18,6 @@ from edgewise.data.series.time_series import TimeSeries
 from edgewise.data.text.labelled_sentences import LabelledSentences
 from edgewise.data.text.tagged_words import TaggedWords
 from edgewise.data.text.text_stream import TextStream
-from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
 from edgewise.tasks import (
     Classification,
@@ -47,10 +46,6 @@ KINDS: tuple[tuple[type, tuple[type, ...], Candidates], ...] = (
     (TimeSeries, (Forecast,), series.candidates),
 )
 """Base class of the data, classes of the task, and their baselines."""
-
-
-class NoBaselineError(ArgumentError):
-    """Error: a recipe's task has no baselines."""
 
 
 def kind_of(recipe: Recipe) -> Candidates:

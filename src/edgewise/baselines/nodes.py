@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.baselines.candidate import Candidate, Score, batches_of, class_scores
+from edgewise.baselines.candidate import Candidate, NoBaselineError, Score, batches_of, class_scores
 from edgewise.batches import Batch
 from edgewise.data import Splits
-from edgewise.errors import ArgumentError, require
+from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
 
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -82,12 +82,12 @@ def known_labels(splits: Splits) -> Known:
     """Return the graph and its training labels.
 
     Raises:
-        ArgumentError: a batch is a part of the graph.
+        NoBaselineError: a batch is a part of the graph.
     """
     batch = next(batches_of(splits.train))
     x, graph = batch.inputs
     if len(x) != len(splits.val.make(torch.zeros(1, dtype=torch.long)).inputs[0]):
-        raise ArgumentError(
+        raise NoBaselineError(
             "data",
             expected="batches of the whole graph, for label propagation and smoothing",
             got="batches of sampled neighbourhoods",
