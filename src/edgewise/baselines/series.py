@@ -50,7 +50,8 @@ def with_drift(season: int, batch: Batch) -> Tensor:
     """Return the last season plus its change since the season before."""
     history, seasonal = batch.inputs[0], batch.target[..., 1]
     before = history[:, -1 - season] if history.shape[1] > season else history[:, 0]
-    return seasonal + (history[:, -1] - before)[:, None]
+    forecast: Tensor = seasonal + (history[:, -1] - before)[:, None]
+    return forecast
 
 
 def _normalised(history: Tensor, spread: bool) -> tuple[Tensor, Tensor, Tensor]:
