@@ -73,7 +73,7 @@ class OfAtoms(nn.Module):
 
     Args:
         backbone: called with states ``[N, width]``.
-        last: read the last state, in place of the mean of all states.
+        last: read the last state, instead of the mean of all states.
     """
 
     def __init__(self, backbone: nn.Module, *, last: bool) -> None:

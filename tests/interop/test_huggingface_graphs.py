@@ -538,6 +538,33 @@ def test_attention_weights_are_those_of_eager(name: str) -> None:
         close(layer[real], expected[real])
 
 
+def test_a_configuration_asks_for_attention_weights(tmp_path: Path) -> None:
+    kind, ids = transformers.BertModel, sentences()[0]
+    KINDS["bert"].made().save_pretrained(tmp_path)
+    eager = kind.from_pretrained(tmp_path, attn_implementation="eager", output_attentions=True)
+    expected = eager.eval()(ids).attentions
+    config = transformers.BertConfig.from_pretrained(tmp_path, output_attentions=True)
+    named = {"attn_implementation": "edgewise"}
+    both = transformers.BertConfig.from_pretrained(tmp_path, output_attentions=True, **named)
+    later = kind.from_pretrained(tmp_path, **named)
+    later.config.output_attentions = True
+    asked = kind.from_pretrained(tmp_path, output_attentions=True, **named)
+    asked.save_pretrained(tmp_path / "saved")
+    for model in (
+        asked,
+        kind.from_pretrained(tmp_path, config=config, **named),
+        kind.from_pretrained(tmp_path, config=both),
+        kind.from_pretrained(tmp_path / "saved", **named),
+        later,
+    ):
+        for layer, other in zip(model.eval()(ids).attentions, expected, strict=True):
+            close(layer, other)
+    with pytest.raises(Exception, match="output_attentions"):
+        kind.from_pretrained(tmp_path, output_attentions=True, attn_implementation="sdpa")
+    with pytest.raises(ValueError, match="output_attentions"):
+        kind.from_pretrained(tmp_path, attn_implementation="sdpa").config.output_attentions = True
+
+
 def test_what_attention_here_does_not_do_is_refused() -> None:
     gemma2 = transformers.Gemma2Config(**ONE_KEY)
     capped = transformers.Gemma2Model._from_config(gemma2, attn_implementation="edgewise")

@@ -374,7 +374,7 @@ class SingleTextBackbone(nn.Module):
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
             sequences: padding, packing, positions and cache; none by default.
-            graph: attention graph, in place of the default.
+            graph: attention graph, instead of the default.
             memory: must be None, because there is no cross-attention.
 
         Raises:

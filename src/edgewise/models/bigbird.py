@@ -84,7 +84,7 @@ def bigbird(
     itself, its two neighbours, the first and the last block, and ``random_blocks`` sampled blocks.
     The first and the last block attend to all blocks. Texts of at most ``5 + 2 * random_blocks``
     blocks use full attention. With ``random_attention="training"``, evaluation uses the first block
-    in place of the sampled blocks, as in Hugging Face Transformers.
+    instead of the sampled blocks, as in Hugging Face Transformers.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -101,7 +101,7 @@ def bigbird(
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         token_scale: factor of the token vectors.
-        graph: attention graph of all layers, in place of block-sparse attention (None = off).
+        graph: attention graph of all layers, instead of block-sparse attention (None = off).
     """
     check_choice("random_attention", random_attention, get_args(RandomAttention))
     norm = partial(nn.LayerNorm, eps=epsilon)
@@ -200,7 +200,7 @@ class BlockSparse(Pattern):
         size: block size in tokens.
         num_random: number of random blocks that each block attends to.
         heads: number of heads; the graph of n tokens has ``heads`` times n nodes.
-        seed: random seed of the layer; None puts the first block in place of random ones.
+        seed: random seed of the layer; None puts the first block instead of random ones.
         length: max length of a text in tokens.
         copy: because a pair of blocks can be sampled several times, one pattern has the pairs that
             occur at least ``copy`` times. :meth:`copies` returns the patterns for all counts.
@@ -333,7 +333,7 @@ class BigBirdBackbone(SingleTextBackbone):
         layers: layers called as ``layer(x, graph, repeats=)``.
         graphs: pattern of each layer.
         random_attention: when random blocks are used: "always" or in "training" only.
-        graph: default attention graph of all layers, in place of ``graphs``.
+        graph: default attention graph of all layers, instead of ``graphs``.
     """
 
     name, takes_graph = "bigbird", True

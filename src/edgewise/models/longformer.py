@@ -233,7 +233,7 @@ class LongformerBackbone(nn.Module):
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
             sequences: padding, packing and positions.
-            graph: local attention graph, in place of the layers' windows.
+            graph: local attention graph, instead of the layers' windows.
             memory: must be None, because there is no cross-attention.
             global_attention_mask: 1 for hubs, ``[B, T]`` or ``[N]``.
         """
@@ -355,7 +355,7 @@ class LongformerModel(TextModel):
                 a question. Defaults to the model's ``hubs``.
             sizes: number of tokens of each text of a packed batch.
             positions: positions, of the shape of ``input_ids``. Defaults to 0, 1, ... per text.
-            graph: local attention graph, in place of the layers' windows.
+            graph: local attention graph, instead of the layers' windows.
             other: ``memory`` and ``cache``, which are not supported.
 
         Raises:

@@ -126,7 +126,7 @@ class UniversalStack(TransformerStack):
 
         Args:
             x: features.
-            graph: attention graph, in place of the default.
+            graph: attention graph, instead of the default.
             positions: positions ``[..., N]``. Defaults to 0, 1, ...
             cache: cache of the keys and values of every step, to which the keys and values of x are
                 added.

@@ -1,4 +1,4 @@
-"""Data frames in place of files: pandas, PyArrow and Polars tables as cells of text."""
+"""Data frames instead of files: pandas, PyArrow and Polars tables as cells of text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FRAME = "DataFrame "
 
 
 class FrameSource(str):
-    """Data frame in place of a path; ``str(source)`` is a digest of the content.
+    """Data frame instead of a path; ``str(source)`` is a digest of the content.
 
     A recipe records the digest. Frames with equal columns and cells are therefore equal field
     values, and a run can be resumed only with the same frame.
@@ -49,7 +49,7 @@ class FrameSource(str):
 
     @property
     def name(self) -> str:
-        """Name in messages, in place of ``Path.name``."""
+        """Name in messages, instead of ``Path.name``."""
         return "the DataFrame"
 
 
