@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from edgewise import __version__
 from edgewise.cli import commands
+from edgewise.cli.baseline import baseline
 from edgewise.cli.explain import explain
 from edgewise.cli.heads import heads, prune, suggest
 from edgewise.cli.influence import influence
@@ -160,8 +161,9 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
 
     Args:
         command: the command given.
-        words: all arguments given. If they ask for help, the help of ``train`` and ``compare``
-            lists the fields of the recipe, and the help of ``predict`` the options of the run.
+        words: all arguments given. If they ask for help, the help of ``train``, ``compare``
+            and ``baseline`` lists the fields of the recipe, and the help of ``predict`` the
+            options of the run.
     """
     parser = argparse.ArgumentParser(
         prog="edgewise",
@@ -171,7 +173,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     )
     parser.add_argument("--version", action="version", version=f"edgewise {__version__}")
     helps = bool(HELP & set(words))
-    trains = command in ("train", "compare")
+    trains = command in ("train", "compare", "baseline")
     recipe = _recipe_for_help(words) if helps and trains else None
     add = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_looking(add)
@@ -235,6 +237,16 @@ def _add_training(add: Commands, known_fields: str) -> None:
     help_ = "cross-validate: train once for each fold, which is then the test set"
     several.add_argument("--folds", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE")
+    summary = "measure simple baselines of a recipe's task on its splits, with its metrics"
+    example = "edgewise baseline molecules --data.path mine.csv --data.target y"
+    command = _command(add, baseline, "baseline", summary, example + known_fields)
+    help_ = "name of a recipe; see `edgewise list recipes`"
+    command.add_argument("recipe", metavar="RECIPE", help=help_)
+    help_ = "measure once for each fold, which is then the test set, and print the means"
+    command.add_argument("--folds", action="store_true", help=help_)
+    help_ = "folder of baseline.json (default: runs/RECIPE-baseline)"
+    command.add_argument("--out", type=Path, metavar="DIR", help=help_)
+    command.set_defaults(takes_fields=True)
     summary = "train a recipe once for each value of one field, and write a report"
     example = 'edgewise compare digits model.graph "empty()" "window(1)" "complete()"'
     command = _command(add, commands.compare, "compare", summary, example + known_fields)

@@ -302,7 +302,7 @@ def _links(predictor: LinkSuggestions, value: Any, top: int) -> Iterator[Case]:
         own = torch.tensor([node, predictor.nodes.number(link["id"])])
 
         def score(own: Tensor = own) -> Tensor:
-            return model.score(model.embed(graph), own[:, None])
+            return model.score(model.embed(graph), own[:, None], graph)
 
         member = torch.arange(len(ids))
         yield Case(score, member, ids, link["id"], own, by_edge=True, whole_graph=True)
