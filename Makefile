@@ -1,11 +1,11 @@
-# make install | demo | test | fuzz | lint | docs | results | accuracy | learns | native | bench | gpu-check |
-#      gpu-mutations | sanitize | page | site | links
+# make install | demo | test | fuzz | lint | pictures | results | accuracy | learns | native | bench |
+#      gpu-check | gpu-mutations | sanitize | page | site | links
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: site links page gpu-check gpu-mutations install demo test fuzz lint docs results accuracy learns native bench bench-picture sanitize clean
+.PHONY: site links page gpu-check gpu-mutations install demo test fuzz lint pictures results accuracy learns native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -38,9 +38,9 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror src/edgewise/csrc/*.h src/edgewise/csrc/*.cpp
 
-# Rewrites what is generated: the tables of models.
-docs: install
-	$(BIN)/python docs/generate.py
+# Draws the pictures of graphs and encodings.
+pictures: install
+	$(BIN)/python docs/pictures.py
 
 # The site, in build/site: pages are executed, and a warning, an exception, a broken link or a file
 # of another host fails. Cells are executed again when they, or the library, have changed.
@@ -72,9 +72,8 @@ page:
 accuracy: install
 	$(BIN)/pytest -m accuracy --numprocesses $(WORKERS) -vv --durations 0
 
-# Trains each model for seconds on real data and compares it with the best constant prediction. `make test`
-# includes one model of most kinds. `pytest -m "learns or not learns" tests/models/test_learns.py -k gat`
-# tests one model.
+# Trains each model for seconds on real data and compares it with the best constant prediction. The
+# test suite includes seven models. Add `-k gat` for one model.
 learns: install
 	$(BIN)/pytest -m "learns or not learns" tests/models/test_learns.py --numprocesses $(WORKERS) --durations 10
 

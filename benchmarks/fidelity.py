@@ -1,11 +1,14 @@
 """Fidelity and time of each method of attribution, on cases of a trained run.
 
-    python -m benchmarks.fidelity RUN [--input FILE] [--cases 200] [--gnn-explainer]
+    python -m benchmarks.fidelity RUN [--input FILE] [--cases 200] [--per-input N] [--gnn-explainer]
 
 Fid+ is the loss of the answer's probability (of a property: the absolute change) if the named parts
 are deleted, Fid- if all others are. A fifth of the parts are named, 10 at most. ``random`` names as
-many at random. ``--gnn-explainer`` adds PyTorch Geometric's GNNExplainer with 200 epochs, for runs
-of gat-cora: on the neighbourhood of each node, and its time on the whole graph for 3 nodes.
+many at random. Inputs are those of the file; nodes, users and histories of the training data in
+random order without a file. In texts without a mask and molecules without an unknown atom, a random
+word or atom is hidden if the run predicts hidden ones. ``--gnn-explainer`` adds PyTorch Geometric's
+GNNExplainer with 200 epochs, for runs of gat-cora: on the neighbourhood of each node, and its time
+on the whole graph for 3 nodes.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
@@ -27,7 +31,11 @@ from edgewise.explain.cases import NodeCases, cases, rows_of
 from edgewise.explain.fidelity import fidelity
 from edgewise.inference import Run
 from edgewise.inference.images import ImageClasses
+from edgewise.inference.molecules import HiddenAtoms
 from edgewise.inference.nodes import LinkSuggestions, NodeClasses
+from edgewise.inference.recommendations import Recommendations
+from edgewise.inference.series import Forecasts
+from edgewise.inference.text import HiddenWords
 
 METHODS: tuple[Method, ...] = ("left_out", "gradient", "attention", "rollout", "removed")
 MOST_REMOVED = 500
@@ -36,10 +44,20 @@ MOST_REMOVED = 500
 
 def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
     """Yield inputs: those of a file, nodes in random order, or scikit-learn's digits."""
-    predictor = run.predictor
+    predictor, random = run.predictor, Random(0)
     if path is not None:
         for _, _, value in predictor.from_file(path):
-            yield predictor._of_row(value) if isinstance(value, dict) else value
+            given = predictor._of_row(value) if isinstance(value, dict) else value
+            yield hidden(predictor, given, random)
+    elif isinstance(predictor, Recommendations):
+        users = list(predictor.users.ids)
+        random.shuffle(users)
+        yield from users
+    elif isinstance(predictor, Forecasts):
+        values = predictor.own.values.tolist()
+        starts = list(range(len(values) - predictor.length + 1))
+        random.shuffle(starts)
+        yield from (values[start : start + predictor.length] for start in starts)
     elif isinstance(predictor, (NodeClasses, LinkSuggestions)):
         ids = predictor.nodes.ids
         order = torch.randperm(len(ids), generator=torch.Generator().manual_seed(0))
@@ -52,15 +70,38 @@ def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
             yield Image.fromarray((image * 255 / 16).astype("uint8"))
 
 
-def cases_of(run: Run, path: Path | None) -> Iterator[Case]:
-    """Yield the cases of all inputs that the run can answer."""
+def hidden(predictor: Any, value: Any, random: Random) -> Any:
+    """Return an input in which a word or atom is hidden, if the run predicts hidden ones."""
+    if isinstance(predictor, HiddenWords) and "[MASK]" not in value:
+        words = value.split()
+        if words:
+            words[random.randrange(len(words))] = "[MASK]"
+        return " ".join(words)
+    if isinstance(predictor, HiddenAtoms) and "*" not in value:
+        from rdkit.Chem import MolFromSmiles, MolToSmiles
+
+        molecule = MolFromSmiles(value)
+        if molecule is not None:
+            atom = molecule.GetAtomWithIdx(random.randrange(molecule.GetNumAtoms()))
+            atom.SetAtomicNum(0)
+            atom.SetFormalCharge(0)
+            atom.SetNoImplicit(False)
+            atom.SetNumExplicitHs(0)
+            return MolToSmiles(molecule)
+    return value
+
+
+def cases_of(run: Run, path: Path | None, per_input: int | None = None) -> Iterator[Case]:
+    """Yield the cases of all inputs that the run can answer, or some of each input."""
     nodes = NodeCases(run.predictor) if isinstance(run.predictor, NodeClasses) else None
     for value in inputs_of(run, path):
         try:
             if nodes is not None:
                 yield nodes.case([nodes.predictor.nodes.number(value)])
             else:
-                yield from cases(run.predictor, value)
+                found = cases(run.predictor, value)
+                most = min(per_input or len(found), len(found))
+                yield from (found[place * len(found) // most] for place in range(most))
         except ArgumentError:
             continue
 
@@ -179,6 +220,8 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--input", type=Path)
     parser.add_argument("--cases", type=int, default=200)
+    help_ = "number of parts of an answer, such as tokens of a translation (all)"
+    parser.add_argument("--per-input", type=int, metavar="N", help=help_)
     parser.add_argument("--gnn-explainer", action="store_true")
     given = parser.parse_args()
     run = edgewise.load(given.run)
@@ -187,7 +230,7 @@ def main() -> None:
     explain = gnn_explainer(run) if given.gnn_explainer else None
     nodes = NodeCases(run.predictor) if isinstance(run.predictor, NodeClasses) else None
     sizes: list[int] = []
-    for case in cases_of(run, given.input):
+    for case in cases_of(run, given.input, given.per_input):
         if len(sizes) == given.cases:
             break
         first = measure(case, "left_out", found)

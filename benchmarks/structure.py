@@ -1,11 +1,12 @@
 """Structure recovered from the attention of trained runs.
 
-    python -m benchmarks.structure --tags RUN --conllu FILE [--sentences 1000]
+    python -m benchmarks.structure --tags RUN --conllu FILE [--sentences 1000] [--draw FILE]
     python -m benchmarks.structure --hidden RUN [--draw FILE]
     python -m benchmarks.structure --process 40
 
 ``--tags`` is a run of tag-ewt: dependency edges are read off its attention, with half of the
-sentences for the fit of the combination. ``--hidden`` is a run of node classification that attends
+sentences for the fit of the combination; ``--draw`` draws the first tested sentence of 8 to 14
+words. ``--hidden`` is a run of node classification that attends
 to all nodes and reads no edges, such as gps-cora with ``--model.local none``: the edges of its
 graph are compared with its attention, and with the cosine similarity of the features.
 ``--process`` trains one layer of attention over all nodes of a random graph of that many nodes.
@@ -28,13 +29,13 @@ from edgewise.data.graphs.node_data import graph_kept
 from edgewise.data.text.conllu import read_conllu
 from edgewise.encodings import Learned
 from edgewise.explain.record import record
-from edgewise.explain.structure import Sentence, dependencies, edge_recovery, roc_auc
+from edgewise.explain.structure import Sentence, dependencies, draw_tree, edge_recovery, roc_auc
 
 LONGEST = 40
 """Maximum number of words, which the tagger reads as a whole."""
 
 
-def show_dependencies(run: edgewise.Run, path: Path, count: int) -> None:
+def show_dependencies(run: edgewise.Run, path: Path, count: int, picture: Path | None) -> None:
     """Print the fraction of dependency edges found."""
     text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
     sentences = [
@@ -49,6 +50,11 @@ def show_dependencies(run: edgewise.Run, path: Path, count: int) -> None:
     print(f"  best head                  {found.best[1]:6.1%}  {found.best[0]}")
     print(f"  mean of {len(found.heads):2} heads           {found.mean:6.1%}")
     print(f"  heads combined             {found.combined:6.1%}  fitted on {found.fitted} sentences")
+    if picture is not None:
+        pairs = zip(sentences[found.fitted :], found.trees, strict=True)
+        sentence, tree = next(pair for pair in pairs if 8 <= len(pair[0].words) <= 14)
+        draw_tree(sentence, tree, path=picture)
+        print(picture)
 
 
 def show_hidden(run: edgewise.Run, path: Path | None) -> None:
@@ -134,7 +140,7 @@ def main() -> None:
     parser.add_argument("--draw", type=Path)
     given = parser.parse_args()
     if given.tags is not None and given.conllu is not None:
-        show_dependencies(edgewise.load(given.tags), given.conllu, given.sentences)
+        show_dependencies(edgewise.load(given.tags), given.conllu, given.sentences, given.draw)
     if given.hidden is not None:
         show_hidden(edgewise.load(given.hidden), given.draw)
     if given.process is not None:

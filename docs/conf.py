@@ -33,7 +33,7 @@ extensions = [
     "source_links",
     "types_of_annotations",
 ]
-exclude_patterns = ["_ext", "reference/models/_table.md"]
+exclude_patterns = ["_ext", "reference/models/_table.md", "reference/models/_architectures.md"]
 nitpicky = True
 show_warning_types = True
 

@@ -50,8 +50,9 @@ Each fold is the test set once, and the epoch is chosen without it. Published re
 the epoch on the test folds are several points higher and not comparable. The published numbers for
 ZINC are on the benchmark ZINC-12k; ours are on other molecules of ZINC, with fewer epochs.""",
     "Synthetic graphs": """\
-Tests of [expressiveness](expressiveness.md). Every epoch samples new training graphs. Rows that end
-in -5 and -6 have deeper trees and are initialised with a run on trees of depth 3.""",
+These recipes measure the [limits of graph networks](expressiveness.md). Every epoch samples new
+training graphs. Rows that end in -5 and -6 have trees of depth 5 and 6 and start from the weights
+of a run on trees of depth 3.""",
     "Links and recommendation": "",
     "Sequences": "",
     "Images": "",

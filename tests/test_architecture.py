@@ -29,7 +29,7 @@ LADDER: list[set[str]] = [
     {"models", "data", "tasks", "training"},
     {"recipes", "interop"},
     {"runs"},
-    {"inference"},
+    {"inference", "baselines"},
     {"cli"},
 ]
 """From the bottom: each may import what stands below it."""

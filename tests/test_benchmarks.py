@@ -13,9 +13,11 @@ import pytest
 import torch
 
 import edgewise
-from benchmarks import long_texts, paired, sparse_attention, tiles
+from benchmarks import long_texts, paired, pruning, sparse_attention, tiles
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
+from edgewise import explain
 from edgewise.batches import UNLABELLED, Batch
+from tests.explain import small_runs
 from tests.places import needs
 
 COMMANDS = [
@@ -131,3 +133,41 @@ def test_what_a_run_is_right_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     found = paired.answered(tmp_path)
     assert found.right.tolist() == [1, 1, 1, 0, 1, 1]
     assert found.target.tolist() == [3, 2, 2, 1, 1, 3]
+
+
+def test_scores_without_heads_are_measured_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for package in ("lightning", "tokenizers", "sacrebleu", "matplotlib"):
+        pytest.importorskip(package)
+    for name, make in (("sst2", small_runs.sentences), ("multi30k", small_runs.translations)):
+        recipe = edgewise.load(make(tmp_path / name)).recipe
+        recipe = replace(recipe, trainer=replace(recipe.trainer, epochs=1))
+        small = replace(pruning.STUDIES[name], recipe=recipe, draws=2, stride=1)
+        monkeypatch.setitem(pruning.STUDIES, name, small)
+    monkeypatch.setattr(pruning, "FRACTIONS", [0.0, 0.5])
+    monkeypatch.setattr(pruning, "ROUNDS", 1)
+    folder, picture = tmp_path / "runs", tmp_path / "picture.png"
+    command = ["pruning", "sst2", "multi30k", "--folder", str(folder), "--draw", str(picture)]
+    monkeypatch.setattr(sys, "argv", [*command, "--seeds", "2", "--fine-tune", "--patterns"])
+    pruning.main()
+    out = capsys.readouterr().out
+    tables = [line for line in out.splitlines() if line.startswith("|")]
+    assert [line.count("|") for line in tables] == [6] * 4 + [9] * 4
+    assert "encoder, gradient: 2 of 8 heads: change" in out
+    assert "encoder, gradient: 1 of 2 heads: change" in out
+    assert "equal weight" in out
+    assert "edges kept" in out
+    assert picture.stat().st_size > 10_000
+    measured = pruning.Measured(pruning.STUDIES["sst2"], folder / "sst2-1", 1)
+    assert measured.score("encoder", "gradient", 0.0) == pytest.approx(
+        100 * measured.run.metrics["test/accuracy"], abs=1e-3
+    )
+    removed = measured.removed("encoder", "gradient", 0.5)
+    with explain.masked_heads(measured.run.model, removed):
+        masked = pruning.score(measured.run.model, measured.run.recipe.task, measured.test, 1)
+    assert measured.score("encoder", "gradient", 0.5) == pytest.approx(masked)
+    monkeypatch.setattr(pruning, "score", lambda *_: pytest.fail("measured again"))
+    pruning.main()
+    again = capsys.readouterr().out
+    assert tables == [line for line in again.splitlines() if line.startswith("|")]

@@ -10,6 +10,7 @@ import itertools
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 import tomllib
 import types
@@ -58,38 +59,33 @@ def test_every_architecture_of_the_dry_run_computes(name: str) -> None:
     assert out.std() > 0
 
 
-@pytest.mark.parametrize("script", ["generate.py", "results.py"])
-def test_what_is_generated_is_fresh(
-    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_tables_of_results_are_fresh(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The table of architectures, and results of the recipes as they are."""
-    monkeypatch.setattr(sys, "argv", [script, "--check"])
+    monkeypatch.setattr(sys, "argv", ["results.py", "--check"])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "docs" / script), run_name="__main__")
+        runpy.run_path(str(ROOT / "docs" / "results.py"), run_name="__main__")
     assert not ended.value.code, "".join(capsys.readouterr())
 
 
-def test_the_page_of_architectures_has_a_row_of_every_model() -> None:
-    rows = (ROOT / "docs/reference/architectures.md").read_text().splitlines()
-    text = "\n".join(row for row in rows if row.startswith("|"))
-    assert not [name for name in models.MODELS if f"/models/{name}.py)" not in text]
+def test_the_table_of_architectures_has_a_row_for_every_model() -> None:
+    generated = runpy.run_path(str(ROOT / "docs/_ext/generated_pages.py"))
+    head, _, *rows = generated["architecture_table"]().splitlines()
+    assert head == "| model | graph | score | normalisation | update |"
+    assert [row.split("`")[1] for row in rows] == list(models.MODELS)
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {6}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)#:]+)\)", text):
-        path = (page.parent / target).resolve()
-        assert path.exists() or GENERATED.match(name_of(path)), f"{page.name} links to {target}"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_rows_of_a_table_have_the_cells_of_its_head(page: Path) -> None:
+def test_links_lead_somewhere_and_rows_of_a_table_have_the_cells_of_its_head() -> None:
     """A bar in a cell begins another one, in code as well, unless it is escaped."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
-        cells = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
-        assert len(cells) == 1, table.splitlines()[0]
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            path = (page.parent / target).resolve()
+            assert path.exists() or GENERATED.match(name_of(path)), f"{page.name} links to {target}"
+        for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+            cells = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
+            assert len(cells) == 1, f"{page.name}: {table.splitlines()[0]}"
 
 
 @needs("Cora")
@@ -198,16 +194,18 @@ PREPARED: dict[str, Callable[[Path], None]] = {
 }
 """The files that a page's reader is to have."""
 PACKAGES = {
+    "docs/howto/export.md": ["torch_geometric", "transformers"],
+    "docs/howto/processes.md": ["lightning", "sklearn"],
     "docs/reference/encodings.md": ["matplotlib"],
     "docs/reference/graphs.md": ["matplotlib"],
     "docs/howto/hugging_face_data.md": ["datasets", "lightning", "transformers", "PIL"],
     "docs/howto/pyg.md": ["torch_geometric"],
-    "docs/howto/text.md": ["tokenizers"],
+    "docs/howto/text.md": ["lightning", "tokenizers"],
     "docs/howto/training.md": ["lightning", "torch_geometric"],
 }
 OWN_TEST = {
     "CONTRIBUTING.md": "its blocks are two files, not one program",
-    "docs/howto/text.md": "training is stopped after the first batch, as it takes minutes",
+    "docs/howto/text.md": "one training is stopped after the first batch, as it takes minutes",
     "docs/howto/images.md": "test_own_graphs_and_images.py runs it after its commands",
     "docs/howto/nodes_and_links.md": "test_own_graphs_and_images.py runs it after its commands",
     "docs/howto/recommendation.md": "test_own_graphs_and_images.py runs it after its commands",
@@ -231,6 +229,7 @@ def run_page(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[s
 
 @pytest.mark.parametrize("page", [page for page in WITH_PYTHON if page not in OWN_TEST])
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # of other libraries
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_the_python_of_a_page_runs_from_top_to_bottom(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +248,40 @@ def check_graphs(scope: dict[str, Any], folder: Path) -> None:
     assert scope["graph"].num_edges == 100
     assert (folder / "picture.png").exists()
     assert scope["both"].bind(6).dense()[5].tolist() == [False, True, False, False, True, True]
+
+
+LOADS_WITHOUT_EDGEWISE = """
+import sys, torch
+for name, given in (("bert", torch.zeros(2, 12).long()), ("ring", torch.zeros(4, 8))):
+    assert torch.jit.load(f"{name}.torchscript")(given).isfinite().all()
+assert "edgewise" not in sys.modules
+"""
+
+
+def check_export(scope: dict[str, Any], folder: Path) -> None:
+    model, ids, x = scope["model"], scope["input_ids"], scope["x"]
+    with torch.no_grad():
+        wanted, on_ring = model(ids), scope["on_ring"](x)
+        theirs = scope["bert"](ids).last_hidden_state
+        torch.testing.assert_close(scope["on_window"](ids), theirs)
+        plain = huggingface.load(folder / "mine").eval()(ids)
+        torch.testing.assert_close(scope["back"](ids).last_hidden_state, plain)
+    assert not torch.allclose(theirs, plain)
+    for same in (scope["again"].eval()(ids), scope["states"], scope["exported"]):
+        torch.testing.assert_close(same, wanted)
+    torch.testing.assert_close(torch.jit.load(folder / "bert.torchscript")(ids), wanted)
+    torch.testing.assert_close(torch.jit.load(folder / "ring.torchscript")(x), on_ring)
+    with pytest.raises(RuntimeError):
+        scope["traced"](ids[:1, :7])
+    subprocess.run([sys.executable, "-c", LOADS_WITHOUT_EDGEWISE], cwd=folder, check=True)
+
+
+def check_processes(_scope: dict[str, Any], folder: Path) -> None:
+    """The script of the page is started by torchrun, as the page says."""
+    (folder / "train.py").write_text(blocks("docs/howto/processes.md")[0])
+    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
+    subprocess.run([sys.executable, *words], cwd=folder, check=True, capture_output=True)
+    assert (folder / "runs/script/metrics.json").is_file()
 
 
 def check_hugging_face(scope: dict[str, Any], _folder: Path) -> None:
@@ -292,6 +325,8 @@ def check_own_data(scope: dict[str, Any], _folder: Path) -> None:
 
 
 CHECKS: dict[str, Callable[[dict[str, Any], Path], None]] = {
+    "docs/howto/export.md": check_export,
+    "docs/howto/processes.md": check_processes,
     "docs/reference/encodings.md": check_encodings,
     "docs/reference/graphs.md": check_graphs,
     "docs/howto/huggingface.md": check_hugging_face,
@@ -339,15 +374,21 @@ def test_the_worked_examples_of_contributing_run(monkeypatch: pytest.MonkeyPatch
 
 def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = []
-    monkeypatch.setattr(
-        runs, "train", lambda recipe, _: prepared.append(prepare(recipe)) or {"test/loss": 0.0}
-    )
+    train = runs.train
+
+    def train_or_prepare(recipe: recipes.Recipe, folder: Path) -> Any:
+        if recipe.name != "gpt-mine":
+            return train(recipe, folder)
+        return prepared.append(prepare(recipe))
+
+    monkeypatch.setattr(runs, "train", train_or_prepare)
     scope = run_page("docs/howto/text.md", tmp_path, monkeypatch)
     model, splits = prepared[0]
     batch = next(iter(splits.loaders(0)["train"]))
     text = (tmp_path / "book.txt").read_text()
     assert model(*batch.inputs).shape == (12 * 64, len(set(text)))
     assert scope["sizes"].tolist() == [4, 7]
+    assert [len(answer["top"]) for answer in scope["answers"]] == [2, 2]
     torch.testing.assert_close(scope["same"], scope["model"](scope["batch"]))
 
 

@@ -222,11 +222,24 @@ def model_table() -> str:
     return "\n".join(lines)
 
 
+def architecture_table() -> str:
+    """Return a table of the graph, score, normalisation and update of every model."""
+    from edgewise.models import MODELS, about
+
+    columns = ["Graph", "Score", "Normalisation", "Update"]
+    lines = [f"| model | {' | '.join(map(str.lower, columns))} |", f"|{' --- |' * 5}"]
+    for name in MODELS:
+        entries = about(name)
+        text = " | ".join(cell(entries[column].replace("|", "\\|"), "") for column in columns)
+        lines.append(f"| [`{name}`](models/{name}.md) | {text} |")
+    return "\n".join(lines) + "\n"
+
+
 def draw_models(folder: Path) -> None:
     """Draw the graphs of all models that are not drawn yet."""
     from model_graphs import MODEL_GRAPHS
 
-    source = max((DOCS / name).stat().st_mtime for name in ("generate.py", "_ext/model_graphs.py"))
+    source = max((DOCS / name).stat().st_mtime for name in ("pictures.py", "_ext/model_graphs.py"))
     for name, pictures in MODEL_GRAPHS.items():
         for number, (_, graph) in enumerate(pictures, 1):
             path = folder / f"{name}-{number}.png"
@@ -297,6 +310,7 @@ def pages() -> Iterator[tuple[str, str]]:
     for name in MODELS:
         yield f"models/{name}.md", model_page(name)
     yield "models/_table.md", model_table()
+    yield "models/_architectures.md", architecture_table()
     yield "commands.md", commands_page()
     yield "recipes.md", recipes_page()
     yield from api_pages()

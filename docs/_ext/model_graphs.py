@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from generate import PICTURES
+from pictures import PICTURES
 
 from edgewise import graphs
 from edgewise.encodings import intimate_nodes

@@ -2,8 +2,9 @@
 
     python -m edgewise_examples.row_picture runs/demo
 
-reads a comparison of image models on rows of patches and writes ``attention.png`` into its folder.
-The models pool the last token.
+reads a comparison of image models on rows of patches, and writes ``attention.png`` and
+``attention.html`` into its folder: a picture of all models, and a page of the one whose last token
+reads the first digit most. The models pool the last token.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError, EdgewiseError, require
-from edgewise.layers import MultiHeadAttention, PatchEmbedding, Pool
+from edgewise.explain import explanation, record, write_page
+from edgewise.layers import PatchEmbedding, Pool
 from edgewise.runs import fields_of, load_recipe
 from edgewise.runs.parsing import show_value
 from edgewise.runs.seeds import mean_and_std
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 INK, BLUE, GREEN, RED = "#16202c", "#1f6feb", "#2a9d7c", "#d1495b"
 LAYER_HEIGHT = 1.15  # in widths of a patch
-FILE = "attention.png"
+FILE, PAGE = "attention.png", "attention.html"
 
 
 def pools_last_of_a_row(model: nn.Module) -> bool:
@@ -54,6 +56,8 @@ class Reading:
         weights: attention weights ``[N, N]`` of each layer, averaged over heads.
         answer: predicted class.
         target: true class.
+        model: the model.
+        edges: number of edges of a layer.
     """
 
     label: str
@@ -63,6 +67,17 @@ class Reading:
     weights: list[Tensor]
     answer: int
     target: int
+    model: nn.Module
+    edges: int
+
+    def read(self) -> Tensor:
+        """Return how much of each token reaches the last one, ``[N]``, over all layers."""
+        reached = torch.zeros(len(self.weights[0]))
+        reached[-1] = 1.0
+        for weights in reversed(self.weights):
+            # A token without neighbours keeps its own state.
+            reached = reached @ weights + reached * (weights.sum(1) == 0)
+        return reached
 
 
 def readings(path: Path) -> list[Reading]:
@@ -100,7 +115,8 @@ def _reading(label: str, runs: Sequence[RunFolder]) -> Reading:
     weights, scores = attention_by_layer(model.eval(), image[None])
     patch = image.shape[-1] // patches.num_patches
     answer, target = int(scores.argmax()), int(batch.target[0])
-    return Reading(label, accuracy, image, patch, weights, answer, target)
+    edges = int((weights[0] > 0).sum())
+    return Reading(label, accuracy, image, patch, weights, answer, target, model, edges)
 
 
 def row_picture(found: Sequence[Reading], title: str) -> Figure:
@@ -131,24 +147,33 @@ def row_picture(found: Sequence[Reading], title: str) -> Figure:
 @torch.no_grad()
 def attention_by_layer(model: nn.Module, images: Tensor) -> tuple[list[Tensor], Tensor]:
     """Return the weights ``[N, N]`` of each layer, averaged over heads, and the model outputs."""
-    found: list[Tensor] = []
-
-    def keep(layer: nn.Module, arguments: tuple[Any, ...]) -> None:
-        assert isinstance(layer, MultiHeadAttention)
-        x, pattern = arguments
-        graph = pattern.bind(x.shape[-2])
-        dense = x.new_zeros(graph.num_targets, graph.num_sources)
-        dense[graph.target, graph.source] = layer.weights(x, graph)[0].mean(-1)
-        found.append(dense)
-
-    layers = [layer for layer in model.modules() if isinstance(layer, MultiHeadAttention)]
-    hooks = [layer.register_forward_pre_hook(keep) for layer in layers]
-    try:
+    with record(model) as recorded:
         outputs: Tensor = model(images)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    found = []
+    for layer in recorded:
+        dense = torch.zeros(layer.graph.num_targets, layer.graph.num_sources)
+        dense[layer.graph.target, layer.graph.source] = layer.weights[0].mean(-1)
+        found.append(dense)
     return found, outputs
+
+
+def write_attention_page(found: Sequence[Reading], path: Path) -> str:
+    """Write the page of one model; return a sentence that says what is seen there."""
+    first = [float(one.read()[0]) for one in found]
+    best = found[max(range(len(found)), key=lambda place: (first[place], -found[place].edges))]
+    shown = explanation(best.model, (best.image[None],))
+    shown.details["node"] = len(best.weights[0]) - 1
+    shown.answer = f"{best.label}: predicted {best.answer}, true {best.target}"
+    write_page(shown, path)
+    without = [one.label for one, share in zip(found, first, strict=True) if share == 0.0]
+    sentence = (
+        f"With {best.label}, {max(first):.0%} of the attention of the last token, followed down "
+        f"{len(best.weights)} layers, goes to the first digit, which it must name: accuracy "
+        f"{best.accuracy}."
+    )
+    if without:
+        sentence += f" With {', '.join(without)}, none can get there, and the model guesses."
+    return sentence
 
 
 def _draw(reading: Reading, axes: Axes) -> None:
@@ -196,6 +221,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         summary = load_recipe(RunFolder(next(folder.rglob("recipe.json")).parent)).summary
         RunFolder(folder).write_figure(FILE, row_picture(found, summary))
         print(folder / FILE)
+        sentence = write_attention_page(found, folder / PAGE)
+        print(f"{folder / PAGE}\n{sentence}")
     except EdgewiseError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

@@ -66,6 +66,10 @@ def attend(
 ) -> Tensor:
     """Compute attention of every target over its sources.
 
+    For target i, source j of an edge, and each head:
+    ``s_ij = score(q_i, k_j) · gain_ij + bias_ij``, ``w_ij = softmax_j(s_ij)``,
+    ``o_i = Σ_j w_ij v_j``. A target without sources gets zeros.
+
     Args:
         query: ``[..., N_dst, H, D]``. All members of the leading batch dimensions share one graph.
             A ragged batch is one packed node axis with :func:`edgewise.graphs.batch`.
@@ -96,21 +100,29 @@ def attend(
             another length than the edges, if the pattern cannot be bound to these sizes, or if the
             named engine does not support the call.
 
-    NaN and infinity follow IEEE arithmetic on each edge of the graph, on every engine: 0 times NaN
-    is NaN. A NaN in a query, a key or a score makes the output of the target NaN. A NaN or an
-    infinity in a value does so for every target with an edge from that source, also where the
-    weight underflows to 0, is dropped, or is masked by a bias of -inf. A pair that is not an edge
-    contributes nothing. To exclude a source with NaN, remove its edges. There are three exceptions,
-    in which NaN and infinity may also reach targets without an edge from the source: ``dense`` and
-    ``tiles`` on a GPU, ``dense`` in compiled code, and ``dense`` in the backward pass if the
-    gradient of the output is not finite.
+    Notes:
+        NaN and infinity follow IEEE arithmetic on each edge of the graph, on every engine: 0 times
+        NaN is NaN. A NaN in a query, a key or a score makes the output of the target NaN. A NaN or
+        an infinity in a value does so for every target with an edge from that source, also where
+        the weight underflows to 0, is dropped, or is masked by a bias of -inf. A pair that is not
+        an edge contributes nothing. To exclude a source with NaN, remove its edges. There are three
+        exceptions, in which NaN and infinity may also reach targets without an edge from the
+        source: ``dense`` and ``tiles`` on a GPU, ``dense`` in compiled code, and ``dense`` in the
+        backward pass if the gradient of the output is not finite.
 
-    ``torch.autocast`` has no effect here: attention is computed in the dtype of its inputs, which
-    are 16-bit if autocast computed the projections. The engines ``reference``, ``rows`` and
-    ``tiles`` accumulate sums over 16-bit numbers in float32.
+        ``torch.autocast`` has no effect here: attention is computed in the dtype of its inputs,
+        which are 16-bit if autocast computed the projections. The engines ``reference``, ``rows``
+        and ``tiles`` accumulate sums over 16-bit numbers in float32.
 
-    Papers: Vaswani et al. 2017 (Dot, complete graph); Veličković et al. 2018 (Additive, any graph).
+    References:
+        Vaswani et al., Attention is all you need, 2017 (``Dot``, the complete graph).
+        Veličković et al., Graph attention networks, 2018 (``Additive``, any graph).
 
+    Example:
+        >>> import torch, edgewise
+        >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
+        >>> edgewise.attend(query, key, value, edgewise.graphs.window(2)).shape
+        torch.Size([10, 4, 8])
     """
     call, graph = checked_call(
         query,

@@ -63,22 +63,22 @@ class TableBias:
 class Offsets:
     """Classes of edges that depend on the relative position of source and target.
 
-    Each node has an integer position, its place. The class of the edge from j to i is
-    ``classes[source_place[j] - target_place[i]]``. In T5 (relative position buckets), places are
-    positions in the text; in Swin (2-D offsets in a window), they are ``row * (2 * side - 1) +
-    column``. The ``tiles`` engine computes classes from places, so its memory grows with the number
-    of nodes, not of edges. For other engines, the classes of all edges are computed once.
+    Each node has an integer position. The class of the edge from j to i is
+    ``classes[source_place[j] - target_place[i]]``. In T5 (relative position buckets), this is
+    the position in the text; in Swin (2-D offsets in a window), it is ``row * (2 * side - 1) +
+    column``. The ``tiles`` engine computes classes from positions, so its memory grows with the
+    number of nodes, not of edges. For other engines, the classes of all edges are computed once.
 
     Attributes:
-        target_place: ``[N_dst]``, integers.
-        source_place: ``[N_src]``, integers.
-        classes: ``[count]``, class of each difference of places. The difference of every pair of a
-            source and a target, edge or not, must be from 0 to ``count - 1``.
+        target_place: ``[N_dst]``, integer positions of the targets.
+        source_place: ``[N_src]``, integer positions of the sources.
+        classes: ``[count]``, class of each difference of positions. The difference must be from 0
+            to ``count - 1`` for every source and target, also for pairs without an edge.
         graph: the graph of these edges.
 
     Raises:
-        ArgumentError: if the number of places is not that of the graph's nodes, or a difference is
-            out of range.
+        ArgumentError: if the number of positions differs from the number of nodes, or a
+            difference is out of range.
     """
 
     target_place: Tensor
@@ -146,14 +146,14 @@ class OffsetBias(TableBias):
 
     Relative positions in a text of length 10, clipped to 2 on each side::
 
-        # Differences to the targets' places, which are -9 to 0, range from 0 to 18.
+        # Targets are shifted by -9, so the differences range from 0 to 18, never below 0.
         place = torch.arange(10)
         behind = 9 - torch.arange(19)
         offsets = Offsets(place - 9, place, behind.clamp(-2, 2) + 2, graphs.causal().bind(10))
         attend(query, key, value, offsets.graph, bias=OffsetBias(offsets, torch.randn(5, heads)))
 
     Args:
-        offsets: places of the nodes and classes of their differences.
+        offsets: positions of the nodes, and the class of each difference.
         table: ``[classes, H]``.
 
     Raises:

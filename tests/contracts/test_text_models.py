@@ -13,7 +13,7 @@ import edgewise as ew
 from edgewise import graphs, models
 from edgewise.encodings import Learned
 from edgewise.layers import Cache, EncoderDecoderModel, SequenceBatch, TextModel, sequences
-from tests.errors import refused
+from tests.errors import case, refused
 
 VOCABULARY, SIZES, LONGEST = 11, (5, 1, 3), 5
 TEXT = [*models.TEXT_MODELS]
@@ -85,12 +85,11 @@ def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> No
         assert parameter.grad.abs().max() > 0, weight
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", EVERY)
-def test_a_model_of_16_bits_computes_in_them(name: str, dtype: torch.dtype) -> None:
-    model, (ids, mask) = small(name).to(dtype), padded()
-    for given in (None, mask):
-        out = states(model, ids, given)
+def test_a_model_of_16_bits_computes_in_them(name: str) -> None:
+    ids, mask = padded()
+    for dtype, given in ((torch.bfloat16, mask), (torch.float16, None)):
+        out = states(small(name).to(dtype), ids, given)
         assert out.dtype == dtype
         out.float().sum().backward()
 
@@ -109,21 +108,23 @@ def test_state_dict_round_trip_gives_the_same_output(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*ATTENTION, *models.ENCODER_DECODER_MODELS])
-@pytest.mark.parametrize("engine", ew.engines.ENGINES)
-def test_every_engine_gives_the_reference(name: str, engine: str) -> None:
+def test_every_engine_gives_the_reference(name: str) -> None:
     model = small(name)
     ids, mask = padded()
-    outs, grads = [], []
-    for chosen in ("reference", engine):
-        with ew.using_engine(chosen):
+    expected: list[Tensor] = []
+    for engine in ("reference", *ew.engines.ENGINES.keys() - {"reference"}):
+        with ew.using_engine(engine):
             try:
-                outs.append(states(model, ids, mask))
-            except ew.ArgumentError as error:
-                pytest.skip(f"it cannot serve: {error.got}")
+                out = states(model, ids, mask)
+            except ew.ArgumentError:
+                assert engine != "reference"
+                continue
         weight = model.embedding.tokens.weight
-        grads.append(torch.autograd.grad(outs[-1].square().sum(), weight)[0])
-    close(outs[1], outs[0])
-    close(grads[1], grads[0])
+        (grad,) = torch.autograd.grad(out.square().sum(), weight)
+        expected = expected or [out, grad]
+        with case(engine):
+            close(out, expected[0])
+            close(grad, expected[1])
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -244,14 +245,14 @@ def test_bert_on_the_causal_graph_is_the_unidirectional_masked_model(name: str) 
 
 
 @pytest.mark.parametrize("name", ONE_WAY)
-@pytest.mark.parametrize("steps", [(5,), (1, 1, 1, 1, 1), (2, 3)])
-def test_step_by_step_equals_at_once(name: str, steps: tuple[int, ...]) -> None:
+def test_step_by_step_equals_at_once(name: str) -> None:
     model = small(name)
     ids, _ = padded()
-    cache = Cache()
-    parts = [model(part, cache=cache) for part in ids.split(steps, dim=1)]
-    assert cache.length == LONGEST
-    close(torch.cat(parts, dim=1), model(ids))
+    for steps in ((5,), (1, 1, 1, 1, 1), (2, 3)):
+        cache = Cache()
+        parts = [model(part, cache=cache) for part in ids.split(steps, dim=1)]
+        assert cache.length == LONGEST
+        close(torch.cat(parts, dim=1), model(ids))
 
 
 @pytest.mark.parametrize("name", RECURRENT)
@@ -289,13 +290,13 @@ def test_another_graph_at_the_call(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("batch", [0, 1, 2])
-def test_one_token_and_no_texts_are_good_input(name: str, batch: int) -> None:
+def test_one_token_and_no_texts_are_good_input(name: str) -> None:
     model = small(name)
-    out = model.logits(states(model, torch.full((batch, 1), 3)))
     (alone,) = model.logits(states(model, torch.full((1, 1), 3)))
-    close(out, alone.expand(batch, 1, VOCABULARY))
     assert alone.isfinite().all()
+    for batch in (0, 2):
+        out = model.logits(states(model, torch.full((batch, 1), 3)))
+        close(out, alone.expand(batch, 1, VOCABULARY))
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ class Call:
         edge_key, edge_value: ``full``, ``batch`` or ``projected``.
         memory: how tensors lie in it, see ``laid_out``.
         wanted: the leaves whose gradients are asked for, all if none are named.
+        features: of each edge, where its vectors are projected.
 
     """
 
@@ -61,6 +62,7 @@ class Call:
     dtype: torch.dtype = torch.float64
     memory: str = "plain"
     wanted: tuple[str, ...] = ()
+    features: int = field(default=FEATURES, repr=False)
 
     def over(self, graph: Graph, operation: str = "attend", *, lse: bool = False) -> Case:
         """The case of this call over a graph; ``scores`` and ``weights`` have no values."""
@@ -111,8 +113,8 @@ class Call:
         vectors = (self.edge_key, self.width), (self.edge_value, self.value_width)
         for name, (kind, width) in zip(("edge_key", "edge_value"), vectors, strict=True):
             if kind == "projected":
-                shapes[f"{name}.features"] = (edges, FEATURES)
-                shapes[f"{name}.weight"] = (heads, width, FEATURES)
+                shapes[f"{name}.features"] = (edges, self.features)
+                shapes[f"{name}.weight"] = (heads, width, self.features)
             elif kind:
                 shapes[name] = (*(batch if kind == "batch" else ()), edges, heads, width)
         return shapes
@@ -400,6 +402,9 @@ CALLS: dict[str, Call] = {
     "edge values": Call(edge_value="full"),
     "edge vectors": Call(edge_key="full", edge_value="full", gain="head", heads=4, width=8),
     "projected": Call(edge_key="projected", edge_value="projected"),
+    "projected from three features": Call(
+        heads=8, edge_key="projected", edge_value="projected", features=3
+    ),
     "projected values": Call(edge_value="projected", heads=8, value_width=16),
     "additive, edge keys": Call("leaky_relu", edge_key="full", width=8),
     "additive, projected": Call("leaky_relu", edge_key="projected", edge_value="full"),

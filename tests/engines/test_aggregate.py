@@ -59,6 +59,9 @@ def test_sixteen_bit_sums_are_rounded_once(engine: str) -> None:
         out = ew.aggregate(value, graph, engine=engine)
         assert out.item() == 4096
         assert out.dtype == torch.float16
+        weight = torch.tensor([1.0, 2**-20 - 1.0])  # keeps its 32 bits
+        out = ew.aggregate(value[:2], graphs.complete().bind(1, 2), weight=weight, engine=engine)
+        assert out.item() == 2**-20
 
 
 @pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)

@@ -17,6 +17,7 @@ from edgewise.engines import ENGINES
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
 from tests.engines.cases import PIECE
+from tests.errors import case
 
 GRAPHS: dict[str, Graph] = {
     "complete": graphs.complete().bind(10),
@@ -57,9 +58,13 @@ def read_by(graph: Graph, node: int) -> Tensor:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_nan_query_makes_its_output_nan(name: str, engine: str, dtype: torch.dtype) -> None:
-    graph = GRAPHS[name]
+def test_a_nan_query_makes_its_output_nan(name: str, engine: str) -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        with case(dtype):
+            check_query(GRAPHS[name], engine, dtype)
+
+
+def check_query(graph: Graph, engine: str, dtype: torch.dtype) -> None:
     given = {leaf: x.to(dtype) for leaf, x in nodes(graph).items()}
     given["query"][BAD] = torch.nan
     found = run(given, graph, engine)
@@ -83,10 +88,14 @@ def test_keys_that_are_all_nan_make_all_outputs_nan(name: str, engine: str) -> N
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
-def test_a_value_reaches_each_target_that_reads_it(name: str, engine: str, number: float) -> None:
+def test_a_value_reaches_each_target_that_reads_it(name: str, engine: str) -> None:
     """Whatever its weight is, and nobody else, forward and backward."""
-    graph = GRAPHS[name]
+    for number in (torch.nan, torch.inf, -torch.inf):
+        with case(number):
+            check_value(GRAPHS[name], engine, number)
+
+
+def check_value(graph: Graph, engine: str, number: float) -> None:
     given = nodes(graph)
     given["value"][BAD, :, 3] = number
     found = run(given, graph, engine)
@@ -97,7 +106,7 @@ def test_a_value_reaches_each_target_that_reads_it(name: str, engine: str, numbe
     assert found["query"].isnan().all((1, 2)).equal(reads)
     sources = torch.zeros(graph.num_sources, dtype=torch.bool)
     sources[graph.source[reads[graph.target]]] = True
-    assert found["key"].isnan().all((1, 2)).equal(sources)
+    assert (~found["key"].isfinite()).all((1, 2)).equal(sources)  # of an infinity NaN or infinite
     assert found["value"].isfinite().all()
 
 
@@ -133,6 +142,16 @@ def test_a_bias_of_minus_infinity_does_not_hide_a_nan(name: str, engine: str) ->
     given["value"][BAD] = torch.nan
     found = run(given, graph, engine, bias=bias)
     assert found["out"].isnan().all((1, 2)).equal(read_by(graph, BAD))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_infinite_bias_stays_with_its_target(engine: str) -> None:
+    graph = GRAPHS["causal"]
+    bias = torch.zeros(graph.num_edges, 1)
+    bias[graph.target == BAD] = torch.inf
+    found = run(nodes(graph, size=1.0), graph, engine, bias=bias)
+    assert found["out"].isnan().all((1, 2)).equal(torch.arange(graph.num_targets) == BAD)
+    assert found["value"].isnan().any((1, 2)).equal(torch.arange(graph.num_sources) <= BAD)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -89,13 +89,12 @@ def with_gradients(run: object, given: dict[str, Tensor], dtype: torch.dtype) ->
     return [x.detach().double() for x in (out, *gradients)]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", GRAPHS)
-def test_error_is_at_most_twice_that_of_the_textbook(
-    name: str, kind: str, dtype: torch.dtype
-) -> None:
+def test_error_is_at_most_twice_that_of_the_textbook(name: str, kind: str) -> None:
+    """In the types in turn, so that each meets every kind on two graphs."""
     graph = GRAPHS[name]
+    dtype = DTYPES[([*GRAPHS].index(name) + KINDS.index(kind)) % 3]
     given = {k: x.to(dtype).float() for k, x in inputs(graph, kind).items()}
     exact = with_gradients(lambda x: ours(graph, kind, x, "reference"), given, torch.float64)
     book = with_gradients(lambda x: textbook(graph, kind, x), given, dtype)
@@ -120,8 +119,6 @@ def test_results_have_the_type_of_the_inputs(dtype: torch.dtype, engine: str) ->
     for options in ({}, {"bias": bias}, {"gain": bias}):
         if engine != "tiles" or not options:
             assert ew.attend(x, x, x, graph, engine=engine, **options).dtype == dtype
-    if engine != "tiles":
-        assert ew.aggregate(x, graph, engine=engine).dtype == dtype
     assert ew.attention_weights(x, x, graph).dtype in (dtype, torch.float32)
 
 
@@ -137,7 +134,7 @@ AUTOCAST: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 @pytest.mark.parametrize("kind", AUTOCAST)
-@pytest.mark.parametrize("name", ["complete", "window", "union"])
+@pytest.mark.parametrize("name", ["window", "union"])
 def test_autocast_changes_nothing(name: str, kind: str, engine: str) -> None:
     """Attention is computed in the type of its inputs, in edge vectors and scores of any size."""
     graph = GRAPHS[name]

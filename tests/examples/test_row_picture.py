@@ -56,7 +56,12 @@ def test_the_picture_of_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main([*words, *tiny]) == 0
     assert " ± " in capsys.readouterr().out
     assert row_picture.main([str(tmp_path / "runs")]) == 0
-    assert "attention.png" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "attention.png" in out
+    assert "attention.html" in out
+    assert "With complete(), " in out
+    assert "With empty(), none can get there" in out
+    assert "over an image" in (tmp_path / "runs" / "attention.html").read_text()
     from matplotlib.image import imread
 
     picture = imread(tmp_path / "runs" / "attention.png")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import csv
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from edgewise import data, models, tasks, training
-from edgewise.recipes import Recipe
-from edgewise.runs import train
+from edgewise.recipes import Recipe, find
+from edgewise.runs import train, with_values
+from tests.unlabelled import write_molecules
 
 WORDS = "the a cat dog mat sat ran on over under red blue big small old film".split()  # noqa: SIM905
 GERMAN = {"the": "die", "cat": "Katze", "dog": "Hund", "sat": "saß", "ran": "lief", "on": "auf"}
@@ -66,3 +70,151 @@ def translations(folder: Path, epochs: int = 1) -> Path:
     sizes = {"width": 16, "depth": 1, "heads": 2, "ffn_dim": 16, "dropout": 0.0}
     task = tasks.Translation(num_beams=2)
     return trained(folder, models.transformer, parallel, task, epochs, **sizes)
+
+
+def of_recipe(name: str, folder: Path, **values: Any) -> Path:
+    """Train a recipe for one epoch, with values by field; ``__`` stands for a point."""
+    fast = {"trainer.accelerator": "cpu", "trainer.epochs": 1, "trainer.save_every": 0}
+    given = {field.replace("__", "."): value for field, value in values.items()}
+    train(with_values(find(name), fast | given), folder / "run")
+    return folder / "run"
+
+
+SMALL = {"model__width": 8, "model__depth": 1}
+HEADS = {**SMALL, "model__heads": 2}
+
+
+def tags(folder: Path) -> Path:
+    """Train a tagger of words."""
+    lines = [f"{word} {'NOUN' if word in GERMAN else 'WORD'}" for word in WORDS]
+    (folder / "mine.conllu").write_text("\n\n".join(["\n".join(lines)] * 12) + "\n")
+    return of_recipe("tags", folder, data__path=str(folder / "mine.conllu"), **HEADS)
+
+
+def hidden_words(folder: Path) -> Path:
+    """Train a model of masked words."""
+    (folder / "mine.txt").write_text(f"{' '.join(WORDS)} .\n" * 40)
+    paths = (str(folder / "mine.txt"),)
+    own: dict[str, Any] = {"sources": (), "paths": paths, "test_paths": paths}
+    source = data.masked_text(kind="words", vocab_size=None, context=16, val=0.2, **own)
+    recipe = replace(find("bert-wikitext"), data=source)
+    fast = {"trainer.accelerator": "cpu", "trainer.epochs": 1, "trainer.save_every": 0}
+    small = {"model.width": 8, "model.depth": 1, "model.heads": 2}
+    train(with_values(recipe, fast | small), folder / "run")
+    return folder / "run"
+
+
+def images(folder: Path) -> Path:
+    """Train a Vision Transformer on digits."""
+    return of_recipe("digits", folder, **HEADS)
+
+
+def nodes(folder: Path) -> Path:
+    """Train a classifier of the nodes of a graph."""
+    draw = random.Random(0)
+    rows = [f"p{i},{'law' if i % 2 else 'art'},{i % 2 + draw.gauss(0, 1):.3f}" for i in range(40)]
+    (folder / "nodes.csv").write_text("\n".join(["paper,topic,length", *rows]))
+    pairs = [f"p{i},p{draw.randrange(40)}" for i in range(40)]
+    (folder / "edges.csv").write_text("\n".join(["citing,cited", *pairs]))
+    values = {"data__nodes": str(folder / "nodes.csv"), "data__edges": str(folder / "edges.csv")}
+    return of_recipe("nodes", folder, model="gat", data__label="topic", **values)
+
+
+def whole_graphs(folder: Path) -> Path:
+    """Train a classifier of graphs: chains and stars of four nodes."""
+    raw = folder / "TOY" / "raw"
+    raw.mkdir(parents=True)
+    pairs, labels = [], []
+    for number in range(24):
+        edges = [(0, 1), (0, 2), (0, 3)] if number % 2 else [(0, 1), (1, 2), (2, 3)]
+        pairs += [f"{4 * number + a + 1}, {4 * number + b + 1}" for a, b in edges]
+        pairs += [f"{4 * number + b + 1}, {4 * number + a + 1}" for a, b in edges]
+        labels.append(number % 2)
+    files = {
+        "A": pairs,
+        "graph_indicator": [number // 4 + 1 for number in range(96)],
+        "node_labels": [number % 2 for number in range(96)],
+        "graph_labels": labels,
+    }
+    for name, lines in files.items():
+        (raw / f"TOY_{name}.txt").write_text("\n".join(map(str, lines)) + "\n")
+    recipe = replace(find("gat-enzymes"), data=data.tu(name="TOY", folds=3, val=0.2, batch_size=8))
+    fast = {"trainer.accelerator": "cpu", "trainer.epochs": 2, "trainer.save_every": 0}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EDGEWISE_DATA", str(folder))
+        train(with_values(recipe, fast), folder / "run")
+    return folder / "run"
+
+
+def series(folder: Path) -> Path:
+    """Train a forecaster of 6 values from 12."""
+    rows = [f"{i};{100 + i + 10 * (i % 6)}" for i in range(120)]
+    (folder / "mine.csv").write_text("\n".join(["step;sold", *rows]))
+    values = {"data__path": str(folder / "mine.csv"), "data__column": "sold"}
+    return of_recipe("series", folder, data__history=12, data__horizon=6, **values, **HEADS)
+
+
+def links(folder: Path) -> Path:
+    """Train a predictor of links in two groups of friends."""
+    draw = random.Random(0)
+    rows = [(i, 2 * draw.randrange(20) + i % 2) for i in range(40) for _ in range(3)]
+    rows = [f"m{a},m{b}" for a, b in rows if a != b]
+    (folder / "mine.csv").write_text("\n".join(["from,to", *rows]))
+    return of_recipe("links", folder, data__path=str(folder / "mine.csv"))
+
+
+def interactions(folder: Path) -> Path:
+    """Train a recommender of items."""
+    draw = random.Random(0)
+    rows = {f"u{i % 12},i{2 * draw.randrange(9) + i % 2}" for i in range(120)}
+    (folder / "mine.csv").write_text("\n".join(["user,item", *sorted(rows)]))
+    return of_recipe("interactions", folder, data__path=str(folder / "mine.csv"))
+
+
+def molecules(folder: Path) -> Path:
+    """Train a model of a property of molecules."""
+    smiles = ["CCO", "CCN", "c1ccccc1O", "CC(=O)O", "CCCl", "CCCC", "COC", "CC#N"]
+    rows = [f"{one};{number}" for number, one in enumerate(smiles)]
+    (folder / "mine.csv").write_text("\n".join(["structure;y", *rows]))
+    values = {"data__path": str(folder / "mine.csv"), "data__val": 0.25, "data__target": "y"}
+    return of_recipe("molecules", folder, **values, **HEADS)
+
+
+def hidden_atoms(folder: Path) -> Path:
+    """Train a model of masked atoms and bonds."""
+    from edgewise.data.checksums import SHA256
+    from edgewise.data.molecules import zinc
+
+    write_molecules(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EDGEWISE_DATA", str(folder))
+        patch.delitem(SHA256, zinc.NAME)
+        return of_recipe("masked-molecules", folder, **HEADS)
+
+
+def without_attention(folder: Path) -> Path:
+    """Train an LSTM, which attends to nothing."""
+    rows = [f"{'big' if i % 2 else 'small'} film,{i % 2}" for i in range(40)]
+    (folder / "mine.csv").write_text("\n".join(["text,label", *rows]))
+    source = data.text_table(path=str(folder / "mine.csv"), kind="words", vocab_size=None)
+    task = tasks.TextClassification()
+    return trained(folder, models.lstm, source, task, width=8, depth=1)
+
+
+Maker = Callable[[Path], Path]
+KINDS: dict[str, tuple[Maker, tuple[str, ...]]] = {
+    "sentences": (sentences, ("tokenizers",)),
+    "tags": (tags, ("tokenizers",)),
+    "hidden words": (hidden_words, ("tokenizers",)),
+    "translations": (partial(translations, epochs=40), ("tokenizers",)),
+    "images": (images, ("sklearn",)),
+    "nodes": (nodes, ("torch_geometric",)),
+    "whole graphs": (whole_graphs, ("torch_geometric",)),
+    "series": (series, ()),
+    "links": (links, ()),
+    "interactions": (interactions, ()),
+    "molecules": (molecules, ("rdkit",)),
+    "hidden atoms": (hidden_atoms, ("rdkit",)),
+    "without attention": (without_attention, ("tokenizers",)),
+}
+"""Functions that train a run of each kind, and the packages that they need."""

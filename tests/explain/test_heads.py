@@ -262,6 +262,36 @@ def test_observations_are_counted() -> None:
     assert found.global_nodes == 1
     assert found.nodes == 10
     assert "77.0% of the weights" in str(found)
+    two = torch.cat([weights, torch.full((100, 1), 0.1)], dim=1)  # a head with equal weights
+    assert explain.observations(layer_record(two, graph)).global_nodes == 0.5
+
+
+@pytest.mark.parametrize("count", [5, 400])
+def test_equal_weights_show_none_of_the_observations(count: int) -> None:
+    graph = graphs.complete().bind(count)
+    found = explain.observations(layer_record(torch.full((count**2, 2), 1 / count), graph))
+    assert found.near_zero == 0
+    assert found.local == found.local_edges
+    assert found.global_nodes == 0
+
+
+def test_the_least_important_heads_are_chosen() -> None:
+    scores = {"a": torch.tensor([0.4, 0.1, 0.3]), "b": torch.tensor([20.0, 5.0]),
+              "c": torch.tensor([0.0])}  # fmt: skip
+    assert explain.least_important(scores, 0) == {}
+    assert explain.least_important(scores, 1 / 3) == {"a": [1, 2]}
+    assert explain.least_important(scores, 0.4) == {"a": [1, 2], "b": [1]}, "rounded up"
+    assert explain.least_important(scores, 0.9) == {"a": [1, 2], "b": [1]}, "one is left in each"
+    # Divided by the norms: .20 and .59 in a, .24 in b.
+    assert explain.least_important(scores, 1 / 3, normalise=True) == {"a": [1], "b": [1]}
+    with refused("fraction", expected="below 1", got="1", remedy="0.2"):
+        explain.least_important(scores, 1)
+    torch.manual_seed(0)
+    model = models.bert(11, width=8, depth=2, heads=4, ffn_dim=8)
+    ids = torch.arange(5)[None]
+    found = explain.importance(model, [ids], lambda model, x: model(x).square().mean())
+    explain.prune(model, explain.least_important(found, 0.5))
+    assert sum(map(len, explain.layers_with_heads(model).values())) == 4
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,9 +15,22 @@ pytest.importorskip("scipy")
 import networkx
 
 from edgewise import graphs
+from edgewise.cli import main
+from edgewise.data.graphs.node_data import graph_kept
 from edgewise.errors import ArgumentError
-from edgewise.explain.influence import Influence, _norms, centralities, influence
+from edgewise.explain.influence import (
+    Influence,
+    _changed_norms,
+    _features,
+    _norms,
+    centralities,
+    changes,
+    influence,
+)
+from edgewise.inference import Run
 from edgewise.layers import MultiHeadAttention
+
+RunOf = Callable[[str], Run]
 
 
 def test_centralities_are_those_of_networkx() -> None:
@@ -63,6 +78,56 @@ def test_the_estimate_is_close_to_the_exact_change() -> None:
             exact.append((layer(x, fewer) - outputs()).norm())
     both = torch.stack([found.float(), torch.stack(exact)])
     assert float(both.corrcoef()[0, 1]) > 0.9
+
+
+def test_a_changed_member_moves_the_outputs_of_the_others(run_of: RunOf) -> None:
+    run = run_of("nodes")
+    found = changes(run, torch.tensor([3, 21]))
+    kept = graph_kept(run.predictor.preprocessing.values)
+    with torch.no_grad():
+        whole = run.model(kept.x, kept.graph).softmax(-1)
+        for member, value in zip([3, 21], found, strict=True):
+            x = kept.x.clone()
+            x[member] = kept.x.mean(0)
+            moved = run.model(x, kept.graph).softmax(-1) - whole
+            others = torch.arange(len(x)) != member
+            torch.testing.assert_close(value, moved[others].norm())
+    assert kept.x.equal(graph_kept(run.predictor.preprocessing.values).x)
+
+
+@pytest.mark.parametrize("kind", ["links", "interactions"])
+def test_changes_are_estimated_to_first_order(
+    kind: str, run_of: RunOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["edgewise.explain.influence"], "PROBES", 400)
+    run = run_of(kind)
+    x, _ = _features(run)
+    with torch.no_grad():
+        x.copy_(x.mean(0) + 1e-2 * (x - x.mean(0)))  # where first order is accurate
+    exact = changes(run, torch.arange(len(x)))
+    assert bool((exact > 0).any())
+    estimate = _changed_norms(run, 0).float()
+    assert float(torch.stack([estimate, exact]).corrcoef()[0, 1]) > 0.95
+
+
+def test_the_command_ranks_by_removal_and_by_change(
+    run_of: RunOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run, rankings = run_of("nodes"), []
+    for by in ("removed", "changed"):
+        picture = tmp_path / f"{by}.png"
+        given = ["influence", str(run.path), "--by", by, "--top", "3", "--draw", str(picture)]
+        assert main(given) == 0
+        lines = capsys.readouterr().out.splitlines()
+        found = influence(run, by=by)  # type: ignore[arg-type]
+        rows = [line.split()[:2] for line in lines[3:6]]
+        expected = [[row["id"], f"{row['influence']:.3g}"] for row in found.ranking(top=3)]
+        assert rows == expected
+        rankings.append(rows)
+        assert picture.exists()
+    assert rankings[0] != rankings[1]
+    with pytest.raises(ArgumentError, match="removed"):
+        influence(run, by="gone")  # type: ignore[arg-type]
 
 
 def measured() -> Influence:

@@ -17,6 +17,7 @@ import edgewise as ew
 from edgewise import explain, graphs
 from edgewise.cli import main
 from edgewise.errors import ArgumentError
+from edgewise.explain import page as page_module
 from edgewise.explain.page import html_page, write_page
 from edgewise.explain.record import LayerRecord, Recorded
 from tests.explain import small_runs
@@ -272,6 +273,37 @@ def test_a_graph_of_100_000_edges_is_less_than_a_megabyte() -> None:
     layers = [layer(f"layers.{i}", graph, 4) for i in range(2)]
     page = html_page(explanation(layers, [f"node {i}" for i in range(20_000)], "graph"))
     assert len(page.encode()) < 1_000_000
+
+
+def test_a_graph_that_is_too_large_is_shown_in_part(
+    chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes of the strongest edges keep their names and weights."""
+    monkeypatch.setattr(page_module, "MAX_EDGES", 400)
+    monkeypatch.setattr(page_module, "MAX_NODES", 300)
+    graph = graphs.edges(torch.randint(2000, (2, 6000)), 2000)
+    record = layer("layers.0", graph)
+    recorded = Recorded()
+    recorded.layers = [record]
+    names = [f"node {i}" for i in range(2000)]
+    details = {"node": 1234}
+    found = explain.Explanation(recorded, names, "graph", details=details)
+    opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
+    notes = opened.page.text_content("#notes")
+    assert "The strongest 150 of 6,000 edges are in the page" in notes
+    shown = int(re.search(r"The (\d+) of 2,000 nodes", notes)[1])  # type: ignore[index]
+    assert 150 <= shown <= 301
+    assert opened.page.text_content("#pinned").endswith("node 1234")
+    parts = page_module._Page(found, None)
+    parts.data()
+    opened.choose("0", "1")
+    for name in parts.sides[0][::40]:
+        opened.find(name)
+        assert opened.page.text_content("#pinned").endswith(f": {name}")
+        exact = [0.0, *row(record, names.index(name), 1).values()]
+        for value in opened.weights().values():
+            assert min(abs(value - other) for other in exact) < 1e-3
+    assert opened.messages == []
 
 
 def test_chosen_heads_are_in_full() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -20,9 +21,11 @@ from edgewise.explain.structure import (
     _fit,
     _tree,
     dependencies,
+    draw_tree,
     edge_recovery,
     roc_auc,
 )
+from edgewise.inference import Run
 from edgewise.layers import MultiHeadAttention
 
 
@@ -73,6 +76,27 @@ def test_hidden_edges_are_recovered_from_weights() -> None:
         layer(torch.randn(count, 8), graphs.window(1))
     with pytest.raises(ArgumentError, match="all pairs of 12 nodes"):
         edge_recovery(windowed.layers, hidden)
+
+
+def test_a_picture_tells_recovered_edges_from_wrong_ones() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.colors import to_hex
+
+    sentence = Sentence(["A", "$", "c", "d"], [1, -1, 1, 2])
+    figure = draw_tree(sentence, {(0, 1), (1, 3), (2, 3)})
+    drawn = sorted((to_hex(arc.get_edgecolor()), arc.width) for arc in figure.axes[0].patches)
+    blue, grey, red = "#1f6feb", "#8795a8", "#d1495b"
+    assert drawn == [*[(blue, 1)] * 4, (grey, 1), (red, 2)]
+    assert "2 of 3" in figure.axes[0].get_title()
+
+
+def test_dependencies_keep_the_trees(run_of: Callable[[str], Run]) -> None:
+    run = run_of("tags")
+    sentences = [Sentence("the cat sat on".split(), [1, 2, -1, 2])] * 4  # noqa: SIM905
+    found = dependencies(run, sentences, fitted=2)
+    assert len(found.trees) == found.tested == 2
+    shared = sum(len(tree & sentences[0].edges()) for tree in found.trees)
+    assert found.combined == pytest.approx(shared / 6)
 
 
 def test_other_runs_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from torch import Tensor, nn
 
 import edgewise
 from edgewise import explain, graphs, models
+from edgewise.explain.losses import losses_of
 from edgewise.explain.suggestion import restricted_to
 from edgewise.layers import MultiHeadAttention
+from edgewise.runs import with_values
 from tests.errors import refused
 from tests.explain import small_runs
 
@@ -102,6 +105,53 @@ def test_a_run_gets_a_suggestion(tmp_path_factory: pytest.TempPathFactory) -> No
     found = explain.suggest(run, max_batches=1, coverage=0.6)
     assert list(found.layers) == list(explain.layers_with_heads(run.model))
     assert all(one.weight >= 0.6 for one in found.layers.values())
+
+
+def test_batches_of_a_run_are_spread_over_the_split(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Batches of translations are sorted by length, so the first ones are the longest."""
+    pytest.importorskip("lightning")
+    pytest.importorskip("tokenizers")
+    path = small_runs.translations(tmp_path_factory.mktemp("runs") / "translations")
+    run = edgewise.load(path)
+    run = replace(run, recipe=with_values(run.recipe, {"data.batch_size": 1}))
+    every = [len(batch.target) for batch in losses_of(run).batches]
+    assert len(every) == 8
+    assert every == sorted(every, reverse=True)
+    for count, places in ((1, [4]), (3, [1, 4, 6]), (4, [1, 3, 5, 7]), (99, range(8))):
+        chosen = losses_of(run, max_batches=count).batches
+        assert [len(batch.target) for batch in chosen] == [every[place] for place in places]
+
+
+def test_short_texts_have_no_hubs_of_equal_weight() -> None:
+    """Each of 3 nodes has a third of equal weights; a fourth node cannot be a hub."""
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(4, 2)
+    with torch.no_grad():
+        assert layer.qkv is not None
+        layer.qkv.weight[:8].zero_()
+        layer.qkv.bias[:8].zero_()
+    graph = graphs.batch([graphs.complete().bind(n) for n in (3, 6, 3)])
+    batches = [(torch.randn(12, 4), graph)]
+    found = explain.suggest(layer, batches, loss)
+    assert [one.text for one in found.layers.values()] == ["window(3)"]
+
+
+def test_cross_attention_gets_no_suggestion() -> None:
+    """A batch with as many targets as sources looks like self-attention."""
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(4, 2, source_width=4)
+    inner = MultiHeadAttention(4, 2)
+    model = nn.ModuleDict({"cross": layer, "own": inner})
+
+    def both(model: Any, batch: Any) -> Tensor:
+        x, y = batch
+        x = model["own"](x, graphs.complete())
+        return model["cross"](x, graphs.complete(), y).square().mean()
+
+    batches = [(torch.randn(5, 4), torch.randn(n, 4)) for n in (5, 7)]
+    assert list(explain.suggest(model, batches, both).layers) == ["own"]
 
 
 def test_bad_requests_are_named() -> None:

@@ -1,4 +1,7 @@
-"""A graph may be met first in any mode of PyTorch; what it keeps then serves everybody later."""
+"""A graph may be met first in any mode of PyTorch; what it keeps then serves everybody later.
+
+Inference mode is in ``tests/contracts/test_modes.py``, for every pattern on every engine.
+"""
 
 from __future__ import annotations
 
@@ -63,11 +66,6 @@ def trains(graph: Pattern) -> Tensor:
     return x.grad
 
 
-def in_inference_mode(graph: Pattern) -> None:
-    with torch.inference_mode():
-        use(features(), graph)
-
-
 def on_another_default_device(graph: Pattern) -> None:
     x = features(requires_grad=True)
     with torch.device("meta"):
@@ -122,7 +120,7 @@ def autocast(graph: Pattern) -> None:
 MODES = {
     mode.__name__: mode
     for mode in (
-        *(in_inference_mode, on_another_default_device, with_fake_tensors, exported),
+        *(on_another_default_device, with_fake_tensors, exported),
         *(not_exported, transformed, autocast),
     )
 }
@@ -136,16 +134,6 @@ def test_a_graph_met_in_a_mode_trains_afterwards(name: str, mode: str) -> None:
     graph = MAKERS[name]()
     MODES[mode](graph)
     torch.testing.assert_close(trains(graph), expected, rtol=1e-5, atol=1e-6)
-
-
-@EVERY
-def test_a_graph_made_in_inference_mode_trains(name: str) -> None:
-    expected = trains(MAKERS[name]())
-    bound_graphs.cache_clear()
-    with torch.inference_mode():
-        graph = MAKERS[name]()
-        in_inference_mode(graph)
-    torch.testing.assert_close(trains(graph), expected)
 
 
 def test_no_cached_value_is_rounded_by_autocast() -> None:

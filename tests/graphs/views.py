@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise import ArgumentError
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, Runs
 from tests.graphs.specification import Spec, from_pairs
 
 
@@ -65,6 +65,8 @@ def check_parts(graph: Graph) -> None:
     assert sum(part.dense().long() for part in parts).equal(graph.dense().long())  # disjoint
     for part in parts:
         assert part.parts == (part,)
+        if isinstance(part, Runs):
+            assert (part.row * (part.num_sources + 1) + part.start).diff().gt(0).all()
         check_segments(part)
 
 

@@ -202,6 +202,7 @@ def test_unknown_people(friends):
 
 
 def test_between_two_kinds_of_node_the_other_kind_is_proposed():
+    from edgewise.graphs import edges
     from edgewise.inference.nodes import KnownIds, LinkSuggestions, Neighbours
     from edgewise.models import link_predictor
 
@@ -212,6 +213,7 @@ def test_between_two_kinds_of_node_the_other_kind_is_proposed():
     links.linked = Neighbours(torch.cat([pairs, pairs.flip(0)], dim=1), 7)
     links.model = link_predictor(7, width=4)
     links.states = torch.randn(7, 4)
+    links.graph = edges(torch.cat([pairs, pairs.flip(0)], dim=1), 7)
     with torch.no_grad():
         film, actor = links.answer([0, 6], top=9, evidence=0)
     assert {row["id"] for row in film["links"]} == {"n5", "n6"}

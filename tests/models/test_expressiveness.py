@@ -61,7 +61,7 @@ def test_an_mlp_on_the_adjacency_matrix_is_neither_invariant_nor_equivariant(
 def test_over_smoothing_and_its_remedy() -> None:
     """Depth makes GCN and GAT forget which node is which; MAGNA's blocks forget far less.
 
-    By their residuals: with one hop in place of six of diffusion they keep more, at every depth.
+    By their residuals: with one hop instead of six of diffusion they keep more, at every depth.
     """
     curves = {
         name: OVER_SMOOTHING["curve"](make, [1, 4, 32])

@@ -34,3 +34,13 @@ def test_it_reads_the_graph():
     model = link_predictor(5, width=4, depth=1, decoder="dot")
     changed = model(PAIRS, graphs.edges(torch.tensor([[2], [0]]), 5)) != model(PAIRS, a_graph())
     assert changed.tolist() == [True, True, True]
+
+
+def test_overlap_tells_pairs_with_common_neighbours():
+    """All states are equal, so only the common neighbours differ."""
+    model = link_predictor(5, width=4, depth=1, overlap=True)
+    with torch.no_grad():
+        model.embedding.weight.zero_()
+    scores = model(torch.tensor([[0, 0, 0], [2, 3, 4]]), a_graph())
+    assert scores[0] != scores[1], "0 and 2 have the common neighbour 1"
+    assert scores[1] == scores[2], "0 has no common neighbour with 3 and 4"

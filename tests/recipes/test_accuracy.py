@@ -96,7 +96,7 @@ def test_the_demo_reaches_what_the_readme_says(tmp_path):
 def test_forecast(tmp_path):
     pytest.importorskip("statsmodels")
     metrics = train(find("forecast"), tmp_path / "forecast")
-    assert metrics["test/mae"] < 0.53  # ridge regression: benchmarks/ridge_forecast.py
+    assert metrics["test/mae"] < 0.53  # ridge regression: edgewise baseline forecast
     assert metrics["test/seasonal_ratio"] <= 0.32
 
 

@@ -51,7 +51,7 @@ def test_exact_counts_captions_without_any_mistake() -> None:
     assert float(exact.compute()) == 0.5
 
 
-def test_translations_are_what_the_model_likes_best() -> None:
+def test_translations_are_the_most_probable_ones() -> None:
     """A model that has learned to repeat its source in other tokens."""
     torch.manual_seed(0)
     task, begin, end = tasks.Translation(num_beams=2, max_length_ratio=2.0), 1, 2

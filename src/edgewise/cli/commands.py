@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from edgewise import recipes, runs
+from edgewise.baselines import NoBaselineError
+from edgewise.cli.baseline import comparison
 from edgewise.cli.doctor import report
 from edgewise.cli.listing import listing, shown
 from edgewise.cli.report import write_report
 from edgewise.cli.table import Measured, comparison_table, metrics_table
 from edgewise.cli.verify import run
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, MissingExtraError
 from edgewise.training import RunFolder
 from edgewise.training.folder import METRICS, RECIPE
 
@@ -43,6 +45,8 @@ def train(arguments: Namespace) -> int:
         metrics = runs.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
     print(metrics_table(metrics))
     _print_notes(recipe)
+    if not arguments.folds:
+        _print_comparison(recipe, metrics, out)
     several = arguments.seeds or arguments.folds
     print(f"\n{out}: {RECIPE}, {METRICS}" + ("" if several else " and more"))
     return 0
@@ -98,6 +102,16 @@ def doctor(_arguments: Namespace) -> int:
 def _print_notes(recipe: recipes.Recipe) -> None:
     for name, note in recipe.task.notes().items():
         print(f"{name}: {note}")
+
+
+def _print_comparison(recipe: recipes.Recipe, metrics: Mapping[str, Any], out: Path) -> None:
+    """Compare a run with quick baselines of its task, if there are any."""
+    try:
+        print(comparison(recipe, metrics, out))
+    except NoBaselineError:
+        return
+    except MissingExtraError as error:
+        print(f"baseline: not measured. {error}")
 
 
 def _recipe(arguments: Namespace) -> recipes.Recipe:

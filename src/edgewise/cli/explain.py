@@ -25,7 +25,7 @@ def explain(arguments: Namespace) -> int:
     given = arguments.inputs
     inputs = list(predictor.from_words(given) if given else predictor.default_inputs())
     for number, value in enumerate(inputs, 1):
-        found = explanation(run, value, layers=arguments.layers)
+        found = explanation(run, value, layers=arguments.layers, heads=arguments.heads)
         print(found.answer)
         print(write_page(found, _numbered(arguments.out, number, len(inputs))))
     return 0

@@ -16,7 +16,7 @@ def influence(arguments: Namespace) -> int:
     from edgewise.explain.influence import MODEL, influence
 
     check_least("--top", arguments.top, 1, "choose how many members to list")
-    found = influence(load(arguments.folder), seed=arguments.seed)
+    found = influence(load(arguments.folder), by=arguments.by, seed=arguments.seed)
     print("most influential members on the model's outputs, with their ranks by each measure:")
     _print(found.ranking(top=arguments.top))
     print("\nrank correlation with the influence on the model:")

@@ -13,7 +13,7 @@ from typing import Any
 from edgewise.arguments import check_least
 from edgewise.cli.table import table
 from edgewise.data import DATA
-from edgewise.encodings import ENCODINGS
+from edgewise.encodings import ENCODINGS, shortest_paths
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.graphs import PATTERNS, Graph, Pattern, parse
 from edgewise.models import MODELS
@@ -154,7 +154,17 @@ def _graph(name: str) -> Pattern | None:
 def _graph_text(graph: Pattern, nodes: int) -> str:
     bound: Graph = graph if isinstance(graph, Graph) else graph.bind(nodes)
     rows = ["".join("■ " if cell else "· " for cell in row) for row in bound.dense().tolist()]
-    return f"{bound!r}\nrow i marks the nodes that node i attends to\n\n" + "\n".join(rows)
+    head = f"{bound!r}\n{_reach(bound)}\nrow i marks the nodes that node i attends to"
+    return "\n".join([head, "", *rows])
+
+
+def _reach(graph: Graph) -> str:
+    """Describe how many layers pass information between all pairs of nodes."""
+    steps = shortest_paths(graph)
+    if (steps < 0).any():
+        return "some nodes never reach others, through any number of layers"
+    layers = int(steps.max())
+    return f"after {layers} layer{'s' * (layers != 1)}, every node has information from every other"
 
 
 def _signature(name: str, thing: Callable[..., Any]) -> str:

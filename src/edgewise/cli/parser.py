@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from edgewise import __version__
 from edgewise.cli import commands
+from edgewise.cli.baseline import baseline
 from edgewise.cli.explain import explain
+from edgewise.cli.heads import heads, prune, suggest
 from edgewise.cli.influence import influence
 from edgewise.cli.listing import KINDS, recipe_text
 from edgewise.cli.predict import OPTIONS, options_by_recipe, options_of, predict
@@ -159,8 +161,9 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
 
     Args:
         command: the command given.
-        words: all arguments given. If they ask for help, the help of ``train`` and ``compare``
-            lists the fields of the recipe, and the help of ``predict`` the options of the run.
+        words: all arguments given. If they ask for help, the help of ``train``, ``compare``
+            and ``baseline`` lists the fields of the recipe, and the help of ``predict`` the
+            options of the run.
     """
     parser = argparse.ArgumentParser(
         prog="edgewise",
@@ -170,7 +173,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     )
     parser.add_argument("--version", action="version", version=f"edgewise {__version__}")
     helps = bool(HELP & set(words))
-    trains = command in ("train", "compare")
+    trains = command in ("train", "compare", "baseline")
     recipe = _recipe_for_help(words) if helps and trains else None
     add = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_looking(add)
@@ -180,6 +183,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     by_recipe = options_by_recipe() if predicts and run is None else ""
     _add_predicting(add, OPTIONS if run is None else options_of(run), run, by_recipe)
     _add_explaining(add)
+    _add_heads(add)
     verify = "compare the layers with those of PyTorch and PyTorch Geometric"
     _command(add, commands.verify, "verify", verify, "edgewise verify")
     doctor = "list versions, devices, and installed and missing packages and data sets"
@@ -233,6 +237,16 @@ def _add_training(add: Commands, known_fields: str) -> None:
     help_ = "cross-validate: train once for each fold, which is then the test set"
     several.add_argument("--folds", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE")
+    summary = "measure simple baselines of a recipe's task on its splits, with its metrics"
+    example = "edgewise baseline molecules --data.path mine.csv --data.target y"
+    command = _command(add, baseline, "baseline", summary, example + known_fields)
+    help_ = "name of a recipe; see `edgewise list recipes`"
+    command.add_argument("recipe", metavar="RECIPE", help=help_)
+    help_ = "measure once for each fold, which is then the test set, and print the means"
+    command.add_argument("--folds", action="store_true", help=help_)
+    help_ = "folder of baseline.json (default: runs/RECIPE-baseline)"
+    command.add_argument("--out", type=Path, metavar="DIR", help=help_)
+    command.set_defaults(takes_fields=True)
     summary = "train a recipe once for each value of one field, and write a report"
     example = 'edgewise compare digits model.graph "empty()" "window(1)" "complete()"'
     command = _command(add, commands.compare, "compare", summary, example + known_fields)
@@ -304,10 +318,17 @@ def _add_explaining(add: Commands) -> None:
     command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
     help_ = "record only the module of this name; repeat the option to record several modules"
     command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)
+    help_ = "record only the head of this number; repeat the option to record several heads"
+    command.add_argument("--head", dest="heads", type=int, action="append", metavar="N", help=help_)
     summary = "rank the nodes of a run's graph by their influence on its predictions"
     example = "edgewise influence runs/gat-cora --top 10 --draw influence.png"
     command = _command(add, influence, "influence", summary, example)
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    help_ = (
+        "change of the outputs if the member is removed (default), or if its features are changed "
+        "to the mean of all members"
+    )
+    command.add_argument("--by", choices=("removed", "changed"), default="removed", help=help_)
     help_ = "number of members to list (default: 10)"
     command.add_argument("--top", type=int, default=10, metavar="N", help=help_)
     command.add_argument(
@@ -315,6 +336,63 @@ def _add_explaining(add: Commands) -> None:
     )
     help_ = "random seed of the estimates (default: 0)"
     command.add_argument("--seed", type=int, default=0, metavar="N", help=help_)
+
+
+def _add_heads(add: Commands) -> None:
+    command = _command(
+        add,
+        heads,
+        "heads",
+        "print importance and statistics of the attention heads of a run",
+        "edgewise heads runs/sst2 --by leaving_out --draw heads.png",
+    )
+    _add_data(command, importance=True)
+    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure")
+    command = _command(
+        add,
+        prune,
+        "prune",
+        "remove attention heads from a run and write it to a new folder",
+        "edgewise prune runs/sst2 --fraction 0.2 --out runs/sst2-pruned\n"
+        "  edgewise prune runs/sst2 --heads 0:1,3 --heads 1:0 --out runs/sst2-pruned\n\n"
+        "The rows and columns of the heads are removed from the weights. `edgewise predict`,\n"
+        "`edgewise test` and `edgewise explain` read the new folder.",
+    )
+    help_ = "remove this fraction of the heads, the least important first"
+    command.add_argument("--fraction", type=float, metavar="F", help=help_)
+    help_ = (
+        "remove these heads of a layer, which is given by its name or number; repeat the option "
+        "for further layers (`edgewise heads` lists them)"
+    )
+    command.add_argument("--heads", action="append", metavar="LAYER:HEAD,…", help=help_)
+    help_ = "new run folder"
+    command.add_argument("--out", type=Path, metavar="DIR", required=True, help=help_)
+    _add_data(command, importance=True)
+    command = _command(
+        add,
+        suggest,
+        "suggest",
+        "suggest a sparse graph for each layer of a run, and measure its loss and time",
+        "edgewise suggest runs/sst2 --coverage 0.95",
+    )
+    help_ = "fraction of the attention weight that the graph must keep (default: 0.9)"
+    command.add_argument("--coverage", type=float, default=0.9, metavar="F", help=help_)
+    _add_data(command, importance=False)
+
+
+def _add_data(command: argparse.ArgumentParser, *, importance: bool) -> None:
+    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    if importance:
+        help_ = (
+            "importance of a head: gradient of the loss by its output (default), gain: by the "
+            "scores of its edges, leaving_out: increase of the loss without it, one pass each"
+        )
+        kinds = ("gradient", "gain", "leaving_out")
+        command.add_argument("--by", choices=kinds, default="gradient", help=help_)
+    help_ = "data of the run to compute on (default: val)"
+    command.add_argument("--split", choices=("train", "val", "test"), default="val", help=help_)
+    help_ = "number of batches to compute on (default: 8)"
+    command.add_argument("--batches", type=int, default=8, metavar="N", help=help_)
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:

@@ -50,7 +50,7 @@ def options_of(recipe: Recipe) -> dict[str, str]:
 
 
 def options_by_recipe() -> str:
-    """Return the options of each kind of run, with the recipes of that kind."""
+    """Return a help text: the options of each kind of run, and its recipes."""
     served: dict[str, list[str]] = {}
     for kind in all_predictors():
         options = " ".join(f"--{name.replace('_', '-')}" for name in kind.options()) or "none"

@@ -209,7 +209,7 @@ def naming(*files: str | Path) -> Iterator[None]:
 def _download(raw: Path, data: str, files: Sequence[str], download: Callable[[Path], None]) -> None:
     raw.parent.mkdir(parents=True, exist_ok=True)
     part = raw.with_name(f"raw.part-{uuid4().hex}")
-    # Not tempfile, whose folders only their owner can read.
+    # tempfile would create a folder that only its owner can read.
     part.mkdir()
     try:
         try:

@@ -76,7 +76,7 @@ class Folds:
     def held_out(self, how: How, keys: Sequence[str | int]) -> tuple[Tensor, Tensor]:
         """Return the indices of training and validation examples, without a test set."""
         inner = deal(how, keys, round(1 / self.val), self.seed + 1, of="data.val")
-        # A part may consist of one large group.
+        # Validate on the last part, because the first may consist of a single large group.
         return torch.cat(inner[:-1]), inner[-1]
 
 

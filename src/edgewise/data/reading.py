@@ -30,7 +30,7 @@ BLOCK = 2**20  # Number of bytes that are decoded at once.
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    # Before UTF-16, whose byte order mark is a prefix of this one.
+    # UTF-32 is tested first, because its byte order mark starts with the mark of UTF-16.
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),

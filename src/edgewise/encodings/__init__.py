@@ -10,6 +10,7 @@ Encodings of graphs (:data:`OF_NODES`, :data:`OF_PAIRS`) compute a ``code`` once
 from __future__ import annotations
 
 from edgewise.encodings.centrality import Centrality, degrees
+from edgewise.encodings.common_neighbours import common_neighbours
 from edgewise.encodings.distances import (
     PathEdges,
     ShortestPath,
@@ -76,6 +77,7 @@ __all__ = [
     "TransformerXLRelative",
     "WeisfeilerLehman",
     "binary_positions",
+    "common_neighbours",
     "degrees",
     "distance_encoding",
     "draw",

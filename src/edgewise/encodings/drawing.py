@@ -57,7 +57,7 @@ def draw(
     for axes, shown, (title, x, y) in zip(
         figure.subplots(1, 2), (codes, alike), titles, strict=True
     ):
-        # Distances between components are infinite.
+        # Infinite distances, between components, do not set the scale.
         limit = max(float(shown.nan_to_num(0, 0, 0).abs().max()), 1e-9)
         axes.imshow(shown.numpy(), cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
         axes.set_title(title, fontsize=9)

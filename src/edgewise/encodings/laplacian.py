@@ -196,7 +196,7 @@ class Laplacian(nn.Module):
         return laplacian_eigenvectors(graph, self.k)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return features ``[N, width]`` from x of that shape and eigenvectors ``[N, k]``."""
+        """Add projected eigenvectors, ``[N, k]``, to features ``x``, ``[N, width]``."""
         check_code(code, x.shape[-2], self.k)
         code = code.to(x)
         if self.training:
@@ -233,7 +233,7 @@ class SignInvariant(nn.Module):
         return laplacian_eigenvectors(graph, self.k)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return features ``[N, width]`` from x of that shape and eigenvectors ``[N, k]``."""
+        """Add projected eigenvectors, ``[N, k]``, to features ``x``, ``[N, width]``."""
         check_code(code, x.shape[-2], self.k)
         code = code.to(x)[..., None]
         both = self.each(code) + self.each(-code)

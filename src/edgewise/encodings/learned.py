@@ -63,7 +63,7 @@ class Learned2d(nn.Module):
         self.row, self.column = (Learned(count, width, std=std) for count in (rows, columns))
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return features ``[..., rows · columns, width]`` of that shape, in raster order.
+        """Add row and column vectors to ``x``, ``[..., rows · columns, width]``, in raster order.
 
         Raises:
             ArgumentError: x has more nodes than the grid.

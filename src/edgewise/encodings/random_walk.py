@@ -75,7 +75,7 @@ class RandomWalk(nn.Module):
         return random_walk_probabilities(graph, self.steps)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return features ``[N, width]`` from x of that shape and probabilities ``[N, steps]``."""
+        """Add projected probabilities, ``[N, steps]``, to features ``x``, ``[N, width]``."""
         check_code(code, x.shape[-2], self.steps)
         code = code.to(x)
         # Batch norm needs at least two nodes, because the variance of a single node is undefined.

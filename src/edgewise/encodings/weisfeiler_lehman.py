@@ -95,7 +95,7 @@ class WeisfeilerLehman(nn.Module):
         return wl_colors(graph, self.rounds)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return features ``[N, width]`` from x of that shape and colours ``[N]``."""
+        """Add the vectors of the colours ``[N]`` to features ``x``, ``[N, width]``."""
         check_code(code, x.shape[-2])
         out: Tensor = x + self.table(code.clamp(max=self.colors - 1))
         return out

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 Work = tuple[str, dict[str, float]]
-"""Name of a form of computation, and the amounts of work in it by name."""
+"""Name of a form of computation, and its operation counts, as ``{operation: count}``."""
 
 TABLE = Path(__file__).with_suffix(".json")
 

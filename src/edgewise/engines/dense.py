@@ -105,7 +105,7 @@ class Dense:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the amounts of work; the pairs dominate, because each passes through memory."""
+        """Return the operation counts. Pairs cost most, as each passes through memory."""
         heads = problem.batch * problem.heads
         pairs, elements = heads * problem.grid, problem.width + problem.value_width
         if problem.operation == "aggregate":

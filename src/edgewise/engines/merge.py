@@ -43,7 +43,7 @@ def _merge(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def merge_work(parts: int, elements: int) -> Work:
-    """Return the amounts of work to merge a number of outputs with this number of elements each."""
+    """Return the operation counts of merging ``parts`` outputs of ``elements`` elements each."""
     return "merge", {"call": 1, "element": parts * elements}
 
 

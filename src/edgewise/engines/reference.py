@@ -41,7 +41,7 @@ class Reference:
         return []
 
     def work(self, problem: Problem) -> Work:
-        """Return the amounts of work; gathers dominate."""
+        """Return the operation counts. Gathers cost most."""
         edges = problem.batch * problem.num_edges
         heads, elements = edges * problem.heads, problem.width + problem.value_width
         amounts: dict[str, float] = {

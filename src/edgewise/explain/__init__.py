@@ -7,7 +7,7 @@ from edgewise.explain.cases import NodeCases, cases
 from edgewise.explain.edges_left_out import outputs_left_out
 from edgewise.explain.explanation import Explanation, explanation
 from edgewise.explain.fidelity import Fidelity, fidelity
-from edgewise.explain.figures import draw_head, draw_heads, draw_rollout
+from edgewise.explain.figures import draw_head, draw_heads, draw_rollout, draw_statistics
 from edgewise.explain.heads import (
     HeadStatistics,
     Observations,
@@ -16,12 +16,25 @@ from edgewise.explain.heads import (
     observations,
     statistics,
 )
-from edgewise.explain.influence import Influence, centralities, influence, removals
+from edgewise.explain.influence import Influence, centralities, changes, influence, removals
+from edgewise.explain.losses import recorded_batch
 from edgewise.explain.page import write_page
-from edgewise.explain.pruning import layers_with_heads, load_pruned, prune, save_pruned
+from edgewise.explain.pruning import (
+    layers_with_heads,
+    least_important,
+    load_pruned,
+    prune,
+    save_pruned,
+)
 from edgewise.explain.reasons import Attribution, Reason, attributions
 from edgewise.explain.record import LayerRecord, Recorded, record
-from edgewise.explain.structure import Dependencies, Sentence, dependencies, edge_recovery
+from edgewise.explain.structure import (
+    Dependencies,
+    Sentence,
+    dependencies,
+    draw_tree,
+    edge_recovery,
+)
 from edgewise.explain.suggestion import Suggestion, suggest
 
 __all__ = [
@@ -43,23 +56,28 @@ __all__ = [
     "attributions",
     "cases",
     "centralities",
+    "changes",
     "contributions",
     "dependencies",
     "draw_head",
     "draw_heads",
     "draw_rollout",
+    "draw_statistics",
+    "draw_tree",
     "edge_recovery",
     "explanation",
     "fidelity",
     "importance",
     "influence",
     "layers_with_heads",
+    "least_important",
     "load_pruned",
     "masked_heads",
     "observations",
     "outputs_left_out",
     "prune",
     "record",
+    "recorded_batch",
     "removals",
     "save_pruned",
     "statistics",

@@ -54,11 +54,12 @@ class Case:
         labels: name of each member.
         answer: description of the answer.
         own: index of the node that the answer is about, if there is one; this node is not listed.
-        by_edge: whether edges are named, such as bonds or citations, in place of members.
+        by_edge: whether edges are named, such as bonds or citations, instead of members.
         is_odds: whether the score is the log-odds of the answer; otherwise it is a property in the
             unit of the property.
         whole_graph: whether the graph has many members on which the answer does not depend.
         class_token: whether the model puts a class token before the other nodes.
+        best: method of ``"auto"``; by default it depends on the number of parts.
     """
 
     score: Callable[[], Tensor]
@@ -70,6 +71,7 @@ class Case:
     is_odds: bool = True
     whole_graph: bool = False
     class_token: bool = False
+    best: Method | None = None
 
     def members(self, num_sources: int) -> Tensor | None:
         """Return the member of each source of a call; ``None`` if sources are other nodes."""
@@ -85,7 +87,8 @@ class Contributions:
     """Contributions to the score of an answer: the decrease of the score without each part.
 
     Attributes:
-        members: contribution of each member, ``[M]``.
+        members: contribution of each member, ``[M]``; zero if ``"removed"`` computed only the edges
+            at one node.
         pairs: distinct pairs of members that edges join, ``[2, P]``, the smaller index first.
         edges: contribution of each pair, in both directions and all layers, ``[P]``.
         method: name of the method that computed the contributions.
@@ -257,8 +260,10 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
             remedy="choose a run of a graph or attention model",
         )
     pairs = _pairs(case, [steps[i].graph for i in kept])
+    if method == "auto" and case.best is not None:
+        method = case.best
     if method == "auto":
-        parts = pairs.shape[1] if case.by_edge else int(listed(case).sum())
+        parts = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
         method = "removed" if parts <= MOST_REMOVED else "left_out"
     if method == "removed":
         return _removed(case, pairs)
@@ -294,6 +299,19 @@ def listed(case: Case) -> Tensor:
     if case.own is not None:
         allowed[case.member[case.own]] = False
     return allowed
+
+
+def named_pairs(case: Case, pairs: Tensor) -> Tensor:
+    """Return the indices of the pairs that may be named in an answer.
+
+    In a graph with many more nodes than an answer depends on, they are the edges at the node that
+    gives the answer.
+    """
+    if not case.whole_graph or case.own is None:
+        return torch.arange(pairs.shape[1])
+    at_own = torch.isin(pairs, case.member[case.own]).any(0)
+    found: Tensor = at_own.nonzero()[:, 0]
+    return found
 
 
 def _recorded(
@@ -417,8 +435,10 @@ def _removed(case: Case, pairs: Tensor) -> Contributions:
     count = len(case.labels)
     members, edges = torch.zeros(count), torch.zeros(pairs.shape[1])
     if case.by_edge:
-        for place in range(pairs.shape[1]):
+        for place in named_pairs(case, pairs).tolist():
             edges[place] = whole - without(case, pairs=pairs[:, place : place + 1]).sum()
+        if case.whole_graph and case.own is not None:
+            return Contributions(members, pairs, edges, "removed")
     for place in listed(case).nonzero()[:, 0].tolist():
         gone = torch.zeros(count, dtype=torch.bool)
         gone[place] = True

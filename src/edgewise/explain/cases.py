@@ -24,6 +24,7 @@ from edgewise.explain.attribution import (
     contributions,
     outputs_of,
 )
+from edgewise.explain.explanation import patch_labels, steps_of
 from edgewise.graphs import edges
 from edgewise.inference.graphs import GraphClasses
 from edgewise.inference.images import ImageClasses
@@ -66,13 +67,22 @@ def cases(predictor: Predictor, value: Any, *, top: int = 1) -> list[Case]:
         ArgumentError: the input is invalid, or answers of this kind of run cannot be explained.
 
     """
+    for part in predictor.model.modules():
+        # Removing a node from the graph does not remove it from a recurrent network.
+        if isinstance(part, torch.nn.RNNBase):
+            raise ArgumentError(
+                "run",
+                expected="a model whose tokens are read by attention alone",
+                got=f"a model with {type(part).__name__}",
+                remedy="choose a run of a Transformer or graph network",
+            )
     for kind, make in _MAKERS.items():
         if isinstance(predictor, kind):
             return list(make(predictor, value, top))
     raise ArgumentError(
         "run",
-        expected=f"a run of {', '.join(kind.__name__ for kind in _MAKERS)}",
-        got=f"one of {type(predictor).__name__}",
+        expected=f"a run with one of the predictors {', '.join(kind.__name__ for kind in _MAKERS)}",
+        got=f"the predictor {type(predictor).__name__}",
         remedy="call edgewise.explain.contributions with a Case",
     )
 
@@ -136,10 +146,14 @@ def _tags(predictor: WordTags, value: Any, _: int) -> Iterator[Case]:
 
 
 def _hidden_words(predictor: HiddenWords, value: Any, _: int) -> Iterator[Case]:
-    given, out, scores = _rows(predictor, value)
+    given, out, every = _rows(predictor, value)
     member, labels = _words(predictor.tokenizer, given[0].ids.flatten())
-    out = out.clone()
-    out[:, special_ids(predictor.tokenizer)] = -torch.inf
+    special = special_ids(predictor.tokenizer)
+
+    def scores() -> Tensor:  # as the answer, without special tokens
+        return every().index_fill(1, special, -torch.inf)
+
+    out = out.index_fill(1, special, -torch.inf)
     for row, best in enumerate(out.argmax(-1).tolist()):
         word = predictor.tokenizer.decode([best]).strip()
         own = given[1][row].reshape(1)
@@ -253,7 +267,7 @@ def _image(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
     height, width = given[0].shape[-2:]
     count = int(embedding.num_patches)  # type: ignore[arg-type]
     columns = round(math.sqrt(count * width / height))
-    labels = [f"row {n // columns + 1}, column {n % columns + 1}" for n in range(count)]
+    labels = patch_labels(count // columns, columns)
     best = int(out[0].argmax())
     answer = str(predictor.preprocessing.values["labels"][best])
     score = _row_odds(scores, 0, best)
@@ -265,12 +279,7 @@ def _forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
     series = predictor.prepare(value)
     given, out, scores = _rows(predictor, value)
     count = given[0].shape[-1]
-    labels = [
-        str(series.date(step - count + 1))
-        if series.step
-        else f"{count - 1 - step} steps before the end"
-        for step in range(count)
-    ]
+    labels = steps_of(series, count)
     for ahead in range(out.shape[-1]):
         yield Case(
             lambda ahead=ahead: scores()[0, ahead : ahead + 1],  # type: ignore[misc]
@@ -278,6 +287,7 @@ def _forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
             labels,
             f"step {ahead + 1}: {float(out[0, ahead]):.4g}",
             is_odds=False,
+            best="attention",
         )
 
 
@@ -292,7 +302,7 @@ def _links(predictor: LinkSuggestions, value: Any, top: int) -> Iterator[Case]:
         own = torch.tensor([node, predictor.nodes.number(link["id"])])
 
         def score(own: Tensor = own) -> Tensor:
-            return model.score(model.embed(graph), own[:, None])
+            return model.score(model.embed(graph), own[:, None], graph)
 
         member = torch.arange(len(ids))
         yield Case(score, member, ids, link["id"], own, by_edge=True, whole_graph=True)

@@ -34,7 +34,7 @@ def outputs_left_out(
 ) -> Tensor:
     """Compute the output of the target of each edge without this edge.
 
-    With α-entmax in place of softmax, the weights of the other edges are rescaled, which is the
+    With α-entmax instead of softmax, the weights of the other edges are rescaled, which is the
     result without the edge only if the edge has a weight of 0.
 
     Args:

@@ -13,9 +13,12 @@ from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError
 from edgewise.explain.module_names import model_of
-from edgewise.explain.record import LayerRecord, Recorded, record
+from edgewise.explain.record import MAX_EDGES, LayerRecord, Recorded, record
+from edgewise.layers import PatchEmbedding
 
 Kind = Literal["sequence", "pair of sequences", "graph", "molecule", "image"]
+FEW_EDGES = 100_000
+"""Most edges that are recorded around a node of a graph with more than ``MAX_EDGES`` edges."""
 
 
 @dataclass(eq=False)
@@ -30,7 +33,8 @@ class Explanation:
         positions: coordinates ``[N, 2]`` of the nodes, or ``None`` if they have none.
         answer: prediction as text; empty for a model without a run.
         target_labels: in a pair of sequences, the tokens of the target.
-        details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"smiles"``;
+        details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"patches"``, the
+            number of nodes that are patches of it, which come last; ``"smiles"``;
             ``"node"``, the index of the node in question.
     """
 
@@ -122,9 +126,28 @@ def _of_model(model: nn.Module, inputs: Any, recording: Mapping[str, Any]) -> Ex
         kind = "sequence"
     elif first is not None and first.dim() == 4:
         kind = "image"
-    graph = recorded.layers[0].graph
-    details = {"image": first[0]} if kind == "image" and first is not None else {}
-    return Explanation(recorded, _named([], graph.num_sources, kind), kind, details=details)
+    if kind == "image" and first is not None:
+        return _of_pixels(model, recorded, first[0])
+    return Explanation(recorded, _named([], recorded.layers[0].graph.num_sources, kind), kind)
+
+
+def _of_pixels(
+    model: nn.Module, recorded: Recorded, image: Tensor, answer: str = ""
+) -> Explanation:
+    """Return the explanation of an image, with the places of the patches of the first layer."""
+    count = recorded.layers[0].graph.num_sources
+    grids = (one.grid for one in model.modules() if isinstance(one, PatchEmbedding))
+    rows, columns = next(grids, (math.isqrt(count), math.isqrt(count)))
+    if count - rows * columns not in (0, 1):
+        return Explanation(
+            recorded, _named([], count, "graph"), "image", None, answer, details={"image": image}
+        )
+    labels = patch_labels(rows, columns)
+    if count > len(labels):
+        labels = ["class token", *labels]
+    positions = grid_positions(count, columns)
+    details = {"image": image, "patches": rows * columns}
+    return Explanation(recorded, labels, "image", positions, answer, details=details)
 
 
 def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
@@ -132,8 +155,18 @@ def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     kinds = {own.__name__ for own in type(predictor).__mro__}
     known = [explain for name, explain in KINDS.items() if name in kinds]
     predictor.prepare(value)  # This raises an error if the input is invalid.
-    with torch.no_grad():
-        return (known or [_of_nodes])[0](run, value, recording)
+    try:
+        with torch.no_grad():
+            return (known or [_of_nodes])[0](run, value, recording)
+    except ArgumentError as error:
+        if error.argument == "model":
+            raise ArgumentError(
+                "run",
+                expected="a run whose model computes attention over its inputs",
+                got=f"a run of {run.recipe.name}: {error.got}",
+                remedy="choose a run of a Transformer or graph network",
+            ) from error
+        raise
 
 
 def _of_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
@@ -190,10 +223,7 @@ def _of_molecule(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanat
 def _of_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     with record(run.model, **recording) as recorded:
         answer = _answer(run, value)
-    count = recorded.layers[0].graph.num_sources
-    image = run.predictor.prepare(value)
-    labels, positions = _named([], count, "image"), grid_positions(count)
-    return Explanation(recorded, labels, "image", positions, answer, details={"image": image})
+    return _of_pixels(run.model, recorded, run.predictor.prepare(value), answer)
 
 
 def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
@@ -202,18 +232,57 @@ def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
     Some predictors compute the states of all nodes in ``set_up``, so ``set_up`` is called again.
     """
     predictor = run.predictor
+    options = {"top": 3, "evidence": 0} if "evidence" in predictor.options() else {}
+    labels, details = _nodes_of(predictor, value)
+    if "node" in details and not {"targets", "max_edges"} & recording.keys():
+        recording = {**recording, "targets": _neighbourhood(run, details["node"])}
     with record(run.model, **recording) as recorded:
         predictor.set_up()
-        answer = _answer(run, value)
-    nodes = getattr(predictor, "nodes", None)
-    labels = list(map(str, nodes.ids)) if nodes is not None else []
-    details = {}
-    if nodes is not None and isinstance(value, (str, int)):
-        details["node"] = nodes.number(value)
-    count = recorded.layers[0].graph.num_sources
-    kind: Kind = "sequence" if type(predictor).__name__ == "Forecasts" else "graph"
-    names = _named(labels, count, kind)
+        answer = _answer(run, value, **options)
+    kind: Kind = "sequence" if hasattr(predictor, "histories") else "graph"
+    names = _named(labels, recorded.layers[0].graph.num_sources, kind)
     return Explanation(recorded, names, kind, answer=answer, details=details)
+
+
+def _nodes_of(predictor: Any, value: Any) -> tuple[list[str], dict[str, Any]]:
+    """Return the names of the nodes, and the node that was asked for."""
+    if hasattr(predictor, "histories"):
+        return steps_of(predictor.prepare(value), predictor.length), {}
+    if hasattr(predictor, "users"):
+        labels = [*predictor.users.ids, *predictor.items.ids]
+        return list(map(str, labels)), {"node": predictor.users.number(value)}
+    if hasattr(predictor, "nodes"):
+        return list(map(str, predictor.nodes.ids)), {"node": predictor.nodes.number(value)}
+    example = predictor.prepare(value)
+    return [f"node {node}" for node in range(len(getattr(example, "x", ())))], {}
+
+
+def _neighbourhood(run: Any, node: int) -> Tensor | None:
+    """Return the targets to record in a graph with too many edges: those nearest to a node.
+
+    The result is ``None`` for all targets.
+    """
+    from edgewise.explain.influence import outputs_of_graph
+
+    graph = outputs_of_graph(run)[1]
+    if graph.num_edges <= MAX_EDGES:
+        return None
+    source, target = graph.edge_index
+    reached = torch.zeros(graph.num_targets, dtype=torch.bool)
+    reached[node] = True
+    while True:
+        further = reached.clone()
+        further[source[reached[target]]] = True
+        if int(further[target].sum()) > FEW_EDGES or torch.equal(further, reached):
+            return reached.nonzero()[:, 0]
+        reached = further
+
+
+def steps_of(series: Any, count: int) -> list[str]:
+    """Return names of the last steps of a series: their dates, or numbers from the end."""
+    if series.step:
+        return [str(series.date(step - count + 1)) for step in range(count)]
+    return [f"{count - 1 - step} steps before the end" for step in range(count)]
 
 
 KINDS: dict[str, Callable[[Any, Any, Mapping[str, Any]], Explanation]] = {
@@ -226,6 +295,15 @@ KINDS: dict[str, Callable[[Any, Any, Mapping[str, Any]], Explanation]] = {
     "OnImages": _of_image,
 }
 """Functions that explain a prediction, by class of the predictor; the default is ``_of_nodes``."""
+
+
+ORDERED = ("Continuations", "Translations", "OnTexts", "OnImages", "Forecasts")
+"""Classes of predictors whose nodes are tokens, patches or time steps."""
+
+
+def has_order(run: Any) -> bool:
+    """Return whether the nodes of a run's graphs have an order, which gives them distances."""
+    return any(own.__name__ in ORDERED for own in type(run.predictor).__mro__)
 
 
 @contextmanager
@@ -268,7 +346,8 @@ def _written(part: Any) -> str:
 def _tokens(run: Any, ids: Tensor) -> list[str]:
     tokenizer = run.predictor.tokenizer
     found = [tokenizer.id_to_token(number) or str(number) for number in ids.tolist()]
-    return [token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for token in found]
+    shown = [token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for token in found]
+    return ["␣" if token == " " else token for token in shown]
 
 
 def _atom_positions(molecule: Any) -> Tensor:
@@ -286,21 +365,30 @@ def _named(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
         return list(labels[:count])
     side = math.isqrt(count)
     if kind == "image" and side and count - side * side in (0, 1):
-        patches = [f"row {i // side + 1}, column {i % side + 1}" for i in range(side * side)]
+        patches = patch_labels(side, side)
         return ["class token", *patches] if count > len(patches) else patches
     return [*labels, *(f"{i + 1}" for i in range(len(labels), count))]
 
 
-def grid_positions(count: int) -> Tensor | None:
-    """Return coordinates ``[N, 2]`` of patches in a square, after a class token if there is one.
+def patch_labels(rows: int, columns: int) -> list[str]:
+    """Return the names of the patches of an image, in raster order."""
+    if rows == 1:
+        return [f"patch {column + 1}" for column in range(columns)]
+    return [f"row {n // columns + 1}, column {n % columns + 1}" for n in range(rows * columns)]
 
-    The result is ``None`` if N is neither a square number nor one more.
+
+def grid_positions(count: int, columns: int | None = None) -> Tensor | None:
+    """Return coordinates ``[N, 2]`` of patches in a grid, after a class token if there is one.
+
+    The result is ``None`` if N is neither a multiple of the number of columns nor one more. By
+    default the grid is a square.
     """
     side = math.isqrt(count)
-    if not side or count - side * side not in (0, 1):
+    rows, columns = (side, side) if columns is None else (count // columns, columns)
+    if not columns or count - rows * columns not in (0, 1):
         return None
-    index = torch.arange(side * side)
-    patches = torch.stack([index % side, -(index // side)], dim=1).float()
-    if count == side * side:
+    index = torch.arange(rows * columns)
+    patches = torch.stack([index % columns, -(index // columns)], dim=1).float()
+    if count == rows * columns:
         return patches
     return torch.cat([torch.tensor([[-1.0, 1.0]]), patches])

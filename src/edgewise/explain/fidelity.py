@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.explain.attribution import Case, Contributions, listed, without
+from edgewise.explain.attribution import Case, Contributions, listed, named_pairs, without
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,7 @@ def parts_of(case: Case, found: Contributions) -> tuple[Tensor, Tensor]:
     if not case.by_edge:
         chosen = listed(case).nonzero()[:, 0]
         return chosen, found.members[chosen]
-    chosen = torch.arange(found.pairs.shape[1])
-    if case.own is not None and case.whole_graph:
-        own = case.member[case.own]
-        chosen = chosen[torch.isin(found.pairs, own).any(0)]
+    chosen = named_pairs(case, found.pairs)
     return chosen, found.edges[chosen]
 
 
@@ -58,7 +55,7 @@ def fidelity(
         found: contributions to its score.
         fraction: fraction of the parts that are named, at least one part.
         most: maximum number of named parts.
-        random: name parts at random in place of those with the highest contributions.
+        random: name parts at random instead of those with the highest contributions.
 
     Returns:
         The fidelity, or ``None`` for a case of fewer than two parts.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError, require
 from edgewise.explain.explanation import Explanation
+from edgewise.explain.heads import statistics
 from edgewise.explain.record import LayerRecord, Recorded
 from edgewise.graphs import edges
 from edgewise.graphs.drawing import draw_nodes
@@ -24,6 +25,14 @@ MAX_PIXELS = 512
 """Largest number of rows and columns of a drawn matrix; larger ones are averaged."""
 MAX_LABELS = 48
 CMAP = "viridis"
+STATISTICS = {
+    "relative_entropy": "entropy / that of equal weights",
+    "distance": "distance",
+    "own": "weight of the node itself",
+    "first": "weight of the first node",
+    "hubs": "weight of hubs",
+}
+"""Titles of :func:`draw_statistics`, by the attribute of a :class:`HeadStatistics`."""
 
 
 def draw_head(
@@ -143,6 +152,49 @@ def draw_rollout(
         image.set_clim(0, max(float(product.max()) for _, product in shown))
     figure.colorbar(images[-1], ax=grid, label="rollout", shrink=0.8)
     _title(figure, explanation, "attention rollout")
+    return _saved(figure, path)
+
+
+def draw_statistics(
+    recorded: Recorded,
+    importance: Mapping[str, Tensor] | None = None,
+    *,
+    path: str | Path | None = None,
+) -> Figure:
+    """Draw statistics of all heads: a row for each layer and a column for each head.
+
+    Args:
+        recorded: recorded weights.
+        importance: importance of the heads by layer, of :func:`edgewise.explain.importance`.
+        path: file to which the figure is saved.
+    """
+    found = statistics(recorded)
+    width = max(len(one.heads) for one in found)
+    panels: dict[str, list[Tensor]] = {}
+    if importance is not None:
+        unknown = torch.full((width,), torch.nan)
+        panels["importance"] = [importance.get(one.module, unknown) for one in recorded]
+    for name, title in STATISTICS.items():
+        panels[title] = [getattr(one, name) for one in found]
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    figure = _figure(1.2 + columns * (1.4 + 0.3 * width), rows * (1.0 + 0.3 * len(found)))
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    for axes, (title, values) in zip(grid.flat, panels.items(), strict=False):
+        matrix = torch.full((len(found), width), torch.nan)
+        for row, value in zip(matrix, values, strict=True):
+            row[: len(value)] = value.float()
+        image = axes.imshow(matrix.numpy(), cmap=CMAP, vmin=0)
+        axes.set_title(title, fontsize=8)
+        axes.set_xlabel("head", fontsize=7)
+        axes.set_ylabel("layer", fontsize=7)
+        axes.set_xticks(range(width), range(width))
+        axes.set_yticks(range(len(found)), range(len(found)))
+        axes.tick_params(labelsize=7)
+        figure.colorbar(image, ax=axes, shrink=0.9).ax.tick_params(labelsize=7)
+    figure.suptitle(f"attention heads of {len(found)} layers", fontsize=9)
     return _saved(figure, path)
 
 

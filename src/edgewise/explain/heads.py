@@ -29,7 +29,7 @@ def masked_heads(model: Any, heads: Mapping[str, Iterable[int]]) -> Iterator[Non
 
     Args:
         model: a model, or a run of :func:`edgewise.load`.
-        heads: indices of the heads, by the name of the layer.
+        heads: indices of the heads of each layer, as ``{layer name: indices}``.
 
     Raises:
         ArgumentError: the model calls a layer that has no such head.
@@ -48,7 +48,7 @@ def importance(
     split: str = "val",
     max_batches: int | None = None,
 ) -> dict[str, Tensor]:
-    r"""Return the importance of each head, ``[H]``, by the name of its layer.
+    r"""Return the importance of the heads of each layer, as ``{layer name: [H]}``.
 
     Args:
         model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
@@ -60,7 +60,7 @@ def importance(
             :math:`|\partial L / \partial g_{ij}|`, where :math:`g_{ij} = 1` multiplies the score.
             ``"leaving_out"``: the increase of the loss without the head.
         split: for a run: ``"train"``, ``"val"`` or ``"test"``.
-        max_batches: use only the first batches.
+        max_batches: number of batches to use; those of a run are spread evenly over the split.
 
     Raises:
         ArgumentError: the model computes no attention.
@@ -294,16 +294,20 @@ def _distance(graph: Graph, source: Tensor, target: Tensor) -> Tensor:
 class Observations:
     """Counts for the three observations about attention of a trained encoder.
 
+    Weights are compared with the equal weight, 1 / the in-degree of the target, because texts have
+    different lengths.
+
     Attributes:
-        near_zero: fraction of all weights below ``small``.
+        near_zero: fraction of all weights below ``small`` times the equal weight.
         local: fraction of the other weights between nodes at a distance of at most ``window``.
         local_edges: fraction of edges at a distance of at most ``window``: the value of ``local``
             if all weights were equal.
-        global_nodes: mean number of nodes in a layer and text that receive a weight of at least
-            ``small`` from 90 % of the targets that can attend to them, in the mean over heads.
+        global_nodes: mean number of nodes in a text to which 90 % of the targets that can attend to
+            them give at least ``large`` times the equal weight, in the mean over heads.
         nodes: mean number of nodes in a text.
-        small: weights below it count as near zero.
+        small: weights below this multiple of the equal weight count as near zero.
         window: distance up to which a weight counts as local.
+        large: multiple of the equal weight that a global node receives.
     """
 
     near_zero: float
@@ -313,24 +317,28 @@ class Observations:
     nodes: float
     small: float
     window: int
+    large: float
 
     def __str__(self) -> str:
         return (
-            f"1. {self.near_zero:.1%} of the weights are below {self.small:g}.\n"
+            f"1. {self.near_zero:.1%} of the weights are below {self.small:g} × the equal weight.\n"
             f"2. {self.local:.1%} of the others are between nodes at a distance of at most "
             f"{self.window}, as are {self.local_edges:.1%} of all edges.\n"
-            f"3. {self.global_nodes:.1f} of {self.nodes:.1f} nodes receive at least {self.small:g} "
-            "from 90 % of the nodes."
+            f"3. {self.global_nodes:.2f} of {self.nodes:.1f} nodes of a text receive at least "
+            f"{self.large:g} × the equal weight from 90 % of the nodes, in the mean over heads."
         )
 
 
-def observations(recorded: Recorded, *, small: float = 0.01, window: int = 2) -> Observations:
+def observations(
+    recorded: Recorded, *, small: float = 0.1, window: int = 2, large: float = 2.0
+) -> Observations:
     """Count the three observations: near-zero weights, local weights, and global nodes.
 
     Args:
         recorded: recorded weights. Only self-attention is counted.
-        small: weights below it count as near zero.
+        small: weights below this multiple of the equal weight count as near zero.
         window: distance up to which a weight counts as local.
+        large: multiple of the equal weight that a global node receives from 90 % of the targets.
 
     Raises:
         ArgumentError: no self-attention was recorded.
@@ -349,20 +357,24 @@ def observations(recorded: Recorded, *, small: float = 0.01, window: int = 2) ->
         source, target = layer.edge_index
         weights = layer.weights[None] if layer.weights.dim() == 2 else layer.weights.flatten(0, -3)
         near = _distance(layer.graph, source, target) <= window
-        large = weights >= small
+        degree = torch.bincount(target, minlength=layer.graph.num_targets)
+        relative = weights * degree[target][:, None]
+        kept = relative >= small
         counts += torch.tensor(
             [
-                large.numel(),
-                int((~large).sum()),
-                int((large & near[:, None]).sum()),
+                kept.numel(),
+                int((~kept).sum()),
+                int((kept & near[:, None]).sum()),
                 int(near.sum()),
                 len(near),
             ]
         )
-        hit = (weights.mean(-1) >= small).double()
-        received = hit.new_zeros(len(hit), layer.graph.num_sources).index_add(1, source, hit)
-        possible = torch.bincount(source, minlength=layer.graph.num_sources)
-        global_nodes += int((received[:, possible > 0] >= 0.9 * possible[possible > 0]).sum())
+        hit = (relative >= large).double()
+        received = hit.new_zeros(len(hit), layer.graph.num_sources, hit.shape[-1])
+        received = received.index_add(1, source, hit)
+        possible = torch.bincount(source, minlength=layer.graph.num_sources)[:, None]
+        is_global = (received >= 0.9 * possible) & (possible > 0)
+        global_nodes += int(is_global.sum()) / hit.shape[-1]
         texts += len(hit) * len(_texts(layer.graph)[1])
         nodes += len(hit) * layer.graph.num_sources
     every, zero, local, near_edges, edges = counts.tolist()
@@ -374,4 +386,5 @@ def observations(recorded: Recorded, *, small: float = 0.01, window: int = 2) ->
         nodes / texts,
         small,
         window,
+        large,
     )

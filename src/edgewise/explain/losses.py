@@ -1,4 +1,4 @@
-"""Losses of a model on batches, for the importance of heads and for suggestions."""
+"""Losses and weights of a model on batches, for the importance of heads and for suggestions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from edgewise.arguments import check_choice, check_least
 from edgewise.errors import ArgumentError
 from edgewise.explain.module_names import model_of
+from edgewise.explain.record import Recorded, record
 from edgewise.training import RunFolder
 
 SPLITS = ("train", "val", "test")
@@ -56,7 +57,8 @@ def losses_of(
         batches: batches for ``loss``.
         loss: function from model and batch to the mean loss.
         split: for a run: ``"train"``, ``"val"`` or ``"test"``.
-        max_batches: use only the first batches.
+        max_batches: number of batches to use. Those of a run are spread evenly over the split,
+            because its batches can be sorted by length. Of given batches, the first are used.
     """
     if max_batches is not None:
         check_least("max_batches", max_batches, 1, "omit max_batches to use all batches")
@@ -71,7 +73,7 @@ def losses_of(
             remedy="give both arguments, or pass a run of edgewise.load",
         )
     check_choice("split", split, SPLITS)
-    found = list(islice(_batches(model, split), max_batches))
+    found = _spaced(_batches(model, split), max_batches)
     task = model.recipe.task
 
     def own_loss(module: nn.Module, batch: Any) -> Tensor:
@@ -83,11 +85,42 @@ def losses_of(
     return Losses(module, found, own_loss, lambda batch: len(batch.target))
 
 
-def _batches(run: Any, split: str) -> Iterable[Any]:
+def _spaced(loader: Any, most: int | None) -> list[Any]:
+    """Return all batches, or at most this number of evenly spaced ones."""
+    count = len(loader)
+    kept = count if most is None else min(most, count)
+    wanted = {(2 * place + 1) * count // (2 * kept) for place in range(kept)}
+    return [batch for place, batch in enumerate(loader) if place in wanted]
+
+
+def _batches(run: Any, split: str) -> Any:
     from edgewise.runs.train_recipe import prepare
     from edgewise.runs.vocabulary import with_vocabulary
 
     recipe = with_vocabulary(replace(run.recipe, start=""), RunFolder(run.path))
     _, splits = prepare(recipe)
-    batches: Iterable[Any] = splits.loaders(recipe.seed)[split]
-    return batches
+    return splits.loaders(recipe.seed)[split]
+
+
+def recorded_batch(
+    model: Any,
+    batches: Iterable[Any] | None = None,
+    loss: Callable[[nn.Module, Any], Tensor] | None = None,
+    *,
+    split: str = "val",
+) -> Recorded:
+    """Record the attention weights of a run on one batch of its data, the middle one.
+
+    Args:
+        model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
+        batches: batches for ``loss``.
+        loss: function from model and batch to the mean loss.
+        split: for a run: ``"train"``, ``"val"`` or ``"test"``.
+
+    Raises:
+        ArgumentError: the model computes no attention.
+    """
+    losses = losses_of(model, batches, loss, split=split, max_batches=1)
+    with torch.no_grad(), record(losses.model) as recorded:
+        losses.loss(losses.model, losses.batches[0])
+    return recorded

@@ -32,6 +32,8 @@ class NamedInterceptor(Interceptor):
     @contextmanager
     def watching(self, model: nn.Module) -> Iterator[None]:
         """Activate an interceptor for the calls of a model in this context."""
+        # A method other than forward may make calls, such as ``embed`` of recommenders.
+        self._running = [(type(model).__name__, model)]
         with ExitStack() as stack:
             stack.enter_context(intercepting(self))
             for name, module in model.named_modules():

@@ -47,6 +47,8 @@ BITS = (16, 8, 7, 6, 5)
 MAX_BYTES = 710_000
 """Maximum compressed size of the data, so that the page is at most 1 MB."""
 MAX_NODES_OF_LAYOUT = 100_000
+MAX_NODES = 50_000
+"""Most nodes of a page of a graph whose edges are not all in it."""
 THUMBNAIL = 32
 MAX_IMAGE = 256
 MAX_PRODUCTS, MAX_ENTRIES = 2.5e10, 3e6
@@ -133,6 +135,7 @@ class _Edges:
         columns: index of the labels of the sources.
         kept: indices of the edges in the page, or ``None`` for all.
         index: index of the graph in the page; -1 if the graph is not in the page.
+        note: sentence about the omitted edges.
     """
 
     source: NDArray[np.int64]
@@ -144,6 +147,7 @@ class _Edges:
     columns: int
     kept: NDArray[np.int64] | None = None
     index: int = -1
+    note: str = ""
 
     @property
     def count(self) -> int:
@@ -190,10 +194,13 @@ class _Page:
 
     def __init__(self, explanation: Explanation, heads: Sequence[tuple[str, int]] | None) -> None:
         self.explanation, self.wanted = explanation, heads
+        self.focus = explanation.details.get("node")
+        self.nodes: NDArray[np.int64] | None = None
         self.arrays = _Arrays()
         self.notes: list[str] = []
         self.sides: list[list[str]] = []
         self.groups: list[_Edges] = []
+        self.is_part = False
         self.layers = self._read_layers()
         self.graphs: list[dict[str, Any]] = []
         self.columns: list[dict[str, Any]] = []
@@ -204,7 +211,8 @@ class _Page:
         for layer in self.layers:
             layer.entropy = _entropy(self.groups[layer.group], layer.weights)
         full = self._heads_in_full()
-        self._select_edges(full)
+        self._select_edges(full, MAX_EDGES)
+        self._drop_nodes(full)
         points = self._positions()
         header = {
             "title": _title(explanation),
@@ -214,7 +222,7 @@ class _Page:
             "positions": points and {key: points[key] for key in ("x", "y", "aspect")},
             "image": points and self._image(points["unit"]),
             "bonds": self._bonds(),
-            "focus": explanation.details.get("node"),
+            "focus": self.focus,
             "graphs": self.graphs,
             "columns": self.columns,
             "layers": [self._overview(layer, points) for layer in self.layers],
@@ -255,6 +263,7 @@ class _Page:
                     self._note(f"The first of {members} members of the batch is shown.")
             missing = graph.num_edges - group.count
             if missing > 0 and edges is not None:
+                self.is_part = True
                 self._note(
                     f"{record.name}: {group.count:,} of {graph.num_edges:,} edges were recorded."
                 )
@@ -319,25 +328,75 @@ class _Page:
             remedy="choose recorded layers and heads",
         )
 
-    def _select_edges(self, full: list[tuple[int, int]]) -> None:
+    def _select_edges(self, full: list[tuple[int, int]], most: int) -> None:
         """Keep the edges of each graph with the largest weights of the heads in full."""
         for index, group in enumerate(self.groups):
-            if group.count <= MAX_EDGES:
+            if group.count <= most:
                 continue
             own = [self.layers[i].weights[:, h] for i, h in full if self.layers[i].group == index]
             if not own:
                 continue
             strength = np.abs(np.stack(own)).max(0)
-            group.kept = _strongest(group.target, strength, MAX_EDGES)
+            group.kept = _strongest(group.target, strength, most)
             total = sum(float(np.abs(one).sum()) for one in own)
             part = sum(float(np.abs(one[group.kept]).sum()) for one in own) / max(total, 1e-30)
-            self._note(
+            group.note = (
                 f"The strongest {len(group.kept):,} of {group.count:,} edges are in the page; they "
                 f"hold {part:.1%} of the weight."
             )
 
+    def _drop_nodes(self, full: list[tuple[int, int]]) -> None:
+        """Leave out nodes without any edge in the page, of a graph too large to show in full."""
+        first = self.groups[0]
+        count = first.num_sources
+        parts = any(group.kept is not None for group in self.groups) or self.is_part
+        alike = all(group.num_targets == group.num_sources == count for group in self.groups)
+        alike = alike and all(group.has_nodes_of(first) for group in self.groups)
+        if self.explanation.kind == "graph" and parts and alike:
+            nodes = self._touched(count)
+            if len(nodes) > MAX_NODES:
+                self._select_edges(full, MAX_NODES // 2)
+                nodes = self._touched(count)
+            if len(nodes) < count:
+                self._keep_nodes(nodes, count)
+        for group in self.groups:
+            if group.note:
+                self._note(group.note)
+        if self.nodes is not None:
+            self._note(
+                f"The {len(self.nodes):,} of {count:,} nodes with such edges are in the page."
+            )
+
+    def _touched(self, count: int) -> NDArray[np.int64]:
+        """Return the nodes with an edge in the page, and the one that was asked for."""
+        touched = np.zeros(count, dtype=bool)
+        for group in self.groups:
+            kept = slice(None) if group.kept is None else group.kept
+            touched[group.source[kept]] = touched[group.target[kept]] = True
+        if self.focus is not None:
+            touched[self.focus] = True
+        return np.flatnonzero(touched)
+
+    def _keep_nodes(self, nodes: NDArray[np.int64], count: int) -> None:
+        """Keep only these nodes, numbered anew, and the selected edges."""
+        place = np.full(count, -1)
+        place[nodes] = np.arange(len(nodes))
+        for index, group in enumerate(self.groups):
+            if group.kept is not None:
+                for layer in self.layers:
+                    if layer.group == index:
+                        layer.weights = layer.weights[group.kept]
+                group.source, group.target = group.source[group.kept], group.target[group.kept]
+                group.order, group.kept = group.order[group.kept], None
+            group.source, group.target = place[group.source], place[group.target]
+            group.num_sources = group.num_targets = len(nodes)
+        for side in {group.rows for group in self.groups}:
+            self.sides[side] = [self.sides[side][node] for node in nodes]
+        self.focus = None if self.focus is None else int(place[self.focus])
+        self.nodes = nodes
+
     def _add_columns(self, full: list[tuple[int, int]], most: int) -> None:
-        """Add the weights of some heads, and the rollout, within this number of bytes."""
+        """Add the weights of some heads, and the rollout, in at most ``most`` bytes."""
         for index in sorted({self.layers[i].group for i, _ in full}):
             self._add_graph(self.groups[index])
         count = sum(self._kept(self.groups[self.layers[i].group]) for i, _ in full)
@@ -405,6 +464,9 @@ class _Page:
         count = first.num_targets
         if len(alike) < 2 or first.num_sources != count:
             return
+        if self.nodes is not None:
+            self._note("No rollout: it needs all nodes.")
+            return
         if self._rollout_is_long(count, len(alike)):
             self._note("The rollout is left out: it takes longer than the page may.")
             return
@@ -469,7 +531,10 @@ class _Page:
             group = max(self.groups, key=lambda one: one.count)
             kept = slice(None) if group.kept is None else group.kept
             places = torch.from_numpy(force_layout(group.source[kept], group.target[kept], count))
-        xy = places.double().cpu().numpy()[:count]
+        xy = places.double().cpu().numpy()
+        if self.nodes is not None and len(xy) > self.nodes[-1]:
+            xy = xy[self.nodes]
+        xy = xy[:count]
         low, high = xy.min(0), xy.max(0)
         if len(xy) < count:  # Nodes that the model adds are placed in a row above the other nodes.
             more = np.linspace(low[0], high[0], count - len(xy) + 2)[1:-1]
@@ -483,7 +548,7 @@ class _Page:
         return {
             "x": self.arrays.add(codes[:, 0]),
             "y": self.arrays.add(codes[:, 1]),
-            "aspect": float(np.clip(span[0] / span[1], 0.2, 5.0)),
+            "aspect": float(np.clip(span[0] / span[1], 0.125, 8.0)),
             "unit": unit,
         }
 
@@ -500,8 +565,9 @@ class _Page:
         grey = ((pixels - low) / (high - low).clamp(min=1e-9) * 255).round().byte().numpy()
         colours = [grey[min(channel, len(grey) - 1)] for channel in range(3)]
         rgba = np.stack([*colours, np.full_like(colours[0], 255)], axis=-1)
-        # A class token precedes the patches.
-        places = unit[len(unit) - math.isqrt(len(unit)) ** 2 :]
+        # Skip the class token, which precedes the patches.
+        count = self.explanation.details.get("patches", math.isqrt(len(unit)) ** 2)
+        places = unit[len(unit) - count :]
         patch = [_spacing(places[:, axis]) for axis in range(2)]
         low_corner, high_corner = places.min(0), places.max(0)
         extent = [

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from edgewise.arguments import check_share
 from edgewise.errors import ArgumentError, MissingDataError, require, unknown_name
 from edgewise.explain.module_names import listed, model_of
 from edgewise.layers.pruning import (
@@ -50,8 +53,9 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
         model: a model with layers of :class:`edgewise.layers.MultiHeadAttention`, a
             ``transformers`` model (BERT, RoBERTa, DistilBERT, ViT, GPT-2, Llama, BART and others
             with the same projections), or a run of :func:`edgewise.load`.
-        heads: indices of the heads to remove, by the name of the layer or by its index among
-            :func:`layers_with_heads`. Heads keep the numbers that they had before any pruning.
+        heads: indices of the heads to remove from each layer, as ``{layer: indices}``. A layer is
+            given by name, or by its index in :func:`layers_with_heads`. Heads keep the numbers that
+            they had before any pruning.
 
     Returns:
         The model.
@@ -86,8 +90,52 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
     return model
 
 
+def least_important(
+    importance: Mapping[str, Tensor],
+    fraction: float,
+    layers: Mapping[str, Sequence[int]] | None = None,
+    *,
+    normalise: bool = False,
+) -> dict[str, list[int]]:
+    """Return the heads with the lowest importance, in the form that :func:`prune` takes.
+
+    The most important head of each layer is left, so large fractions may not be reached.
+
+    Args:
+        importance: importance ``[H]`` of the heads of each layer, such as the result of
+            :func:`importance`.
+        fraction: fraction of all heads to return, rounded up to a whole number of heads.
+        layers: result of :func:`layers_with_heads` for a model whose layers are partly pruned or
+            cannot all be pruned; by default, all heads of ``importance`` can be returned.
+        normalise: whether to divide the importance by its Euclidean norm in each layer, as Michel
+            et al. (2019) do for gradients.
+
+    Example:
+        >>> from edgewise import explain
+        >>> explain.least_important({"a": torch.tensor([1.0, 4.0]), "b": torch.tensor([3.0])}, 0.3)
+        {'a': [0]}
+    """
+    check_share("fraction", fraction, "choose for example 0.2")
+    heads = {
+        name: range(len(values)) if layers is None else layers[name]
+        for name, values in importance.items()
+        if layers is None or name in layers
+    }
+    scores = []
+    for name, indices in heads.items():
+        values = importance[name]
+        norm = float(values.norm()) if normalise else 1.0
+        ranked = sorted(zip((values / (norm or 1.0)).tolist(), indices, strict=True))
+        scores += [(value, name, head) for value, head in ranked[:-1]]
+    count = math.ceil(fraction * sum(map(len, heads.values())) - 1e-9)
+    chosen: dict[str, list[int]] = {}
+    for _, name, head in sorted(scores, key=itemgetter(0))[:count]:
+        chosen.setdefault(name, []).append(head)
+    return {name: sorted(chosen[name]) for name in heads if name in chosen}
+
+
 def layers_with_heads(model: Any) -> dict[str, list[int]]:
-    """Return the heads of each layer that :func:`prune` can change, by the name of the layer."""
+    """Return the heads that :func:`prune` can remove, as ``{layer name: indices}``."""
     module, found = model_of(model), {}
     own = set(prunable_layers(module))
     for name, layer in module.named_modules():

@@ -179,7 +179,9 @@ def record(
     :func:`edgewise.merge_attention` combines them. Longformer makes two calls for a layer: the
     second call has the weights of hubs, which replace the rows of hubs in the first. Reformer
     merges hash rounds without :func:`edgewise.merge_attention`, so the rounds are recorded
-    separately. Compiled code (``torch.compile``) is not recorded.
+    separately. For a model without any weights, such as GIN and GraphSAGE, the sums and means over
+    its nodes are recorded, with weights of 1, or of 1 / in-degree for means. Compiled code
+    (``torch.compile``) is not recorded.
 
     Args:
         model: the model, or a run of :func:`edgewise.load`.
@@ -217,6 +219,8 @@ def record(
     recorder = _Recorder(recorded, wanted, heads, targets, max_edges)
     with recorder.watching(module):
         yield recorded
+        if not recorder.seen:
+            recorder.record_unweighted()
     if not recorded.layers:
         raise _nothing_recorded(module, wanted, recorder.seen)
 
@@ -256,6 +260,7 @@ class _Recorder(NamedInterceptor):
         self.recorded, self.layers, self.heads = recorded, layers, heads
         self.targets, self.max_edges = targets, max_edges
         self.seen: list[str] = []
+        self.unweighted: list[tuple[str, Graph, str]] = []
         self._parts = WeakIdKeyDictionary()
         self._last: tuple[str, Tensor] | None = None
 
@@ -283,6 +288,7 @@ class _Recorder(NamedInterceptor):
     ) -> Tensor:
         out = compute(value, weight, graph, reduce)
         if weight is None:
+            self._keep_unweighted(value, graph, reduce)
             return out
         name = self.name
         # Skip products with sparse features and sums of weights (degrees): no messages between
@@ -291,7 +297,7 @@ class _Recorder(NamedInterceptor):
             value.shape[-2:].numel() == 1 and _is_one(value)
         ):
             return out
-        # MAGNA and LightGCN apply the same weights several times.
+        # MAGNA and LightGCN apply the same weights several times; record them once.
         if self._last is not None and self._last[0] == name and _is_same(self._last[1], weight):
             return out
         self._last = name, weight
@@ -303,6 +309,26 @@ class _Recorder(NamedInterceptor):
 
         self._add(graph, shape[:-2], weights, "aggregation")
         return out
+
+    def _keep_unweighted(self, value: Tensor, graph: Graph, reduce: str) -> None:
+        """Keep a sum or mean over the nodes themselves, for a model that has no weights."""
+        if isinstance(self.module, SparseLinear) or value.shape[-2:].numel() == 1:
+            return
+        if graph.num_targets == graph.num_sources and not self.recorded.layers:
+            self.unweighted.append((self.name, graph, reduce))
+
+    def record_unweighted(self) -> None:
+        """Add the kept calls as layers, with weights of 1, or 1 / in-degree for means."""
+        for module, graph, reduce in self.unweighted:
+            weight = torch.ones(graph.num_edges, 1, device=graph.device)
+            if reduce == "mean":
+                degree = torch.bincount(graph.target, minlength=graph.num_targets)
+                weight = weight / degree[graph.target][:, None]
+
+            def weights(chosen: Tensor | None, weight: Tensor = weight) -> Tensor:
+                return weight if chosen is None else weight[chosen]
+
+            self._add(graph, (), weights, "aggregation", module)
 
     def merge_attention(
         self,
@@ -342,8 +368,9 @@ class _Recorder(NamedInterceptor):
         batch: Sequence[int],
         weights: Callable[[Tensor | None], Tensor],
         kind: Kind,
+        module: str | None = None,
     ) -> LayerRecord | None:
-        module = self.name
+        module = self.name if module is None else module
         self.seen.append(module)
         if self.layers is not None and not _is_chosen(module, self.layers):
             return None

@@ -51,6 +51,11 @@ def rollout(layers: Sequence[tuple[str, Graph, Tensor, Tensor]], residual: float
             )
     count = sizes[0][0]
     large = count > MAX_DENSE
+    if large:  # a batch of one member needs no batch dimensions
+        layers = [
+            (name, graph, edge_index, x.view(x.shape[-2:]) if x.shape[:-2].numel() == 1 else x)
+            for name, graph, edge_index, x in layers
+        ]
     if large and any(weights.dim() > 2 for *_, weights in layers):
         raise ArgumentError(
             "layers",

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, require
 from edgewise.explain.record import LayerRecord, record
 from edgewise.graphs import Graph
 from edgewise.inference import Run
 from edgewise.inference.text import WordTags
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ITERATIONS = 60
 
@@ -41,13 +46,14 @@ class Dependencies:
 
     Attributes:
         chain: edges between neighbouring words.
-        offset: the best distance d other than 1, and the fraction of edges of that length. Like
+        offset: the best distance d other than 1, and the fraction of edges of length d. Like
             ``chain``, a baseline that needs no model.
         heads: fraction for each head by ``"layer/head"``: maximum spanning tree over its weights.
         mean: tree over the mean of all heads.
         combined: tree over a linear combination of all heads, fitted on other sentences.
         fitted: number of sentences used to fit the combination.
         tested: number of test sentences, on which all fractions are measured.
+        trees: undirected edges of each tested sentence by the linear combination.
     """
 
     chain: float
@@ -57,6 +63,7 @@ class Dependencies:
     combined: float
     fitted: int
     tested: int
+    trees: list[set[tuple[int, int]]] = field(default_factory=list, repr=False)
 
     @property
     def best(self) -> tuple[str, float]:
@@ -123,6 +130,7 @@ def dependencies(run: Run, sentences: Sequence[Sentence], *, fitted: int) -> Dep
 
     offsets = {distance: at_distance(distance) for distance in range(2, 6)}
     best = max(offsets, key=lambda distance: offsets[distance])
+    trees = [_tree(_scores(found, combination)) for found in rest]
     return Dependencies(
         chain=at_distance(1),
         offset=(best, offsets[best]),
@@ -131,10 +139,69 @@ def dependencies(run: Run, sentences: Sequence[Sentence], *, fitted: int) -> Dep
             for place, name in enumerate(names)
         },
         mean=fraction([_tree(found.mean(0)) for found in rest]),
-        combined=fraction([_tree(_scores(found, combination)) for found in rest]),
+        combined=fraction(trees),
         fitted=fitted,
         tested=len(tested),
+        trees=trees,
     )
+
+
+def draw_tree(
+    sentence: Sentence, tree: set[tuple[int, int]], *, path: str | Path | None = None
+) -> Figure:
+    """Draw the edges of a syntax tree above a sentence, and recovered edges below it.
+
+    Edges of both are blue. Edges of the syntax tree that were not recovered are grey, and recovered
+    ones that are not in it are red and dashed.
+
+    Args:
+        sentence: the sentence and its syntax tree.
+        tree: recovered edges, the smaller index first, such as an entry of
+            :attr:`Dependencies.trees`.
+        path: file to which the figure is saved.
+    """
+    require("matplotlib", extra="plot", purpose="drawing trees")
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Arc
+
+    count, right = len(sentence.words), sentence.edges()
+    figure = Figure(figsize=(min(24, 1.0 + 0.85 * count), 4.2), layout="constrained")
+    axes = figure.subplots()
+    for place, word in enumerate(sentence.words):
+        axes.text(place, 0, word.replace("$", r"\$"), ha="center", va="center", fontsize=10)
+    for edges, side in ((right, 1), (tree, -1)):
+        for first, last in edges:
+            kind = "found" if (first, last) in right & tree else "wrong" if side < 0 else "missed"
+            colour, style = {
+                "found": ("#1f6feb", "-"),
+                "missed": ("#8795a8", "-"),
+                "wrong": ("#d1495b", "--"),
+            }[kind]
+            start, stop = (0, 180) if side > 0 else (180, 360)
+            middle, length = ((first + last) / 2, 0.3 * side), last - first
+            axes.add_patch(
+                Arc(
+                    middle,
+                    length,
+                    length,
+                    theta1=start,
+                    theta2=stop,
+                    color=colour,
+                    ls=style,
+                    lw=1.6,
+                )
+            )
+    above, below = (max((j - i for i, j in edges), default=1) / 2 for edges in (right, tree))
+    axes.set(xlim=(-0.7, count - 0.3), ylim=(-0.6 - below, 0.6 + above))
+    axes.set_axis_off()
+    axes.set_title(
+        f"above: syntax tree, below: read off the attention ({len(right & tree)} of {len(right)} "
+        "edges, blue)",
+        fontsize=10,
+    )
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
 
 
 def edge_recovery(layers: Sequence[LayerRecord], graph: Graph) -> dict[str, float]:

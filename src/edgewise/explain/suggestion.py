@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +20,7 @@ from edgewise.explain.record import LayerRecord, record
 from edgewise.graphs import Edges, Graph, Pattern, batch, hubs, window
 from edgewise.ragged import runs_and_positions
 
-HUB_WEIGHT = 0.1
+HUB_WEIGHT, HUB_FACTOR = 0.1, 2.0
 ENDS = 4
 REPEATS = 3
 
@@ -91,9 +91,10 @@ def suggest(
 ) -> Suggestion:
     """Suggest a sparse pattern for each layer of self-attention, and measure it.
 
-    Hubs are the first and last nodes of a text that receive at least 10 % of the weight, in the
-    mean over heads and targets. The window is the smallest with which window and hubs have the
-    fraction ``coverage`` of the weight.
+    Hubs are the first and last nodes of a text that receive at least 10 % of the weight, and twice
+    as much as with equal weights, in the mean over heads and targets. They lie within the shortest
+    text, so that the pattern can be bound to it. The window is the smallest with which window and
+    hubs have the fraction ``coverage`` of the weight.
 
     Args:
         model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
@@ -101,7 +102,8 @@ def suggest(
         loss: function from model and batch to the mean loss.
         coverage: fraction of the weight that the pattern must have, the mean over heads.
         split: for a run: ``"train"``, ``"val"`` or ``"test"``.
-        max_batches: number of batches that are read and measured.
+        max_batches: number of batches that are read and measured; those of a run are spread evenly
+            over the split.
 
     Raises:
         ArgumentError: the model computes no self-attention over sequences.
@@ -109,12 +111,16 @@ def suggest(
     check_share("coverage", coverage, "choose for example 0.9")
     losses = losses_of(model, batches, loss, split=split, max_batches=max_batches)
     tables: dict[str, _Table] = {}
+    cross: set[str] = set()
     for one in losses.batches:
         with torch.no_grad(), record(losses.model, max_edges=10**8) as recorded:
             losses.loss(losses.model, one)
         for layer in recorded:
-            if layer.kind == "attention" and layer.graph.num_targets == layer.graph.num_sources:
+            if layer.graph.num_targets != layer.graph.num_sources:
+                cross.add(layer.module)  # other batches can have as many targets as sources
+            elif layer.kind == "attention":
                 tables.setdefault(layer.module, _Table()).add(layer)
+    tables = {name: table for name, table in tables.items() if name not in cross}
     if not tables:
         raise ArgumentError(
             "model",
@@ -123,26 +129,33 @@ def suggest(
             remedy="choose a Transformer, such as bert or gpt",
         )
     layers = {name: table.suggestion(coverage) for name, table in tables.items()}
-    own, restricted = _Restricted({}), _Restricted({n: one.pattern for n, one in layers.items()})
-    full_loss, full_seconds = _measured(losses, own)
-    measured, seconds = _measured(losses, restricted)
-    return Suggestion(layers, measured, full_loss, seconds, full_seconds)
+    found = _measured(losses, {}, {name: one.pattern for name, one in layers.items()})
+    (full_loss, full_seconds), (loss_found, seconds) = found
+    return Suggestion(layers, loss_found, full_loss, seconds, full_seconds)
 
 
-def _measured(losses: Losses, restricted: _Restricted) -> tuple[float, float]:
-    """Return the mean loss, and the shortest time of several passes over the batches."""
-    with restricted.watching(losses.model):
-        found = losses.mean()  # This pass also builds the graphs, before time is measured.
-        times = []
-        for _ in range(REPEATS):
-            start = time.perf_counter()
-            losses.mean()
-            times.append(time.perf_counter() - start)
-    return found, min(times)
+def _measured(losses: Losses, *patterns: Mapping[str, Pattern]) -> list[tuple[float, float]]:
+    """Return the mean loss with each set of patterns, and the shortest time of several passes.
+
+    The passes alternate, so that other work on the machine slows all of them.
+    """
+    variants = [_Restricted(own) for own in patterns]
+    means: list[float] = []
+    times: list[list[float]] = [[] for _ in variants]
+    for own in variants:  # This pass also builds the graphs, before time is measured.
+        with own.watching(losses.model):
+            means.append(losses.mean())
+    for _ in range(REPEATS):
+        for own, spent in zip(variants, times, strict=True):
+            with own.watching(losses.model):
+                start = time.perf_counter()
+                losses.mean()
+                spent.append(time.perf_counter() - start)
+    return list(zip(means, map(min, times), strict=True))
 
 
 @contextmanager
-def restricted_to(model: nn.Module, patterns: dict[str, Pattern]) -> Iterator[None]:
+def restricted_to(model: nn.Module, patterns: Mapping[str, Pattern]) -> Iterator[None]:
     """Restrict the attention of the named layers to a pattern each, in this context.
 
     The pattern is bound to each text of a batch.
@@ -155,12 +168,13 @@ class _Table:
     """Statistics of each edge of a layer, over all texts.
 
     The statistics are the distance between source and target, the position of the source from both
-    ends of the text, and the attention weight.
+    ends of the text, the attention weight, and the equal weight.
     """
 
     def __init__(self) -> None:
         self.layers: list[tuple[Tensor, ...]] = []
         self.members = 0.0
+        self.shortest = ENDS
 
     def add(self, layer: LayerRecord) -> None:
         source, target = layer.edge_index
@@ -168,17 +182,23 @@ class _Table:
         weights = weights.flatten(0, -2).sum(0) if weights.dim() > 1 else weights
         members = layer.weights.shape[:-2].numel()
         position, from_end = _places(layer.graph)
-        reached = torch.bincount(target, minlength=layer.graph.num_targets) > 0
-        self.members += float(reached.sum()) * members
-        distance = (source - target).abs()
-        self.layers.append((distance, position[source], from_end[source], weights))
+        degree = torch.bincount(target, minlength=layer.graph.num_targets)
+        self.members += float((degree > 0).sum()) * members
+        self.shortest = min(self.shortest, int((position + from_end).min()))
+        distance, equal = (source - target).abs(), members / degree[target].double()
+        self.layers.append((distance, position[source], from_end[source], weights, equal))
 
     def suggestion(self, coverage: float) -> LayerSuggestion:
-        distance, position, from_end, weights = (
+        distance, position, from_end, weights, equal = (
             torch.cat(parts) for parts in zip(*self.layers, strict=True)
         )
-        found = [n for n in range(ENDS) if self._share(weights[position == n]) >= HUB_WEIGHT]
-        found += [-n for n in range(1, ENDS) if self._share(weights[from_end == n]) >= HUB_WEIGHT]
+
+        def is_hub(edges: Tensor) -> bool:
+            share = self._share(weights[edges])
+            return share >= max(HUB_WEIGHT, HUB_FACTOR * self._share(equal[edges]))
+
+        found = [n for n in range(self.shortest) if is_hub(position == n)]
+        found += [-n for n in range(1, self.shortest) if is_hub(from_end == n)]
         on_hub = torch.zeros(len(weights), dtype=torch.bool)
         for hub in found:
             on_hub |= position == hub if hub >= 0 else from_end == -hub
@@ -205,7 +225,7 @@ def _places(graph: Graph) -> tuple[Tensor, Tensor]:
 class _Restricted(NamedInterceptor):
     """Interceptor that restricts the calls of some modules to a pattern each."""
 
-    def __init__(self, patterns: dict[str, Pattern]) -> None:
+    def __init__(self, patterns: Mapping[str, Pattern]) -> None:
         super().__init__()
         self.patterns = patterns
         self._known: dict[Any, tuple[Graph, Tensor | None]] = {}

@@ -59,7 +59,7 @@ class KnownIds:
         alike = [
             known for known in self.ids if abs(len(known) - len(text)) <= MAX_LENGTH_DIFFERENCE
         ]
-        # Two numbers with similar digits are unrelated.
+        # Suggest nothing for a number, because ids with similar digits are unrelated.
         near = [] if text.isdecimal() else difflib.get_close_matches(text, alike, n=1, cutoff=0.5)
         raise ArgumentError(
             "input",
@@ -163,7 +163,8 @@ class LinkSuggestions(Predictor):
         pairs = both_ways(kept["known"])
         self.linked = Neighbours(pairs, len(kept["ids"]))
         assert isinstance(self.model, LinkPredictor)
-        self.states = self.model.embed(edges(pairs, len(kept["ids"])))
+        self.graph = edges(pairs, len(kept["ids"]))
+        self.states = self.model.embed(self.graph)
 
     def columns(self) -> tuple[str, ...]:
         return (self.preprocessing.values["column"],)
@@ -205,5 +206,5 @@ class LinkSuggestions(Predictor):
         parts = [
             torch.stack([part.new_full(part.shape, node), part]) for part in other.split(CHUNK)
         ]
-        found = [self.model.score(self.states, pairs) for pairs in parts]
+        found = [self.model.score(self.states, pairs, self.graph) for pairs in parts]
         return torch.cat(found).sigmoid()

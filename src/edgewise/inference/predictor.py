@@ -101,7 +101,7 @@ class Predictor(ABC):
 
     def from_python(self, inputs: Any) -> Iterable[Any]:
         """Return the inputs in a Python value: one, several, or the rows of a data frame."""
-        # The tensor holds ids or numbers.
+        # A tensor of fewer than two dimensions holds ids or numbers, not an image.
         if isinstance(inputs, Tensor) and inputs.dim() < 2:
             inputs = inputs.tolist()
         if isinstance(inputs, (str, Mapping)) or not isinstance(inputs, Iterable):

@@ -162,7 +162,7 @@ class HiddenWords(OnTexts):
                 "input",
                 expected=self.input,
                 got=repr(text)[:60],
-                remedy="write <mask> or [MASK] in place of a word",
+                remedy="write <mask> or [MASK] instead of a word",
             )
         own = self.tokenizer.id_to_token(special_id(self.tokenizer, "mask")) or ""
         ids, _ = encode_all(self.tokenizer, [MASK.sub(own, text)], first="cls", last="sep")

@@ -84,7 +84,7 @@ class EncoderDecoderModel(nn.Module):
             decoder_attention_mask: target mask ``[B, T]``, 0 at padding.
             sizes: lengths of packed sources.
             decoder_sizes: lengths of packed targets.
-            graph: attention graph of the source, in place of the encoder's pattern.
+            graph: attention graph of the source, instead of the encoder's pattern.
         """
         memory = self.encode(input_ids, attention_mask, sizes=sizes, graph=graph)
         if decoder_input_ids is None:

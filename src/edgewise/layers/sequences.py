@@ -336,7 +336,7 @@ def refuse_cache(
 
 
 def refuse_graph(name: str, graph: Pattern | None) -> None:
-    """Raise ArgumentError if a graph is given to a model that builds its own graph."""
+    """Raise ArgumentError unless ``graph`` is None, for models that build their own graph."""
     if graph is not None:
         raise ArgumentError(
             "graph",
@@ -374,7 +374,7 @@ class SingleTextBackbone(nn.Module):
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
             sequences: padding, packing, positions and cache; none by default.
-            graph: attention graph, in place of the default.
+            graph: attention graph, instead of the default.
             memory: must be None, because there is no cross-attention.
 
         Raises:

@@ -25,7 +25,7 @@ class GraphLayer(nn.Module):
     shares_nodes: bool = True
 
     def encodings(self) -> dict[str, nn.Module]:
-        """Return the model's encodings, by the keyword argument for precomputed codes."""
+        """Return the encodings; the keys are the keyword arguments for precomputed codes."""
         return {}
 
 

@@ -136,7 +136,7 @@ class Backbone(nn.Module):
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
             sequences: padding, packing, positions and cache; none by default.
-            graph: attention graph, in place of the stack's own pattern.
+            graph: attention graph, instead of the stack's own pattern.
             memory: another sequence to attend to, for decoder layers.
 
         Raises:
@@ -257,7 +257,7 @@ class TextModel(nn.Module):
             token_type_ids: token types, shaped as ``input_ids``.
             sizes: number of tokens of each text of a packed batch.
             positions: positions, shaped as ``input_ids``; by default 0, 1, ... in each text.
-            graph: attention graph, in place of the model's own pattern.
+            graph: attention graph, instead of the model's own pattern.
             memory: another sequence to attend to, for decoders.
             cache: state of earlier calls, whose tokens precede these.
 

@@ -9,7 +9,7 @@ Calls by kind of input:
   nodes to graphs: the number of nodes of each graph, or ``graphs.membership`` if a node belongs to
   several. Without ``batch`` all nodes form one graph. ``global_attr`` ``[B, global_width]`` are
   features of each graph, such as the temperature of a measurement. Models with learned node
-  embeddings take ids of nodes, users or items in place of ``x``.
+  embeddings take ids of nodes, users or items instead of ``x``.
 - **Text**: ``model(input_ids, attention_mask=None)`` returns states, and ``model.logits(states)``
   the logits over the vocabulary. Ids are ``[B, T]``, or ``[N]`` with ``sizes=`` in a packed batch;
   ``cache=`` continues an earlier call; ``graph=`` replaces the attention graph.

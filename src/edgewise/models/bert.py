@@ -64,7 +64,7 @@ def bert(
         ffn_dim: hidden size of the feed-forward networks.
         max_length: max length of a text in tokens, the number of learned positions.
         types: number of token types, such as BERT's sentences A and B (0 = none).
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
         projections: "full" projects all features for each head; "split" only the head's own slice.

@@ -84,7 +84,7 @@ def bigbird(
     itself, its two neighbours, the first and the last block, and ``random_blocks`` sampled blocks.
     The first and the last block attend to all blocks. Texts of at most ``5 + 2 * random_blocks``
     blocks use full attention. With ``random_attention="training"``, evaluation uses the first block
-    in place of the sampled blocks, as in Hugging Face Transformers.
+    instead of the sampled blocks, as in Hugging Face Transformers.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -97,11 +97,11 @@ def bigbird(
         random_attention: when sampled blocks are used: "always", or in "training" only.
         max_length: max length of a text in tokens, the number of learned positions.
         types: number of token types, such as BERT's sentences A and B (0 = none).
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         token_scale: factor of the token vectors.
-        graph: attention graph of all layers, in place of block-sparse attention (None = off).
+        graph: attention graph of all layers, instead of block-sparse attention (None = off).
     """
     check_choice("random_attention", random_attention, get_args(RandomAttention))
     norm = partial(nn.LayerNorm, eps=epsilon)
@@ -200,7 +200,7 @@ class BlockSparse(Pattern):
         size: block size in tokens.
         num_random: number of random blocks that each block attends to.
         heads: number of heads; the graph of n tokens has ``heads`` times n nodes.
-        seed: random seed of the layer; None puts the first block in place of random ones.
+        seed: random seed of the layer; None puts the first block instead of random ones.
         length: max length of a text in tokens.
         copy: because a pair of blocks can be sampled several times, one pattern has the pairs that
             occur at least ``copy`` times. :meth:`copies` returns the patterns for all counts.
@@ -214,7 +214,7 @@ class BlockSparse(Pattern):
     copy: int = 1
 
     def is_whole(self, tokens: int) -> bool:
-        """Return whether a text of this length uses full attention."""
+        """Return whether a text of ``tokens`` tokens uses full attention."""
         return tokens <= (5 + 2 * self.num_random) * self.size
 
     def copies(self, lengths: Iterable[int]) -> list[tuple[BlockSparse, int]]:
@@ -333,7 +333,7 @@ class BigBirdBackbone(SingleTextBackbone):
         layers: layers called as ``layer(x, graph, repeats=)``.
         graphs: pattern of each layer.
         random_attention: when random blocks are used: "always" or in "training" only.
-        graph: default attention graph of all layers, in place of ``graphs``.
+        graph: default attention graph of all layers, instead of ``graphs``.
     """
 
     name, takes_graph = "bigbird", True

@@ -71,7 +71,7 @@ def bp_transformer(
         near: number of nodes of each level that a token attends to on either side, k.
         causal: whether tokens attend only to earlier tokens (causal attention).
         max_length: max length of a text in tokens, which determines the number of edge types.
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
         init_std: standard deviation of the initial weights.
     """
@@ -110,8 +110,9 @@ def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor
         causal: whether tokens attend only to earlier tokens.
 
     Returns:
-        The graph, and the type of each edge, from 0: self-loop; token of a span, by level; node to
-        the left or right of a token, by level and rank. See :func:`kinds`.
+        The graph, and the type of each edge. Type 0 is a self-loop. The next types are edges from
+        a token to its span, one type per level; then edges from a node to the left or right of a
+        token, one type per level, side and rank. See :func:`kinds`.
     """
     counts = nodes_per_level(tokens)
     first = [sum(counts[:level]) for level in range(len(counts))]
@@ -281,7 +282,7 @@ class SpanBackbone(SingleTextBackbone):
         edge_types = [kind for _, kind in partitions]
         kind = torch.cat([torch.zeros(0, dtype=torch.long), *edge_types])
         bias = TableBias(kind.to(x.device), self.table)
-        # Numbers of tokens and of spans, alternating, text by text.
+        # The nodes of each text are its tokens, then its spans.
         counts = [[size, sum(nodes_per_level(size)) - size] for size in sizes if size]
         is_token = segment_index(torch.tensor(counts, dtype=torch.long).flatten()) % 2 == 0
         index = is_token.nonzero().flatten().to(x.device)

@@ -55,7 +55,7 @@ def compressive(
         memory: number of past inputs that each layer keeps uncompressed (0 = none).
         compressed: number of compressed memories that each layer keeps (0 = none).
         rate: compression rate: number of inputs averaged into one compressed memory.
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         order: position of the norms: "post" after each sublayer, "pre" before it.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.

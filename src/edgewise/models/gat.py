@@ -34,7 +34,7 @@ class GATLayer(GraphLayer):
         width: size of each head.
         heads: number of heads.
         dropout: dropout probability.
-        average: average the heads to ``width`` outputs in place of concatenating them.
+        average: average the heads to ``width`` outputs instead of concatenating them.
     """
 
     def __init__(

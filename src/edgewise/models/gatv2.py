@@ -29,7 +29,7 @@ class GATv2Layer(GraphLayer):
         width: size of each head.
         heads: number of heads.
         dropout: dropout probability of the attention weights.
-        average: average the heads to ``width`` outputs in place of concatenating them.
+        average: average the heads to ``width`` outputs instead of concatenating them.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ def gnn(
         width: hidden size.
         depth: number of layers.
         reduce: aggregation over the neighbours: "sum", "mean", "max" or "min".
-        act: activation function between the layers, by name.
+        act: name of the activation function between the layers.
         dropout: dropout probability between the layers.
     """
     widths = [in_width, *[width] * (depth - 1), out_width]

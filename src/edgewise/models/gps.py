@@ -88,7 +88,7 @@ class GPSLayer(GraphLayer):
         local: message-passing layer, called as ``local(x, graph, edge_attr)``, or as
             ``local(x, graph)`` if it does not use edge features; None for attention only.
         heads: number of attention heads.
-        act: activation function of the feed-forward network, by name.
+        act: name of the activation function of the feed-forward network.
         norm: kind of norm after each branch: "batch", "layer" or "rms".
         dropout: dropout probability of both branches and the feed-forward network.
         attention_dropout: dropout probability of the attention weights.

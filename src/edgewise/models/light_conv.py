@@ -1,4 +1,4 @@
-"""Lightweight convolution: fixed kernels in place of self-attention.
+"""Lightweight convolution: fixed kernels instead of self-attention.
 
 Formula: y = O conv(GLU(W x)), conv(x)_i = Σ_k softmax(f)_k x_{i+k}; x = norm(x + y), then FFN
 Graph: ``window(K // 2)``; decoder ``causal() & window(K - 1)``; kernel size K per layer
@@ -199,7 +199,7 @@ class ConvolutionBackbone(nn.Module):
 
 
 class LightConv(EncoderDecoderModel):
-    """Encoder-decoder with lightweight convolutions in place of self-attention.
+    """Encoder-decoder with lightweight convolutions instead of self-attention.
 
     ``model.logits(states)`` gives the logits of the next token at each position. The decoder
     attends to the encoder as the Transformer's does.
@@ -213,7 +213,7 @@ class LightConv(EncoderDecoderModel):
         kernels: kernel size of each layer, odd; further layers use the last one.
         ffn_dim: hidden size of the feed-forward networks.
         dropout: dropout probability.
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         order: position of the norms: "post" after each sublayer, "pre" before it.
 
     Raises:

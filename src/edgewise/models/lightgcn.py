@@ -30,7 +30,7 @@ class LightGCN(Recommender):
         num_items: number of items.
         width: embedding size.
         hops: number of propagation steps (0 = none).
-        cosine: score by cosine similarity in place of the inner product.
+        cosine: score by cosine similarity instead of the inner product.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ def linformer(
         rank: number of rows that keys and values are projected to, k.
         sharing: scope of shared projections: "heads" of a layer, its "key_values" or all "layers".
         max_length: max length of a text in tokens: number of positions and of projection columns.
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
     """
     check_choice("sharing", sharing, get_args(Sharing))

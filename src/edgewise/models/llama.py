@@ -64,7 +64,7 @@ def llama(
         head_width: size of each head (None = ``width // heads``).
         bias: add biases to the attention projections.
         ffn_dim: hidden size of the feed-forward networks.
-        act: activation function of the gated feed-forward networks, by name.
+        act: name of the activation function of the gated feed-forward networks.
         base: base of the rotary frequencies.
         rates: rotary frequencies, one per pair of features (None = computed from ``base``).
         tied: share the embedding matrix with the output layer.

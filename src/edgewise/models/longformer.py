@@ -70,7 +70,7 @@ def longformer(
         hubs: default positions with global attention; negative positions count from the end.
         max_length: number of rows of the position table; the first ``padding + 1`` are unused.
         types: number of token types (0 = none).
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         padding: id of the padding token; positions skip padding and start at ``padding + 1``.
@@ -233,7 +233,7 @@ class LongformerBackbone(nn.Module):
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
             sequences: padding, packing and positions.
-            graph: local attention graph, in place of the layers' windows.
+            graph: local attention graph, instead of the layers' windows.
             memory: must be None, because there is no cross-attention.
             global_attention_mask: 1 for hubs, ``[B, T]`` or ``[N]``.
         """
@@ -355,7 +355,7 @@ class LongformerModel(TextModel):
                 a question. Defaults to the model's ``hubs``.
             sizes: number of tokens of each text of a packed batch.
             positions: positions, of the shape of ``input_ids``. Defaults to 0, 1, ... per text.
-            graph: local attention graph, in place of the layers' windows.
+            graph: local attention graph, instead of the layers' windows.
             other: ``memory`` and ``cache``, which are not supported.
 
         Raises:

@@ -45,7 +45,7 @@ class MaskedAutoencoder(nn.Module):
         decoder_depth: number of decoder layers.
         decoder_heads: number of attention heads per decoder layer.
         decoder_ffn_dim: FFN dimension of the decoder.
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         epsilon: epsilon of the layer norms.
         mask_ratio: fraction of patches that are masked.
         normalised: normalise the target pixels of each patch to mean 0 and variance 1.

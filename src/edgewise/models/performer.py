@@ -70,7 +70,7 @@ def performer(
         redraw_every: number of training steps between resamplings of the features (0 = never).
         causal: whether a token attends only to itself and earlier tokens.
         max_length: max length of a text in tokens, the number of learned positions.
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
     """
     layers = [

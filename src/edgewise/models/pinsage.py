@@ -26,7 +26,7 @@ class ImportancePooling(GraphLayer):
     r"""Weighted mean of the T most visited nodes, :math:`\sum_j w_{ij} h_j`.
 
     Args:
-        top: number of neighbours T, and number of walks per node; see :func:`walk_neighbours`.
+        top: number of neighbours T. As many walks start at each node; see :func:`walk_neighbours`.
         walk_length: length of a walk in steps.
     """
 
@@ -79,7 +79,7 @@ class PinSage(Recommender):
         num_items: number of items.
         width: embedding size.
         depth: number of layers.
-        top: number of neighbours (the most visited nodes), and number of random walks per node.
+        top: number of neighbours, the most visited nodes. As many random walks start at each node.
         steps: length of a random walk in steps.
     """
 

@@ -103,7 +103,7 @@ def reformer(
         max_length: max length of a text in tokens.
         axial: numbers of rows and columns of axial positions (None = learned positions).
         axial_widths: sizes of the axial embeddings, which sum to ``width`` (None = equal halves).
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         init_std: standard deviation of the initial weights.
@@ -250,7 +250,7 @@ class Hashing:
                 )
 
     def factors(self, max_length: int, chunk: int) -> tuple[int, ...]:
-        """Return the factors of the number of buckets for a text of this length."""
+        """Return the factors of the number of buckets for texts up to ``max_length`` tokens."""
         if isinstance(self.num_buckets, int):
             return (self.num_buckets,)
         if self.num_buckets is not None:
@@ -543,7 +543,7 @@ class LSHAttention(nn.Module):
         self.output = nn.Linear(inner, width, bias=False)
 
     def forward(self, x: Tensor, texts: Texts) -> Tensor:
-        """Return ``[B, T, width]``, or packed ``[N, width]``, from x of that shape."""
+        """Return a tensor of the shape of x: ``[B, T, width]``, or packed ``[N, width]``."""
         shape = x.shape
         x = x.reshape(-1, shape[-1])
         # Contiguous heads use CPU caches better than strided rows.
@@ -631,7 +631,7 @@ class LocalAttention(MultiHeadAttention):
         self.chunks = chunks
 
     def forward(self, x: Tensor, texts: Texts) -> Tensor:  # type: ignore[override]
-        """Return ``[B, T, width]``, or packed ``[N, width]``, from x of that shape."""
+        """Return a tensor of the shape of x: ``[B, T, width]``, or packed ``[N, width]``."""
         members = [self._graph(*sizes) for sizes in zip(texts.lengths, texts.sizes, strict=True)]
         graph: Pattern = batch(members) if texts.packed else members[0] if members else complete()
         if self.chunks.causal:

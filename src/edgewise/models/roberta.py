@@ -50,7 +50,7 @@ def roberta(
         ffn_dim: hidden size of the feed-forward networks.
         max_length: number of rows of the position table; the first ``padding + 1`` are unused.
         types: number of token types (0 = none).
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
         projections: "full" projects all features for each head; "split" only the head's own slice.

@@ -112,7 +112,7 @@ class LearnedSpectrum(nn.Module):
         return torch.stack([values[member], vectors], dim=-1)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return features ``[N, width]`` from x of that shape and a code ``[N, k, 2]``.
+        """Add the encoding to x, ``[N, width]``, given the code ``[N, k, 2]`` of :meth:`code`.
 
         Raises:
             ArgumentError: the code has the wrong number of nodes or eigenvectors.
@@ -156,7 +156,7 @@ class SpectralAttention(GraphLayer):
     def forward(
         self, x: Tensor, graph: Graph, others: Graph, edge_attr: Tensor | None = None
     ) -> Tensor:
-        """Return ``[..., N, width]`` from x of that shape and edges ``[E, edge_width]``."""
+        """Return the states, shaped like x ``[..., N, width]``; edges are ``[E, edge_width]``."""
         parts = self.project(x).unflatten(-1, (5, self.heads, -1)).unbind(-3)
         query, key, far_query, far_key, value = parts
         edge_key = None
@@ -193,7 +193,7 @@ class SANLayer(GraphLayer):
     def forward(
         self, x: Tensor, graph: Graph, others: Graph, edge_attr: Tensor | None = None
     ) -> Tensor:
-        """Return ``[..., N, width]`` from x of that shape; see :class:`SpectralAttention`."""
+        """Return the states, shaped like x ``[..., N, width]``; see :class:`SpectralAttention`."""
         out: Tensor = self.feed_forward(self.attention(x, graph, others, edge_attr))
         return out
 

@@ -56,7 +56,7 @@ def swin(
         heads: number of heads of each stage, or of the first stage (each further stage doubles it).
         window: side of a window in patches; a smaller grid is one window.
         ffn_ratio: FFN dimension divided by the hidden size.
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         epsilon: epsilon of the layer norms in the layers and after the last layer (others use
             1e-5).
         dropout: dropout probability of attention weights, hidden features and sublayer outputs.
@@ -157,7 +157,7 @@ class WindowedLayer(nn.Module):
         heads: number of attention heads.
         ffn_dim: FFN dimension.
         windows: partition of the patches.
-        act: activation function of the feed-forward network, by name.
+        act: name of the activation function of the feed-forward network.
         norm: kind of norm.
         dropout: dropout probability.
     """

@@ -64,7 +64,7 @@ def t5(
         heads: number of attention heads per layer.
         head_width: size of each head.
         ffn_dim: hidden size of the feed-forward networks.
-        gated: use feed-forward networks with a GELU gate in place of ReLU (T5 1.1).
+        gated: use feed-forward networks with a GELU gate instead of ReLU (T5 1.1).
         num_buckets: number of buckets of relative positions.
         max_distance: all larger distances share the last bucket.
         tied: share the embedding matrix with the output layer.

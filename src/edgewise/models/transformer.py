@@ -66,7 +66,7 @@ def transformer(
         last_norm: apply a norm after the last layer of each stack (None = only if ``order="pre"``).
         graph: attention graph of the encoder: which tokens each token attends to.
         decoder_graph: self-attention graph of the decoder.
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
         projections: "full" projects all features for each head; "split" only the head's own slice.

@@ -67,7 +67,7 @@ def transformer_xl(
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
         memory: number of past inputs that each layer keeps (0 = none).
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         order: position of the norms: "post" after each sublayer, "pre" before it.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.

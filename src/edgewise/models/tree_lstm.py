@@ -122,7 +122,7 @@ class ChildSum(nn.Module):
 
 
 class NAry(nn.Module):
-    """N-ary cell for at most K children, with :math:`U_{kl} h_l` in place of :math:`U_f h_k`.
+    """N-ary cell for at most K children, with :math:`U_{kl} h_l` instead of :math:`U_f h_k`.
 
     Args:
         in_width: size of x.

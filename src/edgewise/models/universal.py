@@ -67,7 +67,7 @@ def universal(
         ffn_dim: hidden size of the feed-forward networks.
         halting: whether each token may stop early (adaptive computation time).
         threshold: cumulative halting probability at which a token stops.
-        act: activation function of the feed-forward networks, by name.
+        act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
         order: position of the norms: "pre" before each sublayer and at the end, "post" after each
@@ -140,7 +140,7 @@ class UniversalStack(TransformerStack):
 
         Args:
             x: features.
-            graph: attention graph, in place of the default.
+            graph: attention graph, instead of the default.
             positions: positions ``[..., N]``. Defaults to 0, 1, ...
             cache: cache of the keys and values of every step, to which the keys and values of x are
                 added.

@@ -10,18 +10,22 @@ from edgewise.recipes.recipe import Protocol, Recipe
 
 sage_facebook = Recipe(
     name="sage-facebook",
-    summary="GraphSAGE, link prediction on ego-Facebook: AUC above 0.98",
-    model=partial(models.link_predictor, width=64, depth=2),
+    summary="GraphSAGE and common neighbours, link prediction on ego-Facebook: AUC above 0.99",
+    # With a network as decoder and without dropout, the first epoch has the best validation MRR.
+    model=partial(
+        models.link_predictor, width=64, depth=2, decoder="dot", dropout=0.5, overlap=True
+    ),
     data=data.ego_facebook(),
     task=tasks.LinkPrediction(),
     optimizer=training.OptimizerSettings("adam", lr=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=40, monitor="val/auc"),
+    trainer=training.TrainerSettings(epochs=30, monitor="val/mrr"),
     protocol=Protocol(
         ("test/auc", "test/hits@50", "test/mrr"),
-        "none on this split",
+        "0.9934, 0.8410, 0.2801: Adamic–Adar; 0.9942, 0.8880, 0.3146: resource allocation, so this "
+        "model is no better than the best count (`edgewise baseline sage-facebook`)",
         "5 % of the edges for validation, 10 % for test, one non-edge for each; "
-        "best epoch by validation AUC",
+        "best epoch by validation MRR",
     ),
 )
 
@@ -31,7 +35,9 @@ links = replace(
     summary="GraphSAGE predicts links in your network: --data.path friends.csv",
     # Validation AUC of the inner product and of a network as decoder: 0.824 and 0.687 on 5,278
     # citations, 0.992 and 0.994 on 88,234 friendships.
-    model=partial(models.link_predictor, width=128, depth=2, decoder="dot", dropout=0.3),
+    model=partial(
+        models.link_predictor, width=128, depth=2, decoder="dot", dropout=0.3, overlap=True
+    ),
     data=data.edge_list(),
     trainer=replace(sage_facebook.trainer, epochs=100, patience=20),
     protocol=None,

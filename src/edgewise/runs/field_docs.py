@@ -38,7 +38,7 @@ def field_meanings(part: Callable[..., Any]) -> dict[str, str]:
 
 
 def _resolved(meaning: str, name: str, owner: Any) -> str:
-    """Replace a reference to another class by the description in that class."""
+    """Replace a reference to another class by the description given there."""
     match = REFERENCE.match(meaning)
     if not match:
         return meaning

@@ -69,7 +69,7 @@ def with_their_model(recipe: Recipe) -> Recipe:
 def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> None:
     """Load the weights of a Hugging Face folder.
 
-    Rows of token tables beyond the vocabulary are cut off. A classification head is loaded if it
+    Token embeddings beyond the vocab size are dropped. A classification head is loaded if it
     has the same labels in any order. A warning names the weights that are not loaded.
 
     Args:

@@ -55,7 +55,7 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
     """Read the files of :func:`keep_preprocessing`.
 
     Raises:
-        MissingDataError: the file was lost, or the run is older than this file.
+        MissingDataError: the file was lost, or the run is by a version that did not write it.
         ArgumentError: a file is damaged, or the tensors belong to another run.
     """
     if not folder.has(PREPROCESSING):

@@ -48,6 +48,15 @@ def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
     Raises:
         ArgumentError: the recipe's data have no folds.
     """
+    return _train_each("fold", recipe, fold_recipes(recipe), path, resume=resume)
+
+
+def fold_recipes(recipe: Recipe) -> dict[str, Recipe]:
+    """Return the recipe with each fold as the test split, by the name of its run folder.
+
+    Raises:
+        ArgumentError: the recipe's data have no folds.
+    """
     folds = fields_of(recipe).get("data.folds")
     if folds is None:
         raise ArgumentError(
@@ -56,8 +65,7 @@ def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
             got=f"the recipe {recipe.name}, whose data have a fixed split",
             remedy="use --seeds",
         )
-    runs = {f"fold-{k}": with_values(recipe, {"data.fold": k}) for k in range(folds.value)}
-    return _train_each("fold", recipe, runs, path, resume=resume)
+    return {f"fold-{k}": with_values(recipe, {"data.fold": k}) for k in range(folds.value)}
 
 
 def measure(recipe: Recipe, path: Path, *, resume: bool = False) -> dict[str, float] | Summary:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SWITCHES = {"edge_width": "bonds", "descriptor_width": "descriptors"}
-"""Data set field that enables a model argument, by the name of the argument."""
+"""Data set field that enables each model argument."""
 
 
 def train(
@@ -155,7 +155,7 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
 
 
 def encodings_of(model: nn.Module) -> dict[str, Any]:
-    """Return the encodings that a model reads from batches, by keyword."""
+    """Return the encodings that a model reads from batches, as ``{keyword: encoding}``."""
     known = (part.encodings() for part in model.modules() if isinstance(part, GraphLayer))
     return next((encodings for encodings in known if encodings), {})
 
@@ -189,7 +189,7 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
         switched = " ".join(f"--data.{field} false" for field in optional)
         raise ArgumentError(
             "model",
-            expected=f"a model with the arguments {', '.join(arguments)}, which the data determine",
+            expected=f"a model that takes the arguments set by the data: {', '.join(arguments)}",
             got=f"{recipe.model.func.__name__}, which has no {', '.join(strange)}",
             remedy=f"disable these features: {switched}"
             if len(optional) == len(strange)

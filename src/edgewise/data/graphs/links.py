@@ -129,7 +129,7 @@ class Links(Data):
             others = none(self.negatives * len(index), generator=generator)
             return _batch(edges(both_ways(train[:, read]), nodes), train[:, index], others)
 
-        # The edges that are not in the batch pass messages.
+        # At most half of the edges are in a batch, because only the others pass messages.
         size = min(self.batch_size, max(count // 2, 1))
         parts = SampledSplit.of(draw, count, size), held_out(split.val), held_out(split.test)
         preprocessing = {

@@ -154,8 +154,8 @@ class Mnist(DigitImages):
 def read_mnist(part: str) -> tuple[Tensor, Tensor]:
     """Return the images ``[N, 28, 28]`` (uint8) and digits ``[N]`` of ``"train"`` or ``"test"``.
 
-    No dependency of Edgewise reads the idx format, so NumPy is used: the headers have 16 bytes
-    (images) and 8 bytes (labels), because the checksums matched.
+    No dependency of Edgewise reads the idx format, so NumPy skips the headers of 16 bytes (images)
+    and 8 bytes (labels). The checksums are verified first, so the headers are not parsed.
 
     Raises:
         MissingDataError: a file is missing.

@@ -343,7 +343,7 @@ def find_column(file: File, column: Column) -> int | None:
     """Return the position of a column, from 0, or ``None`` if it cannot be determined.
 
     Raises:
-        ArgumentError: the column is named, and the table has no column of that name.
+        ArgumentError: ``column`` is a name that the table does not have.
     """
     if not file.names:
         return _numbered_column(file, column) if column.name else None

@@ -1,4 +1,4 @@
-"""Data frames in place of files: pandas, PyArrow and Polars tables as cells of text."""
+"""Data frames instead of files: pandas, PyArrow and Polars tables as cells of text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FRAME = "DataFrame "
 
 
 class FrameSource(str):
-    """Data frame in place of a path; ``str(source)`` is a digest of the content.
+    """Data frame instead of a path; ``str(source)`` is a digest of the content.
 
     A recipe records the digest. Frames with equal columns and cells are therefore equal field
     values, and a run can be resumed only with the same frame.
@@ -49,7 +49,7 @@ class FrameSource(str):
 
     @property
     def name(self) -> str:
-        """Name in messages, in place of ``Path.name``."""
+        """Name in messages, instead of ``Path.name``."""
         return "the DataFrame"
 
 
@@ -143,7 +143,7 @@ def cell_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple, dict, np.ndarray)):
-        # Parquet files yield NumPy arrays.
+        # Lists in Parquet files are read as NumPy arrays, which json cannot encode.
         return json.dumps(value, default=lambda array: array.tolist())
     return "" if value is None else str(value).removesuffix(" 00:00:00")
 

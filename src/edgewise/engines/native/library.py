@@ -49,7 +49,7 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def _loaded() -> tuple[ctypes.CDLL | None, str]:
-    """Load the library, or warn of the reason why it cannot be used; return both."""
+    """Return the library and an empty text, or None and the reason, which is also a warning."""
     loaded, why = _load()
     if why:
         warnings.warn(f"Edgewise runs much slower, without its native kernels: {why}", stacklevel=2)

@@ -163,7 +163,7 @@ LEAST_WORK = 200_000
 
 
 def threads_for(work: int) -> int:
-    """Return the number of threads for this number of multiplications."""
+    """Return the number of threads for ``work`` multiplications."""
     return max(1, min(torch.get_num_threads(), work // LEAST_WORK))
 
 
@@ -352,7 +352,7 @@ class AttentionOperator(KernelOperator):
     with_gradient = 2
 
     def allocate_rows(self, given: Given, rows: int, heads: int) -> Results:
-        """Allocate the results for this number of targets and heads."""
+        """Allocate the results, for ``rows`` targets and ``heads`` heads."""
         value: Tensor = given["value"]
         batch, dtype = value.shape[:-3], library.ACCUMULATORS[value.dtype]
         results = {"out": value.new_empty(*batch, rows, heads, value.shape[-1])}

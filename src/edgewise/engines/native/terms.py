@@ -1,4 +1,4 @@
-"""Conversion of bias and gain to arguments of the kernels, the structure ``ew_term``."""
+"""Conversion of bias and gain to ``ew_term``, a C structure that the kernels read."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Rows:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the amounts of work; gathers cost more from slower caches."""
+        """Return the operation counts. Gathers cost more if the nodes only fit in slower caches."""
         nodes = problem.batch * (problem.num_targets + problem.num_sources)
         edges = problem.batch * problem.num_edges
         heads, elements = edges * problem.heads, problem.width + problem.value_width

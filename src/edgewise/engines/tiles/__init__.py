@@ -58,7 +58,7 @@ class Tiles:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the amounts of work: nodes are packed into tiles, pairs have products and exp."""
+        """Return the operation counts, of packing nodes and of products and exp of pairs."""
         if problem.device.type in flex.DEVICES:
             return flex.work(problem)
         heads, elements = problem.batch * problem.heads, problem.width + problem.value_width

@@ -62,7 +62,7 @@ def refuses(problem: Problem, largest: int) -> list[str]:
 
 
 def work(problem: Problem) -> Work:
-    """Return the amounts of work; blocks are computed whole, even with few edges."""
+    """Return the operation counts. Whole blocks are computed, even if they have few edges."""
     heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
     nodes = heads * (problem.num_targets + problem.num_sources)
     by_length = problem.packed and not problem.lse and varlen.serves(problem)
@@ -100,14 +100,14 @@ class FlexLayout:
     brought: int = 0
 
     def permuted(self, target_perm: Tensor, source_perm: Tensor) -> FlexLayout:
-        """Return the layout of the graph with these nodes in place of nodes 0, 1, 2, ..."""
+        """Return the layout of the graph with these nodes instead of nodes 0, 1, 2, ..."""
         row = target_perm if self.row is None else target_perm[self.row]
         column = source_perm if self.column is None else source_perm[self.column]
         return replace(self, row=row, place=row.argsort(), column=column, sequences=None)
 
     @classmethod
     def of(cls, runs: TileRuns, rows: int, columns: int, sequences: Sequences | None) -> FlexLayout:
-        """Make the layout for this number of targets (rows) and sources (columns)."""
+        """Make the layout for ``rows`` targets and ``columns`` sources."""
         from torch.nn.attention.flex_attention import BlockMask
 
         runs, count = _by_row(runs, rows)
@@ -279,7 +279,7 @@ def _attention(
         nodes[2],
         block_mask=mask,
         scale=scale,
-        # Groups of query heads may share a key head.
+        # In grouped-query attention, several query heads share a key head.
         enable_gqa=nodes[0].shape[1] != nodes[1].shape[1],
         return_aux=aux,
     )

@@ -10,9 +10,13 @@ const SLOW = 20; // milliseconds; a slower drawing of nodes is moved as a pictur
 const by = (id) => document.getElementById(id);
 const number = (value) => value.toLocaleString("en");
 
-// Dotted names without the parts with which all of them begin and end.
+// Dotted names without the parts with which all of them begin and end, and without those that tell
+// nothing, if the names still differ.
+const PLAIN = new Set(["backbone", "core", "layer", "model", "stack", "sublayer", "trunk"]);
 function shortNames(names) {
-  const parts = names.map((name) => name.split("."));
+  const telling = names.map((name) => name.split(".").filter((part) => !PLAIN.has(part)));
+  const differ = telling.every((part) => part.length) && new Set(telling.map(String)).size === names.length;
+  const parts = differ ? telling : names.map((name) => name.split("."));
   if (parts.length < 2) return parts.map((all) => all.slice(-3).join("."));
   const equal = (index) => new Set(parts.map((all) => all.at(index))).size === 1;
   const fewest = Math.min(...parts.map((all) => all.length));
@@ -443,8 +447,13 @@ function start(data) {
   if (data.focus !== null && data.focus < scene.graph.targets) {
     pin({ side: "target", node: data.focus });
     if (data.points?.x.length > 300) {
-      const k = Math.min(8, Math.sqrt(data.points.x.length / 100));
       const [x, y] = VIEWS.nodes.centre(scene, state.pin);
+      // Most neighbours are in the picture.
+      const { graph } = scene;
+      const near = [...data.edgesOfTarget(graph, data.focus).map((e) => graph.source[e]), ...data.edgesOfSource(graph, data.focus).map((e) => graph.target[e])];
+      const far = near.map((node) => VIEWS.nodes.centre(scene, { node })).map(([a, b]) => Math.hypot(a - x, b - y)).sort((a, b) => a - b);
+      const reach = far[Math.floor(0.9 * (far.length - 1))] || 0;
+      const k = Math.max(1, Math.min(20, (0.4 * Math.min(scene.width, scene.height)) / Math.max(reach, 1)));
       place({ k, x: scene.width / 2 - k * x, y: scene.height / 2 - k * y });
     }
   }

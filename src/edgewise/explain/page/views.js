@@ -330,7 +330,7 @@ const nodes = {
     if (!focus || (!scene.pinned && !data.image)) {
       const levels = strongest(scene, (e) => graph.source[e] !== graph.target[e] && (inside(graph.source[e]) || inside(graph.target[e])));
       const count = scene.drawn;
-      levels.forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.edge, ...look(level, focus || data.image ? 0.3 : fade(count, 80)), arrows: count <= 1500 }));
+      levels.forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.edge, ...look(level, focus ? 0.3 : data.image ? 0.6 : fade(count, 80)), arrows: count <= 1500 }));
     } else {
       scene.drawn = scene.passing = to.length + by.length;
     }
@@ -369,7 +369,10 @@ const nodes = {
     const { data, t } = scene;
     const { bitmap, extent } = data.image;
     const [x0, x1, y0, y1] = [at.left + extent[0] * at.width, at.left + extent[1] * at.width, at.top + (1 - extent[3]) * at.height, at.top + (1 - extent[2]) * at.height];
-    pen.image(bitmap, t.x + t.k * x0, t.y + t.k * y0, t.k * (x1 - x0), t.k * (y1 - y0));
+    const box = [t.x + t.k * x0, t.y + t.k * y0, t.k * (x1 - x0), t.k * (y1 - y0)];
+    pen.image(bitmap, ...box);
+    // Lines are seen on pictures of all colours if these are paler.
+    if (!scene.focus) pen.rectangle(...box, { colour: scene.colours.back, alpha: 0.55 });
   },
   nodes(scene, pen, { x, y, radius, inside, to, by }) {
     const { data, colours, graph, focus } = scene;

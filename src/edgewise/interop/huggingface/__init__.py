@@ -47,7 +47,7 @@ FAMILIES: dict[str, Callable[[Checkpoint, Pattern | None], nn.Module]] = {
     "vit": load_vit,
     "vit_mae": load_mae,
 }
-"""Functions that load a checkpoint, by the ``model_type`` of its configuration."""
+"""Function that loads a checkpoint of each ``model_type``, the value in its configuration."""
 
 
 def load(

@@ -298,12 +298,52 @@ def register() -> None:
         MissingExtraError: ``transformers`` is not installed, or too old.
     """
     require("transformers.masking_utils", extra="text", purpose="running its models on a graph")
-    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+    from transformers import (
+        AttentionInterface,
+        AttentionMaskInterface,
+        PretrainedConfig,
+        PreTrainedModel,
+    )
 
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, reads_of_call)
     if not hasattr(PreTrainedModel.__init__, NAME):
         PreTrainedModel.__init__ = _refusing(PreTrainedModel.__init__)  # type: ignore[method-assign]
+        _accept_output_attentions(PretrainedConfig)
+
+
+def _accept_output_attentions(config: Any) -> None:
+    """Let configurations have ``output_attentions=True`` with ``"edgewise"``.
+
+    ``transformers`` raises an error for any name but ``"eager"``, in a setter and in a validator,
+    of which each class of configurations keeps its own list. Versions without either raise none.
+    """
+    known = getattr(config, "output_attentions", None)
+    setter = getattr(known, "fset", None)
+    if isinstance(known, property) and setter is not None:
+
+        def set_value(self: Any, value: bool) -> None:
+            if self._attn_implementation == NAME:
+                self._output_attentions = value
+            else:
+                setter(self, value)
+
+        config.output_attentions = known.setter(set_value)
+    check = getattr(config, "validate_output_attentions", None)
+    if check is None:
+        return
+
+    @wraps(check)
+    def validate_output_attentions(self: Any) -> None:
+        if self._attn_implementation != NAME:
+            check(self)
+
+    config.validate_output_attentions = validate_output_attentions
+    kinds = [config]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        validators = vars(kind).get("__class_validators__", [])
+        validators[:] = [validate_output_attentions if one is check else one for one in validators]
 
 
 def _refusing(init: Callable[..., None]) -> Callable[..., None]:

@@ -30,7 +30,7 @@ HEADS = (
 
 
 def load_bert(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """Load ``bert`` or ``roberta`` with the pooler and heads of the checkpoint."""
+    """Build ``bert`` or ``roberta``, with its pooler and heads, from a checkpoint."""
     kind = theirs["model_type"]
     theirs = theirs.without_prefix(f"{kind}.").renamed(*HEADS)
     theirs.must_be(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")

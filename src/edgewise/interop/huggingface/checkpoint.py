@@ -99,7 +99,7 @@ class Checkpoint:
 
 
 def refuse_graph(graph: Pattern | None, expected: str) -> None:
-    """Raise ArgumentError if a graph is given for a model that cannot use it."""
+    """Raise ArgumentError unless ``graph`` is None, for models that take no graph."""
     if graph is not None:
         raise ArgumentError("graph", expected=expected, got=repr(graph), remedy="omit graph")
 

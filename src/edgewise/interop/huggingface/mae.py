@@ -10,10 +10,11 @@ from edgewise.models.mae import MaskedAutoencoder, mae
 
 
 def load_mae(theirs: Checkpoint, graph: Pattern | None) -> MaskedAutoencoder:
-    """Load ``mae`` with its decoder.
+    """Build a ``mae`` model, with its decoder, from a checkpoint.
 
     Raises:
-        ArgumentError: a graph is given; the visible patches differ between images.
+        ArgumentError: ``graph`` is not None; no graph would fit, because the visible patches differ
+            between images.
     """
     refuse_graph(
         graph, "None for a masked autoencoder, whose visible patches differ between images"

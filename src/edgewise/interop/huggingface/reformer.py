@@ -18,7 +18,7 @@ BIASES = ("lm_head.decoder.bias", "lm_head.bias")
 
 
 def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """Load ``reformer``; with a hash seed it has the same hashes as transformers."""
+    """Build ``reformer`` from a checkpoint; hashes equal those of transformers if a seed is set."""
     refuse_graph("reformer", graph)
     theirs = theirs.without_prefix("reformer.")
     near = {

@@ -24,12 +24,12 @@ UNUSED = ("relative_position_index",)
 
 
 def load_swin(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
-    """Load ``swin`` with its classifier, ``model(pixel_values [B, C, S, S]) -> [B, classes]``.
+    """Build ``swin`` from a checkpoint: ``model(pixel_values [B, C, S, S]) -> [B, classes]``.
 
     Without a classifier, the model returns the normalised states ``[B, patches, width]``.
 
     Raises:
-        ArgumentError: a graph is given; each layer has its own windows.
+        ArgumentError: ``graph`` is not None; the windows of each layer are fixed.
     """
     refuse_graph(graph, "None for Swin, whose windows are fixed")
     theirs = theirs.without_prefix("swin.").renamed(*MODERN)

@@ -16,7 +16,7 @@ UNUSED = ("coder.embed_tokens.weight",)
 
 
 def load_t5(theirs: Checkpoint, graph: Pattern | None) -> EncoderDecoderModel:
-    """Load ``t5``; ``graph`` is the attention pattern of the encoder."""
+    """Build ``t5`` from a checkpoint; ``graph`` is the attention pattern of the encoder."""
     theirs = theirs.without_prefix("transformer.")
     kind = theirs.config.get("feed_forward_proj", "relu")
     check_choice("feed_forward_proj", kind, GATED)

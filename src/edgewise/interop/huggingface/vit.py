@@ -24,7 +24,7 @@ MODERN = (
 
 
 def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
-    """Load ``vit`` with its classifier, ``model(pixel_values [B, C, S, S]) -> [B, classes]``.
+    """Build ``vit`` from a checkpoint: ``model(pixel_values [B, C, S, S]) -> [B, classes]``.
 
     Without a classifier, the model returns the normalised states ``[B, 1 + patches, width]``.
     ``graph`` is a pattern over patches; the class token attends to all and all attend to it.

@@ -1,0 +1,396 @@
+"""Test scores of trained Transformers without some of their attention heads.
+
+    python -m benchmarks.pruning sst2 [--seeds 3] [--folder runs/pruning] [--draw FILE]
+    python -m benchmarks.pruning multi30k [--seeds 3] [--fine-tune]
+    python -m benchmarks.pruning sst2 multi30k --patterns
+
+The first call trains a model for each seed in ``FOLDER/STUDY-SEED``. Later calls resume what was
+interrupted and measure what is missing; the scores are kept in ``FOLDER/STUDY-SEED.json``.
+
+Heads are removed with ``edgewise.explain.prune`` in steps of 10 %, without further training; each
+layer keeps at least one. They are removed in the order of an importance that is measured on the
+validation set: ``gradient`` and ``leaving out`` as in Michel et al. (2019), or ``random``. The
+score is accuracy on the test set, or BLEU on it with greedy decoding. The time is the processor
+time of the forward pass of a validation batch in one thread with the first seed, in the order
+``gradient``, measured in turn with and without the heads.
+
+``--fine-tune`` removes 38 of 48 encoder heads, as Voita et al. (2019) did, and trains for one more
+epoch; the model with all heads is trained as long. ``--patterns`` prints the three observations
+about attention weights, and the suggested patterns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import edgewise
+from edgewise import explain, recipes, training
+from edgewise.batches import Batch
+from edgewise.explain.losses import losses_of
+from edgewise.inference import Run
+from edgewise.recipes import Recipe
+from edgewise.runs import train, with_values
+from edgewise.runs.train_recipe import prepare
+from edgewise.runs.vocabulary import with_vocabulary
+from edgewise.tasks import Translation
+from edgewise.training import RunFolder
+from edgewise.training.folder import METRICS
+
+FRACTIONS = [step / 10 for step in range(10)]
+TIMED_BATCHES, ROUNDS = 8, 5
+VOITA = 38 / 48
+
+
+@dataclass(frozen=True)
+class Study:
+    """Recipe and measured curves.
+
+    Attributes:
+        title: model and data in words.
+        recipe: recipe of the trainings.
+        groups: pattern of the names of the layers of each group of heads.
+        curves: group and order of each curve.
+        timed: group whose removal is timed, in the order of ``gradient``.
+        draws: number of random orders for each seed.
+        stride: ``leaving out`` uses every ``stride``-th batch of the validation set.
+        test_batch: batch size of the test set.
+    """
+
+    title: str
+    recipe: Recipe
+    groups: Mapping[str, str]
+    curves: tuple[tuple[str, str], ...]
+    timed: str
+    draws: int
+    stride: int
+    test_batch: int
+
+
+STUDIES = {
+    "sst2": Study(
+        "SST-2, encoder of 4 layers × 8 heads",
+        with_values(recipes.find("sst2"), {"model.depth": 4, "model.heads": 8}),
+        {"encoder": "*"},
+        (("encoder", "gradient"), ("encoder", "leaving out"), ("encoder", "random")),
+        timed="encoder",
+        draws=3,
+        stride=1,
+        test_batch=32,
+    ),
+    "multi30k": Study(
+        "Multi30k, 4 + 4 layers × 8 heads",
+        with_values(
+            recipes.find("transformer-multi30k"),
+            {
+                **{"model.width": 128, "model.depth": 4, "model.heads": 8, "model.ffn_dim": 256},
+                **{"model.dropout": 0.1, "data.vocab_size": 4000, "data.batch_size": 1024},
+                **{"optimizer.lr": 0.0015, "trainer.epochs": 3},
+            },
+        ),
+        {
+            "encoder": "*.encoder.*",
+            "decoder": "*.decoder.*.attention.*",
+            "cross": "*.cross.*",
+            "all": "*",
+        },
+        (
+            *(("encoder", "gradient"), ("encoder", "leaving out"), ("encoder", "random")),
+            *(("decoder", "gradient"), ("cross", "gradient"), ("all", "gradient")),
+        ),
+        timed="all",
+        draws=1,
+        stride=6,
+        test_batch=8192,
+    ),
+}
+
+
+class Results:
+    """Measured values of a run, which are kept in a file.
+
+    Args:
+        path: JSON file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.values: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.values[key] = value
+        written = self.path.with_suffix(".part")
+        written.write_text(json.dumps(self.values, indent=1))
+        written.replace(self.path)
+
+
+class Measured:
+    """A trained run, from which heads are removed.
+
+    Args:
+        study: the study.
+        path: folder of the run.
+        seed: random seed of the training and of the random orders.
+    """
+
+    def __init__(self, study: Study, path: Path, seed: int) -> None:
+        self.study, self.path, self.seed = study, path, seed
+        recipe = replace(study.recipe, seed=seed)
+        train(recipe, path, resume=(path / "recipe.json").is_file(), title=path.name)
+        self.results = Results(path.with_suffix(".json"))
+        self.run = edgewise.load(path)
+        self.layers = explain.layers_with_heads(self.run)
+        self.test = losses_of(self._with_batches(study.test_batch), split="test").batches
+
+    def _with_batches(self, size: int) -> Run:
+        recipe = with_values(self.run.recipe, {"data.batch_size": size})
+        return replace(self.run, recipe=recipe)
+
+    @cached_property
+    def timed(self) -> list[Batch]:
+        """Validation batches whose forward pass is timed."""
+        batches: list[Batch] = losses_of(self.run, max_batches=TIMED_BATCHES).batches
+        return batches
+
+    def heads(self, group: str) -> dict[str, list[int]]:
+        """Return the heads of a group by layer."""
+        pattern = self.study.groups[group]
+        return {name: heads for name, heads in self.layers.items() if fnmatchcase(name, pattern)}
+
+    def importance(self, order: str, draw: int = 0) -> dict[str, Tensor]:
+        """Return the importance of all heads by layer, measured or random."""
+        if order == "random":
+            random = torch.Generator().manual_seed(1000 * self.seed + draw)
+            return {n: torch.rand(len(h), generator=random) for n, h in self.layers.items()}
+        if order not in self.results:
+            if order == "gradient":  # the mean of absolute values is over examples
+                found = explain.importance(self._with_batches(1), split="val")
+            else:
+                losses = losses_of(self.run, split="val")
+                found = explain.importance(
+                    self.run.model,
+                    losses.batches[:: self.study.stride],
+                    losses.loss,
+                    by="leaving_out",
+                )
+            self.results[order] = {name: values.tolist() for name, values in found.items()}
+        return {name: torch.tensor(values) for name, values in self.results[order].items()}
+
+    def removed(self, group: str, order: str, fraction: float, draw: int = 0) -> dict[Any, Any]:
+        """Return the heads that are removed from a group, by layer."""
+        chosen = {name: self.importance(order, draw)[name] for name in self.heads(group)}
+        return explain.least_important(chosen, fraction, normalise=order == "gradient")
+
+    def pruned(self, heads: Mapping[Any, Any]) -> nn.Module:
+        """Return the model without these heads."""
+        return explain.prune(copy.deepcopy(self.run.model), heads)
+
+    def score(self, group: str, order: str, fraction: float, beams: int = 1) -> float:
+        """Return the mean score over random orders; a score measured before is read."""
+        draws = self.study.draws if order == "random" and fraction else 1
+        found = []
+        for draw in range(draws):
+            key = f"{group}, {order} {draw}, {fraction:.3f}, beam {beams}"
+            key = key if fraction else f"all heads, beam {beams}"
+            if key not in self.results:
+                model = self.pruned(self.removed(group, order, fraction, draw) if fraction else {})
+                self.results[key] = score(model, self.run.recipe.task, self.test, beams)
+                print(f"{self.path.name}: {key}: {self.results[key]:.2f}", flush=True)
+            found.append(self.results[key])
+        return statistics.fmean(found)
+
+    def times(self, fraction: float) -> tuple[float, float]:
+        """Return milliseconds per batch without and with the removal of heads."""
+        key = f"milliseconds, {fraction:.3f}"
+        if key not in self.results:
+            removed = self.removed(self.study.timed, "gradient", fraction) if fraction else {}
+            self.results[key] = times(self.run.model, self.pruned(removed), self.timed)
+        full, pruned = self.results[key]
+        return full, pruned
+
+    def fine_tuned(self, fraction: float) -> float:
+        """Return BLEU with beam search after one more epoch without some encoder heads."""
+        folder = RunFolder(self.path.with_name(f"{self.path.name}-tuned-{fraction:.3f}"))
+        if not folder.has(METRICS):
+            removed = self.removed("encoder", "gradient", fraction) if fraction else {}
+            recipe = self.run.recipe
+            training.fit(
+                self.pruned(removed),
+                recipe.task,
+                prepare(with_vocabulary(recipe, RunFolder(self.path)))[1].loaders(recipe.seed),
+                folder,
+                optimizer=replace(recipe.optimizer, lr=recipe.optimizer.lr / 3),
+                schedule=recipe.schedule,
+                trainer=replace(recipe.trainer, epochs=1),
+                title=folder.path.name,
+            )
+        return folder.read_metrics()["test/bleu"]
+
+
+@torch.no_grad()
+def score(model: nn.Module, task: Any, batches: list[Batch], beams: int) -> float:
+    """Return accuracy in percent, or BLEU of translations with a beam."""
+    if isinstance(task, Translation):
+        metric: Any = task.generation_metrics()["bleu"]
+        searching = replace(task, num_beams=beams)
+        for batch in batches:
+            metric.update(searching.generate(model, batch), batch)
+        return float(metric.compute())
+    metric = task.metrics()["accuracy"]
+    for batch in batches:
+        metric.update(batch.select_outputs(model(*batch.inputs, **batch.keywords)), batch.target)
+    return 100 * float(metric.compute())
+
+
+@torch.no_grad()
+def times(full: nn.Module, pruned: nn.Module, batches: list[Batch]) -> tuple[float, float]:
+    """Return the shortest processor time per batch of two models, in milliseconds."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    spent: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        for model, own in zip((full, pruned), spent, strict=True):
+            start = time.process_time()
+            for batch in batches:
+                model(*batch.inputs, **batch.keywords)
+            own.append(1000 * (time.process_time() - start) / len(batches))
+    torch.set_num_threads(threads)
+    return min(spent[0]), min(spent[1])
+
+
+def with_spread(values: list[float], digits: int = 2) -> str:
+    """Return mean and sample standard deviation."""
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.fmean(values):.{digits}f} ± {spread:.{digits}f}"
+
+
+def table(study: Study, runs: list[Measured]) -> Iterator[str]:
+    """Yield the lines of a Markdown table."""
+    names = [f"{group}, {order}" for group, order in study.curves]
+    yield f"| removed | {' | '.join(names)} | ms per batch, {study.timed} |"
+    yield f"| ---: |{' ---: |' * (len(names) + 1)}"
+    for fraction in FRACTIONS:
+        cells = [
+            with_spread([run.score(group, order, fraction) for run in runs])
+            for group, order in study.curves
+        ]
+        full, pruned = runs[0].times(fraction)
+        cells.append(f"{pruned:.1f} ({pruned / full:.0%})" if fraction else f"{full:.1f}")
+        yield f"| {fraction:.0%} | {' | '.join(cells)} |"
+
+
+def changes(study: Study, runs: list[Measured]) -> Iterator[str]:
+    """Yield the change of the score without a fifth of the heads, of each group and order."""
+    translates = isinstance(runs[0].run.recipe.task, Translation)
+    for group, order in study.curves:
+        heads = runs[0].heads(group)
+        count = sum(map(len, runs[0].removed(group, order, 0.2).values()))
+        of = sum(map(len, heads.values()))
+        searched = translates and group == "encoder" and order != "random"
+        for beams in (1, 5) if searched else (1,):
+            change = [
+                run.score(group, order, 0.2, beams) - run.score(group, order, 0.0, beams)
+                for run in runs
+            ]
+            search = f", beam {beams}" if translates else ""
+            yield f"{group}, {order}: {count} of {of} heads: change {with_spread(change)}{search}"
+    if translates:
+        whole = [run.score("all", "gradient", 0.0, 5) for run in runs]
+        yield f"all heads, beam 5: {with_spread(whole)}"
+
+
+def patterns(run: Measured) -> Iterator[str]:
+    """Yield observations on the encoder, and the suggested patterns with their loss and time."""
+    losses = losses_of(run.run, split="val", max_batches=TIMED_BATCHES)
+    group = list(run.heads("encoder"))
+    with torch.no_grad(), explain.record(run.run, layers=group, max_edges=10**8) as recorded:
+        for batch in losses.batches:
+            losses.loss(losses.model, batch)
+    yield f"{run.path.name}:"
+    yield str(explain.observations(recorded))
+    yield str(explain.suggest(run.run))
+
+
+def draw(found: Mapping[str, list[Measured]], path: Path) -> None:
+    """Plot the scores of each study over the fraction of removed heads."""
+    from matplotlib.figure import Figure
+
+    colours = ["#0072b2", "#d55e00", "#6e7781", "#009e73", "#cc79a7", "#000000"]
+    styles = {"gradient": "o-", "leaving out": "s--", "random": "x:"}
+    figure = Figure(figsize=(5.2 * len(found), 4.4), layout="constrained")
+    for axes, (name, runs) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(),
+                                  strict=True):  # fmt: skip
+        study = STUDIES[name]
+        for colour, (group, order) in zip(colours, study.curves, strict=False):
+            rows = [[run.score(group, order, fraction) for run in runs] for fraction in FRACTIONS]
+            mean = [statistics.fmean(row) for row in rows]
+            spread = [statistics.stdev(row) if len(row) > 1 else 0.0 for row in rows]
+            x = [100 * fraction for fraction in FRACTIONS]
+            label = order if len(study.groups) == 1 else f"{group} heads, {order}"
+            axes.plot(x, mean, styles[order], color=colour, label=label, ms=4, lw=1.4)
+            low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)]
+                         for sign in (-1, 1))  # fmt: skip
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
+        translates = isinstance(runs[0].run.recipe.task, Translation)
+        axes.set(
+            xlabel="heads removed, %",
+            ylabel="BLEU, test set" if translates else "accuracy on the test set, %",
+            title=f"{study.title}, {len(runs)} seed{'s' * (len(runs) > 1)}",
+        )
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8, loc="lower left")
+    figure.savefig(path, dpi=110)
+    print(path)
+
+
+def main() -> None:
+    """Train, measure, and print a table of each study."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("studies", nargs="+", choices=STUDIES, help="studies to run")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[3], help="number of seeds, of all or each study"
+    )
+    parser.add_argument("--folder", type=Path, default=Path("runs/pruning"), help="run folders")
+    parser.add_argument("--draw", type=Path, metavar="FILE", help="draw the curves to a file")
+    parser.add_argument("--fine-tune", action="store_true", help="train on without encoder heads")
+    parser.add_argument("--patterns", action="store_true", help="print observations and patterns")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for place, name in enumerate(given.studies):
+        study, count = STUDIES[name], given.seeds[min(place, len(given.seeds) - 1)]
+        runs = [Measured(study, given.folder / f"{name}-{s}", s) for s in range(count)]
+        found[name] = runs
+        for line in (*table(study, runs), "", *changes(study, runs)):
+            print(line)
+        if given.fine_tune and isinstance(study.recipe.task, Translation):
+            whole, few = ([run.fine_tuned(f) for run in runs] for f in (0.0, VOITA))
+            print(f"one more epoch: {with_spread(whole)}; without 38 of 48: {with_spread(few)}")
+        for run in runs if given.patterns else ():
+            print("\n".join(patterns(run)))
+    if given.draw is not None:
+        draw(found, given.draw)
+
+
+if __name__ == "__main__":
+    main()

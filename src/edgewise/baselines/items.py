@@ -1,0 +1,161 @@
+r"""Baselines of recommendation: popularity, item-kNN, EASE and GF-CF.
+
+With R the matrix of users and items and :math:`\tilde R = D_U^{-1/2} R D_I^{-1/2}`:
+
+- item-kNN: cosine similarity of items, with the k nearest items of each item;
+- EASE: :math:`R B`, with the ridge regression B of each item on the others (Steck, Embarrassingly
+  shallow autoencoders for sparse data, 2019);
+- GF-CF: :math:`R (\tilde R^\top \tilde R + α D_I^{-1/2} V V^\top D_I^{1/2})`, with the first right
+  singular vectors V of :math:`\tilde R` (Shen et al., How powerful is graph convolution for
+  recommendation?, 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.baselines.candidate import Candidate, Score
+from edgewise.batches import Batch
+from edgewise.data import Splits
+from edgewise.errors import require
+from edgewise.graphs import Graph
+from edgewise.recipes.recipe import Recipe
+
+NEAREST = (50, 200)
+PENALTIES = (50.0, 200.0, 500.0)
+WEIGHTS = (0.0, 0.3)
+VECTORS = 256
+LARGEST = 12_000
+"""Maximum number of items for EASE, which inverts a dense matrix of items."""
+QUICK = 2_000
+"""Maximum number of items for EASE at the end of ``edgewise train``."""
+ROWS = 2048  # Rows per product of sparse matrices, to limit memory.
+
+Predict = Callable[[Any], Any]
+"""Function from rows of R ``[B, items]`` to scores ``[B, items]``, dense or sparse."""
+
+
+def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+    """Yield the baselines; they are fitted to the interactions in the graph of the batches."""
+    users, items = splits.model_arguments["num_users"], splits.model_arguments["num_items"]
+    graph = splits.val.make(torch.zeros(1, dtype=torch.long)).inputs[2]
+    r = interactions(graph, users, items)
+    yield Candidate("popularity", "", lambda: _scored(r, popularity(r)))
+    vectors = cache(lambda: _singular_vectors(r, min(VECTORS, min(r.shape) - 1)))
+    for weight in WEIGHTS:
+        fit = partial(_fitted, r, partial(gfcf, r, weight, vectors))
+        yield Candidate("GF-CF", f"α = {weight:g}", fit)
+    for count in NEAREST:
+        fit = partial(_fitted, r, partial(item_knn, r, count))
+        yield Candidate("item-kNN", f"{count} nearest", fit, slow=items > QUICK)
+    for penalty in PENALTIES if items <= LARGEST else ():
+        fit = partial(_fitted, r, partial(ease, r, penalty))
+        yield Candidate("EASE", f"penalty {penalty:g}", fit, slow=items > QUICK)
+
+
+def interactions(graph: Graph, users: int, items: int) -> Any:
+    """Return the SciPy matrix ``[users, items]`` of a graph of users and items."""
+    require("scipy", extra="graphs", purpose="sparse matrices of interactions")
+    from scipy import sparse
+
+    source, target = graph.edge_index.numpy()
+    chosen = target < users
+    place = target[chosen], source[chosen] - users
+    return sparse.csr_matrix((np.ones(chosen.sum(), np.float32), place), (users, items))
+
+
+def popularity(r: Any) -> Predict:
+    """Return scores by the number of users of each item."""
+    count = np.ravel(r.sum(axis=0)).astype(np.float32)
+    return lambda rows: np.broadcast_to(count, rows.shape).copy()
+
+
+def gfcf(r: Any, weight: float, vectors: Callable[[], np.ndarray]) -> Predict:
+    """Return scores by the linear low-pass filter of GF-CF; see the module.
+
+    Args:
+        r: interactions.
+        weight: α, the weight of the ideal low-pass filter.
+        vectors: function that returns the singular vectors ``[items, K]``; called if α > 0.
+    """
+    normalised, degree = _normalised(r)
+    back = normalised.T.tocsr()
+    v = vectors() if weight else None
+
+    def predict(rows: Any) -> Any:
+        linear = (rows @ back @ normalised).toarray()
+        if v is None:
+            return linear
+        root = np.sqrt(np.maximum(degree, 1)).astype(np.float32)
+        ideal = (rows.multiply(1 / root).tocsr() @ v) @ v.T
+        return linear + weight * ideal * root
+
+    return predict
+
+
+def item_knn(r: Any, count: int) -> Predict:
+    """Return scores by the cosine similarity of the ``count`` nearest items of each item."""
+    from scipy import sparse
+
+    size = np.sqrt(np.maximum(np.ravel(r.sum(axis=0)), 1))
+    unit = r.multiply(1 / size).tocsr().astype(np.float32)
+    by_item, nearest = unit.T.tocsr(), []
+    for begin in range(0, r.shape[1], ROWS):
+        similar = (by_item[begin : begin + ROWS] @ unit).tocsr()
+        similar.setdiag(0, k=begin)
+        for i in range(similar.shape[0]):
+            span = slice(similar.indptr[i], similar.indptr[i + 1])
+            values = similar.data[span]
+            if len(values) > count:
+                values[np.argpartition(values, -count)[:-count]] = 0
+        similar.eliminate_zeros()
+        nearest.append(similar)
+    # Column j holds the neighbours of item j.
+    similarity = sparse.vstack(nearest).T.tocsr()
+    return lambda rows: (rows @ similarity).toarray()
+
+
+def ease(r: Any, penalty: float) -> Predict:
+    """Return scores by EASE; see the module."""
+    gram = (r.T @ r).toarray().astype(np.float64)
+    gram[np.diag_indices_from(gram)] += penalty
+    inverse = np.linalg.inv(gram)
+    b = -inverse / np.diag(inverse)
+    np.fill_diagonal(b, 0)
+    b = b.astype(np.float32)
+    return lambda rows: rows @ b
+
+
+def _fitted(r: Any, fit: Callable[[], Predict]) -> Score:
+    return _scored(r, fit())
+
+
+def _scored(r: Any, predict: Predict) -> Score:
+    def score(batch: Batch) -> Tensor:
+        users, items, _graph = batch.inputs
+        found = np.asarray(predict(r[users.numpy()]), np.float32)
+        return torch.from_numpy(found)[:, items]
+
+    return score
+
+
+def _normalised(r: Any) -> tuple[Any, np.ndarray]:
+    """Return the matrix normalised by the degrees of users and items, and the latter."""
+    user, item = (np.maximum(np.ravel(r.sum(axis=axis)), 1) for axis in (1, 0))
+    scaled = r.multiply(user[:, None] ** -0.5).multiply(item[None] ** -0.5)
+    return scaled.tocsr().astype(np.float32), item
+
+
+def _singular_vectors(r: Any, count: int) -> np.ndarray:
+    """Return the first right singular vectors ``[items, count]`` of the normalised matrix."""
+    require("sklearn", extra="train", purpose="singular vectors")
+    from sklearn.utils.extmath import randomized_svd
+
+    _left, _values, right = randomized_svd(_normalised(r)[0], count, random_state=0)
+    return np.ascontiguousarray(right.T, np.float32)

@@ -1,0 +1,73 @@
+r"""Baselines of language modelling: unigrams, and bigrams with back-off to unigrams.
+
+With counts c, the vocabulary size V, and the back-off weight β,
+
+.. math:: p(b) = \frac{c(b) + 1}{\sum_b c(b) + V}, \qquad
+    p(b \mid a) = \frac{c(a, b) + β\, p(b)}{c(a) + β}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.baselines.candidate import EXAMPLES, Candidate, Score
+from edgewise.batches import Batch
+from edgewise.data import Splits
+from edgewise.errors import require
+from edgewise.recipes.recipe import Recipe
+
+WEIGHTS = (1.0, 10.0, 100.0)
+"""Back-off weights β."""
+
+
+def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+    """Yield the baselines; both count the training text once."""
+    require("scipy", extra="graphs", purpose="counts of pairs of tokens")
+    pairs = counts(splits)
+    yield Candidate("unigrams", "", lambda: _unigrams(pairs))
+    for weight in WEIGHTS:
+        fit = partial(_bigrams, pairs, weight)
+        yield Candidate("bigrams with back-off", f"β = {weight:g}", fit)
+
+
+def counts(splits: Splits) -> Any:
+    """Return the counts of pairs of successive tokens as a SciPy CSR matrix ``[V, V]``."""
+    from scipy import sparse
+
+    size, context = (splits.model_arguments[name] for name in ("vocab_size", "longest_text"))
+    total = sparse.csr_matrix((size, size), dtype=np.float64)
+    # A window may begin at any token; these do not overlap.
+    for index in torch.arange(0, splits.train.count, context).split(EXAMPLES):
+        batch = splits.train.make(index)
+        before, after = batch.inputs[0].ids.flatten().numpy(), batch.target.numpy()
+        total += sparse.coo_matrix((np.ones(len(after)), (before, after)), (size, size)).tocsr()
+    return total
+
+
+def unigrams(pairs: Any) -> np.ndarray:
+    """Return the probability of each token, ``[V]``."""
+    count = np.ravel(pairs.sum(axis=0)) + 1
+    probability: np.ndarray = count / count.sum()
+    return probability
+
+
+def _unigrams(pairs: Any) -> Score:
+    logs = torch.from_numpy(np.log(unigrams(pairs))).float()
+    return lambda batch: logs.expand(len(batch.target), -1)
+
+
+def _bigrams(pairs: Any, weight: float) -> Score:
+    single, total = unigrams(pairs), np.ravel(pairs.sum(axis=1))
+
+    def score(batch: Batch) -> Tensor:
+        before = batch.select_outputs(batch.inputs[0].ids.flatten()).numpy()
+        found = pairs[before.copy()].toarray() + weight * single
+        return torch.from_numpy(np.log(found / (total[before, None] + weight))).float()
+
+    return score

@@ -1,0 +1,133 @@
+"""Evaluation of the baselines of a recipe with the splits and metrics of the recipe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+import torch
+
+from edgewise.baselines.candidate import Candidate, Score
+from edgewise.baselines.kinds import kind_of
+from edgewise.data import Data, Splits
+from edgewise.data.loader import Loader
+from edgewise.recipes.recipe import Recipe
+
+LOWER = ("loss", "rmse", "mae", "seasonal_ratio", "bits", "perplexity")
+"""Metrics for which a lower value is better."""
+AUGMENTATION: Mapping[str, Any] = {"word_dropout": 0.0, "warp": 0.0, "flip": False}
+"""Fields of data sets that change training examples at random, with the value that does not."""
+
+
+class Baseline(NamedTuple):
+    """Baseline with its best setting.
+
+    Attributes:
+        name: name of the method.
+        setting: hyper-parameters with the best validation metric; empty if there are none.
+        metrics: metrics on the validation and test sets, such as ``test/accuracy``.
+        seconds: processor time of all settings.
+    """
+
+    name: str
+    setting: str
+    metrics: dict[str, float]
+    seconds: float
+
+
+def lower_is_better(metric: str) -> bool:
+    """Return whether a lower value of a metric, such as ``test/mae``, is better."""
+    return metric.rpartition("/")[2] in LOWER
+
+
+def main_metric(recipe: Recipe) -> str:
+    """Return the metric that chooses settings: the monitored one, or the first of the task."""
+    known = list(recipe.task.metrics())
+    monitored = recipe.trainer.monitor.rpartition("/")[2]
+    return monitored if monitored in known or not known else known[0]
+
+
+def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
+    """Yield the baselines of a recipe's task, each with its best setting, as they are measured.
+
+    The data, their splits and the metrics are those of the recipe, without random augmentation of
+    the training examples. Settings are chosen by the validation set.
+
+    Args:
+        recipe: the recipe.
+        quick: whether to leave out baselines that take more than about ten seconds.
+
+    Raises:
+        NoBaselineError: there are no baselines for the recipe's data and task.
+        MissingExtraError: a library is not installed.
+    """
+    candidates = kind_of(recipe)
+    splits = _plain(recipe.data).load()
+    best: dict[str, Baseline] = {}
+    pending = ""
+    for candidate in candidates(recipe, splits):
+        if quick and candidate.slow:
+            continue
+        if pending and candidate.name != pending:
+            yield best[pending]
+        pending = candidate.name
+        found = _measured(recipe, splits, candidate)
+        before = best.get(found.name)
+        seconds = found.seconds + (before.seconds if before else 0)
+        kept = found if before is None or _better(recipe, found, before) else before
+        best[found.name] = kept._replace(seconds=seconds)
+    if pending:
+        yield best[pending]
+
+
+def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
+    """Return the baseline with the best validation metric."""
+    best = found[0]
+    for one in found[1:]:
+        best = one if _better(recipe, one, best) else best
+    return best
+
+
+def _better(recipe: Recipe, one: Baseline, other: Baseline) -> bool:
+    name = f"val/{main_metric(recipe)}"
+    sign = -1 if lower_is_better(name) else 1
+    return sign * one.metrics[name] > sign * other.metrics[name]
+
+
+@torch.no_grad()
+def _measured(recipe: Recipe, splits: Splits, candidate: Candidate) -> Baseline:
+    started = time.process_time()
+    score, loaders = candidate.fit(), splits.loaders(recipe.seed)
+    metrics = {
+        f"{part}/{name}": value
+        for part in ("val", "test")
+        for name, value in _metrics_of(recipe, score, loaders[part]).items()
+    }
+    return Baseline(candidate.name, candidate.setting, metrics, time.process_time() - started)
+
+
+def _metrics_of(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:
+    metrics = recipe.task.metrics()
+    loss, terms = 0.0, 0
+    for batch in loader:
+        outputs = score(batch)
+        for metric in metrics.values():
+            metric.update(outputs, batch.target)
+        if not metrics:  # Metrics of language models follow from the loss.
+            count = recipe.task.count(outputs, batch.target)
+            loss, terms = (
+                loss + float(recipe.task.loss(outputs, batch.target)) * count,
+                terms + count,
+            )
+    found = {name: float(metric.compute()) for name, metric in metrics.items()}
+    if not metrics:
+        found = {"loss": loss / terms, **recipe.task.from_loss(loss / terms)}
+    return found
+
+
+def _plain(data: Data) -> Data:
+    """Return the data without random augmentation."""
+    names = {field.name for field in fields(data)} & AUGMENTATION.keys()
+    return replace(data, **{name: AUGMENTATION[name] for name in names})

@@ -1,0 +1,170 @@
+"""Baselines of node classification: label propagation, logistic regression, SGC, Correct & Smooth.
+
+SGC is logistic regression on features smoothed k times (Wu et al., Simplifying graph convolutional
+networks, 2019). Label propagation and Correct & Smooth are those of PyTorch Geometric; the latter
+corrects the probabilities of logistic regression (Huang et al., Combining label propagation and
+simple models out-performs graph neural networks, 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.baselines.candidate import Candidate, NoBaselineError, Score, batches_of, class_scores
+from edgewise.batches import Batch
+from edgewise.data import Splits
+from edgewise.errors import require
+from edgewise.recipes.recipe import Recipe
+
+STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
+"""Inverse penalties C of logistic regression."""
+STEPS = (1, 2, 4, 8)
+PROPAGATION = (0.5, 0.9, 0.99)
+QUICK = 20_000
+"""Maximum number of nodes of the baselines at the end of ``edgewise train``."""
+
+
+class Known(NamedTuple):
+    """Graph with the labels of its training nodes.
+
+    Attributes:
+        x: features as a NumPy array or a SciPy CSR matrix, ``[N, F]``.
+        edge_index: edges, ``[2, E]``.
+        labels: class of each node, ``[N]``; only those of ``train`` are known.
+        train: indices of the training nodes.
+        classes: number of classes.
+    """
+
+    x: Any
+    edge_index: Tensor
+    labels: Tensor
+    train: Tensor
+    classes: int
+
+
+def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+    """Yield the baselines, on the graph of all nodes."""
+    for package, extra in (
+        ("torch_geometric", "graphs"),
+        ("scipy", "graphs"),
+        ("sklearn", "train"),
+    ):
+        require(package, extra=extra, purpose="baselines of node classification")
+    known = known_labels(splits)
+    slow = len(known.labels) > QUICK
+    smoothed = cache(partial(smooth, known))
+    regression = cache(partial(_regression, known, smoothed))
+
+    def candidate(name: str, setting: str, fit: Callable[[], Tensor]) -> Candidate:
+        return Candidate(name, setting, lambda: _of(fit()), slow)
+
+    for alpha in PROPAGATION:
+        yield candidate("label propagation", f"α = {alpha:g}", partial(propagated, known, alpha))
+    for strength in STRENGTHS:
+        fit = partial(regression, 0, strength)
+        yield candidate("logistic regression", f"C = {strength:g}", fit)
+    for steps, strength in product(STEPS, STRENGTHS):
+        fit = partial(regression, steps, strength)
+        yield candidate("SGC", f"{steps} steps, C = {strength:g}", fit)
+    for steps, strength in product((0, 2), STRENGTHS):
+        fit = partial(corrected, known, partial(regression, steps, strength))
+        yield candidate("Correct & Smooth", f"{steps} steps, C = {strength:g}", fit)
+
+
+def known_labels(splits: Splits) -> Known:
+    """Return the graph and its training labels.
+
+    Raises:
+        NoBaselineError: a batch is a part of the graph.
+    """
+    batch = next(batches_of(splits.train))
+    x, graph = batch.inputs
+    if len(x) != len(splits.val.make(torch.zeros(1, dtype=torch.long)).inputs[0]):
+        raise NoBaselineError(
+            "data",
+            expected="batches of the whole graph, for label propagation and smoothing",
+            got="batches of sampled neighbourhoods",
+            remedy="turn the sampling of neighbours off, as docs/howto/large_graphs.md describes",
+        )
+    select = torch.arange(len(x)) if batch.select is None else batch.select
+    labelled = batch.target >= 0
+    labels = torch.full((len(x),), -1)
+    labels[select[labelled]] = batch.target[labelled]
+    train = (labels >= 0).nonzero().flatten()
+    classes = splits.model_arguments["out_width"]
+    return Known(as_matrix(x), graph.edge_index, labels, train, classes)
+
+
+def as_matrix(x: Tensor) -> Any:
+    """Return features as a NumPy array, or as a SciPy CSR matrix if they are sparse."""
+    from scipy import sparse
+
+    if x.layout is torch.strided:
+        return x.numpy() if float((x != 0).float().mean()) > 0.1 else sparse.csr_matrix(x.numpy())
+    parts = x.values(), x.col_indices(), x.crow_indices()
+    return sparse.csr_matrix(tuple(part.numpy() for part in parts), tuple(x.shape))
+
+
+def smooth(known: Known, steps: int) -> Any:
+    r"""Return :math:`(D^{-1/2} (A + I) D^{-1/2})^k X` for ``steps`` k."""
+    from scipy import sparse
+
+    count = len(known.labels)
+    source, target = known.edge_index.numpy()
+    a = sparse.csr_matrix((np.ones(len(source)), (target, source)), (count, count))
+    a = a + sparse.eye(count)
+    scale = sparse.diags(np.ravel(a.sum(axis=1)) ** -0.5)
+    a, x = scale @ a @ scale, known.x
+    for _ in range(steps):
+        x = a @ x
+    return x
+
+
+def propagated(known: Known, alpha: float) -> Tensor:
+    """Return the class scores of all nodes by label propagation of PyTorch Geometric."""
+    from torch_geometric.nn import LabelPropagation
+
+    labels = torch.zeros(len(known.labels), known.classes)
+    labels[known.train, known.labels[known.train]] = 1
+    scores: Tensor = LabelPropagation(50, alpha)(labels, known.edge_index)
+    return scores
+
+
+def corrected(known: Known, fit: Callable[[], Tensor]) -> Tensor:
+    """Return the class probabilities of all nodes by Correct & Smooth of PyTorch Geometric."""
+    from torch_geometric.nn import CorrectAndSmooth
+
+    post = CorrectAndSmooth(50, 0.9, 50, 0.8, autoscale=True)
+    soft, labels = fit().softmax(-1), known.labels[known.train]
+    soft = post.correct(soft, labels, known.train, known.edge_index)
+    smoothed: Tensor = post.smooth(soft, labels, known.train, known.edge_index)
+    return smoothed
+
+
+def _regression(
+    known: Known, smoothed: Callable[[int], Any], steps: int, strength: float
+) -> Tensor:
+    """Return the logits of all nodes by logistic regression."""
+    from sklearn.linear_model import LogisticRegression
+
+    x = smoothed(steps)
+    model = LogisticRegression(C=strength, max_iter=1000)
+    model.fit(x[known.train.numpy()], known.labels[known.train].numpy())
+    logs = torch.from_numpy(model.predict_log_proba(x))
+    return class_scores(logs, torch.from_numpy(model.classes_), known.classes)
+
+
+def _of(scores: Tensor) -> Score:
+    """Return the function that selects the nodes of a batch."""
+
+    def score(batch: Batch) -> Tensor:
+        return batch.select_outputs(scores)
+
+    return score

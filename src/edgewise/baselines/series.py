@@ -1,0 +1,97 @@
+"""Baselines of forecasting: seasonal naive, ridge regression and exponential smoothing.
+
+Ridge regression takes each window minus the mean of its history, with or without division by the
+standard deviation. Exponential smoothing is the additive method of Holt and Winters with a damped
+trend, fitted to each history.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.baselines.candidate import Candidate, Score, batches_of
+from edgewise.batches import Batch
+from edgewise.data import Splits
+from edgewise.errors import require
+from edgewise.recipes.recipe import Recipe
+
+PENALTIES = tuple(10.0 ** (k / 2) for k in range(-8, 10))
+SMALLEST = 1e-6  # Lower bound of a standard deviation, for constant histories.
+
+
+def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+    """Yield the baselines."""
+    require("sklearn", extra="train", purpose="ridge regression")
+    season = splits.model_arguments["season"]
+    yield Candidate("seasonal naive", "", lambda: seasonal_naive)
+    yield Candidate("seasonal naive", "with drift", lambda: partial(with_drift, season))
+    for spread, penalty in product((False, True), PENALTIES):
+        name = "standardised ridge regression" if spread else "ridge regression"
+        fit = partial(_ridge, splits, penalty, spread=spread)
+        yield Candidate(name, f"penalty {penalty:g}", fit)
+    smoothing = partial(smoothed, season)
+    yield Candidate("exponential smoothing", "", lambda: smoothing, slow=True)
+
+
+def seasonal_naive(batch: Batch) -> Tensor:
+    """Return the last season."""
+    last: Tensor = batch.target[..., 1]
+    return last
+
+
+def with_drift(season: int, batch: Batch) -> Tensor:
+    """Return the last season plus its change since the season before."""
+    history, seasonal = batch.inputs[0], batch.target[..., 1]
+    before = history[:, -1 - season] if history.shape[1] > season else history[:, 0]
+    forecast: Tensor = seasonal + (history[:, -1] - before)[:, None]
+    return forecast
+
+
+def _normalised(history: Tensor, spread: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return histories with mean 0 and a constant feature, their mean and their scale."""
+    std, mean = torch.std_mean(history.double(), dim=1, keepdim=True)
+    scale = std.clamp(min=SMALLEST) if spread else torch.ones_like(std)
+    return torch.cat([(history - mean) / scale, torch.ones_like(mean)], dim=1), mean, scale
+
+
+def _ridge(splits: Splits, penalty: float, *, spread: bool) -> Score:
+    from sklearn.linear_model import Ridge
+
+    parts = list(batches_of(splits.train))
+    history = torch.cat([batch.inputs[0] for batch in parts])
+    after = torch.cat([batch.target[..., 0] for batch in parts])
+    x, mean, scale = _normalised(history, spread)
+    model = Ridge(alpha=penalty, fit_intercept=False).fit(
+        x.numpy(), ((after - mean) / scale).numpy()
+    )
+
+    def score(batch: Batch) -> Tensor:
+        x, mean, scale = _normalised(batch.inputs[0], spread)
+        found = torch.from_numpy(model.predict(x.numpy()).reshape(len(x), -1))
+        return (mean + scale * found).float()
+
+    return score
+
+
+def smoothed(season: int, batch: Batch) -> Tensor:
+    """Forecast each history of a batch by exponential smoothing."""
+    require("statsmodels", extra="series", purpose="exponential smoothing")
+    from statsmodels.tsa.holtwinters import ExponentialSmoothing
+
+    history, horizon = batch.inputs[0].double().numpy(), batch.target.shape[1]
+    seasonal = season > 1 and history.shape[1] >= 2 * season
+    options = {"seasonal": "add", "seasonal_periods": season} if seasonal else {}
+    rows = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The optimiser may stop before it converges.
+        for values in history:
+            model = ExponentialSmoothing(values, trend="add", damped_trend=True, **options)
+            rows.append(model.fit().forecast(horizon))
+    return torch.from_numpy(np.stack(rows)).float()

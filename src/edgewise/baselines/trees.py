@@ -1,0 +1,194 @@
+"""Baselines of graphs and molecules: trees and linear models on counts of neighbourhoods.
+
+A neighbourhood of radius r is the color of a node after r steps of Weisfeiler–Lehman refinement
+with the types of the edges, as in Morgan fingerprints (Rogers and Hahn, Extended-connectivity
+fingerprints, 2010). Columns of node features with only integers define the first color. Other
+columns give their sum and mean over the nodes. Conditions and descriptors of the data are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.baselines.candidate import Candidate, Score, batches_of, class_scores
+from edgewise.batches import Batch
+from edgewise.data import Splits
+from edgewise.errors import require
+from edgewise.recipes.recipe import Recipe
+from edgewise.tasks import Regression
+
+RADIUS = 2
+COUNTS = 2048  # Maximum number of neighbourhoods: those of most training graphs.
+LEAST = 3  # Minimum number of training graphs with a neighbourhood.
+LEAVES = (15, 63)
+TREES, PATIENCE = 1000, 20
+RATE = 0.1
+STRENGTHS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
+QUICK = 1_000_000
+"""Maximum number of training features of the trees at the end of ``edgewise train``."""
+SMALLEST = 1e-6  # Lower bound of probabilities, so that logarithms are finite.
+MIXERS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
+"""Odd multipliers of the hash function of splitmix64 (Steele et al., 2014)."""
+
+
+class Table(NamedTuple):
+    """Features of graphs: ``colors`` of the nodes, the graph of each, and other columns."""
+
+    colors: Tensor
+    graph: Tensor
+    other: Tensor
+    target: Tensor
+
+
+def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+    """Yield the baselines: a linear model and gradient-boosted trees."""
+    require("sklearn", extra="train", purpose="trees and linear models")
+    features = Features(splits)
+    regression = isinstance(recipe.task, Regression)
+    classes = splits.model_arguments["out_width"]
+    name = "ridge regression" if regression else "logistic regression"
+    slow = features.train.size > QUICK
+    for strength in STRENGTHS:
+        fit = partial(_linear, features, strength, 0 if regression else classes)
+        yield Candidate(name, f"penalty {strength:g}", fit, slow)
+    losses = ("squared_error", "absolute_error") if regression else ("log_loss",)
+    for loss, leaves in product(losses, LEAVES):
+        fit = partial(_trees, features, loss, leaves, 0 if regression else classes)
+        yield Candidate("gradient-boosted trees", f"{loss}, {leaves} leaves", fit, slow)
+
+
+class Features:
+    """Counts of the neighbourhoods of graphs, and other columns, as the input of scikit-learn.
+
+    Args:
+        splits: splits whose batches have node features and a graph of all examples.
+
+    Attributes:
+        train, val: features ``[B, F]``.
+        target, val_target: targets ``[B]``.
+    """
+
+    def __init__(self, splits: Splits) -> None:
+        batches = list(batches_of(splits.train))
+        x = torch.cat([batch.inputs[0] for batch in batches])
+        self.whole = (x == x.round()).all(0)
+        tables = [self.table(batch) for batch in batches]
+        count: dict[int, int] = {}
+        for table in tables:
+            pairs = torch.stack([table.graph.repeat(RADIUS + 1), table.colors.T.flatten()])
+            for color in pairs.unique(dim=1)[1].tolist():
+                count[color] = count.get(color, 0) + 1
+        least = min(LEAST, sum(len(table.target) for table in tables))
+        common = sorted((c for c in count if count[c] >= least), key=lambda c: (-count[c], c))
+        self.known = torch.tensor(common[:COUNTS], dtype=torch.long).sort().values
+        self.train = np.concatenate([self.columns(table) for table in tables])
+        self.target = torch.cat([table.target for table in tables]).numpy()
+        val = [self.table(batch) for batch in batches_of(splits.val)]
+        self.val = np.concatenate([self.columns(table) for table in val])
+        self.val_target = torch.cat([table.target for table in val]).numpy()
+
+    def table(self, batch: Batch) -> Table:
+        """Return colors and other columns of a batch of graphs."""
+        x, graph = batch.inputs
+        members = batch.keywords["batch"]
+        of_node = members.edge_index[1][members.edge_index[0].argsort()]
+        edge_attr = batch.keywords.get("edge_attr")
+        colors = neighbourhoods(x[:, self.whole], graph.edge_index, edge_attr)
+        real = x[:, ~self.whole]
+        count = len(batch.target)
+        size = torch.bincount(of_node, minlength=count)[:, None]
+        total = torch.zeros(count, real.shape[1]).index_add(0, of_node, real)
+        given = [batch.keywords[n] for n in ("global_attr", "descriptors") if n in batch.keywords]
+        other = torch.cat([size, total, total / size.clamp(min=1), *given], dim=1)
+        return Table(colors, of_node, other, batch.target.flatten())
+
+    def columns(self, table: Table) -> np.ndarray:
+        """Return the features of a table, ``[B, F]``."""
+        place = torch.searchsorted(self.known, table.colors).clamp(max=max(len(self.known) - 1, 0))
+        found = self.known[place] == table.colors
+        count = torch.zeros(len(table.target), len(self.known))
+        graph = table.graph[:, None].expand_as(place)
+        count.index_put_((graph[found], place[found]), torch.ones(int(found.sum())), True)
+        return torch.cat([table.other, count], dim=1).numpy()
+
+
+def neighbourhoods(x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> Tensor:
+    """Return the colors of each node after 0 to :data:`RADIUS` steps, ``[N, RADIUS + 1]``.
+
+    Equal neighbourhoods have equal colors; different neighbourhoods have different colors, except
+    for collisions of 64-bit hashes.
+
+    Args:
+        x: integer features, ``[N, F]``.
+        edge_index: edges, ``[2, E]``.
+        edge_attr: features of the edges ``[E, K]``, if any.
+    """
+    color = _row_hash(x.long())
+    kind = 0 if edge_attr is None else _row_hash((1000 * edge_attr).round().long())
+    source, target = edge_index
+    colors = [color]
+    for _ in range(RADIUS):
+        received = _mixed(color[source] + kind)
+        color = _mixed(3 * color + torch.zeros_like(color).index_add(0, target, received))
+        colors.append(color)
+    return torch.stack(colors, dim=1)
+
+
+def _row_hash(rows: Tensor) -> Tensor:
+    """Return a hash of each row of integers, ``[N]``."""
+    weight = _mixed(torch.arange(1, rows.shape[1] + 1))
+    return _mixed((rows * weight).sum(1))
+
+
+def _mixed(value: Tensor) -> Tensor:
+    """Hash 64-bit integers; arithmetic overflows on purpose."""
+    for multiplier in MIXERS:
+        value = (value ^ (value >> 29)) * (multiplier - 2**64)
+    return value ^ (value >> 32)
+
+
+def _linear(features: Features, strength: float, classes: int) -> Score:
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+    clip = FunctionTransformer(np.clip, kw_args={"a_min": -10, "a_max": 10})
+    last = LogisticRegression(C=1 / strength, max_iter=1000) if classes else Ridge(alpha=strength)
+    model = make_pipeline(StandardScaler(), clip, last).fit(features.train, features.target)
+    return _scores(features, model, classes)
+
+
+def _trees(features: Features, loss: str, leaves: int, classes: int) -> Score:
+    """Fit trees; their number is chosen by the loss on the validation set."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    kind: Any = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    model = kind(
+        loss=loss,
+        max_leaf_nodes=leaves,
+        learning_rate=RATE,
+        max_iter=TREES,
+        early_stopping=True,
+        n_iter_no_change=PATIENCE,
+        random_state=0,
+    )
+    model.fit(features.train, features.target, X_val=features.val, y_val=features.val_target)
+    return _scores(features, model, classes)
+
+
+def _scores(features: Features, model: Any, classes: int) -> Score:
+    def score(batch: Batch) -> Tensor:
+        x = features.columns(features.table(batch))
+        if not classes:
+            return torch.from_numpy(model.predict(x)).float()[:, None]
+        logs = torch.from_numpy(model.predict_proba(x)).clamp(min=SMALLEST).log()
+        return class_scores(logs, torch.from_numpy(model.classes_), classes)
+
+    return score

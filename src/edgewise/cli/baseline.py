@@ -1,0 +1,105 @@
+"""Command ``edgewise baseline``, and the comparison of a run with its baselines."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from edgewise import recipes, runs
+from edgewise.baselines import Baseline, baselines, best_of, lower_is_better, main_metric
+from edgewise.cli.table import table
+from edgewise.recipes import Recipe
+from edgewise.runs.seeds import fold_recipes, mean_and_std
+
+FILE = "baseline.json"
+
+
+def baseline(arguments: Namespace) -> int:
+    """Run ``edgewise baseline``."""
+    recipe = runs.with_values(recipes.find(arguments.recipe), arguments.fields)
+    out = arguments.out or Path("runs") / f"{recipe.name}-baseline"
+    measured = fold_recipes(recipe) if arguments.folds else {"": recipe}
+    folds = []
+    for name, one in measured.items():
+        found = []
+        for each in baselines(one):
+            found.append(each)
+            print(f"{name} {each.name}: {each.seconds:.1f} s".strip(), flush=True)
+        folds.append(found)
+    means = [_mean(list(each)) for each in zip(*folds, strict=True)]
+    print(f"\n{_table(recipe, means)}\n\n{write(out, recipe, means, folds)}")
+    return 0
+
+
+def write(
+    out: Path, recipe: Recipe, found: Sequence[Baseline], folds: Sequence[Sequence[Baseline]] = ()
+) -> Path:
+    """Write ``baseline.json`` to a folder, and return its path.
+
+    Args:
+        out: folder, which is created.
+        recipe: the recipe.
+        found: baselines, with the means of several folds.
+        folds: baselines of each fold.
+    """
+    record: dict[str, Any] = {
+        "recipe": recipe.name,
+        "metric": main_metric(recipe),
+        "best": best_of(recipe, list(found)).name,
+        "baselines": [each._asdict() for each in found],
+    }
+    if len(folds) > 1:
+        record["folds"] = [[each._asdict() for each in fold] for fold in folds]
+    out.mkdir(parents=True, exist_ok=True)
+    (out / FILE).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    return out / FILE
+
+
+def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
+    """Measure the quick baselines of a recipe, and compare a run with the best of them.
+
+    Args:
+        recipe: recipe of the run.
+        metrics: metrics of the run, or their mean over seeds.
+        out: run folder, which receives ``baseline.json``.
+    """
+    found = list(baselines(recipe, quick=True))
+    if not found:
+        return f"baselines: run `edgewise baseline {recipe.name}`, which takes minutes"
+    best, name = best_of(recipe, found), f"test/{main_metric(recipe)}"
+    value = metrics[name]
+    ours = value["mean"] if isinstance(value, Mapping) else value
+    theirs = best.metrics[name]
+    gain = theirs - ours if lower_is_better(name) else ours - theirs
+    place = "level with" if gain == 0 else "ahead of" if gain > 0 else "BEHIND"
+    path = write(out, recipe, found)
+    return (
+        f"baseline: {name} {ours:.4f} is {place} {_named(best)}, {theirs:.4f} "
+        f"(difference {gain:+.4f}); {path}"
+    )
+
+
+def _named(found: Baseline) -> str:
+    return found.name + (f" ({found.setting})" if found.setting else "")
+
+
+def _mean(found: Sequence[Baseline]) -> Baseline:
+    """Return the mean of the metrics of a baseline over folds."""
+    settings = list(dict.fromkeys(each.setting for each in found))
+    names = found[0].metrics
+    metrics = {name: mean_and_std([each.metrics[name] for each in found])[0] for name in names}
+    seconds = sum(each.seconds for each in found)
+    return Baseline(found[0].name, "; ".join(filter(None, settings)), metrics, seconds)
+
+
+def _table(recipe: Recipe, found: Sequence[Baseline]) -> str:
+    best, main = best_of(recipe, list(found)), main_metric(recipe)
+    names = [f"val/{main}", *(name for name in found[0].metrics if name.startswith("test/"))]
+    rows = [["baseline", "setting", *(name.replace("/", " ") for name in names), "CPU seconds"]]
+    for each in found:
+        values = [f"{each.metrics[name]:.4f}" for name in names]
+        rows.append([each.name, each.setting, *values, f"{each.seconds:.1f}"])
+    return f"{table(rows, left=2)}\n\nbest by val/{main}: {_named(best)}"

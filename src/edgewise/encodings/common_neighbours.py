@@ -1,0 +1,54 @@
+r"""Common neighbours of pairs of nodes: count, Adamic–Adar and resource allocation.
+
+For a pair (u, v) with common neighbours C and degrees d, the three indices are
+
+.. math:: |C|, \qquad \sum_{w \in C} \frac{1}{\log d_w}, \qquad \sum_{w \in C} \frac{1}{d_w}
+
+Papers: Adamic and Adar, Friends and neighbors on the web, 2003; Zhou et al., Predicting missing
+links via local information, 2009.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import Graph
+from edgewise.ragged import runs_and_positions, starts
+
+CHUNK = 1 << 22  # Maximum number of neighbours that are looked up at once, to limit memory.
+
+
+def common_neighbours(pairs: Tensor, graph: Graph) -> Tensor:
+    """Return count, Adamic–Adar and resource allocation of pairs of nodes.
+
+    Args:
+        pairs: pairs of nodes, ``[2, M]``.
+        graph: undirected graph, with each edge in both directions.
+
+    Returns:
+        The three indices, ``[M, 3]``.
+    """
+    source, target = graph.edge_index
+    nodes = graph.num_targets
+    keys = (target * nodes + source).unique()
+    neighbour = keys % nodes
+    degree = torch.bincount(keys // nodes, minlength=nodes)
+    first = starts(degree)
+    # 1 / log 1 is infinite, but a common neighbour of two nodes has at least two neighbours.
+    adamic, allocation = 1 / degree.clamp(min=2).log(), 1 / degree.clamp(min=1)
+    weight = torch.stack([torch.ones_like(adamic), adamic, allocation], dim=1)
+    # The neighbours of the node with the lower degree are looked up in the list of the other node.
+    swap = degree[pairs[0]] > degree[pairs[1]]
+    low, high = pairs[0].where(~swap, pairs[1]), pairs[1].where(~swap, pairs[0])
+    out = weight.new_zeros(pairs.shape[1], 3)
+    chunk = degree[low].cumsum(0) // CHUNK
+    sizes = chunk.unique_consecutive(return_counts=True)[1].tolist()
+    for rows in torch.arange(len(low), device=keys.device).split(sizes) if len(keys) else ():
+        run, position = runs_and_positions(degree[low[rows]])
+        middle = neighbour[first[low[rows[run]]] + position]
+        wanted = high[rows[run]] * nodes + middle
+        place = torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1)
+        found = keys[place] == wanted
+        out.index_add_(0, rows[run[found]], weight[middle[found]])
+    return out

@@ -1,0 +1,181 @@
+"""Baselines on small data, against NumPy, libraries and values computed by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from edgewise.baselines import NoBaselineError, baselines, language, lower_is_better, series, trees
+from edgewise.baselines.items import ease, gfcf, item_knn
+from edgewise.baselines.links import katz
+from edgewise.batches import Batch
+from edgewise.cli import main
+from edgewise.graphs import edges
+from edgewise.recipes import RECIPES, find
+from edgewise.runs import with_values
+
+sparse = pytest.importorskip("scipy.sparse")
+pytest.importorskip("sklearn")
+pytest.importorskip("torchmetrics")
+
+R = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]], np.float32)
+
+
+def test_katz_counts_paths():
+    pairs = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 4, 2]])
+    graph = edges(torch.cat([pairs, pairs.flip(0)], dim=1), 5)
+    a = torch.zeros(5, 5).index_put_(tuple(graph.edge_index), torch.ones(10))
+    whole = sum(0.1**k * torch.linalg.matrix_power(a, k) for k in range(1, 5))
+    asked = torch.tensor([[0, 1, 3], [4, 3, 1]])
+    torch.testing.assert_close(katz(asked, graph, 0.1), whole[asked[0], asked[1]])
+
+
+def test_ease_is_the_ridge_regression_of_each_item_on_the_others():
+    found = ease(sparse.csr_matrix(R), 2.0)(sparse.csr_matrix(np.eye(4, dtype=np.float32)))
+    for item in range(4):
+        others = [i for i in range(4) if i != item]
+        x = R[:, others]
+        weights = np.linalg.solve(x.T @ x + 2 * np.eye(3), x.T @ R[:, item])
+        np.testing.assert_allclose(found[others, item], weights, rtol=1e-4)
+        assert found[item, item] == 0
+
+
+def test_gfcf_is_its_formula():
+    user, item = R.sum(1), R.sum(0)
+    scaled = R / np.sqrt(user)[:, None] / np.sqrt(item)
+    v = np.linalg.svd(scaled)[2][:2].T
+    ideal = np.diag(item**-0.5) @ v @ v.T @ np.diag(item**0.5)
+    expected = R @ (scaled.T @ scaled + 0.3 * ideal)
+    rows = sparse.csr_matrix(R)
+    found = gfcf(rows, 0.3, lambda: v.astype(np.float32))(rows)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_item_knn_keeps_the_nearest_items():
+    r = (np.random.default_rng(0).random((40, 6)) < 0.4).astype(np.float32)  # no ties
+    unit = r / np.linalg.norm(r, axis=0)
+    similar = unit.T @ unit
+    np.fill_diagonal(similar, 0)
+    for column in similar.T:
+        column[column < column.max()] = 0
+    rows = sparse.csr_matrix(r)
+    np.testing.assert_allclose(item_knn(rows, 1)(rows), r @ similar, rtol=1e-5)
+
+
+def test_neighbourhoods_are_those_of_isomorphic_nodes():
+    """Nodes of a path of six: the ends, their neighbours and the middle."""
+    pairs = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
+    both = torch.cat([pairs, pairs.flip(0)], dim=1)
+    colors = trees.neighbourhoods(torch.ones(6, 1), both, None)
+    distinct = [len(column.unique()) for column in colors.T]
+    assert distinct == [1, 2, 3]
+    assert torch.equal(colors, colors.flip(0))
+    bonds = torch.tensor([1.0, 1, 2, 1, 1]).repeat(2)[:, None]
+    assert len(trees.neighbourhoods(torch.ones(6, 1), both, bonds)[:, 1].unique()) == 3
+
+
+def test_seasonal_naive_with_drift_continues_a_line():
+    history = torch.arange(8.0)[None]
+    seasonal = torch.arange(4.0, 8.0)
+    target = torch.stack([torch.arange(8.0, 12.0), seasonal], dim=-1)[None]
+    found = series.with_drift(4, Batch((history,), target))
+    assert torch.equal(found, target[..., 0])
+
+
+def test_exponential_smoothing_of_a_season():
+    pytest.importorskip("statsmodels")
+    values = torch.tensor([1.0, 5, 3, 2]).repeat(4)[None] + 0.01 * torch.rand(1, 16)
+    target = torch.zeros(1, 4, 2)
+    found = series.smoothed(4, Batch((values,), target))
+    torch.testing.assert_close(found, values[:, :4], atol=0.1, rtol=0)
+
+
+def measured(recipe, **fields):
+    return {each.name: each for each in baselines(with_values(find(recipe), fields))}
+
+
+def test_unigrams_and_bigrams_by_hand(tmp_path):
+    """The text is a period of two tokens, so a bigram predicts each token."""
+    (tmp_path / "text.txt").write_text("ab" * 600)
+    windows = {"data.context": 8, "data.stride": 8, "data.val": 0.1}
+    fields = {"data.paths": str(tmp_path / "text.txt"), **windows}
+    found = measured("writing", **fields, **{"data.kind": "characters"})
+    assert found["unigrams"].metrics["test/loss"] == pytest.approx(math.log(2), abs=1e-4)
+    assert found["bigrams with back-off"].metrics["test/loss"] < 0.01
+    assert language.WEIGHTS[0] == 1.0
+
+
+def test_tags_of_known_and_unknown_words(tmp_path):
+    """b is N twice and V once; an unknown word is V, the tag of the word that occurs once."""
+    sentence = "a\tD\nb\tN\n\nb\tN\nc\tV\n\na\tD\nb\tV\n\n"
+    for name in ("train", "val", "test"):
+        (tmp_path / f"{name}.txt").write_text(sentence + "x\tV\n\n" * (name == "test"))
+    paths = {"path": "train", "val_path": "val", "test_path": "test"}
+    fields = {f"data.{field}": str(tmp_path / f"{name}.txt") for field, name in paths.items()}
+    found = measured("tags", **fields, **{"data.kind": "words"})
+    assert found["most frequent tag of a word"].metrics["test/accuracy"] == pytest.approx(6 / 7)
+
+
+def test_texts_by_their_words(tmp_path):
+    rows = [
+        f"{text} {i % 7},{label}"
+        for i in range(40)
+        for text, label in (("a fine film", "good"), ("a dull film", "bad"))
+    ]
+    (tmp_path / "texts.csv").write_text("\n".join(["text,label", *rows]))
+    found = measured("texts", **{"data.path": str(tmp_path / "texts.csv")})
+    assert found["TF-IDF with logistic regression"].metrics["test/accuracy"] == 1
+
+
+def test_molecules_of_ones_own_table(tmp_path, capsys):
+    """The target counts atoms, which a linear model of counts finds."""
+    pytest.importorskip("rdkit")
+    rows = [f"{'C' * n}{'O' * m},{n + 2 * m}" for n in range(1, 9) for m in range(5)]
+    path, out = tmp_path / "mine.csv", tmp_path / "out"
+    path.write_text("\n".join(["smiles,y", *rows]))
+    argv = ["baseline", "molecules", f"--data.path={path}", "--data.descriptors=false"]
+    assert main([*argv, f"--out={out}"]) == 0
+    assert "ridge regression" in capsys.readouterr().out
+    record = json.loads((out / "baseline.json").read_text())
+    found = {each["name"]: each["metrics"] for each in record["baselines"]}
+    assert found["ridge regression"]["test/rmse"] < 0.5
+    assert record["metric"] == "rmse"
+
+
+def test_nodes_of_two_groups(tmp_path):
+    """Labels follow the edges only, and features are noise."""
+    pytest.importorskip("torch_geometric")
+    lines = [f"{i},{torch.rand(1).item():.3f},{'ab'[i % 2]}" for i in range(60)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,f,label", *lines]))
+    links = [f"{i},{(i + step) % 60}" for i in range(60) for step in (2, 4)]
+    (tmp_path / "edges.csv").write_text("\n".join(["from,to", *links]))
+    fields = {f"data.{name}": str(tmp_path / f"{name}.csv") for name in ("nodes", "edges")}
+    found = measured("nodes", **fields, **{"data.label": "label"})
+    assert found["label propagation"].metrics["test/accuracy"] == 1
+    assert {"logistic regression", "SGC", "Correct & Smooth"} <= found.keys()
+
+
+def test_digits_and_the_run_beside_them(tmp_path, capsys):
+    out = tmp_path / "run"
+    fields = ["--model.width=8", "--model.depth=1", "--model.heads=1", "--trainer.epochs=1"]
+    argv = ["train", "digits", *fields, "--data.batch_size=500", "--trainer.accelerator=cpu"]
+    assert main([*argv, f"--out={out}"]) == 0
+    said = capsys.readouterr().out
+    assert "BEHIND k-NN on pixels" in said, "one epoch of a tiny model"
+    record = json.loads((out / "baseline.json").read_text())
+    assert record["best"] == "k-NN on pixels"
+    assert record["baselines"][0]["metrics"]["test/accuracy"] > 0.9
+
+
+def test_a_task_without_a_baseline():
+    with pytest.raises(NoBaselineError, match=r"expected a recipe with a task that has baselines"):
+        next(baselines(RECIPES["transformer-multi30k"]))
+
+
+@pytest.mark.parametrize(("name", "lower"), [("test/mae", True), ("test/hits@50", False)])
+def test_directions_of_metrics(name, lower):
+    assert lower_is_better(name) is lower

@@ -1,0 +1,118 @@
+"""Commands on the heads of a run: their statistics, pruning, and suggested graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import edgewise
+from edgewise import explain
+from edgewise.cli import main
+
+OTHERS = ["distance", "own", "first", "hubs"]
+RunOf = Callable[[str], edgewise.inference.Run]
+Captured = pytest.CaptureFixture[str]
+LAYER = "trunk.backbone.stack.layers.0.attention.sublayer"
+
+
+def test_heads_are_listed_with_the_numbers_that_python_computes(
+    run_of: RunOf, capsys: Captured, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    run, figure = run_of("sentences"), tmp_path / "heads.png"
+    assert main(["heads", str(run.path), "--batches", "2", "--draw", str(figure)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    columns = lines[0].split()
+    assert columns == ["layer", "head", "importance", "entropy", *OTHERS]
+    rows = [line.split() for line in lines[2:10]]
+    assert [int(row[1]) for row in rows] == [0, 1, 2, 3] * 2
+    scores = explain.importance(run, max_batches=2)
+    expected = torch.cat(list(scores.values())).tolist()
+    assert [float(row[2]) for row in rows] == pytest.approx(expected, rel=0.01)
+    statistics = explain.statistics(explain.recorded_batch(run))
+    expected = torch.cat([one.distance for one in statistics]).tolist()
+    assert [float(row[4]) for row in rows] == pytest.approx(expected, rel=0.01)
+    assert any("of the weights are below" in line for line in lines)
+    assert figure.stat().st_size > 1000
+
+
+def test_nodes_of_a_graph_have_no_distances(run_of: RunOf, capsys: Captured) -> None:
+    assert main(["heads", str(run_of("nodes").path)]) == 0
+    out = capsys.readouterr().out
+    assert "distance" not in out
+    assert "are below" not in out
+
+
+def test_a_pruned_folder_is_read_by_the_other_commands(
+    run_of: RunOf, capsys: Captured, tmp_path: Path
+) -> None:
+    run, pruned = run_of("sentences"), tmp_path / "pruned"
+    given = ["prune", str(run.path), "--fraction", "0.25", "--out", str(pruned)]
+    assert main(given) == 0
+    out = capsys.readouterr().out
+    assert "val loss: " in out
+    scores = explain.importance(run, max_batches=8)
+    chosen = explain.least_important(scores, 0.25, explain.layers_with_heads(run), normalise=True)
+    assert sum(map(len, chosen.values())) == 2
+    expected = explain.prune(run, chosen).predict(["a big film"])
+    assert edgewise.load(pruned).predict(["a big film"]) == expected
+    assert main(["test", str(pruned)]) == 0
+    assert main(["predict", str(pruned), "a big film", "--why", "1"]) == 0
+    assert main(["explain", str(pruned), "a big film", "--out", str(tmp_path / "page.html")]) == 0
+    assert main(given) == 2
+    assert "exists" in capsys.readouterr().err
+    by_name = ["--heads", f"{LAYER}:1,3", "--heads", "1:0", "--out", str(tmp_path / "chosen")]
+    assert main(["prune", str(run.path), *by_name]) == 0
+    left = explain.layers_with_heads(edgewise.load(tmp_path / "chosen"))
+    assert list(left.values()) == [[0, 2], [1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "either a fraction"),
+        (["--fraction", "0.5", "--heads", "0:1"], "got both"),
+        (["--fraction", "0.9"], "at most 0.75"),
+        (["--fraction", "1.5"], "a fraction from 0"),
+        (["--heads", "0:9"], f"left in {LAYER}: 0, 1, 2, 3; got 9"),
+        (["--heads", "0"], "a layer, a colon"),
+        (["--heads", "elsewhere:0"], "got 'elsewhere'"),
+        (["--heads", "7:0"], "from 0 to 1; got 7"),
+        (["--fraction", "0.5", "--batches", "0"], "--batches"),
+    ],
+)
+def test_bad_prunings_are_named_and_leave_nothing(
+    options: list[str], message: str, run_of: RunOf, capsys: Captured, tmp_path: Path
+) -> None:
+    out = tmp_path / "pruned"
+    assert main(["prune", str(run_of("sentences").path), *options, "--out", str(out)]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_page_of_heads_that_do_not_exist_is_named(
+    run_of: RunOf, capsys: Captured, tmp_path: Path
+) -> None:
+    run, page = str(run_of("sentences").path), ["--out", str(tmp_path / "page.html")]
+    assert main(["explain", run, "a film", "--head", "9", *page]) == 2
+    assert "from 0 to 3; got 9" in capsys.readouterr().err
+    assert main(["explain", run, "a film", "--layer", "nowhere", *page]) == 2
+    assert "got 'nowhere'" in capsys.readouterr().err
+
+
+def test_a_graph_is_suggested_with_its_loss(run_of: RunOf, capsys: Captured) -> None:
+    assert main(["suggest", str(run_of("sentences").path), "--coverage", "0.5"]) == 0
+    out = capsys.readouterr().out
+    assert LAYER in out
+    assert "full attention" in out
+    assert '--model.graph "' in out
+    assert main(["suggest", str(run_of("sentences").path), "--coverage", "2"]) == 2
+
+
+def test_heads_of_pruned_layers_keep_their_numbers() -> None:
+    scores = {"a": torch.ones(1), "b": torch.tensor([2.0, 1.0, 3.0]), "c": torch.ones(2)}
+    chosen = explain.least_important(scores, 0.5, {"a": [1], "b": [0, 5, 7]})
+    assert chosen == {"b": [0, 5]}

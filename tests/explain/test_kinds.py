@@ -1,0 +1,207 @@
+"""Every kind of run: its page, its reasons, and the commands that print them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import edgewise
+from edgewise import explain
+from edgewise.cli import main
+from edgewise.data.tables.read import read_json
+from tests.errors import refused
+from tests.explain import small_runs
+
+RunOf = Callable[[str], edgewise.inference.Run]
+STAR = '{"edges": [[0, 1], [0, 2], [0, 3]], "node_labels": [0, 1, 0, 1]}'
+INPUTS = {
+    "sentences": "a big film",
+    "tags": "the cat sat",
+    "hidden words": "the [MASK] sat",
+    "translations": "the cat sat",
+    "images": "digit.png",
+    "nodes": "p3",
+    "whole graphs": STAR,
+    "series": None,
+    "links": "m3",
+    "interactions": "u3",
+    "molecules": "CC(=O)O",
+    "hidden atoms": "CC(=O)*",
+}
+PICTURES = {
+    "sentences": "sequence",
+    "tags": "sequence",
+    "hidden words": "sequence",
+    "translations": "pair of sequences",
+    "images": "image",
+    "series": "sequence",
+    "molecules": "molecule",
+    "hidden atoms": "molecule",
+}
+NAMES = {
+    "sentences": {"a", "big", "film"},
+    "tags": {"the", "cat", "sat"},
+    "hidden words": {"the", "sat"},
+    "translations": {"the", "cat", "sat"},
+    "images": {f"row {row}, column {column}" for row in range(1, 5) for column in range(1, 5)},
+    "nodes": {f"p{node}" for node in range(40)},
+    "whole graphs": {f"node {node}" for node in range(4)},
+    "series": {f"{step} steps before the end" for step in range(12)},
+    "links": {f"m{node}" for node in range(40)},
+    "interactions": {*(f"u{i}" for i in range(12)), *(f"i{i}" for i in range(18))},
+    "molecules": {"C1", "C2", "O3", "O4"},
+    "hidden atoms": {"C1", "C2", "O3", "*4"},
+}
+"""Names of the parts that may carry an answer."""
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Callable[[str], list[str]]:
+    """Return a function from a kind to the inputs of a command."""
+
+    def found(kind: str) -> list[str]:
+        given = INPUTS[kind]
+        if kind != "images":
+            return [] if given is None else [given]
+        from PIL import Image
+        from sklearn.datasets import load_digits
+
+        pixels = (load_digits().images[3] * 255 / 16).astype("uint8")
+        Image.fromarray(pixels).save(tmp_path / "digit.png")
+        return [str(tmp_path / "digit.png")]
+
+    return found
+
+
+def values_of(kind: str, answer: dict[str, Any]) -> list[float]:
+    """Return the numbers of an answer that reasons explain."""
+    if kind == "tags":
+        return [word["probability"] for word in answer["words"]]
+    if kind == "hidden words":
+        return [answer["words"][0]["probability"]]
+    if kind == "hidden atoms":
+        return [answer["found"][0]["probability"]]
+    if kind == "series":
+        return [step["value"] for step in answer["forecast"]]
+    if kind == "links":
+        return [answer["links"][0]["score"]]
+    if kind == "interactions":
+        return [answer["items"][0]["score"]]
+    return [answer["y" if kind == "molecules" else "probability"]]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in INPUTS if kind != "translations"])
+def test_the_explained_score_is_that_of_the_answer(
+    kind: str, run_of: RunOf, words: Callable[[str], list[str]]
+) -> None:
+    run = run_of(kind)
+    given = list(run.predictor.from_words(words(kind))) if words(kind) else None
+    (answer,) = run.predict(given)
+    (value,) = given or run.predictor.default_inputs()
+    found = explain.cases(run.predictor, value)
+    with torch.no_grad():
+        scores = torch.cat([case.score() for case in found])
+    if found[0].is_odds:
+        scores = scores.sigmoid()
+    assert scores.tolist() == pytest.approx(values_of(kind, answer), rel=1e-4)
+
+
+def test_each_token_of_a_translation_is_explained(run_of: RunOf) -> None:
+    run = run_of("translations")
+    text = str(run.predict(["the cat sat"])[0]["translation"])
+    found = explain.cases(run.predictor, "the cat sat")
+    assert [case.answer for case in found] == text.split()
+    # A word that a trained model copies carries its translation.
+    (first, *_) = run.explain("the cat sat", top=1)
+    assert (first.answer, first.reasons[0].part) == ("die", "the")
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_reasons_are_parts_of_the_input(
+    kind: str, run_of: RunOf, words: Callable[[str], list[str]]
+) -> None:
+    run = run_of(kind)
+    given = list(run.predictor.from_words(words(kind))) if words(kind) else None
+    found = run.explain(given, top=2)
+    assert found
+    assert {one.method for one in found} == {"attention" if kind == "series" else "removed"}
+    for one in found:
+        assert 1 <= len(one.reasons) <= 2
+        for reason in one.reasons:
+            parts = {reason.part} if reason.part in NAMES[kind] else set(reason.part.split("-"))
+            assert parts <= NAMES[kind]
+            assert reason.contribution != 0
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_commands_answer_every_kind(
+    kind: str, run_of: RunOf, words: Callable[[str], list[str]], tmp_path: Path
+) -> None:
+    run = run_of(kind)
+    out = tmp_path / "answers.jsonl"
+    given = [str(run.path), *words(kind)]
+    assert main(["predict", *given, "--why", "2", "--out", str(out)]) == 0
+    answer = read_json(out.read_text())
+    assert '"why"' in out.read_text()
+    page = tmp_path / "page.html"
+    assert main(["explain", *given, "--out", str(page)]) == 0
+    assert "%DATA%" not in page.read_text()
+    value = next(iter(run.predictor.from_words(words(kind)) if words(kind) else []), None)
+    found = explain.explanation(run, run.predictor.own if value is None else value)
+    assert found.kind == PICTURES.get(kind, "graph")
+    for layer in found.recorded:
+        assert layer.name
+        targets, sources = found.labels_of(layer)
+        assert (len(targets), len(sources)) == (layer.graph.num_targets, layer.graph.num_sources)
+    if kind in ("nodes", "links", "interactions"):
+        assert found.labels[found.details["node"]] == INPUTS[kind]
+    if kind in ("nodes", "whole graphs", "series", "links", "interactions", "molecules"):
+        assert set(found.labels) == NAMES[kind]
+    if kind == "interactions":
+        assert found.answer.startswith(f"items {answer['items'][0]['item']}")
+
+
+def test_runs_without_attention_are_named(
+    run_of: RunOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = run_of("without attention")
+    page = str(tmp_path / "page.html")
+    for command in (
+        ["explain", str(run.path), "big film", "--out", page],
+        ["predict", str(run.path), "big film", "--why", "2"],
+        ["heads", str(run.path)],
+        ["prune", str(run.path), "--fraction", "0.5", "--out", str(tmp_path / "pruned")],
+        ["suggest", str(run.path)],
+    ):
+        assert main(command) == 2, command
+        error = capsys.readouterr().err
+        assert "Remedy: " in error
+        assert any(
+            word in error
+            for word in ("no attention", "computed none", "with LSTM", "no such", "none")
+        )
+    with refused("run", expected="attention alone", got="LSTM", remedy="Transformer"):
+        run.explain("big film")
+
+
+def test_texts_that_are_too_long_are_named(
+    run_of: RunOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    long = " ".join(small_runs.WORDS * 10)
+    page = ["--out", str(tmp_path / "page.html")]
+    for command in (
+        ["explain", str(run_of("hidden words").path), f"{long} [MASK]", *page],
+        ["explain", str(run_of("translations").path), long, *page],
+        ["predict", str(run_of("tags").path), long, "--why", "2"],
+    ):
+        assert main(command) == 2, command
+        error = capsys.readouterr().err
+        assert re.search(r"got \d+ tokens.*Remedy: ", error), error
+    sentences = run_of("sentences")
+    assert main(["explain", str(sentences.path), long, *page]) == 0
+    assert "read the first 11 of 162 tokens" in capsys.readouterr().out
