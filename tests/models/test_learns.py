@@ -78,7 +78,7 @@ OF_KIND = {
     "text": shakespeare(),
     "text to text": PAIRS,
     "links": Case("sage-facebook", "ego_facebook", steps=20, lr=1e-2),
-    "recommendation": Case("interactions", "gowalla", lr=1e-2),
+    "recommendation": Case("interactions", "gowalla", steps=120, lr=1e-2, below=0.95),
 }
 OF_MODEL = {
     "grand": Case("grand-cora", "Cora", steps=100, lr=1e-2),
