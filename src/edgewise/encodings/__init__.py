@@ -10,7 +10,6 @@ Encodings of graphs (:data:`OF_NODES`, :data:`OF_PAIRS`) compute a ``code`` once
 from __future__ import annotations
 
 from edgewise.encodings.centrality import Centrality, degrees
-from edgewise.encodings.common_neighbours import common_neighbours
 from edgewise.encodings.distances import (
     PathEdges,
     ShortestPath,
@@ -31,6 +30,7 @@ from edgewise.encodings.laplacian import (
     laplacian_spectrum,
 )
 from edgewise.encodings.learned import Learned, Learned2d
+from edgewise.encodings.overlap import common_neighbours
 from edgewise.encodings.positions import offsets, packed_positions
 from edgewise.encodings.random_features import RandomFeatures
 from edgewise.encodings.random_walk import RandomWalk, random_walk_probabilities

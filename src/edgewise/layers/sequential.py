@@ -94,8 +94,8 @@ def check_edge_attr(
     if not good or edge_attr.shape[-2 if batched else 0 :] != (graph.num_edges, width):
         raise ArgumentError(
             "edge_attr",
-            expected=f"shape [{graph.num_edges}, {width}](edges of the graph, features per edge), "
-            "a dense tensor of floats",
+            expected=f"shape [{graph.num_edges}, {width}] (edges, features per edge), "
+            "a dense tensor in floating point",
             got=describe(edge_attr),
             remedy="build the model with edge_width=edge_attr.shape[-1], pass features of the "
             "edges of this graph, or convert integers with .float()",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from edgewise.encodings import common_neighbours
+from edgewise.encodings import common_neighbours, overlap
 from edgewise.graphs import edges
 
 nx = pytest.importorskip("networkx")
@@ -13,9 +13,7 @@ nx = pytest.importorskip("networkx")
 
 @pytest.mark.parametrize("chunk", [1, 50, 1 << 22])
 def test_indices_are_those_of_networkx(chunk, monkeypatch):
-    import sys
-
-    monkeypatch.setattr(sys.modules["edgewise.encodings.common_neighbours"], "CHUNK", chunk)
+    monkeypatch.setattr(overlap, "CHUNK", chunk)
     graph = nx.gnp_random_graph(30, 0.15, seed=0)
     pairs = torch.tensor(list(nx.non_edges(graph))).T
     links = torch.tensor(list(graph.edges)).T
