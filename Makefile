@@ -1,11 +1,11 @@
-# make install | demo | test | fuzz | lint | pictures | results | accuracy | native | bench | gpu-check |
-#      gpu-mutations | sanitize | page | site | links
+# make install | demo | test | fuzz | lint | pictures | results | accuracy | learns | native | bench |
+#      gpu-check | gpu-mutations | sanitize | page | site | links
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: site links page gpu-check gpu-mutations install demo test fuzz lint pictures results accuracy native bench bench-picture sanitize clean
+.PHONY: site links page gpu-check gpu-mutations install demo test fuzz lint pictures results accuracy learns native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -71,6 +71,11 @@ page:
 # a minute.
 accuracy: install
 	$(BIN)/pytest -m accuracy --numprocesses $(WORKERS) -vv --durations 0
+
+# Trains each model for seconds on real data and compares it with the best constant prediction. The
+# test suite includes seven models. Add `-k gat` for one model.
+learns: install
+	$(BIN)/pytest -m "learns or not learns" tests/models/test_learns.py --numprocesses $(WORKERS) --durations 10
 
 # The C++ kernels, in place beside their sources.
 native:

@@ -1,10 +1,10 @@
 """Universal Transformer: one layer applied repeatedly, with position and step encodings.
 
-Formula: h = h + position + step; a = norm(h + attention(h)); h = norm(a + FFN(a)); shared weights
+Formula: h = h + position + step; a = h + attention(norm(h)); h = a + FFN(norm(a)); shared weights
 Graph: complete by default; any pattern, or a graph at the call
 Score: Dot (scaled), full projections
 Encoding: sinusoidal, of position and step, added before every step
-Normalisation: softmax over the neighbourhood; layer norm after each sublayer
+Normalisation: softmax over the neighbourhood; layer norm before each sublayer and at the end
 Update: residuals around attention and the feed-forward network; optional halting per token
 Paper: Dehghani et al., Universal Transformers, 2018
 """
@@ -29,8 +29,9 @@ from edgewise.layers import (
     TextModel,
     TransformerLayer,
     TransformerStack,
-    init_normal,
+    init_xavier,
 )
+from edgewise.layers.transformer import Order
 
 
 @checked()
@@ -46,12 +47,17 @@ def universal(
     act: str = "relu",
     dropout: float = 0.1,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+    order: Order = "pre",
 ) -> TextModel:
     """Build a Universal Transformer language model.
 
     ``model.logits(states)`` gives the logits of the tokens. One layer is applied ``depth`` times.
     On a causal graph, the model can generate text; with ``cache=``, each step has separate cached
     keys and values, and no step is skipped.
+
+    Norms come before the sublayers, as in the authors' implementation (tensor2tensor). The paper
+    writes them after the sublayers. Such a model does not learn at the default settings: position
+    and step codes are added before every step, and each norm scales the tokens down with them.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -64,6 +70,8 @@ def universal(
         act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
+        order: position of the norms: "pre" before each sublayer and at the end, "post" after each
+            sublayer.
     """
     if threshold > 1:
         raise ArgumentError(
@@ -72,15 +80,18 @@ def universal(
             got=repr(threshold),
             remedy="choose for example 0.99",
         )
-    layer = TransformerLayer(width, heads, ffn_dim, act=act, dropout=dropout)
+    layer = TransformerLayer(width, heads, ffn_dim, act=act, order=order, dropout=dropout)
+    norm = nn.LayerNorm(width) if order == "pre" else nn.Identity()
     halt = nn.Linear(width, 1) if halting else None
-    stack = UniversalStack(layer, depth, graph, halt, threshold)
-    embedding = TextEmbedding(vocab_size, width, dropout=dropout)
-    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
-    model = init_normal(TextModel(embedding, Backbone(stack), head))
+    stack = UniversalStack(layer, depth, norm, graph, halt=halt, threshold=threshold)
+    backbone = init_xavier(Backbone(stack))
     if halt is not None:
         nn.init.ones_(halt.bias)  # With this bias, training starts with few steps per token.
-    return model
+    # Embeddings enter with variance 1, as in the Transformer. Position and step codes have
+    # variance 1/2 and are added before every step, so smaller embeddings would be lost in them.
+    embedding = TextEmbedding(vocab_size, width, dropout=dropout, scale=width**0.5)
+    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
+    return TextModel(embedding, backbone, head)
 
 
 class UniversalStack(TransformerStack):
@@ -97,6 +108,7 @@ class UniversalStack(TransformerStack):
     Args:
         layer: layer called as ``layer(x, graph, **terms)``.
         depth: number of steps, or their maximum with halting.
+        norm: final norm; ``nn.Identity()`` if the layer ends with a norm.
         graph: default attention graph.
         halt: module that maps features to a halting logit, or None.
         threshold: cumulative halting probability at which a token stops.
@@ -106,11 +118,13 @@ class UniversalStack(TransformerStack):
         self,
         layer: nn.Module,
         depth: int,
+        norm: nn.Module,
         graph: Pattern,
+        *,
         halt: nn.Module | None = None,
         threshold: float = 0.99,
     ) -> None:
-        super().__init__([layer], nn.Identity(), graph)
+        super().__init__([layer], norm, graph)
         self.depth, self.halt, self.threshold = depth, halt, threshold
 
     def forward(
@@ -147,7 +161,7 @@ class UniversalStack(TransformerStack):
         if self.halt is None:
             for step, time in enumerate(times):
                 x = apply_layer(step, x + position + time)
-            return x
+            return self._normalised(x)
         out, remainder = torch.zeros_like(x), x.new_ones(x.shape[:-1])
         running = torch.ones_like(remainder, dtype=torch.bool)
         for step, time in enumerate(times):
@@ -162,4 +176,8 @@ class UniversalStack(TransformerStack):
             # With a cache no step is skipped, because later tokens attend to the keys of all steps.
             if cache is None and not (x.is_meta or running.any()):
                 break
+        return self._normalised(out)
+
+    def _normalised(self, x: Tensor) -> Tensor:
+        out: Tensor = self.norm(x)
         return out
