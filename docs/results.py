@@ -46,9 +46,10 @@ SECTIONS = {
     "Citation networks": """\
 The public split of Cora has 140 labelled training papers, 500 validation and 1,000 test papers.""",
     "Whole graphs and molecules": """\
-Each fold is the test set once, and the epoch is chosen without it. Published results that choose
-the epoch on the test folds are several points higher and not comparable. The published numbers for
-ZINC are on the benchmark ZINC-12k; ours are on other molecules of ZINC, with fewer epochs.""",
+Each fold is the test set once; the epoch is chosen without the test fold. Published results that
+choose the epoch on the test folds are several points higher and not comparable. The published
+numbers for ZINC are on the benchmark ZINC-12k; ours are on other molecules of ZINC, with fewer
+epochs.""",
     "Synthetic graphs": """\
 These recipes measure the [limits of graph networks](expressiveness.md). Every epoch samples new
 training graphs. Rows that end in -5 and -6 have trees of depth 5 and 6 and start from the weights

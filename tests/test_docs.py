@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import doctest
 import gzip
+import importlib
 import importlib.util
 import itertools
 import re
@@ -348,6 +350,24 @@ def test_the_readme_primitive_runs() -> None:
         expected = ew.attend(*given, graph, engine="dense")
         torch.testing.assert_close(scope[name], expected)
     assert scope["weighted"].isfinite().all()
+
+
+WITH_EXAMPLES = [
+    path.relative_to(ROOT / "src").with_suffix("").as_posix().replace("/", ".")
+    for path in sorted(ROOT.glob("src/**/*.py"))
+    if re.search(r"^ *>>> (?!.*doctest: \+SKIP)", path.read_text(), re.MULTILINE)
+]
+"""Modules with an example in a docstring that needs no trained run."""
+
+
+@pytest.mark.parametrize("module", WITH_EXAMPLES)
+def test_the_examples_of_docstrings_run(module: str) -> None:
+    """Each example imports what it uses."""
+    if "huggingface" in module:
+        pytest.importorskip("transformers")
+    found = doctest.testmod(importlib.import_module(module), globs={})
+    assert found.attempted
+    assert not found.failed
 
 
 def test_pages_name_all_that_there_is() -> None:

@@ -1,4 +1,4 @@
-"""``edgewise influence``: print the most influential members of a run's graph."""
+"""``edgewise influence``: print the most influential nodes of a run's graph."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def influence(arguments: Namespace) -> int:
     """Print a ranking, rank correlations and disagreements; draw a figure on request."""
     from edgewise.explain.influence import MODEL, influence
 
-    check_least("--top", arguments.top, 1, "choose how many members to list")
+    check_least("--top", arguments.top, 1, "choose how many nodes to list")
     found = influence(load(arguments.folder), by=arguments.by, seed=arguments.seed)
-    print("most influential members on the model's outputs, with their ranks by each measure:")
+    print("most influential nodes on the model's outputs, with their ranks by each measure:")
     _print(found.ranking(top=arguments.top))
     print("\nrank correlation with the influence on the model:")
     pairs = found.correlations()

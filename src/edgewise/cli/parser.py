@@ -325,11 +325,11 @@ def _add_explaining(add: Commands) -> None:
     command = _command(add, influence, "influence", summary, example)
     command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
     help_ = (
-        "change of the outputs if the member is removed (default), or if its features are changed "
-        "to the mean of all members"
+        "change of the outputs if the node is removed (default), or if its features are changed "
+        "to the mean of all nodes"
     )
     command.add_argument("--by", choices=("removed", "changed"), default="removed", help=help_)
-    help_ = "number of members to list (default: 10)"
+    help_ = "number of nodes to list (default: 10)"
     command.add_argument("--top", type=int, default=10, metavar="N", help=help_)
     command.add_argument(
         "--draw", type=Path, metavar="FILE", help="save a figure of the influences to FILE"

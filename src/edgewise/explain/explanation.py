@@ -258,9 +258,9 @@ def _nodes_of(predictor: Any, value: Any) -> tuple[list[str], dict[str, Any]]:
 
 
 def _neighbourhood(run: Any, node: int) -> Tensor | None:
-    """Return the targets to record in a graph with too many edges: those nearest to a node.
+    """Return the targets to record: in a graph with too many edges, those nearest to a node.
 
-    The result is ``None`` for all targets.
+    In a smaller graph, return ``None`` to record all targets.
     """
     from edgewise.explain.influence import outputs_of_graph
 

@@ -111,6 +111,7 @@ def least_important(
             et al. (2019) do for gradients.
 
     Example:
+        >>> import torch
         >>> from edgewise import explain
         >>> explain.least_important({"a": torch.tensor([1.0, 4.0]), "b": torch.tensor([3.0])}, 0.3)
         {'a': [0]}

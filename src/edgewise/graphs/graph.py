@@ -239,11 +239,11 @@ class Graph(Pattern):
         return self.cached("out_degree", lambda: _counts(self.source, self.num_sources))
 
     def gather_source(self, x: Tensor, dim: int = -2) -> Tensor:
-        """Gather the source of each edge: ``[..., num_sources, F]`` to ``[..., E, F]``."""
+        """Gather the source features of each edge: ``[..., num_sources, F]`` to ``[..., E, F]``."""
         return x.index_select(dim, self.source)
 
     def gather_target(self, x: Tensor, dim: int = -2) -> Tensor:
-        """Gather the target of each edge: ``[..., num_targets, F]`` to ``[..., E, F]``."""
+        """Gather the target features of each edge: ``[..., num_targets, F]`` to ``[..., E, F]``."""
         return x.index_select(dim, self.target)
 
     def transpose(self) -> Graph:

@@ -22,7 +22,7 @@ class JointLinear(nn.Linear):
     Args:
         in_width: feature size.
         widths: output size of each part.
-        bias: whether the maps have biases.
+        bias: whether the linear maps have biases.
     """
 
     def __init__(self, in_width: int, widths: Sequence[int], *, bias: bool = True) -> None:

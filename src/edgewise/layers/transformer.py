@@ -347,7 +347,7 @@ class FeedForward(nn.Sequential):
         ffn_dim: hidden size, usually 2 to 4 times ``width``.
         act: σ, a name of ``ACTIVATIONS``.
         dropout: dropout rate after σ.
-        bias: whether the maps have biases.
+        bias: whether the linear maps have biases.
     """
 
     def __init__(

@@ -230,8 +230,11 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
         MissingExtraError: transformers is not installed.
 
     Example:
-        >>> model = AutoModel.from_pretrained("bert-base-uncased", attn_implementation="edgewise")
-        >>> on_graph(model, graphs.window(256) | graphs.hubs([0]))
+        >>> from edgewise import graphs
+        >>> from edgewise.interop import huggingface
+        >>> from transformers import BertConfig, BertModel
+        >>> config = BertConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1)
+        >>> model = huggingface.on_graph(BertModel(config), graphs.window(256) | graphs.hubs([0]))
     """
     register()
     layers = layers_that_ask(model)
