@@ -83,7 +83,7 @@ def test_a_wrong_claim_fails() -> None:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_a_page_has_the_parts_that_a_reader_meets(path: Path) -> None:
     page = path.read_text(encoding="utf-8")
-    for part in ("**Question.**", "**What is seen.**", "**Try it.**", "**Further.**"):
+    for part in ("**Question.**", "**Observation.**", "**Try it.**", "**Further.**"):
         assert part in page, part
     assert any(re.search(r"^\s*assert ", cell, re.MULTILINE) for cell in cells(page))
     assert all(len(line) <= 100 for cell in cells(page) for line in cell.splitlines())
