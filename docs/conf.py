@@ -54,8 +54,9 @@ def digest_of_library() -> str:
     """Return a digest of the library and the examples, on which the outputs of cells depend."""
     found = hashlib.sha256()
     for folder in ("src/edgewise", "examples"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            found.update(path.read_bytes())
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and path.suffix not in (".pyc", ".so"):
+                found.update(path.read_bytes())
     return found.hexdigest()[:16]
 
 

@@ -12,6 +12,7 @@ import torch
 from edgewise.baselines import NoBaselineError, baselines, language, lower_is_better, series, trees
 from edgewise.baselines.items import ease, gfcf, item_knn
 from edgewise.baselines.links import katz
+from edgewise.baselines.measure import Baseline, best_of, main_metric
 from edgewise.batches import Batch
 from edgewise.cli import main
 from edgewise.graphs import edges
@@ -179,3 +180,21 @@ def test_a_task_without_a_baseline():
 @pytest.mark.parametrize(("name", "lower"), [("test/mae", True), ("test/hits@50", False)])
 def test_directions_of_metrics(name, lower):
     assert lower_is_better(name) is lower
+
+
+def test_a_failing_baseline_does_not_fail_the_training(tmp_path, capsys, monkeypatch):
+    def fails(*_):
+        raise ValueError("too few examples")
+
+    monkeypatch.setattr("edgewise.cli.commands.comparison", fails)
+    options = ["--trainer.epochs", "1", "--model.depth", "1", "--out", str(tmp_path / "run")]
+    assert main(["train", "digits", *options]) == 0
+    assert "baseline: not measured. too few examples" in capsys.readouterr().out
+
+
+def test_a_setting_without_a_validation_metric_loses():
+    recipe = find("digits")
+    good, bad = (
+        Baseline("k-NN", "", {f"val/{main_metric(recipe)}": v}, 0.0) for v in (0.1, math.nan)
+    )
+    assert best_of(recipe, [bad, good]) is best_of(recipe, [good, bad]) is good

@@ -104,6 +104,13 @@ def test_tables_of_biases_lose_the_same_heads() -> None:
     torch.testing.assert_close(layer(x, graph, bias=table), masked)
 
 
+def test_a_layer_can_be_given_by_index_and_by_name() -> None:
+    model = models.bert(11, width=8, depth=2, heads=4, ffn_dim=8)
+    name = "backbone.stack.layers.0.attention.sublayer"
+    explain.prune(model, {0: [1], name: [2]})
+    assert explain.layers_with_heads(model)[name] == [0, 3]
+
+
 def test_bad_prunings_are_named() -> None:
     model = models.bert(11, width=8, depth=2, heads=4, ffn_dim=8)
     name = "backbone.stack.layers.0.attention.sublayer"

@@ -34,7 +34,7 @@ VECTORS = 256
 LARGEST = 12_000
 """Maximum number of items for EASE, which inverts a dense matrix of items."""
 QUICK = 2_000
-"""Maximum number of items for EASE at the end of ``edgewise train``."""
+"""Maximum number of users and items for the baselines at the end of ``edgewise train``."""
 ROWS = 2048  # Rows per product of sparse matrices, to limit memory.
 
 Predict = Callable[[Any], Any]
@@ -50,7 +50,7 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     vectors = cache(lambda: _singular_vectors(r, min(VECTORS, min(r.shape) - 1)))
     for weight in WEIGHTS:
         fit = partial(_fitted, r, partial(gfcf, r, weight, vectors))
-        yield Candidate("GF-CF", f"α = {weight:g}", fit)
+        yield Candidate("GF-CF", f"α = {weight:g}", fit, slow=max(users, items) > QUICK)
     for count in NEAREST:
         fit = partial(_fitted, r, partial(item_knn, r, count))
         yield Candidate("item-kNN", f"{count} nearest", fit, slow=items > QUICK)

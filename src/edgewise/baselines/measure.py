@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
@@ -93,13 +95,17 @@ def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
 def _better(recipe: Recipe, one: Baseline, other: Baseline) -> bool:
     name = f"val/{main_metric(recipe)}"
     sign = -1 if lower_is_better(name) else 1
+    if math.isnan(other.metrics[name]):
+        return not math.isnan(one.metrics[name])
     return sign * one.metrics[name] > sign * other.metrics[name]
 
 
 @torch.no_grad()
 def _measured(recipe: Recipe, splits: Splits, candidate: Candidate) -> Baseline:
     started = time.process_time()
-    score, loaders = candidate.fit(), splits.loaders(recipe.seed)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*failed to converge")
+        score, loaders = candidate.fit(), splits.loaders(recipe.seed)
     metrics = {
         f"{part}/{name}": value
         for part in ("val", "test")

@@ -8,6 +8,7 @@ simple models out-performs graph neural networks, 2021).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
@@ -29,6 +30,8 @@ STEPS = (1, 2, 4, 8)
 PROPAGATION = (0.5, 0.9, 0.99)
 QUICK = 20_000
 """Maximum number of nodes of the baselines at the end of ``edgewise train``."""
+QUICK_FEATURES = 10_000_000
+"""Maximum number of entries of the feature matrix there, since smoothing makes it dense."""
 
 
 class Known(NamedTuple):
@@ -58,7 +61,7 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     ):
         require(package, extra=extra, purpose="baselines of node classification")
     known = known_labels(splits)
-    slow = len(known.labels) > QUICK
+    slow = len(known.labels) > QUICK or math.prod(known.x.shape) > QUICK_FEATURES
     smoothed = cache(partial(smooth, known))
     regression = cache(partial(_regression, known, smoothed))
 
@@ -91,7 +94,7 @@ def known_labels(splits: Splits) -> Known:
             "data",
             expected="batches of the whole graph, for label propagation and smoothing",
             got="batches of sampled neighbourhoods",
-            remedy="turn the sampling of neighbours off, as docs/howto/large_graphs.md describes",
+            remedy="train on the whole graph, without sampling neighbours",
         )
     select = torch.arange(len(x)) if batch.select is None else batch.select
     labelled = batch.target >= 0

@@ -111,7 +111,9 @@ class Features:
 
     def columns(self, table: Table) -> np.ndarray:
         """Return the features of a table, ``[B, F]``."""
-        place = torch.searchsorted(self.known, table.colors).clamp(max=max(len(self.known) - 1, 0))
+        if not len(self.known):
+            return table.other.numpy()
+        place = torch.searchsorted(self.known, table.colors).clamp(max=len(self.known) - 1)
         found = self.known[place] == table.colors
         count = torch.zeros(len(table.target), len(self.known))
         graph = table.graph[:, None].expand_as(place)

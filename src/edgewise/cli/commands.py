@@ -15,7 +15,7 @@ from edgewise.cli.listing import listing, shown
 from edgewise.cli.report import write_report
 from edgewise.cli.table import Measured, comparison_table, metrics_table
 from edgewise.cli.verify import run
-from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.errors import ArgumentError
 from edgewise.training import RunFolder
 from edgewise.training.folder import METRICS, RECIPE
 
@@ -110,7 +110,7 @@ def _print_comparison(recipe: recipes.Recipe, metrics: Mapping[str, Any], out: P
         print(comparison(recipe, metrics, out))
     except NoBaselineError:
         return
-    except MissingExtraError as error:
+    except Exception as error:  # The run is saved: a failing baseline must not fail the command.
         print(f"baseline: not measured. {error}")
 
 

@@ -82,7 +82,9 @@ def prune(arguments: Namespace) -> int:
     layers = explain.layers_with_heads(run)
     chosen: dict[str | int, list[int]]
     if arguments.heads:
-        chosen = dict(_layer_and_heads(text) for text in arguments.heads)
+        chosen = {}
+        for layer, heads in map(_layer_and_heads, arguments.heads):
+            chosen.setdefault(layer, []).extend(heads)
     elif layers:
         most = 1 - len(layers) / sum(map(len, layers.values()))
         if most < arguments.fraction < 1:

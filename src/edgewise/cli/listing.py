@@ -154,7 +154,8 @@ def _graph(name: str) -> Pattern | None:
 def _graph_text(graph: Pattern, nodes: int) -> str:
     bound: Graph = graph if isinstance(graph, Graph) else graph.bind(nodes)
     rows = ["".join("■ " if cell else "· " for cell in row) for row in bound.dense().tolist()]
-    head = f"{bound!r}\n{_reach(bound)}\nrow i marks the nodes that node i attends to"
+    reach = f"{_reach(bound)}\n" if bound.num_targets > 1 else ""
+    head = f"{bound!r}\n{reach}row i marks the nodes that node i attends to"
     return "\n".join([head, "", *rows])
 
 

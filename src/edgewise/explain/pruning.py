@@ -67,8 +67,10 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
     module = model_of(model)
     layers = layers_with_heads(module)
     kept: dict[str, list[int]] = {}
-    for layer, removed in heads.items():
-        name = _name_of(layer, layers, module)
+    chosen: dict[str, list[int]] = {}
+    for layer, indices in heads.items():  # An index and a name can stand for one layer.
+        chosen.setdefault(_name_of(layer, layers, module), []).extend(indices)
+    for name, removed in chosen.items():
         left = layers[name]
         wrong = [head for head in removed if head not in left]
         if wrong:
