@@ -157,7 +157,7 @@ def draw_tree(
     Args:
         sentence: the sentence and its syntax tree.
         tree: recovered edges, the smaller index first, such as an entry of
-            :attr:`Dependencies.trees`.
+            ``Dependencies.trees``.
         path: file to which the figure is saved.
     """
     require("matplotlib", extra="plot", purpose="drawing trees")
