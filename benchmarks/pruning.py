@@ -43,8 +43,6 @@ from edgewise.explain.losses import losses_of
 from edgewise.inference import Run
 from edgewise.recipes import Recipe
 from edgewise.runs import train, with_values
-from edgewise.runs.train_recipe import prepare
-from edgewise.runs.vocabulary import with_vocabulary
 from edgewise.tasks import Translation
 from edgewise.training import RunFolder
 from edgewise.training.folder import METRICS
@@ -235,7 +233,7 @@ class Measured:
             training.fit(
                 self.pruned(removed),
                 recipe.task,
-                prepare(with_vocabulary(recipe, RunFolder(self.path)))[1].loaders(recipe.seed),
+                self.run.splits.loaders(recipe.seed),
                 folder,
                 optimizer=replace(recipe.optimizer, lr=recipe.optimizer.lr / 3),
                 schedule=recipe.schedule,

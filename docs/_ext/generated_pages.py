@@ -13,6 +13,7 @@ import os
 import sys
 import types
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def members(package: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if not inspect.ismodule(value)}
 
 
+@cache
 def homes() -> dict[str, tuple[str, Any]]:
     """Return each public object by its full name, with its package.
 

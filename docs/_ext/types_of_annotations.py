@@ -41,22 +41,12 @@ def missing(
         return None
     if not target.startswith("edgewise."):
         last = target.rpartition(".")[2]
-        names = [name for name in public() if target == last == name.rpartition(".")[2]]
+        names = [name for name in homes() if target == last == name.rpartition(".")[2]]
         is_role = node.get("reftype") not in ("class", "obj", "exc")
         return link(app, env, node, contnode, names) or (None if is_role else contnode)
     found = find(target)
-    names = [name for name, (_, value) in public().items() if value is found]
+    names = [name for name, (_, value) in homes().items() if value is found]
     return link(app, env, node, contnode, names) or (None if found is None else contnode)
-
-
-def public() -> dict[str, tuple[str, Any]]:
-    """Return :func:`homes`, computed once."""
-    if not _PUBLIC:
-        _PUBLIC.update(homes())
-    return _PUBLIC
-
-
-_PUBLIC: dict[str, tuple[str, Any]] = {}
 
 
 def link(

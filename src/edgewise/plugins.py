@@ -5,8 +5,8 @@ names a module with any of the attributes ``RECIPES`` (a tuple of recipes), ``DA
 (classes by name), and ``PREDICTORS`` (a tuple of classes). ``docs/howto/own_recipes.md`` has an
 example.
 
-Packages are imported when a table is listed, or when a name is looked up that is not part of
-Edgewise itself.
+A table imports these packages when it is listed, or when it is asked for a name that Edgewise
+itself does not have.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from edgewise.errors import ArgumentError
 Score = Callable[[Batch], Tensor]
 """Function that returns the outputs ``[M, ...]`` for the targets of a batch, like a model."""
 EXAMPLES = 4096  # Examples per batch, to limit memory.
+SMALLEST = 1e-6  # Lower bound of probabilities, so that logarithms are finite.
 IMPOSSIBLE = -1e9  # Score of a class that does not occur in the training labels.
 
 
@@ -40,12 +42,12 @@ class Candidate(NamedTuple):
 
 
 def batches_of(split: Split) -> Iterator[Batch]:
-    """Yield every example of a split once, in order."""
+    """Yield batches that contain each example of a split once, in order."""
     for index in torch.arange(split.count).split(EXAMPLES):
         yield split.make(index)
 
 
-def class_scores(log_probabilities: Tensor, classes: Tensor, count: int) -> Tensor:
+def class_scores(log_probabilities: np.ndarray, classes: np.ndarray, count: int) -> Tensor:
     """Return scores ``[M, count]`` of all classes from scores ``[M, K]`` of some classes.
 
     Args:
@@ -54,5 +56,11 @@ def class_scores(log_probabilities: Tensor, classes: Tensor, count: int) -> Tens
         count: number of classes.
     """
     scores = torch.full((len(log_probabilities), count), IMPOSSIBLE)
-    scores[:, classes] = log_probabilities.float()
+    scores[:, torch.from_numpy(classes)] = torch.from_numpy(log_probabilities).float()
     return scores
+
+
+def bounded_scores(model: Any, x: np.ndarray, count: int) -> Tensor:
+    """Return scores ``[M, count]`` of a classifier of scikit-learn whose probabilities can be 0."""
+    logs = np.log(np.maximum(model.predict_proba(x), SMALLEST))
+    return class_scores(logs, model.classes_, count)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.baselines.candidate import Candidate, Score, batches_of, class_scores
+from edgewise.baselines.candidate import Candidate, Score, batches_of, bounded_scores
 from edgewise.batches import Batch
 from edgewise.data import Splits
 from edgewise.errors import require
@@ -21,7 +21,6 @@ STRENGTHS = (0.01, 0.1, 1.0)
 NEIGHBOURS = (1, 5)
 QUICK = 1_000_000
 """Maximum number of training pixels at the end of ``edgewise train``."""
-LEAST = 1e-6  # Probabilities are at least this, so that logarithms are finite.
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
@@ -55,10 +54,7 @@ def _fitted(read: Any, model: Any, splits: Splits) -> Score:
     model.fit(*read())
 
     def score(batch: Batch) -> Tensor:
-        probabilities = model.predict_proba(batch.inputs[0].flatten(1).numpy())
-        logs = torch.from_numpy(np.log(np.maximum(probabilities, LEAST)))
-        return class_scores(
-            logs, torch.from_numpy(model.classes_), splits.model_arguments["out_width"]
-        )
+        x = batch.inputs[0].flatten(1).numpy()
+        return bounded_scores(model, x, splits.model_arguments["out_width"])
 
     return score

@@ -160,8 +160,7 @@ def _regression(
     x = smoothed(steps)
     model = LogisticRegression(C=strength, max_iter=1000)
     model.fit(x[known.train.numpy()], known.labels[known.train].numpy())
-    logs = torch.from_numpy(model.predict_log_proba(x))
-    return class_scores(logs, torch.from_numpy(model.classes_), known.classes)
+    return class_scores(model.predict_log_proba(x), model.classes_, known.classes)
 
 
 def _of(scores: Tensor) -> Score:

@@ -66,9 +66,7 @@ def _fitted(splits: TextSplits, length: int, strength: float) -> Score:
     model.fit(texts, torch.cat(labels).numpy())
 
     def score(batch: Batch) -> Tensor:
-        logs = torch.from_numpy(model.predict_log_proba(texts_of(batch.inputs[0], splits)))
-        return class_scores(
-            logs, torch.from_numpy(model.classes_), splits.model_arguments["out_width"]
-        )
+        logs = model.predict_log_proba(texts_of(batch.inputs[0], splits))
+        return class_scores(logs, model.classes_, splits.model_arguments["out_width"])
 
     return score

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.baselines.candidate import Candidate, Score, batches_of, class_scores
+from edgewise.baselines.candidate import Candidate, Score, batches_of, bounded_scores
 from edgewise.batches import Batch
 from edgewise.data import Splits
 from edgewise.errors import require
@@ -33,7 +33,6 @@ RATE = 0.1
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 QUICK = 1_000_000
 """Maximum number of training features of the trees at the end of ``edgewise train``."""
-SMALLEST = 1e-6  # Lower bound of probabilities, so that logarithms are finite.
 MIXERS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
 """Odd multipliers of the hash function of splitmix64 (Steele et al., 2014)."""
 
@@ -190,7 +189,6 @@ def _scores(features: Features, model: Any, classes: int) -> Score:
         x = features.columns(features.table(batch))
         if not classes:
             return torch.from_numpy(model.predict(x)).float()[:, None]
-        logs = torch.from_numpy(model.predict_proba(x)).clamp(min=SMALLEST).log()
-        return class_scores(logs, torch.from_numpy(model.classes_), classes)
+        return bounded_scores(model, x, classes)
 
     return score

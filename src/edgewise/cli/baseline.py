@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from edgewise.baselines import Baseline, baselines, best_of, lower_is_better, ma
 from edgewise.cli.table import table
 from edgewise.recipes import Recipe
 from edgewise.runs.seeds import fold_recipes, mean_and_std
+from edgewise.training import RunFolder
 
 FILE = "baseline.json"
 
@@ -53,8 +53,9 @@ def write(
     }
     if len(folds) > 1:
         record["folds"] = [[each._asdict() for each in fold] for fold in folds]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / FILE).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    folder = RunFolder(out)
+    folder.make()
+    folder.write_json(FILE, record)
     return out / FILE
 
 

@@ -101,7 +101,7 @@ def prune(arguments: Namespace) -> int:
         least = explain.least_important(
             scores, arguments.fraction, layers, normalise=arguments.by == "gradient"
         )
-        chosen = {name: heads for name, heads in least.items()}  # noqa: C416 - wider keys
+        chosen = dict(least.items())
     else:
         chosen = {0: [0]}  # prune names the model, which has no such layer
     before = _size(run)

@@ -206,6 +206,24 @@ def _command(
     return command
 
 
+def _command_on_recipe(
+    add: Commands, run: Callable[[argparse.Namespace], int], name: str, summary: str, example: str
+) -> argparse.ArgumentParser:
+    command = _command(add, run, name, summary, example)
+    help_ = "name of a recipe; see `edgewise list recipes`"
+    command.add_argument("recipe", metavar="RECIPE", help=help_)
+    command.set_defaults(takes_fields=True)
+    return command
+
+
+def _command_on_run(
+    add: Commands, run: Callable[[argparse.Namespace], int], name: str, summary: str, example: str
+) -> argparse.ArgumentParser:
+    command = _command(add, run, name, summary, example)
+    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    return command
+
+
 def _add_looking(add: Commands) -> None:
     summary = "list recipes, models, data sets, tasks, graphs and encodings"
     command = _command(add, commands.list_names, "list", summary, "edgewise list models")
@@ -227,9 +245,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
         "Any field of the recipe is an option; `edgewise train RECIPE --help` lists them."
     )
     summary = "train a recipe and write a run folder"
-    command = _command(add, commands.train, "train", summary, example + known_fields)
-    help_ = "name of a recipe; see `edgewise list recipes`"
-    command.add_argument("recipe", metavar="RECIPE", help=help_)
+    command = _command_on_recipe(add, commands.train, "train", summary, example + known_fields)
     protocol = command.add_argument_group("several trainings")
     several = protocol.add_mutually_exclusive_group()
     help_ = "train with N seeds and print mean and standard deviation"
@@ -239,19 +255,14 @@ def _add_training(add: Commands, known_fields: str) -> None:
     _add_common(command, "runs/RECIPE")
     summary = "measure simple baselines of a recipe's task on its splits, with its metrics"
     example = "edgewise baseline molecules --data.path mine.csv --data.target y"
-    command = _command(add, baseline, "baseline", summary, example + known_fields)
-    help_ = "name of a recipe; see `edgewise list recipes`"
-    command.add_argument("recipe", metavar="RECIPE", help=help_)
+    command = _command_on_recipe(add, baseline, "baseline", summary, example + known_fields)
     help_ = "measure once for each fold, which is then the test set, and print the means"
     command.add_argument("--folds", action="store_true", help=help_)
     help_ = "folder of baseline.json (default: runs/RECIPE-baseline)"
     command.add_argument("--out", type=Path, metavar="DIR", help=help_)
-    command.set_defaults(takes_fields=True)
     summary = "train a recipe once for each value of one field, and write a report"
     example = 'edgewise compare digits model.graph "empty()" "window(1)" "complete()"'
-    command = _command(add, commands.compare, "compare", summary, example + known_fields)
-    help_ = "name of a recipe; see `edgewise list recipes`"
-    command.add_argument("recipe", metavar="RECIPE", help=help_)
+    command = _command_on_recipe(add, commands.compare, "compare", summary, example + known_fields)
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
     help_ = "values of FIELD; the recipe is trained once for each value"
     command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
@@ -264,8 +275,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
     protocol.add_argument("--test", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE-FIELD")
     summary = "evaluate a run on its test set"
-    command = _command(add, commands.test, "test", summary, "edgewise test runs/digits")
-    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    command = _command_on_run(add, commands.test, "test", summary, "edgewise test runs/digits")
 
 
 def _add_predicting(
@@ -281,8 +291,7 @@ def _add_predicting(
     if run is None:
         example += f"\n\noptions by kind of run, with the recipes of each kind:\n{by_recipe}"
     summary = "predict on new inputs with a trained run"
-    command = _command(add, predict, "predict", summary, example)
-    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    command = _command_on_run(add, predict, "predict", summary, example)
     help_ = "an input such as a SMILES, a sentence, an image file or a user id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     files = command.add_argument_group("inputs and outputs")
@@ -310,8 +319,7 @@ def _add_explaining(add: Commands) -> None:
         "for each: page-1.html, page-2.html, ..."
     )
     summary = "write a page of the attention weights of a run on an input"
-    command = _command(add, explain, "explain", summary, example)
-    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    command = _command_on_run(add, explain, "explain", summary, example)
     help_ = "an input such as a SMILES, a sentence, an image file or a node id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     help_ = "HTML file to write; its name ends in .html"
@@ -322,8 +330,7 @@ def _add_explaining(add: Commands) -> None:
     command.add_argument("--head", dest="heads", type=int, action="append", metavar="N", help=help_)
     summary = "rank the nodes of a run's graph by their influence on its predictions"
     example = "edgewise influence runs/gat-cora --top 10 --draw influence.png"
-    command = _command(add, influence, "influence", summary, example)
-    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    command = _command_on_run(add, influence, "influence", summary, example)
     help_ = (
         "change of the outputs if the node is removed (default), or if its features are changed "
         "to the mean of all nodes"
@@ -339,7 +346,7 @@ def _add_explaining(add: Commands) -> None:
 
 
 def _add_heads(add: Commands) -> None:
-    command = _command(
+    command = _command_on_run(
         add,
         heads,
         "heads",
@@ -348,7 +355,7 @@ def _add_heads(add: Commands) -> None:
     )
     _add_data(command, importance=True)
     command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure")
-    command = _command(
+    command = _command_on_run(
         add,
         prune,
         "prune",
@@ -368,7 +375,7 @@ def _add_heads(add: Commands) -> None:
     help_ = "new run folder"
     command.add_argument("--out", type=Path, metavar="DIR", required=True, help=help_)
     _add_data(command, importance=True)
-    command = _command(
+    command = _command_on_run(
         add,
         suggest,
         "suggest",
@@ -381,7 +388,6 @@ def _add_heads(add: Commands) -> None:
 
 
 def _add_data(command: argparse.ArgumentParser, *, importance: bool) -> None:
-    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
     if importance:
         help_ = (
             "importance of a head: gradient of the loss by its output (default), gain: by the "
@@ -407,4 +413,3 @@ def _add_common(command: argparse.ArgumentParser, out: str) -> None:
     changes.add_argument("--from", dest="start", metavar="DIR", help=help_)
     help_ = "random seed for initialisation, dropout and shuffling"
     changes.add_argument("--seed", metavar="N", help=help_)
-    command.set_defaults(takes_fields=True)

@@ -14,6 +14,12 @@ from torch import Tensor, nn
 from edgewise.errors import ArgumentError
 from edgewise.explain.module_names import model_of
 from edgewise.explain.record import MAX_EDGES, LayerRecord, Recorded, record
+from edgewise.inference.images import OnImages
+from edgewise.inference.molecules import HiddenAtoms, MoleculeProperties, PenalisedLogP
+from edgewise.inference.nodes import LinkSuggestions, NodeClasses
+from edgewise.inference.recommendations import Recommendations
+from edgewise.inference.series import Forecasts
+from edgewise.inference.text import Continuations, OnTexts, Translations
 from edgewise.layers import PatchEmbedding
 
 Kind = Literal["sequence", "pair of sequences", "graph", "molecule", "image"]
@@ -152,12 +158,11 @@ def _of_pixels(
 
 def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     predictor = run.predictor
-    kinds = {own.__name__ for own in type(predictor).__mro__}
-    known = [explain for name, explain in KINDS.items() if name in kinds]
+    explain = next((one for kind, one in KINDS.items() if isinstance(predictor, kind)), _of_nodes)
     predictor.prepare(value)  # This raises an error if the input is invalid.
     try:
         with torch.no_grad():
-            return (known or [_of_nodes])[0](run, value, recording)
+            return explain(run, value, recording)
     except ArgumentError as error:
         if error.argument == "model":
             raise ArgumentError(
@@ -239,19 +244,19 @@ def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
     with record(run.model, **recording) as recorded:
         predictor.set_up()
         answer = _answer(run, value, **options)
-    kind: Kind = "sequence" if hasattr(predictor, "histories") else "graph"
+    kind: Kind = "sequence" if isinstance(predictor, Forecasts) else "graph"
     names = _named(labels, recorded.layers[0].graph.num_sources, kind)
     return Explanation(recorded, names, kind, answer=answer, details=details)
 
 
 def _nodes_of(predictor: Any, value: Any) -> tuple[list[str], dict[str, Any]]:
     """Return the names of the nodes, and the node that was asked for."""
-    if hasattr(predictor, "histories"):
+    if isinstance(predictor, Forecasts):
         return steps_of(predictor.prepare(value), predictor.length), {}
-    if hasattr(predictor, "users"):
+    if isinstance(predictor, Recommendations):
         labels = [*predictor.users.ids, *predictor.items.ids]
         return list(map(str, labels)), {"node": predictor.users.number(value)}
-    if hasattr(predictor, "nodes"):
+    if isinstance(predictor, NodeClasses | LinkSuggestions):
         return list(map(str, predictor.nodes.ids)), {"node": predictor.nodes.number(value)}
     example = predictor.prepare(value)
     return [f"node {node}" for node in range(len(getattr(example, "x", ())))], {}
@@ -285,25 +290,25 @@ def steps_of(series: Any, count: int) -> list[str]:
     return [f"{count - 1 - step} steps before the end" for step in range(count)]
 
 
-KINDS: dict[str, Callable[[Any, Any, Mapping[str, Any]], Explanation]] = {
-    "Continuations": _of_beginning,
-    "Translations": _of_translation,
-    "OnTexts": _of_text,
-    "MoleculeProperties": _of_molecule,
-    "PenalisedLogP": _of_molecule,
-    "HiddenAtoms": _of_molecule,
-    "OnImages": _of_image,
+KINDS: dict[type, Callable[[Any, Any, Mapping[str, Any]], Explanation]] = {
+    Continuations: _of_beginning,
+    Translations: _of_translation,
+    OnTexts: _of_text,
+    MoleculeProperties: _of_molecule,
+    PenalisedLogP: _of_molecule,
+    HiddenAtoms: _of_molecule,
+    OnImages: _of_image,
 }
 """Functions that explain a prediction, by class of the predictor; the default is ``_of_nodes``."""
 
 
-ORDERED = ("Continuations", "Translations", "OnTexts", "OnImages", "Forecasts")
+ORDERED = (OnTexts, OnImages, Forecasts)
 """Classes of predictors whose nodes are tokens, patches or time steps."""
 
 
 def has_order(run: Any) -> bool:
     """Return whether the nodes of a run's graphs have an order, which gives them distances."""
-    return any(own.__name__ in ORDERED for own in type(run.predictor).__mro__)
+    return isinstance(run.predictor, ORDERED)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -14,7 +14,6 @@ from edgewise.arguments import check_choice, check_least
 from edgewise.errors import ArgumentError
 from edgewise.explain.module_names import model_of
 from edgewise.explain.record import Recorded, record
-from edgewise.training import RunFolder
 
 SPLITS = ("train", "val", "test")
 
@@ -73,7 +72,7 @@ def losses_of(
             remedy="give both arguments, or pass a run of edgewise.load",
         )
     check_choice("split", split, SPLITS)
-    found = _spaced(_batches(model, split), max_batches)
+    found = _spaced(model.splits.loaders(model.recipe.seed)[split], max_batches)
     task = model.recipe.task
 
     def own_loss(module: nn.Module, batch: Any) -> Tensor:
@@ -91,15 +90,6 @@ def _spaced(loader: Any, most: int | None) -> list[Any]:
     kept = count if most is None else min(most, count)
     wanted = {(2 * place + 1) * count // (2 * kept) for place in range(kept)}
     return [batch for place, batch in enumerate(loader) if place in wanted]
-
-
-def _batches(run: Any, split: str) -> Any:
-    from edgewise.runs.train_recipe import prepare
-    from edgewise.runs.vocabulary import with_vocabulary
-
-    recipe = with_vocabulary(replace(run.recipe, start=""), RunFolder(run.path))
-    _, splits = prepare(recipe)
-    return splits.loaders(recipe.seed)[split]
 
 
 def recorded_batch(

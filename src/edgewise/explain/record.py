@@ -41,7 +41,7 @@ class LayerRecord:
         edges: indices ``[K]`` of the recorded edges, or ``None`` for all edges.
         kind: ``"attention"``; ``"part"`` for a call of :func:`edgewise.attend_with_lse` that the
             model combines with others itself (Reformer), whose weights sum to 1 within the part; or
-            ``"aggregation"`` for the weights of :func:`edgewise.aggregate`, which a softmax may not
+            ``"aggregation"`` for the weights of :func:`edgewise.aggregate`, which may not
             be the result of a softmax (GCN, MoNet, LightConv).
     """
 

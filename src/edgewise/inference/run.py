@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from html import escape
 from importlib import import_module
 from itertools import islice
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch import nn
 
 from edgewise.arguments import check_least
+from edgewise.data import Splits
 from edgewise.data.tables.frames import is_frame, to_pandas
 from edgewise.data.text.tokenizer import TOKENIZER, load_tokenizer
 from edgewise.errors import ArgumentError
@@ -23,8 +25,8 @@ from edgewise.inference.rows import flat, is_of_dicts
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.preprocessing import load_preprocessing
 from edgewise.runs.record import check_finished, load_recipe
-from edgewise.runs.train_recipe import build_model
-from edgewise.runs.vocabulary import check_vocabulary
+from edgewise.runs.train_recipe import build_model, prepare
+from edgewise.runs.vocabulary import check_vocabulary, with_vocabulary
 from edgewise.training import RunFolder
 from edgewise.training.folder import CURVES
 
@@ -60,6 +62,11 @@ class Run:
     def metrics(self) -> dict[str, float]:
         """Final metrics of the run; NaN for a metric that could not be computed."""
         return RunFolder(self.path).read_metrics()
+
+    @cached_property
+    def splits(self) -> Splits:
+        """Data that the run was trained on, loaded at the first use."""
+        return prepare(with_vocabulary(replace(self.recipe, start=""), RunFolder(self.path)))[1]
 
     def predict(self, inputs: Any = None, *, batch_size: int | None = None, **options: Any) -> Any:
         """Return the predictions, in the order of the inputs.

@@ -100,7 +100,7 @@ class FlexLayout:
     brought: int = 0
 
     def permuted(self, target_perm: Tensor, source_perm: Tensor) -> FlexLayout:
-        """Return the layout of the graph with these nodes instead of nodes 0, 1, 2, ..."""
+        """Return the layout of the graph in which each node i is renumbered to ``perm[i]``."""
         row = target_perm if self.row is None else target_perm[self.row]
         column = source_perm if self.column is None else source_perm[self.column]
         return replace(self, row=row, place=row.argsort(), column=column, sequences=None)

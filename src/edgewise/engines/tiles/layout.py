@@ -96,7 +96,7 @@ class TilesLayout:
         return int(self.merge[-1, 2]) if len(self.merge) else 0
 
     def permuted(self, target_perm: Tensor, source_perm: Tensor) -> TilesLayout:
-        """Return the layout of the graph with these nodes instead of nodes 0, 1, 2, ..."""
+        """Return the layout of the graph in which each node i is renumbered to ``perm[i]``."""
         row, column = _at(target_perm, self.row), _at(source_perm, self.column)
         return replace(self, row=row, column=column, call_fields={})
 

@@ -294,7 +294,7 @@ class Ruled(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Late(Pattern):
-    """Pattern restricted to the last sources, which are still in a sliding cache."""
+    """Pattern without its first ``forgotten`` sources, which a sliding cache has dropped."""
 
     pattern: Pattern
     forgotten: int
