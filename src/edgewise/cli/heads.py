@@ -7,6 +7,7 @@ from argparse import Namespace
 from typing import Any
 
 from edgewise.arguments import check_least
+from edgewise.cli.picture import save_figure
 from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
@@ -24,21 +25,21 @@ STATISTICS = {
 }
 """Columns of the table and their meaning, by attribute of :class:`edgewise.explain.HeadStatistics`.
 """
-OF_ORDER = ("distance", "first")
-"""Statistics that mean nothing for nodes without an order."""
 
 
 def heads(arguments: Namespace) -> int:
     """Print importance and statistics of each head, and the three observations."""
     from edgewise import explain
     from edgewise.explain.explanation import has_order
+    from edgewise.explain.figures import OF_ORDER
+    from edgewise.explain.losses import losses_of
 
     check_least("--batches", arguments.batches, 1, "choose how many batches to use")
     run = load(arguments.folder)
-    scores = explain.importance(
-        run, by=arguments.by, split=arguments.split, max_batches=arguments.batches
-    )
-    recorded = explain.recorded_batch(run, split=arguments.split)
+    losses = losses_of(run, split=arguments.split, max_batches=arguments.batches)
+    scores = explain.importance(run, losses.batches, losses.loss, by=arguments.by)
+    middle = losses.batches[len(losses.batches) // 2 :]
+    recorded = explain.recorded_batch(run, middle, losses.loss)
     ordered = has_order(run)
     kept = [name for name in STATISTICS if ordered or name not in OF_ORDER]
     cells = [["layer", "head", "importance", *(STATISTICS[name][0] for name in kept)]]
@@ -56,11 +57,9 @@ def heads(arguments: Namespace) -> int:
     for name in kept:
         print(": ".join(STATISTICS[name]))
     if ordered:
-        print(f"\n{explain.observations(recorded)}")
+        print(f"\nthree observations, in the same batch:\n{explain.observations(recorded)}")
     if arguments.draw is not None:
-        figure = explain.draw_statistics(recorded, scores)
-        RunFolder(arguments.draw.parent).write_figure(arguments.draw.name, figure)
-        print(arguments.draw)
+        save_figure(arguments.draw, explain.draw_statistics(recorded, scores, ordered=ordered))
     return 0
 
 
@@ -77,7 +76,7 @@ def prune(arguments: Namespace) -> int:
             got="both" if arguments.heads else "none of them",
             remedy="give --fraction 0.2, or --heads LAYER:HEAD,HEAD for each layer",
         )
-    RunFolder(arguments.out).refuse_existing()
+    RunFolder(arguments.out).refuse_existing(resumable=False)
     run = load(arguments.folder)
     layers = explain.layers_with_heads(run)
     chosen: dict[str | int, list[int]]

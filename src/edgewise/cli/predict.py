@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.arguments import check_least
+from edgewise.cli.picture import save_figure
 from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
 from edgewise.inference.predictors import all_predictors, predictor_of
 from edgewise.inference.rows import check_form, flat, write_answers
 from edgewise.recipes import RECIPES, Recipe
-from edgewise.training import RunFolder
 
 OPTIONS = {
     "top": "number of most probable labels, words, items or links to show",
@@ -95,8 +95,7 @@ def predict(arguments: Namespace) -> int:
         _print(answers, run.predictor.text_key)
     if arguments.draw is not None:
         figure = run.draw([answer for answer in answers if "error" not in answer])
-        RunFolder(arguments.draw.parent).write_figure(arguments.draw.name, figure)
-        print(arguments.draw)
+        save_figure(arguments.draw, figure)
     for line in errors:
         print(f"edgewise: {line}", file=sys.stderr)
     return 1 if errors else 0
