@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import edgewise
 from edgewise import explain
 from edgewise.cli import main
 from edgewise.explain.losses import losses_of
+from edgewise.runs import fields_of
+from tests.explain import small_runs
 
 OTHERS = ["distance", "own", "first", "hubs"]
 RunOf = Callable[[str], edgewise.inference.Run]
@@ -142,8 +145,53 @@ def test_a_graph_is_suggested_with_its_loss(run_of: RunOf, capsys: Captured) -> 
     out = capsys.readouterr().out
     assert LAYER in out
     assert "full attention" in out
-    assert '--model.graph "' in out
+    # The recipe of this run exists only in Python.
+    assert "edgewise.runs.with_values(run.recipe, {'model.graph': 'window(" in out
     assert main(["suggest", str(run_of("sentences").path), "--coverage", "2"]) == 2
+
+
+def test_the_suggested_command_runs_as_it_is(capsys: Captured, tmp_path: Path) -> None:
+    for package in ("lightning", "tokenizers"):
+        pytest.importorskip(package)
+    folder = tmp_path / "my runs"
+    folder.mkdir()
+    run = small_runs.tags(folder)
+    (folder / "run-sparse").mkdir()
+    capsys.readouterr()
+    assert main(["suggest", str(run), "--coverage", "0.5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == "to train with the widest of these graphs in all layers:"
+    assert main(shlex.split(lines[-1])[1:]) == 0
+    own = fields_of(edgewise.load(run).recipe)
+    trained = fields_of(edgewise.load(folder / "run-sparse-2").recipe)
+    changed = {name for name, field in trained.items() if field.value != own[name].value}
+    assert changed == {"model.graph"}
+    assert repr(trained["model.graph"].value).startswith("(window(4) & window(")
+
+
+def test_a_model_without_a_field_for_its_graph_is_named(
+    run_of: RunOf, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain.Suggestion, "fields", lambda *_: {})
+    assert main(["suggest", str(run_of("sentences").path)]) == 0
+    assert "bert has no field for a graph" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["nodes", "molecules", "without attention"])
+def test_no_window_is_suggested_without_an_order(
+    kind: str, run_of: RunOf, capsys: Captured
+) -> None:
+    run = str(run_of(kind).path)
+    capsys.readouterr()
+    assert main(["suggest", run]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("edgewise: `run`: expected a run ")
+    expected = "a run of small: TextClassifier" if kind == "without attention" else "have no order"
+    assert expected in error
+    assert "attn_implementation" not in error
+    if kind == "without attention":
+        assert main(["heads", run]) == 2
+        assert capsys.readouterr().err.startswith("edgewise: `run`: expected a run whose model")
 
 
 def test_heads_of_pruned_layers_keep_their_numbers() -> None:

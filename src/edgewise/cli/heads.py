@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
+import shlex
 from argparse import Namespace
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 from edgewise.arguments import check_least
 from edgewise.cli.picture import save_figure
 from edgewise.cli.table import table
+from edgewise.data.tables.frames import FRAME
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
+from edgewise.recipes import RECIPES, Recipe
+from edgewise.runs import with_values
+from edgewise.runs.parsing import as_typed
+from edgewise.runs.recipe_fields import changed_fields
 from edgewise.training import RunFolder
 
 STATISTICS = {
@@ -133,10 +142,53 @@ def suggest(arguments: Namespace) -> int:
         run, coverage=arguments.coverage, split=arguments.split, max_batches=arguments.batches
     )
     print(found)
-    if "graph" in run.recipe.model.keywords:
-        widest = max(found.layers.values(), key=lambda one: one.edges)
-        print(f'\nto train with it: edgewise train {run.recipe.name} --model.graph "{widest.text}"')
+    graphs = found.fields(run.recipe)
+    if not graphs:
+        model = run.recipe.model.func.__name__
+        print(f"\n{model} has no field for a graph, so `edgewise train` cannot train with these")
+        return 0
+    print("\nto train with the widest of these graphs in all layers:")
+    print(_training(run.recipe, graphs, arguments.folder))
     return 0
+
+
+def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> str:
+    """Return the command that trains a run again with other graphs, or a call in Python."""
+    changes = _changes(recipe)
+    out = _new(folder)
+    if changes is None:
+        recipe_text = f"edgewise.runs.with_values(run.recipe, {dict(graphs)!r})"
+        return (
+            f'in Python: run = edgewise.load("{folder}"); '
+            f'edgewise.runs.train({recipe_text}, "{out}")'
+        )
+    options = [f"--{name} {shlex.quote(value)}" for name, value in (changes | graphs).items()]
+    return " ".join(["edgewise train", recipe.name, *options, "--out", shlex.quote(str(out))])
+
+
+def _changes(recipe: Recipe) -> dict[str, str] | None:
+    """Return the fields that differ from the recipe of this name, as they are typed.
+
+    The result is ``None`` if no command can train the recipe: there is no recipe of its name, its
+    data are a data frame, or Python code has replaced a part.
+    """
+    if recipe.name not in RECIPES:
+        return None
+    changed = changed_fields(recipe, RECIPES[recipe.name])
+    typed = {name: as_typed(value) for name, value in changed.items()}
+    if any(text.startswith(FRAME) for text in typed.values()):
+        return None
+    try:
+        again = with_values(RECIPES[recipe.name], typed)
+    except ArgumentError:
+        return None
+    return None if changed_fields(recipe, again) or changed_fields(again, recipe) else typed
+
+
+def _new(folder: Path) -> Path:
+    """Return a folder next to a run folder that does not exist."""
+    names = (f"{folder.name}-sparse{'' if n == 1 else f'-{n}'}" for n in count(1))
+    return next(path for name in names if not (path := folder.with_name(name)).exists())
 
 
 def _layer_and_heads(text: str) -> tuple[str | int, list[int]]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError
-from edgewise.explain.module_names import model_of
+from edgewise.explain.module_names import model_of, naming_the_run
 from edgewise.explain.record import MAX_EDGES, LayerRecord, Recorded, record
 from edgewise.inference.images import OnImages
 from edgewise.inference.molecules import HiddenAtoms, MoleculeProperties, PenalisedLogP
@@ -160,18 +160,11 @@ def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     predictor = run.predictor
     explain = next((one for kind, one in KINDS.items() if isinstance(predictor, kind)), _of_nodes)
     predictor.prepare(value)  # This raises an error if the input is invalid.
-    try:
-        with torch.no_grad():
-            return explain(run, value, recording)
-    except ArgumentError as error:
-        if error.argument == "model":
-            raise ArgumentError(
-                "run",
-                expected="a run whose model computes attention over its inputs",
-                got=f"a run of {run.recipe.name}: {error.got}",
-                remedy="choose a run of a Transformer or graph network",
-            ) from error
-        raise
+    with (
+        torch.no_grad(),
+        naming_the_run(run, "a run whose model computes attention over its inputs"),
+    ):
+        return explain(run, value, recording)
 
 
 def _of_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:

@@ -21,7 +21,6 @@ from edgewise.ragged import runs_and_positions, starts
 
 By = Literal["gradient", "gain", "leaving_out"]
 HUB_FACTOR = 4.0
-RUN_REMEDY = "choose a run of a Transformer or of a graph network with attention"
 
 
 @contextmanager
@@ -72,7 +71,7 @@ def importance(
     """
     check_choice("by", by, ("gradient", "gain", "leaving_out"))
     losses = losses_of(model, batches, loss, split=split, max_batches=max_batches)
-    with naming_the_run(model, RUN_REMEDY):
+    with naming_the_run(model):
         return _by_leaving_out(losses) if by == "leaving_out" else _by_gradient(losses, by)
 
 

@@ -82,14 +82,19 @@ def model_of(model: Any) -> nn.Module:
 
 
 @contextmanager
-def naming_the_run(model: Any, remedy: str) -> Iterator[None]:
+def naming_the_run(
+    model: Any,
+    expected: str = "a run whose model computes attention",
+    remedy: str = "choose a run of a Transformer or of a graph network with attention",
+) -> Iterator[None]:
     """Report an error about the model of a run as an error about the run.
 
     The remedies for models are instructions for Python, which do not help on the command line.
 
     Args:
         model: a model, or a run of :func:`edgewise.load`.
-        remedy: remedy for a run.
+        expected: accepted runs, for the error.
+        remedy: remedy in the error.
     """
     try:
         yield
@@ -98,7 +103,7 @@ def naming_the_run(model: Any, remedy: str) -> Iterator[None]:
             raise
         raise ArgumentError(
             "run",
-            expected=error.expected.replace("a model", "a run of a model", 1),
+            expected=expected,
             got=f"a run of {model.recipe.name}: {error.got}",
             remedy=remedy,
         ) from error

@@ -68,7 +68,11 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
     layers = layers_with_heads(module)
     kept: dict[str, list[int]] = {}
     chosen: dict[str, list[int]] = {}
-    with naming_the_run(model, "choose a run of a Transformer, such as bert or vit"):
+    with naming_the_run(
+        model,
+        "a run whose model has heads that can be removed",
+        "choose a run of a Transformer, such as bert or vit",
+    ):
         for layer, indices in heads.items():  # An index and a name can stand for one layer.
             chosen.setdefault(_name_of(layer, layers, module), []).extend(indices)
     for name, removed in chosen.items():
