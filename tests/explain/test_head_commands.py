@@ -31,7 +31,7 @@ def test_heads_are_listed_with_the_numbers_that_python_computes(
     lines = capsys.readouterr().out.splitlines()
     columns = lines[0].split()
     assert columns == ["layer", "head", "importance", "entropy", *OTHERS]
-    rows = [line.split() for line in lines[2:10]]
+    rows = [line.removeprefix(f"{place // 4}: ").split() for place, line in enumerate(lines[2:10])]
     assert [int(row[1]) for row in rows] == [0, 1, 2, 3] * 2
     scores = explain.importance(run, max_batches=2)
     expected = torch.cat(list(scores.values())).tolist()
@@ -88,7 +88,8 @@ def test_heads_keep_their_numbers_in_every_command(
     capsys.readouterr()
     assert main(["heads", str(once)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:8]]
-    assert [int(row[1]) for row in rows] == [1, 3, 0, 1, 2, 3]
+    named = [(row[0], row[2]) for row in rows]
+    assert named == [*(("0:", head) for head in "13"), *(("1:", head) for head in "0123")]
     pruned = edgewise.load(once)
     found = explain.explanation(pruned, "a big film")
     assert [layer.heads for layer in found.recorded] == [[1, 3], [0, 1, 2, 3]]

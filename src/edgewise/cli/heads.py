@@ -52,13 +52,18 @@ def heads(arguments: Namespace) -> int:
     ordered = has_order(run)
     kept = [name for name in STATISTICS if ordered or name not in OF_ORDER]
     cells = [["layer", "head", "importance", *(STATISTICS[name][0] for name in kept)]]
+    removable = list(explain.layers_with_heads(run))
     for layer, found in zip(recorded, explain.statistics(recorded), strict=True):
+        is_known = layer.module in removable
+        name = f"{removable.index(layer.module)}: {layer.name}" if is_known else layer.name
         own = scores.get(layer.module)
         for place, head in enumerate(found.heads):
-            values = [float(getattr(found, name)[place]) for name in kept]
+            values = [float(getattr(found, statistic)[place]) for statistic in kept]
             values = [math.nan if own is None else float(own[place]), *values]
-            cells.append([layer.name, str(head), *map(_shown, values)])
+            cells.append([name, str(head), *map(_shown, values)])
     print(table(cells, left=1))
+    if removable:
+        print("\nedgewise prune --heads LAYER:HEAD removes a head, for example 0:1.")
     print(
         f"\nimportance: by {arguments.by.replace('_', ' ')}, over at most {arguments.batches} "
         f"batches of {arguments.split}. The other columns are means over one batch:"
@@ -119,8 +124,8 @@ def prune(arguments: Namespace) -> int:
     path = explain.save_pruned(run, arguments.out)
     left = explain.layers_with_heads(run)
     cells = [
-        [name, _listed(set(heads) - set(left[name])), _listed(left[name])]
-        for name, heads in layers.items()
+        [f"{number}: {name}", _listed(set(heads) - set(left[name])), _listed(left[name])]
+        for number, (name, heads) in enumerate(layers.items())
     ]
     print(table([["layer", "removed", "left"], *cells], left=3))
     print(f"\nweights: {before:,} before, {_size(run):,} after")

@@ -24,7 +24,7 @@ from edgewise.explain.attribution import (
     contributions,
     outputs_of,
 )
-from edgewise.explain.explanation import patch_labels, steps_of
+from edgewise.explain.explanation import atom_labels, patch_labels, steps_of
 from edgewise.graphs import edges
 from edgewise.inference.graphs import GraphClasses
 from edgewise.inference.images import ImageClasses
@@ -34,10 +34,12 @@ from edgewise.inference.molecules import (
     MoleculeProperties,
     PenalisedLogP,
     _flags,
+    read_smiles,
 )
 from edgewise.inference.nodes import LinkSuggestions, NodeClasses
 from edgewise.inference.predictor import Predictor
 from edgewise.inference.recommendations import Recommendations
+from edgewise.inference.rows import rounded
 from edgewise.inference.series import Forecasts
 from edgewise.inference.text import (
     Continuations,
@@ -213,18 +215,14 @@ def _graph_classes(predictor: GraphClasses, value: Any, _: int) -> Iterator[Case
 
 
 def _property(predictor: Any, value: Any, _: int) -> Iterator[Case]:
-    given, out, scores = _rows(predictor, value)
-    example = predictor.prepare(value)
-    if hasattr(example, "molecule"):
-        labels = _atoms(example.molecule)
-    else:  # The examples of PenalisedLogP are graphs.
-        labels = [f"atom {atom + 1}" for atom in range(given[0].shape[-2])]
+    _, out, scores = _rows(predictor, value)
+    labels = atom_labels(read_smiles(predictor.show(value)))
     member = torch.arange(len(labels))
     yield Case(
         lambda: scores()[0, :1],
         member,
         labels,
-        f"{float(out[0, 0]):.4g}",
+        rounded(float(out[0, 0])),
         by_edge=True,
         is_odds=False,
     )
@@ -242,7 +240,7 @@ def _hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
 
     with torch.no_grad():
         out = scores()
-    labels = _atoms(one.molecule)
+    labels = atom_labels(one.molecule)
     for row, found in enumerate(out):
         of_atom = row < len(one.atoms)
         allowed = slice(0, ATOM_KINDS) if of_atom else slice(ATOM_KINDS, None)
@@ -285,7 +283,7 @@ def _forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
             lambda ahead=ahead: scores()[0, ahead : ahead + 1],  # type: ignore[misc]
             torch.arange(count),
             labels,
-            f"step {ahead + 1}: {float(out[0, ahead]):.4g}",
+            f"step {ahead + 1}: {rounded(float(out[0, ahead]))}",
             is_odds=False,
             best="attention",
         )
@@ -528,10 +526,6 @@ def _words(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
 def _marks_words(tokenizer: Any) -> bool:
     """Return whether tokens mark the beginnings of words."""
     return any(piece.startswith(("▁", "Ġ")) for piece in list(tokenizer.get_vocab())[:2000])
-
-
-def _atoms(molecule: Any) -> list[str]:
-    return [f"{atom.GetSymbol()}{atom.GetIdx() + 1}" for atom in molecule.GetAtoms()]
 
 
 def _too_long(count: int) -> ArgumentError:
