@@ -146,7 +146,16 @@ def test_all_reasons_are_shown_on_the_screen(
     assert all(f"{word} " in row.rpartition("  ")[2] for word in words)
 
 
-def test_a_node_and_its_only_edge_are_one_reason() -> None:
+def test_the_edges_of_a_common_neighbour_are_told_apart() -> None:
+    """A link of a and b: c is a neighbour of both, d of b alone."""
+    case = Case(lambda: torch.zeros(1), torch.arange(4), list("abcd"), own=torch.tensor([0, 1]))
+    case = replace(case, by_edge=True, whole_graph=True)
+    pairs = torch.tensor([[0, 0, 1, 1, 2], [1, 2, 2, 3, 3]])
+    found = Contributions(torch.zeros(4), pairs, torch.tensor([9.0, 3.0, 2.0, 1.0, 8.0]), "removed")
+    assert [str(one) for one in reasons_of(case, found, 9)] == ["a-c +3", "b-c +2", "d +1"]
+
+
+def test_a_node_that_acts_through_one_edge_is_one_reason() -> None:
     pairs = torch.tensor([[0, 1, 2], [1, 2, 3]])  # a chain; the answer is about node 0
     case = Case(lambda: torch.zeros(1), torch.arange(4), list("abcd"), own=torch.tensor([0]))
     case = replace(case, by_edge=True)
@@ -154,7 +163,7 @@ def test_a_node_and_its_only_edge_are_one_reason() -> None:
         torch.tensor([0, 3.0, 2.0, 1.0]), pairs, torch.tensor([3.0, 2.5, 1.0]), ""
     )
     named = [reason.part for reason in reasons_of(case, found, 9)]
-    assert named == ["b", "a-b", "b-c", "c", "d"]
+    assert named == ["b", "b-c", "c", "d"]
     found = replace(found, edges=torch.tensor([3.0, 2.5, 1.5]))  # another effect is named
     assert "c-d" in [reason.part for reason in reasons_of(case, found, 9)]
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isclose
 from typing import Any
 
 from edgewise.arguments import check_least
@@ -126,28 +126,33 @@ def reasons_of(case: Case, found: Contributions, top: int) -> list[Reason]:
     """Return the parts with the largest contributions.
 
     Parts are edges if the case has ``by_edge``, otherwise members. For a property, negative
-    contributions count by their absolute value. In a large graph, only neighbours of the node in
-    question are named. An edge is not named beside a node that has no other edge, if both have the
-    same contribution.
+    contributions count by their absolute value. In a large graph, only neighbours of the nodes in
+    question are named. If a node has the same contribution as one of its edges, because it acts on
+    the answer through this edge alone, only the node is named.
     """
     parts: list[Reason] = []
-    values = found.edges.tolist()
-    pairs = found.pairs.T.tolist()
-    ends = Counter(found.pairs.flatten().tolist())
+    edges = list(zip(found.pairs.T.tolist(), found.edges.tolist(), strict=True))
     if case.by_edge and case.whole_graph and case.own is not None:
         own = set(case.own.tolist())
-        for (first, second), value in zip(pairs, values, strict=True):
-            if (first in own) != (second in own):
-                parts.append(Reason(case.labels[second if first in own else first], value))
+        near = [
+            ((first, second) if first in own else (second, first), value)
+            for (first, second), value in edges
+            if (first in own) != (second in own)
+        ]
+        times = Counter(other for (_, other), _ in near)
+        for (node, other), value in near:  # A common neighbour of two nodes has two edges.
+            name = case.labels[other]
+            name = name if times[other] == 1 else f"{case.labels[node]}-{name}"
+            parts.append(Reason(name, value))
     else:
-        names = listed(case).tolist()
-        for place in [place for place, is_named in enumerate(names) if is_named]:
-            parts.append(Reason(case.labels[place], float(found.members[place])))
-        if case.by_edge:
-            for (first, second), value in zip(pairs, values, strict=True):
-                only = [end for end in (first, second) if ends[end] == 1 and names[end]]
-                if not any(isclose(float(found.members[end]), value, rel_tol=1e-3) for end in only):
-                    parts.append(Reason(f"{case.labels[first]}-{case.labels[second]}", value))
+        members = {
+            place: float(found.members[place]) for place in listed(case).nonzero()[:, 0].tolist()
+        }
+        parts += [Reason(case.labels[place], value) for place, value in members.items()]
+        for ends, value in edges if case.by_edge else ():
+            same = (math.isclose(members.get(end, math.nan), value, rel_tol=1e-3) for end in ends)
+            if not any(same):
+                parts.append(Reason("-".join(case.labels[end] for end in ends), value))
     parts = [part for part in parts if part.contribution != 0.0]
     if case.is_odds:
         return sorted(parts, key=lambda part: -part.contribution)[:top]
