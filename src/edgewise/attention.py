@@ -207,6 +207,13 @@ def attend_with_lse(
     Raises:
         ArgumentError: as in :func:`attend`, or if ``normaliser`` is not softmax.
 
+
+    Example:
+        >>> import torch, edgewise
+        >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
+        >>> out, lse = edgewise.attend_with_lse(query, key, value, edgewise.graphs.window(1))
+        >>> out.shape, lse.shape
+        (torch.Size([10, 4, 8]), torch.Size([10, 4]))
     """
     call, graph = checked_call(query, key, value, graph, **options)
     if call.normaliser is not None:
@@ -261,6 +268,14 @@ def aggregate(
     Returns:
         ``[..., N_dst, H, D]`` (or ``[N_dst, F]``), 0 for a target without sources.
 
+
+    Example:
+        >>> import torch, edgewise
+        >>> x = torch.tensor([[1.0], [2.0], [3.0]])
+        >>> edgewise.aggregate(x, edgewise.graphs.window(1), reduce="mean")
+        tensor([[1.5000],
+                [2.0000],
+                [2.5000]])
     """
     check_choice("reduce", reduce, get_args(Reduce))
     if isinstance(value, Tensor) and value.dim() == 2:
