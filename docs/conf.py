@@ -81,6 +81,7 @@ viewcode_line_numbers = True
 html_theme = "pydata_sphinx_theme"
 html_title = "Edgewise"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["edgewise.css"]
 html_js_files = ["files.js"]
 html_math_renderer = "mathml"
