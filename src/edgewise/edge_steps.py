@@ -41,7 +41,6 @@ def edge_scores(
         ArgumentError: as in :func:`edgewise.attend`, or if ``normaliser`` is given, because scores
             are not normalised.
 
-
     Example:
         >>> import torch, edgewise
         >>> query = key = torch.ones(3, 1, 4)
@@ -68,7 +67,6 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
 
     Returns:
         ``[..., E, H]``; the weights of all edges to one target sum to 1.
-
 
     Example:
         >>> import torch, edgewise
@@ -102,7 +100,6 @@ def attention_weights(
 
     Returns:
         ``[..., E, H]`` in the order of ``graph.edge_index``, or ``[..., K, H]``.
-
 
     Example:
         >>> import torch, edgewise

@@ -27,7 +27,6 @@ class Entmax:
     Raises:
         ArgumentError: if α is out of this range.
 
-
     Example:
         >>> import torch, edgewise
         >>> query = key = torch.tensor([[[0.0]], [[1.0]], [[4.0]]])

@@ -73,7 +73,6 @@ class Additive:
         weight: the vector a of each head, ``[H, D]``; may be ``None`` only if D = 1.
         negative_slope: slope of the leaky ReLU below zero.
 
-
     Example:
         >>> import torch, edgewise
         >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head

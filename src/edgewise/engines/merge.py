@@ -25,7 +25,6 @@ def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Ten
     Returns:
         Output and log-sum-exp of the union.
 
-
     Example:
         >>> import torch, edgewise
         >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
