@@ -29,6 +29,7 @@ def collect_penalties() -> Iterator[list[Tensor]]:
     Example:
         >>> import torch
         >>> from edgewise import models
+        >>> from edgewise.layers import collect_penalties
         >>> model = models.adaptive_span(100, begin=20)
         >>> with collect_penalties() as penalties:
         ...     loss = model(torch.randint(100, (1, 8))).square().mean()
