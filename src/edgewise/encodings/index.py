@@ -1,4 +1,4 @@
-"""Position encodings for comparison: the index as a scaled number, or as binary digits."""
+"""Position encodings for comparison: the index as a number, scaled, or as binary digits."""
 
 from __future__ import annotations
 
@@ -60,6 +60,25 @@ def binary_positions(positions: Tensor, bits: int) -> Tensor:
         )
     shift = torch.arange(bits - 1, -1, -1, device=positions.device)
     return (positions.long()[..., None] >> shift & 1).double()
+
+
+class RawIndex(nn.Module):
+    """Add a learned vector times the position, :math:`x_p + p w`.
+
+    Drawback: at position 500 the code is 500 times as large as at position 1.
+
+    Args:
+        width: feature size.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(1, width, bias=False)
+
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Return features ``[..., T, width]`` of the same shape as x."""
+        out: Tensor = x + self.project(positions_or_count(x, positions)[..., None].to(x))
+        return out
 
 
 class ScaledIndex(nn.Module):

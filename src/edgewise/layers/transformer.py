@@ -43,6 +43,7 @@ class AttentionOptions(TypedDict, total=False):
     score: str
     normaliser: str
     projections: Projections
+    rotary: nn.Module | None
 
 
 class LayerTerms(EdgeTerms, total=False):
@@ -545,7 +546,8 @@ class TransformerLayer(AttentionBlock):
         act: activation of the feed-forward network.
         order, norm: see :class:`Residual`.
         dropout: dropout rate of attention weights, hidden features and sublayer outputs.
-        options: ``score``, ``normaliser`` and ``projections`` of the attention, by name.
+        options: ``score``, ``normaliser``, ``projections`` and ``rotary`` of the attention, by
+            name.
 
     Example:
         >>> import torch
@@ -648,6 +650,7 @@ class DecoderLayer(CrossBlock):
         **options: Unpack[AttentionOptions],
     ) -> None:
         attention = MultiHeadAttention(width, heads, dropout=dropout, **options)
+        options["rotary"] = None  # Positions of source and target are not comparable.
         cross = MultiHeadAttention(width, heads, source_width=width, dropout=dropout, **options)
         network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
         super().__init__(attention, cross, network, width, order=order, norm=norm, dropout=dropout)

@@ -3,9 +3,10 @@
 Formula: s_ij = q_i·k_j / √D + b_(up, down) + r_label, with the steps to the lowest common ancestor
 Graph: the complete graph of each tree
 Score: Dot (scaled)
+Encoding: bias by the relation of two nodes (the paper adds codes of the path from the root)
 Normalisation: softmax; layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network
-Paper: Shiv and Quirk, Novel positional encodings to enable tree-based transformers, 2019
+Paper: after Shiv and Quirk, Novel positional encodings to enable tree-based transformers, 2019
 """
 
 from __future__ import annotations
