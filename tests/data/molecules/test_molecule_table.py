@@ -82,8 +82,10 @@ def test_conditions_are_scaled_by_the_training_split_alone(tmp_path: Path) -> No
 def test_the_training_split_states_the_scale_of_its_targets(tmp_path: Path) -> None:
     loaded = data(tmp_path).load()
     y = whole(loaded.train)[-1]
-    expected = (float(y.mean()), float(y.std(correction=0)), False)
-    assert loaded.train.target_scale == pytest.approx(expected)
+    mean, std = float(y.mean()), float(y.std(correction=0))
+    (target,) = loaded.targets
+    assert (target.mean, target.std) == pytest.approx((mean, std))
+    assert loaded.train.target_scale == ([target.mean], [target.std], False)
 
 
 def test_the_scale_of_fractions_is_that_of_their_logits(tmp_path: Path) -> None:
@@ -94,7 +96,8 @@ def test_the_scale_of_fractions_is_that_of_their_logits(tmp_path: Path) -> None:
     logit = whole(loaded.train)[-1].clamp(1e-3, 1 - 1e-3).logit()
     mean, std, fraction = loaded.train.target_scale
     assert fraction
-    assert (mean, std) == pytest.approx((float(logit.mean()), float(logit.std(correction=0))))
+    assert mean == pytest.approx([float(logit.mean())])
+    assert std == pytest.approx([float(logit.std(correction=0))])
 
 
 def test_a_fraction_outside_of_0_to_1_is_refused(tmp_path: Path) -> None:
@@ -118,6 +121,11 @@ def test_descriptors_are_scaled_by_the_training_molecules_alone(tmp_path: Path) 
     torch.testing.assert_close(spread, torch.ones_like(spread), atol=1e-4, rtol=0)
     assert test.abs().max() == 4  # cut off
     assert test.shape == (loaded.test.count, described.shape[1])
+
+
+def names_of(loaded: Splits) -> tuple[str, ...]:
+    """The names of the columns of SMILES and of the targets."""
+    return loaded.preprocessing["smiles"], *(target.name for target in loaded.targets)
 
 
 def rows_of(loaded: Splits) -> list[set[int]]:
@@ -217,11 +225,10 @@ def test_columns_are_found_where_there_is_no_doubt(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     lines = [f"{i},{s} ,name {i},{i * 1.5}" for i, s in enumerate(ROWS)]
     path.write_text("\n".join([",Structure,name,logS", *lines]))  # the first counts the rows
-    preprocessing = molecule_table(path=str(path), val=0.25).load().preprocessing
-    assert (preprocessing["smiles"], preprocessing["target"]) == ("Structure", "logS")
+    assert names_of(molecule_table(path=str(path), val=0.25).load()) == ("Structure", "logS")
     lines = [f"{i},{s},{s},{i * 1.5}" for i, s in enumerate(ROWS)]
     path.write_text("\n".join(["id,Structure,SMILES,logS", *lines]))
-    assert molecule_table(path=str(path), val=0.25).load().preprocessing["smiles"] == "SMILES"
+    assert names_of(molecule_table(path=str(path), val=0.25).load()) == ("SMILES", "logS")
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -230,13 +237,11 @@ def test_two_columns_need_no_names(tmp_path: Path, order: int) -> None:
     path = tmp_path / "t.csv"
     path.write_text("\n".join(",".join(row[::order]) for row in rows))
     splits = molecule_table(path=str(path), val=0.25).load()
-    assert (splits.preprocessing["smiles"], splits.preprocessing["target"]) == ("smiles", "target")
+    assert names_of(splits) == ("smiles", "target")
     assert sum(part.count for part in (splits.train, splits.val, splits.test)) == len(rows)
     path.write_text("\n".join(["0,1", *(",".join(row[::order]) for row in rows)]))
-    named = (
-        molecule_table(path=str(path), val=0.25).load().preprocessing
-    )  # as pandas writes columns
-    assert {named["smiles"], named["target"]} == {"0", "1"}
+    named = molecule_table(path=str(path), val=0.25).load()  # as pandas writes columns
+    assert set(names_of(named)) == {"0", "1"}
 
 
 @pytest.mark.parametrize("missing", ["", "NA", "nan", "N/A"])
@@ -254,10 +259,10 @@ def test_columns_in_doubt_are_listed(tmp_path: Path) -> None:
     path.write_text("\n".join(["one,other,logS,logP", *lines]))
     with refused("data.smiles", expected="SMILES", got="'one', 'other'", remedy="data.smiles one"):
         molecule_table(path=str(path)).load()
-    with refused("data.target", expected="numbers", got="'logS', 'logP'", remedy="data.target"):
+    with refused("data.target", expected="candidates", got="'logS', 'logP'", remedy="logS,logP"):
         molecule_table(path=str(path), smiles="one").load()
     spec = molecule_table(path=str(path), smiles="one", conditions=("logP",), val=0.25)
-    assert spec.load().preprocessing["target"] == "logS"
+    assert names_of(spec.load()) == ("one", "logS")
     path.write_text("name,y\nbenzene,1\nwater,2\n")
     with refused("data.smiles", expected="SMILES", got="no such column", remedy="data.smiles y"):
         molecule_table(path=str(path)).load()
@@ -303,9 +308,9 @@ def test_a_split_column_that_says_something_else(tmp_path: Path) -> None:
 def test_a_row_without_a_target_is_refused_or_skipped(tmp_path: Path) -> None:
     spec = data(tmp_path)
     spec.source().write_text(spec.source().read_text() + "CCN,,1,1\n")
-    with refused("data.target", expected="'y'", got="1 without a number (row 12)", remedy="skip"):
+    with refused("data.target", expected="'y'", got="1 without a value (row 12)", remedy="skip"):
         spec.load()
-    with pytest.warns(UserWarning, match=r"rows skipped: 1 without a number \(row 12\)"):
+    with pytest.warns(UserWarning, match=r"rows skipped: 1 without a value \(row 12\)"):
         loaded = replace(spec, invalid="skip").load()
     assert sum(split.count for split in splits_of(loaded)) == 10
 

@@ -33,7 +33,7 @@ class ESOL(MoleculeTable):
     """
 
     smiles: str = "smiles"
-    target: str = "measured log solubility in mols per litre"
+    target: str | tuple[str, ...] = "measured log solubility in mols per litre"
     unit: str = "log10 mol/L"
 
     def source(self) -> Path | FrameSource:
@@ -51,7 +51,7 @@ class IonicLiquids(MoleculeTable):
     """
 
     smiles: str = "Canonical SMILES"
-    target: str = "Mole"
+    target: str | tuple[str, ...] = "Mole"
     fraction: bool = True
     conditions: tuple[str, ...] = ("T", "P")
     log_conditions: tuple[str, ...] = ("P",)
