@@ -42,7 +42,8 @@ class Target(NamedTuple):
 
 def split_outputs(targets: Sequence[Target], outputs: Tensor) -> tuple[Tensor, ...]:
     """Return the outputs ``[..., width]`` of each target."""
-    return outputs.split([target.width for target in targets], dim=-1)
+    parts: tuple[Tensor, ...] = outputs.split([target.width for target in targets], dim=-1)
+    return parts
 
 
 def probabilities(target: Target, outputs: Tensor) -> Tensor:

@@ -233,3 +233,30 @@ def test_baselines_have_the_metrics_of_each_target(
     assert main([*argv, "--trainer.epochs=1", f"--out={tmp_path / 'run'}"]) == 0
     assert "baseline: test/roc_auc" in capsys.readouterr().out
     assert json.loads((tmp_path / "run" / "baseline.json").read_text())["metric"] == "roc_auc"
+
+
+def test_a_run_answers_on_an_sdf_file_and_on_the_fragments_that_it_was_trained_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rdkit import Chem
+
+    path = write(tmp_path / "mine.csv", "aromatic", keep=False)
+    fields = {"trainer.epochs": 1, "data.fragments": "largest"}
+    train(recipe(path, "aromatic", **fields), tmp_path / "run")
+    run = edgewise.load(tmp_path / "run")
+    one, salt = run.predict(["CCO", "CCO.[Na+].[Cl-]"])
+    assert one["P(aromatic=1)"] == pytest.approx(salt["P(aromatic=1)"], abs=1e-6)
+    new = tmp_path / "new.sdf"
+    writer = Chem.SDWriter(str(new))
+    for smiles in ("CCO", "c1ccccc1"):
+        molecule = Chem.MolFromSmiles(smiles)
+        molecule.SetProp("note", smiles)
+        writer.write(molecule)
+    writer.close()
+    new.write_text(new.read_text().replace("V2000", "V2OOO", 1))
+    answers = run.predict(new)
+    assert "line 1 of new.sdf" in answers[0]["error"]
+    assert answers[1]["note"] == "c1ccccc1"
+    assert answers[1]["P(aromatic=1)"] == run.predict("c1ccccc1")[0]["P(aromatic=1)"]
+    assert main(["predict", str(run.path), "--input", str(new), "--why", "1"]) == 1
+    assert "c1ccccc1" in capsys.readouterr().out

@@ -221,7 +221,7 @@ def _property(predictor: PenalisedLogP, value: Any, _: int) -> Iterator[Case]:
 
 def _properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[Case]:
     """Yield a case for each target; with several, its answer begins with its name."""
-    _, out, scores = _rows(predictor, value)
+    out, scores = _rows(predictor, value)[1:]
     labels = _atoms(predictor.prepare(value).molecule)
     start = 0
     for target in predictor.targets:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -20,10 +21,12 @@ from edgewise.data.molecules.molecule_table import (
     described_by,
     packed,
 )
+from edgewise.data.molecules.sdf import SMILES, is_sdf, read_sdf
 from edgewise.data.molecules.zinc import ZINC, zinc_graph
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.standardisation import Standardisation
+from edgewise.data.tables.rows import check_columns
 from edgewise.data.tables.table import as_number
 from edgewise.errors import ArgumentError
 from edgewise.inference.ensemble import Ensemble
@@ -39,14 +42,18 @@ KINDS = (*ELEMENTS, "another", *(kind.lower() for kind in BONDS))
 """Classes of the model's outputs: elements, then kinds of bonds."""
 
 
-def read_smiles(value: Any) -> Any:
+def read_smiles(value: Any, read: Callable[[str], Any] = parse) -> Any:
     """Parse a SMILES string and return RDKit's molecule.
+
+    Args:
+        value: the string.
+        read: function that parses a string, and returns ``None`` if it cannot.
 
     Raises:
         ArgumentError: RDKit cannot parse the string.
     """
     check_unicode(value)  # RDKit does not check the encoding.
-    molecule = parse(value) if isinstance(value, str) else None
+    molecule = read(value) if isinstance(value, str) else None
     if molecule is None:
         raise ArgumentError(
             "input",
@@ -115,12 +122,22 @@ class MoleculeProperties(Predictor):
             if name not in self.names:
                 yield Measurement(word, at)
 
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
+        if not is_sdf(path):
+            yield from super().from_file(path)
+            return
+        table = read_sdf(path)
+        check_columns(path, self.names, list(table.columns))
+        for line, *cells in zip(table.lines, *table.columns.values(), strict=True):
+            row = dict(zip(table.columns, cells, strict=True))
+            yield line, row, self.from_row({**row, self.smiles: row[SMILES]})
+
     def from_row(self, row: Mapping[str, Any]) -> Measurement:
         return Measurement(row[self.smiles], {name: row[name] for name in self.names})
 
     def prepare(self, value: Any) -> CheckedMeasurement:
         smiles, given = value if isinstance(value, Measurement) else (value, {})
-        molecule = read_smiles(smiles)
+        molecule = read_smiles(smiles, self.table.molecule)
         at = {name: self._condition(name, given.get(name), smiles) for name in self.names}
         logs = [math.log(at[name]) for name in self.table.log_conditions]
         return CheckedMeasurement(

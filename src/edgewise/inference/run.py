@@ -242,9 +242,9 @@ def load(path: Path | str) -> Run:
     if members and kind.ensembles:
         runs = [load(one) for one in members]
         first = runs[0].predictor
-        model = Ensemble([one.model for one in runs], first.preprocessing.targets).eval()
-        together = kind(recipe, model, first.preprocessing, None, folder.path)
-        return Run(folder.path, recipe, model, together)
+        ensemble = Ensemble([one.model for one in runs], first.preprocessing.targets).eval()
+        together = kind(recipe, ensemble, first.preprocessing, None, folder.path)
+        return Run(folder.path, recipe, ensemble, together)
     check_finished(folder, recipe)
     preprocessing = load_preprocessing(folder)
     tokenizer = load_tokenizer(folder.path / TOKENIZER) if folder.has(TOKENIZER) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -134,7 +135,7 @@ def property_metrics(targets: Sequence[Target]) -> dict[str, Metric]:
 def _metrics(target: Target) -> Mapping[str, Metric]:
     count = len(target.classes)
     # Values were checked when the data were loaded.
-    plain = {"validate_args": False}
+    plain: dict[str, Any] = {"validate_args": False}
     if not count:
         return {"rmse": MeanSquaredError(squared=False), "mae": MeanAbsoluteError(), "r2": R2()}
     if target.width == 1:

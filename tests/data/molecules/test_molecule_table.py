@@ -329,3 +329,78 @@ def test_a_target_that_does_not_vary_is_refused(tmp_path: Path) -> None:
         "data.target", expected="different numbers in column 'y'", got=got, remedy="--data.target"
     ):
         molecule_table(path=str(path), val=0.25).load()
+
+
+def test_two_spellings_of_a_molecule_are_in_one_split(tmp_path: Path) -> None:
+    spellings = ["CCO", "OCC", "C(O)C", "CO", "OC", "CN", "NC", "CCC", "C(C)C", "CS", "SC"]
+    parts = rows_of(data(tmp_path, spellings, split="molecule", folds=3, val=0.5).load())
+    kinds = [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert sum(len({kinds[row] for row in part}) for part in parts) == 5
+
+
+def dated(folder: Path, dates: list[str], name: str = "Date", **fields: Any) -> MoleculeTable:
+    path = folder / "t.csv"
+    rows = zip(ROWS, dates, strict=True)
+    lines = [f"{s};{i * 1.5};{date}" for i, (s, date) in enumerate(rows)]
+    path.write_text("\n".join([f"smiles;y;{name}", *lines]))
+    return molecule_table(path=str(path), split="time", folds=5, val=0.25, **fields)
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        [f"2024-{month:02}-01" for month in range(1, 11)],
+        [f"{day}.1.2024" for day in range(11, 21)],
+        [str(year) for year in range(1990, 2000)],
+        [str(20240101 + day) for day in range(10)],
+    ],
+)
+def test_a_split_by_time_tests_on_the_latest_rows(tmp_path: Path, dates: list[str]) -> None:
+    order = [3, 1, 4, 0, 9, 2, 6, 5, 8, 7]  # Position in time of each row.
+    train, val, test = rows_of(dated(tmp_path, [dates[place] for place in order]).load())
+    assert {order[row] for row in test} == {8, 9}
+    assert {order[row] for row in val} == {6, 7}
+    assert {order[row] for row in train} == set(range(6))
+
+
+def test_rows_of_one_time_stay_together(tmp_path: Path) -> None:
+    years = ["2000"] * 4 + ["2001"] * 2 + ["2002"] + ["2003"] * 2 + ["2004"]
+    parts = rows_of(dated(tmp_path, years, "year").load())
+    assert [{years[row] for row in part} for part in parts] == [
+        {"2000"},
+        {"2001", "2002"},
+        {"2003", "2004"},
+    ]
+
+
+def test_dates_that_cannot_be_ordered_are_refused(tmp_path: Path) -> None:
+    days = [f"{day:02}/{12 - day:02}/2024" for day in range(1, 11)]
+    with refused("data.date", expected="'Date'", got="'01/11/2024' in row 2", remedy="2024-01-31"):
+        dated(tmp_path, days).load()
+    with refused("data.date", expected="'Date'", got="'later' in row 4", remedy="2024-01-31"):
+        dated(tmp_path, [*days[:2], "later", *days[3:]]).load()
+    with refused("data.date", expected="column of dates", got="smiles", remedy="--data.date"):
+        dated(tmp_path, days, "when").load()
+    with refused("data.fold", expected="0", got="1", remedy="data.split"):
+        dated(tmp_path, [str(2000 + i) for i in range(10)], fold=1).load()
+
+
+def test_a_split_by_time_validates_on_the_latest_training_rows(tmp_path: Path) -> None:
+    years = [f"{2009 - i};{'test' if i == 5 else 'train'}" for i in range(10)]
+    train, val, test = rows_of(dated(tmp_path, years, "year;split").load())
+    assert (val, test) == ({0, 1, 2}, {5})
+    assert train == {3, 4, 6, 7, 8, 9}
+
+
+def test_a_salt_is_one_graph_or_its_largest_organic_fragment(tmp_path: Path) -> None:
+    salts = ["CCO.[Na+].[Cl-]", "C[NH3+].F[P-](F)(F)(F)(F)F", "[Na+].[Cl-]", *ROWS]
+    sizes = {}
+    for fragments in ("all", "largest"):
+        loaded = data(tmp_path, salts, fragments=fragments).load()
+        found = {}
+        for split in splits_of(loaded):
+            members = whole(split)[2].in_degree().tolist()
+            rows = (whole(split)[-1].flatten() / 1.5).round().int().tolist()
+            found |= dict(zip(rows, members, strict=True))
+        sizes[fragments] = [found[row] for row in range(4)]
+    assert sizes == {"all": [5, 9, 2, 1], "largest": [3, 2, 1, 1]}

@@ -19,12 +19,22 @@ from torch import Tensor
 from edgewise.arguments import check_choice, check_least, check_named, check_splits
 from edgewise.batches import Batch
 from edgewise.data.files import naming
-from edgewise.data.folds import Folds, How
-from edgewise.data.molecules.chem import descriptors, ions, molecule_graph, parse, scaffold
+from edgewise.data.folds import Folds, How, Key
+from edgewise.data.molecules.chem import (
+    canonical,
+    descriptors,
+    ions,
+    largest_fragment,
+    molecule_graph,
+    parse,
+    scaffold,
+)
+from edgewise.data.molecules.sdf import is_sdf, read_sdf
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Data, Split, Splits, TargetScale
 from edgewise.data.standardisation import Standardisation
+from edgewise.data.tables.dates import read_times
 from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.split_column import find_split_column, parts_of
@@ -33,8 +43,10 @@ from edgewise.data.tables.target_columns import TargetColumns, TaskType, target_
 from edgewise.errors import ArgumentError
 from edgewise.targets import Target
 
-By = Literal["random", "molecule", "scaffold"]
+By = Literal["random", "molecule", "scaffold", "time"]
+Fragments = Literal["all", "largest"]
 Invalid = Literal["refuse", "skip"]
+DATES = ("date", "year", "time", "timestamp")
 LEAST = 1e-3  # Fractions are clipped to [LEAST, 1 - LEAST] before the scale of logits is computed.
 FURTHEST = 4.0  # Descriptors are clipped to this number of standard deviations.
 CONSTANT = 1e-6  # Standard deviation below which a descriptor is dropped.
@@ -54,7 +66,8 @@ class MoleculeTable(Data):
     molecule), bond features, conditions ``[B, C]`` and descriptors. Absent features are omitted.
 
     Attributes:
-        path: table with a header, such as a CSV or Parquet file, or a data frame.
+        path: table with a header, such as a CSV or Parquet file; a data frame; or an SDF file,
+            whose properties are the columns.
         smiles: SMILES column; an ionic liquid, ``cation.anion``, is one graph. "" finds it by its
             name, or takes the only column that RDKit can parse.
         target: columns to predict, such as ``logS`` or ``logS,active``. With several, a row may
@@ -68,14 +81,19 @@ class MoleculeTable(Data):
         conditions: columns such as temperature and pressure, concatenated to the vector of the
             molecule. They are standardised over the training set.
         log_conditions: columns whose logarithm is an additional condition.
-        split: unit of the folds: ``random`` rows, or all rows of a ``molecule`` or of a Murcko
-            ``scaffold`` in one fold.
+        split: unit of the folds: ``random`` rows; all rows of a ``molecule`` or of a Bemis-Murcko
+            ``scaffold`` in one fold; or ``time``, which tests on the latest rows and validates on
+            the latest of the others.
+        date: column of dates or years, for a split by ``time``; "" finds one that is named date,
+            year, time or timestamp.
         split_column: column with the words train, val and test, used instead of folds; "" finds a
             column named split, set, subset or partition with only these words, and "none" uses
             folds. If no row has val, the fraction ``data.val`` of the training rows is used.
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`.
         invalid: ``refuse`` raises an error for SMILES that RDKit cannot parse and for rows without
             a target; ``skip`` drops these rows with a warning. Both name the rows.
+        fragments: parts of a salt or mixture, ``A.B``, that are read: ``all`` as one graph, or the
+            ``largest`` organic one. Its charge is kept.
         bonds: whether the model receives bond features and conditions.
         descriptors: whether the model also gets RDKit descriptors of each molecule, of its cations
             and of the rest, standardised over the training molecules and clipped to ±4.
@@ -95,12 +113,14 @@ class MoleculeTable(Data):
     conditions: tuple[str, ...] = ()
     log_conditions: tuple[str, ...] = ()
     split: By = "random"
+    date: str = ""
     split_column: str = ""
     folds: int = 5
     fold: int = 0
     val: float = 0.1
     split_seed: int = 0
     invalid: Invalid = "refuse"
+    fragments: Fragments = "all"
     bonds: bool = True
     descriptors: bool = False
     batch_size: int = 64
@@ -117,7 +137,13 @@ class MoleculeTable(Data):
     def __post_init__(self) -> None:
         take_frames(self, "path")
         self._folds()
-        for name, kind in (("split", By), ("invalid", Invalid), ("task_type", TaskType)):
+        choices = {
+            "split": By,
+            "invalid": Invalid,
+            "task_type": TaskType,
+            "fragments": Fragments,
+        }
+        for name, kind in choices.items():
             check_choice(f"data.{name}", getattr(self, name), get_args(kind))
         if self.descriptors and not self.bonds:
             raise ArgumentError(
@@ -137,10 +163,11 @@ class MoleculeTable(Data):
         return open_source(check_named("data.path", self.path, "a table of molecules"))
 
     def load(self) -> Splits:
-        table = _named(read_table(self.source()))
+        table = read_molecules(self.source())
         smiles = self._smiles_column(table)
         by_column = find_split_column(table, self.split_column)
-        taken = {smiles, by_column, *self.conditions, *self.log_conditions}
+        date = self._date_column(table)
+        taken = {smiles, by_column, date, *self.conditions, *self.log_conditions}
         if not self.target:  # A column of splits is no target, even if it is not used.
             taken.add(find_split_column(table, ""))
         names = target_names(table, self.target, taken - {""}, _are_smiles)
@@ -152,7 +179,8 @@ class MoleculeTable(Data):
         measured = self._conditions(table)
         graphs = packed(molecules.values())
         with naming(table.path):
-            index = self._index(table, by_column, molecules, number)
+            how, keys = self._units(table, date, molecules, number)
+            index = self._index(table, by_column, how, keys)
         train = index["train"]
         targets = columns.describe(train, fraction=self.fraction)
         lines = torch.tensor(table.lines)
@@ -183,8 +211,10 @@ class MoleculeTable(Data):
             name: self._part(codes, number[i], measured[i], described, columns.values[i])
             for name, i in index.items()
         }
-        scale = self._target_scale(targets, columns.values[train])
-        train_part = replace(parts["train"], target_scale=scale, draw=self.epoch_rows or None)
+        target_scale = self._target_scale(targets, columns.values[train])
+        train_part = replace(
+            parts["train"], target_scale=target_scale, draw=self.epoch_rows or None
+        )
         return Splits(
             sizes,
             train_part,
@@ -277,7 +307,7 @@ class MoleculeTable(Data):
     ) -> tuple[Table, dict[str, Any]]:
         """Return the rows with SMILES and a target, and a dictionary of molecules by SMILES."""
         texts = table.columns[smiles]
-        parsed = {text: parse(text) for text in dict.fromkeys(texts)}
+        parsed = {text: self.molecule(text) for text in dict.fromkeys(texts)}
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
         cells = zip(*(table.columns[name] for name in targets), strict=True)
         without = [row for row, texts_ in enumerate(cells) if all(map(is_missing, texts_))]
@@ -322,14 +352,42 @@ class MoleculeTable(Data):
             )
         return torch.cat([plain, positive.log()], dim=1)
 
+    def molecule(self, smiles: str) -> Any | None:
+        """Parse SMILES and choose the fragments; return ``None`` if RDKit cannot parse them."""
+        molecule = parse(smiles)
+        if molecule is None or self.fragments == "all":
+            return molecule
+        return largest_fragment(molecule)
+
+    def _date_column(self, table: Table) -> str:
+        """Return the column of dates for a split by time, or ""."""
+        if self.split != "time":
+            return ""
+        usual = [name for name in table.frame.columns if name.lower() in DATES]
+        return table.choose("data.date", self.date, usual, "the column of dates")
+
+    def _units(
+        self, table: Table, date: str, molecules: Mapping[str, Any], number: Tensor
+    ) -> tuple[How, Sequence[Key]]:
+        """Return how rows are split, and the key of each row: molecule, scaffold or time."""
+        if date:
+            return "time", read_times(table, "data.date", date)
+        if self.split == "random":
+            return "random", range(len(table))
+        if self.split == "scaffold":
+            keys = list(map(scaffold, molecules.values()))
+        else:
+            keys = [self.identity(text, molecule) for text, molecule in molecules.items()]
+        return "group", [keys[i] for i in number.tolist()]
+
+    def identity(self, smiles: str, molecule: Any) -> str:  # noqa: ARG002
+        """Return the key of a molecule for a split by molecule, equal for all its spellings."""
+        return canonical(molecule)
+
     def _index(
-        self, table: Table, by_column: str, molecules: Mapping[str, Any], number: Tensor
+        self, table: Table, by_column: str, how: How, keys: Sequence[Key]
     ) -> dict[str, Tensor]:
         """Return the indices of the rows of each split."""
-        names = list(molecules)
-        group = list(map(scaffold, molecules.values())) if self.split == "scaffold" else names
-        keys = [group[i] for i in number.tolist()]
-        how: How = "random" if self.split == "random" else "group"
         if not by_column:
             return self._folds().split(how, keys)
         if self.fold:
@@ -345,6 +403,19 @@ class MoleculeTable(Data):
             parts |= {"train": parts["train"][kept], "val": parts["train"][val]}
         check_splits(**parts)
         return parts
+
+
+def read_molecules(source: Path | FrameSource) -> Table:
+    """Read a table or an SDF file of molecules.
+
+    Raises:
+        MissingDataError, ArgumentError: see :func:`edgewise.data.tables.read.read_table` and
+            :func:`edgewise.data.molecules.sdf.read_sdf`.
+    """
+    if is_sdf(source):
+        assert isinstance(source, Path)
+        return read_sdf(source)
+    return _named(read_table(source))
 
 
 def _named(table: Table) -> Table:
