@@ -120,16 +120,17 @@ class MeanOverTargets(Metric):
 
 def property_metrics(targets: Sequence[Target]) -> dict[str, Metric]:
     """Return the metrics of each target by name and, with several targets, their means."""
-    found: dict[str, dict[str, Metric]] = {}
+    own: dict[str, Metric] = {}
+    found: dict[str, list[Metric]] = {}
     for place, target in enumerate(targets):
         for name, metric in _metrics(target).items():
             least = len(target.classes) if name in CURVES else 1
             one = OfTarget(metric, targets, place, least)
-            found.setdefault(name, {})[f"{_key(target.name)}/{name}"] = one
+            own[f"{_key(target.name)}/{name}" if len(targets) > 1 else name] = one
+            found.setdefault(name, []).append(one)
     if len(targets) == 1:
-        return {name: metric for name, each in found.items() for metric in each.values()}
-    means = {name: MeanOverTargets(list(each.values())) for name, each in found.items()}
-    return means | {key: metric for each in found.values() for key, metric in each.items()}
+        return own
+    return {name: MeanOverTargets(each) for name, each in found.items()} | own
 
 
 def _metrics(target: Target) -> Mapping[str, Metric]:
