@@ -17,7 +17,10 @@ from edgewise.data import Data, Splits
 from edgewise.data.loader import Loader
 from edgewise.recipes.recipe import Recipe
 
-LOWER = ("loss", "rmse", "mae", "seasonal_ratio", "bits", "perplexity")
+LOWER = (
+    *("loss", "rmse", "mae", "seasonal_ratio", "bits", "perplexity"),
+    *("brier", "calibration_error"),
+)
 """Metrics for which a lower value is better."""
 AUGMENTATION: Mapping[str, Any] = {"word_dropout": 0.0, "warp": 0.0, "flip": False}
 """Fields of data sets that change training examples at random, with the value that does not."""
@@ -44,11 +47,16 @@ def lower_is_better(metric: str) -> bool:
     return metric.rpartition("/")[2] in LOWER
 
 
-def main_metric(recipe: Recipe) -> str:
-    """Return the metric that chooses settings: the monitored one, or the first of the task."""
-    known = list(recipe.task.metrics())
-    monitored = recipe.trainer.monitor.rpartition("/")[2]
-    return monitored if monitored in known or not known else known[0]
+def main_metric(recipe: Recipe, found: Baseline) -> str:
+    """Return the metric that chooses settings: the monitored one, or the first of the task.
+
+    Args:
+        recipe: the recipe.
+        found: a baseline, which has the metrics of the task.
+    """
+    known = [name.removeprefix("val/") for name in found.metrics if name.startswith("val/")]
+    monitored = recipe.trainer.monitor.partition("/")[2]
+    return monitored if monitored in known else known[0]
 
 
 def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
@@ -67,6 +75,7 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
     """
     candidates = kind_of(recipe)
     splits = _plain(recipe.data).load()
+    recipe = replace(recipe, task=recipe.task.with_targets(splits.targets))
     best: dict[str, Baseline] = {}
     pending = ""
     for candidate in candidates(recipe, splits):
@@ -93,7 +102,7 @@ def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
 
 
 def _better(recipe: Recipe, one: Baseline, other: Baseline) -> bool:
-    name = f"val/{main_metric(recipe)}"
+    name = f"val/{main_metric(recipe, one)}"
     sign = -1 if lower_is_better(name) else 1
     if math.isnan(other.metrics[name]):
         return not math.isnan(one.metrics[name])

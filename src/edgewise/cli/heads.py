@@ -78,6 +78,7 @@ def prune(arguments: Namespace) -> int:
             remedy="give --fraction 0.2, or --heads LAYER:HEAD,HEAD for each layer",
         )
     RunFolder(arguments.out).refuse_existing()
+    RunFolder(arguments.folder).refuse_several()
     run = load(arguments.folder)
     layers = explain.layers_with_heads(run)
     chosen: dict[str | int, list[int]]

@@ -19,6 +19,7 @@ from edgewise.recipes import RECIPES, Recipe
 from edgewise.training import RunFolder
 
 OPTIONS = {
+    "interval": "add an interval that contains the true number with this probability, such as 0.9",
     "top": "number of most probable labels, words, items or links to show",
     "evidence": "number of supporting items or links to show with a recommendation",
     "backtest": "start the forecast N steps before the end of the series and show the true values",
@@ -81,6 +82,7 @@ def predict(arguments: Namespace) -> int:
     inputs = arguments.input
     if arguments.inputs:
         inputs = list(run.predictor.from_words(arguments.inputs))
+    notes = run.predictor.notes(run.predictor.check_options(options))
     errors: list[str] = []
     answers: Iterable[Any] = run.stream(inputs, batch_size=arguments.batch_size, **options)
     if arguments.why is not None:
@@ -97,7 +99,7 @@ def predict(arguments: Namespace) -> int:
         figure = run.draw([answer for answer in answers if "error" not in answer])
         RunFolder(arguments.draw.parent).write_figure(arguments.draw.name, figure)
         print(arguments.draw)
-    for line in errors:
+    for line in (*notes, *errors):
         print(f"edgewise: {line}", file=sys.stderr)
     return 1 if errors else 0
 

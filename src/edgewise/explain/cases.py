@@ -49,6 +49,7 @@ from edgewise.inference.text import (
 from edgewise.layers import LanguageModel, Recommender, Tokens
 from edgewise.models.link_predictor import LinkPredictor
 from edgewise.ragged import ranges
+from edgewise.targets import Target, probabilities
 
 Scores = Callable[[], Tensor]
 AT_ONCE = 256
@@ -212,21 +213,47 @@ def _graph_classes(predictor: GraphClasses, value: Any, _: int) -> Iterator[Case
     yield Case(score, torch.arange(count), labels, str(answer), by_edge=True)
 
 
-def _property(predictor: Any, value: Any, _: int) -> Iterator[Case]:
+def _property(predictor: PenalisedLogP, value: Any, _: int) -> Iterator[Case]:
     given, out, scores = _rows(predictor, value)
-    example = predictor.prepare(value)
-    if hasattr(example, "molecule"):
-        labels = _atoms(example.molecule)
-    else:  # The examples of PenalisedLogP are graphs.
-        labels = [f"atom {atom + 1}" for atom in range(given[0].shape[-2])]
+    labels = [f"atom {atom + 1}" for atom in range(given[0].shape[-2])]
+    yield _number_case(scores, 0, labels, f"{float(out[0, 0]):.4g}")
+
+
+def _properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[Case]:
+    """Yield a case for each target; with several, its answer begins with its name."""
+    out, scores = _rows(predictor, value)[1:]
+    labels = _atoms(predictor.prepare(value).molecule)
+    start = 0
+    for target in predictor.targets:
+        places = slice(start, start + target.width)
+        own = out[0, places]
+        name = f"{target.name} " if len(predictor.targets) > 1 else ""
+        if target.classes:
+            best = int(probabilities(target, own).argmax())
+            score = _class_odds(scores, places, best, target)
+            answer = f"{name}{target.classes[best]}"
+            yield Case(score, torch.arange(len(labels)), labels, answer, by_edge=True)
+        else:
+            yield _number_case(scores, start, labels, f"{name}{float(own[0]):.4g}")
+        start += target.width
+
+
+def _class_odds(scores: Scores, places: slice, label: int, target: Target) -> Scores:
+    """Return a function that computes the log-odds of a class from its logits."""
+
+    def odds() -> Tensor:
+        own = scores()[:1, places]
+        if target.width == 1:
+            return own[:, 0] if label else -own[:, 0]
+        return log_odds(own, torch.tensor([label]))
+
+    return odds
+
+
+def _number_case(scores: Scores, place: int, labels: list[str], answer: str) -> Case:
     member = torch.arange(len(labels))
-    yield Case(
-        lambda: scores()[0, :1],
-        member,
-        labels,
-        f"{float(out[0, 0]):.4g}",
-        by_edge=True,
-        is_odds=False,
+    return Case(
+        lambda: scores()[0, place : place + 1], member, labels, answer, by_edge=True, is_odds=False
     )
 
 
@@ -552,7 +579,7 @@ _MAKERS: dict[type[Predictor], Callable[[Any, Any, int], Iterator[Case]]] = {
     HiddenWords: _hidden_words,
     ImageClasses: _image,
     LinkSuggestions: _links,
-    MoleculeProperties: _property,
+    MoleculeProperties: _properties,
     NodeClasses: _node,
     PenalisedLogP: _property,
     Recommendations: _recommended,
