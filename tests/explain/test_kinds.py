@@ -166,6 +166,31 @@ def test_commands_answer_every_kind(
         assert found.answer.startswith(f"items {answer['items'][0]['item']}")
 
 
+def test_an_invalid_input_has_the_same_exit_code_in_all_commands(
+    run_of: RunOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """1, and the other inputs are answered; 2 is the code of a command that cannot run."""
+    run, page = str(run_of("molecules").path), tmp_path / "page.html"
+    inputs = ["CCO", "C1CC", "CCN"]
+    capsys.readouterr()
+    assert main(["predict", run, *inputs, "--why", "1"]) == 1
+    wrong = capsys.readouterr().err
+    assert "got 'C1CC'" in wrong
+    assert main(["explain", run, *inputs, "--out", str(page)]) == 1
+    assert capsys.readouterr().err == wrong
+    assert {path.name for path in tmp_path.glob("*.html")} == {"page-1.html", "page-3.html"}
+    assert main(["explain", run, "--out", str(page)]) == 2
+    assert "expected a molecule as SMILES; got none" in capsys.readouterr().err
+
+
+def test_a_page_of_a_row_of_a_table(run_of: RunOf) -> None:
+    run = run_of("molecules")
+    found = explain.explanation(run, {"structure": "CCO"})
+    assert found.details["smiles"] == "CCO"
+    with refused("input", expected="structure", got="without structure", remedy="columns"):
+        explain.explanation(run, {"smiles": "CCO"})
+
+
 def test_runs_without_attention_are_named(
     run_of: RunOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -199,9 +224,13 @@ def test_texts_that_are_too_long_are_named(
         ["explain", str(run_of("translations").path), long, *page],
         ["predict", str(run_of("tags").path), long, "--why", "2"],
     ):
-        assert main(command) == 2, command
+        assert main(command) == 1, command
         error = capsys.readouterr().err
         assert re.search(r"got \d+ tokens.*Remedy: ", error), error
-    sentences = run_of("sentences")
+    tags, sentences = run_of("tags"), run_of("sentences")
+    assert main(["predict", str(tags.path), long, "the cat", "--why", "1"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.count("\n") > len(long.split())  # without reasons for the long sentence
+    assert shown.err.count("edgewise: ") == 1
     assert main(["explain", str(sentences.path), long, *page]) == 0
     assert "read the first 11 of 162 tokens" in capsys.readouterr().out

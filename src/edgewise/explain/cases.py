@@ -24,7 +24,7 @@ from edgewise.explain.attribution import (
     contributions,
     outputs_of,
 )
-from edgewise.explain.explanation import patch_labels, steps_of
+from edgewise.explain.explanation import atom_labels, patch_labels, steps_of
 from edgewise.graphs import edges
 from edgewise.inference.graphs import GraphClasses
 from edgewise.inference.images import ImageClasses
@@ -34,10 +34,12 @@ from edgewise.inference.molecules import (
     MoleculeProperties,
     PenalisedLogP,
     _flags,
+    read_smiles,
 )
 from edgewise.inference.nodes import LinkSuggestions, NodeClasses
 from edgewise.inference.predictor import Predictor
 from edgewise.inference.recommendations import Recommendations
+from edgewise.inference.rows import rounded
 from edgewise.inference.series import Forecasts
 from edgewise.inference.text import (
     Continuations,
@@ -214,15 +216,15 @@ def _graph_classes(predictor: GraphClasses, value: Any, _: int) -> Iterator[Case
 
 
 def _property(predictor: PenalisedLogP, value: Any, _: int) -> Iterator[Case]:
-    given, out, scores = _rows(predictor, value)
-    labels = [f"atom {atom + 1}" for atom in range(given[0].shape[-2])]
-    yield _number_case(scores, 0, labels, f"{float(out[0, 0]):.4g}")
+    out, scores = _rows(predictor, value)[1:]
+    labels = atom_labels(read_smiles(predictor.show(value)))
+    yield _number_case(scores, 0, labels, rounded(float(out[0, 0])))
 
 
 def _properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[Case]:
     """Yield a case for each target; with several, its answer begins with its name."""
     out, scores = _rows(predictor, value)[1:]
-    labels = _atoms(predictor.prepare(value).molecule)
+    labels = atom_labels(predictor.prepare(value).molecule)
     start = 0
     for target in predictor.targets:
         places = slice(start, start + target.width)
@@ -234,7 +236,7 @@ def _properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[C
             answer = f"{name}{target.classes[best]}"
             yield Case(score, torch.arange(len(labels)), labels, answer, by_edge=True)
         else:
-            yield _number_case(scores, start, labels, f"{name}{float(own[0]):.4g}")
+            yield _number_case(scores, start, labels, f"{name}{rounded(float(own[0]))}")
         start += target.width
 
 
@@ -269,7 +271,7 @@ def _hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
 
     with torch.no_grad():
         out = scores()
-    labels = _atoms(one.molecule)
+    labels = atom_labels(one.molecule)
     for row, found in enumerate(out):
         of_atom = row < len(one.atoms)
         allowed = slice(0, ATOM_KINDS) if of_atom else slice(ATOM_KINDS, None)
@@ -312,7 +314,7 @@ def _forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
             lambda ahead=ahead: scores()[0, ahead : ahead + 1],  # type: ignore[misc]
             torch.arange(count),
             labels,
-            f"step {ahead + 1}: {float(out[0, ahead]):.4g}",
+            f"step {ahead + 1}: {rounded(float(out[0, ahead]))}",
             is_odds=False,
             best="attention",
         )
@@ -555,10 +557,6 @@ def _words(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
 def _marks_words(tokenizer: Any) -> bool:
     """Return whether tokens mark the beginnings of words."""
     return any(piece.startswith(("▁", "Ġ")) for piece in list(tokenizer.get_vocab())[:2000])
-
-
-def _atoms(molecule: Any) -> list[str]:
-    return [f"{atom.GetSymbol()}{atom.GetIdx() + 1}" for atom in molecule.GetAtoms()]
 
 
 def _too_long(count: int) -> ArgumentError:

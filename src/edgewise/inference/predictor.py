@@ -214,8 +214,7 @@ class Predictor(ABC):
         examples, places = [], []
         for place, value in enumerate(values):
             try:
-                given = self._of_row(value) if isinstance(value, Mapping) else value
-                check_unicode(given)
+                given = self.given(value)
                 example = self.prepare(given)
             except ArgumentError as error:
                 found.append({"input": str(value), "error": str(error)})
@@ -226,6 +225,16 @@ class Predictor(ABC):
         if examples:
             for place, answer in zip(places, self.answer(examples, **options), strict=True):
                 found[place] |= answer
+        return found
+
+    def given(self, value: Any) -> Any:
+        """Return the input in a value that may be a row, for :meth:`prepare` and :meth:`show`.
+
+        Raises:
+            ArgumentError: the row lacks a column, or a text cannot be encoded as UTF-8.
+        """
+        found = self._of_row(value) if isinstance(value, Mapping) else value
+        check_unicode(found)
         return found
 
     def _of_row(self, row: Mapping[str, Any]) -> Any:

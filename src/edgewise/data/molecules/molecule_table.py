@@ -280,7 +280,8 @@ class MoleculeTable(Data):
         called = [name for name in table.columns if name.lower() == "smiles"]
         if len(called) == 1:
             candidates = called
-        return table.choose("data.smiles", self.smiles, candidates, "the column of SMILES")
+        what = "the column of SMILES"
+        return table.choose("data.smiles", self.smiles, candidates, what, of_words=True)
 
     def _check_fractions(self, columns: TargetColumns) -> None:
         """Check that all targets are fractions if the data say so.
