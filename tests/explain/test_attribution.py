@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,7 +11,7 @@ from torch import Tensor, nn
 from edgewise import graphs
 from edgewise.errors import ArgumentError
 from edgewise.explain import Case, contributions, fidelity, without
-from edgewise.explain.attribution import listed
+from edgewise.explain.attribution import listed, named_pairs
 from edgewise.layers import MultiHeadAttention, Pool
 from edgewise.models import gat, gcn, graphsage
 
@@ -99,6 +101,65 @@ def test_fidelity_deletes_the_named_edges_and_the_others() -> None:
     for value, gone in ((result.plus, order[:2]), (result.minus, order[2:])):
         rest = without(case, pairs=found.pairs[:, gone]).sigmoid()
         torch.testing.assert_close(torch.tensor([value]), (case.score().sigmoid() - rest).detach())
+
+
+def large_case(model: nn.Module) -> Case:
+    """Return the answer about two nodes of a graph of 60 nodes."""
+    random = torch.Generator().manual_seed(0)
+    pairs = torch.randint(60, (2, 120), generator=random)
+    graph = graphs.edges(torch.cat([pairs, pairs.flip(0)], 1), 60)
+    x, own = torch.randn(60, 4, generator=random), torch.tensor([3, 11])
+    labels = [str(node) for node in range(60)]
+
+    def score() -> Tensor:
+        first, second = model(x, graph)[own]
+        return (first * second).sum().reshape(1)
+
+    member = torch.arange(60)
+    return Case(score, member, labels, own=own, by_edge=True, whole_graph=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "sizes"),
+    [(gat, {}), (gcn, {}), *((graphsage, {"depth": depth}) for depth in (1, 2, 3))],
+    ids=["gat", "gcn", "graphsage 1", "graphsage 2", "graphsage 3"],
+)
+def test_only_what_changes_is_computed_again(make: Any, sizes: dict[str, int]) -> None:
+    torch.manual_seed(0)
+    model = make(4, 3, **sizes).eval()
+    case, whole = large_case(model), large_case(model)
+    whole.__dict__["field"] = None  # computes all nodes
+    assert case.field is not None
+    assert len(case.field.edges[-1]) < 20
+    for method in ("left_out", "gradient", "attention", "rollout", "removed"):
+        first, second = contributions(case, method), contributions(whole, method)
+        at_own = torch.isin(second.pairs, torch.tensor([3, 11])).any(0)
+        chosen = named_pairs(case, first.pairs)
+        assert first.pairs[:, chosen].tolist() == second.pairs[:, at_own].tolist()
+        close = {"atol": 1e-5, "rtol": 1e-4}
+        torch.testing.assert_close(first.edges[chosen], second.edges[at_own], **close)
+    pairs = first.pairs[:, chosen]
+    for gone in (pairs[:, ::2], pairs):
+        torch.testing.assert_close(without(case, pairs=gone), without(whole, pairs=gone))
+    changed = without(case, pairs=pairs) - case.score().detach()
+    assert float(changed.abs()) > 1e-3
+
+
+class Centred(nn.Module):
+    """Graph network whose nodes depend on the mean of all nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(gcn(4, 4, depth=1) for _ in range(3))
+
+    def forward(self, x: Tensor, graph: graphs.Graph) -> Tensor:
+        for layer in self.layers:
+            x = layer(x - 5 * x.mean(0), graph)
+        return x
+
+
+def test_nodes_that_depend_on_each_other_otherwise_are_computed_together() -> None:
+    assert large_case(Centred().eval()).field is None
 
 
 def test_a_model_without_attention_is_refused() -> None:
