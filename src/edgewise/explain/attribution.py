@@ -35,6 +35,8 @@ from edgewise.interception import intercepting, without_interception
 Method = Literal["auto", "left_out", "gradient", "attention", "rollout", "removed"]
 MOST_REMOVED = 64
 """Maximum number of parts for which ``"auto"`` chooses ``"removed"``."""
+MOST_NODES = 2_000_000
+"""In a large graph, ``"auto"`` chooses it up to this number of parts times nodes, too: seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,14 +132,14 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
             "the input",
             remedy="choose a run of a graph or attention model",
         )
-    if case.field is not None:
-        steps = [step.only(case.field.around) for step in steps]
     pairs = _pairs(case, [steps[i].graph for i in kept])
     if method == "auto" and case.best is not None:
         method = case.best
     if method == "auto":
         parts = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
-        method = "removed" if parts <= MOST_REMOVED else "left_out"
+        nodes = 0 if case.field is None else parts * len(case.member)
+        few = parts <= MOST_REMOVED or 0 < nodes <= MOST_NODES
+        method = "removed" if few else "left_out"
     if method == "removed":
         return _removed(case, pairs)
     with torch.no_grad(), without_interception():
@@ -196,7 +198,10 @@ def _recorded(
     tape = Tape()
     with torch.enable_grad(), intercepting(tape):
         score = case.score().sum()
-    steps = [step for step in tape.steps if step.out.requires_grad]
+    steps = tape.steps
+    if case.field is not None:
+        steps = [step.only(kept) for step, kept in zip(steps, case.field.around, strict=True)]
+    steps = [step for step in steps if step.out.requires_grad]
     wanted = [step.out for step in steps]
     with_lse = [i for i, s in enumerate(steps) if s.lse is not None and s.lse.requires_grad]
     wanted += [steps[i].lse for i in with_lse]  # type: ignore[misc]

@@ -122,6 +122,10 @@ class ReceptiveField:
     Args:
         case: the answer, about nodes of a graph.
         steps: calls of a run on the whole graph, all over the nodes of the case.
+
+    Attributes:
+        edges: for each call, the edges into the targets that the score depends on.
+        around: for each call, the edges into all targets that the score depends on in any call.
     """
 
     def __init__(self, case: Case, steps: list[Step]) -> None:
@@ -135,17 +139,15 @@ class ReceptiveField:
             read = torch.cat([rows, of_graph.source[self.edges[0]]]).unique()
             first, rows = rows, read
         # The edges at the nodes of the answer point to its neighbours too.
-        self.around = self.edges[0]
-        if len(steps) == 1:
-            self.around = incoming[id(steps[0].graph)].into(rows)
-        self.rows = first
+        first = rows if len(steps) == 1 else first
+        self.around = [incoming[id(step.graph)].into(first) for step in steps]
 
     def pairs(self) -> Tensor:
         """Return the distinct pairs of members at the nodes of the answer, ``[2, P]``."""
         assert self.case.own is not None
         own, keys = self.case.member[self.case.own], []
-        for step in self.steps:
-            source, target = self.case.member[step.graph.edge_index[:, self.around]]
+        for step, around in zip(self.steps, self.around, strict=True):
+            source, target = self.case.member[step.graph.edge_index[:, around]]
             joined = (source >= 0) & (target >= 0) & (source != target)
             joined &= torch.isin(source, own) | torch.isin(target, own)
             keys.append(pair_keys(source[joined], target[joined], len(self.case.labels)))
