@@ -51,6 +51,13 @@ def transformer_encoder(
         norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
         dropout: dropout probability.
         graph: default attention graph; a call can give another.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.transformer_encoder(64)
+        >>> model(torch.randn(2, 10, 64), graphs.window(2)).shape
+        torch.Size([2, 10, 64])
     """
     layers = [
         TransformerLayer(
