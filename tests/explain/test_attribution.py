@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from edgewise import graphs
 from edgewise.errors import ArgumentError
-from edgewise.explain import Case, Contributions, contributions, fidelity, without
+from edgewise.explain import Case, Contributions, attribution, contributions, fidelity, without
 from edgewise.explain.attribution import listed, named_pairs
 from edgewise.layers import MultiHeadAttention, Pool
 from edgewise.models import gat, gcn, graphsage
@@ -196,3 +197,33 @@ def test_a_model_without_attention_is_refused() -> None:
         contributions(case)
     with pytest.raises(ArgumentError, match="method"):
         contributions(case, "best")  # type: ignore[arg-type]
+
+
+def test_the_default_is_exact_while_it_takes_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = gcn(4, 3).eval()
+    case, whole = large_case(model), large_case(model)
+    whole.__dict__["field"] = None  # computes all nodes
+    assert contributions(whole).method == "removed"
+    monkeypatch.setattr(attribution, "MOST_REMOVED", 3)
+    assert contributions(whole).method == "left_out"
+    assert contributions(case).method == "removed"
+    monkeypatch.setattr(attribution, "MOST_NODES", 5 * len(case.labels))
+    assert contributions(case).method == "left_out"
+
+
+def test_the_page_says_which_method_is_the_default() -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/explain.md").read_text()
+    section = page.split("## Which method is right")[1].split("\n## ")[0]
+    text = " ".join(section.split())
+    assert f"up to {attribution.MOST_REMOVED} parts" in text
+    assert f"up to {attribution.MOST_NODES:,} parts times nodes" in text
+    assert "For forecasts it uses `attention`" in text
+    header, _, *rows = [line for line in section.splitlines() if line.startswith("|")]
+    methods = [cell.strip(" `") for cell in header.split("|")[2:-1]]
+    assert len(rows) > 10
+    for row in rows:
+        run, *cells = [cell.strip() for cell in row.split("|")[1:-1]]
+        values = [float(cell.replace("−", "-")) for cell in cells]
+        best = methods[values.index(max(values))]
+        default = "attention" if run.startswith("`series`") else "removed"
+        assert best == default or f"{run.split()[0]}: `{best}` is better" in text, run
