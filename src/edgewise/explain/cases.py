@@ -24,8 +24,10 @@ from edgewise.explain.attribution import (
     contributions,
     outputs_of,
 )
+from edgewise.explain.calls import Tape
 from edgewise.explain.explanation import atom_labels, patch_labels, steps_of
-from edgewise.graphs import edges
+from edgewise.explain.removal import edges_around, remaining
+from edgewise.graphs import Graph, edges
 from edgewise.inference.graphs import GraphClasses
 from edgewise.inference.images import ImageClasses
 from edgewise.inference.molecules import (
@@ -48,6 +50,7 @@ from edgewise.inference.text import (
     Translations,
     WordTags,
 )
+from edgewise.interception import intercepting
 from edgewise.layers import LanguageModel, Recommender, Tokens
 from edgewise.models.link_predictor import LinkPredictor
 from edgewise.ragged import ranges
@@ -330,8 +333,10 @@ def _links(predictor: LinkSuggestions, value: Any, top: int) -> Iterator[Case]:
     for link in links:
         own = torch.tensor([node, predictor.nodes.number(link["id"])])
 
-        def score(own: Tensor = own) -> Tensor:
-            return model.score(model.embed(graph), own[:, None], graph)
+        around = edges(graph.edge_index[:, edges_around(graph, own)], len(ids))
+
+        def score(own: Tensor = own, around: Graph = around) -> Tensor:
+            return model.score(model.embed(graph), own[:, None], remaining(around))
 
         member = torch.arange(len(ids))
         yield Case(score, member, ids, link["id"], own, by_edge=True, whole_graph=True)
@@ -394,10 +399,7 @@ class NodeCases:
 
     def _find_hops(self) -> int | None:
         """Return the size of sufficient neighbourhoods in steps, ``None`` for the whole graph."""
-        from edgewise.explain.attribution import _Tape
-        from edgewise.interception import intercepting
-
-        tape = _Tape()
+        tape = Tape()
         with torch.no_grad(), intercepting(tape):
             self.model(self.x, edges(self.edge_index, len(self.ids)))
         size = (len(self.ids), len(self.ids))
