@@ -31,8 +31,7 @@ def test_katz_counts_paths():
     graph = edges(torch.cat([pairs, pairs.flip(0)], dim=1), 5)
     a = torch.zeros(5, 5).index_put_(tuple(graph.edge_index), torch.ones(10))
     whole = sum(0.1**k * torch.linalg.matrix_power(a, k) for k in range(1, 5))
-    asked = torch.tensor([[0, 1, 3], [4, 3, 1]])
-    torch.testing.assert_close(katz(asked, graph, 0.1), whole[asked[0], asked[1]])
+    torch.testing.assert_close(katz(graph, 0.1), whole)
 
 
 def test_ease_is_the_ridge_regression_of_each_item_on_the_others():
@@ -196,3 +195,14 @@ def test_a_setting_without_a_validation_metric_loses():
     recipe = find("digits")
     good, bad = (Baseline("k-NN", "", {"val/accuracy": v}, 0.0) for v in (0.1, math.nan))
     assert best_of(recipe, [bad, good]) is best_of(recipe, [good, bad]) is good
+
+
+def test_links_are_ranked_for_each_node(tmp_path):
+    """Each node of a ring is linked to the six nearest, so common neighbours find links."""
+    rows = [f"{i},{(i + step) % 60}" for i in range(60) for step in (1, 2, 3)]
+    (tmp_path / "ring.csv").write_text("\n".join(["source,destination", *rows]))
+    found = measured("links", **{"data.path": str(tmp_path / "ring.csv")})
+    assert set(found) == {"common neighbours", "Adamic–Adar", "resource allocation", "Katz"}
+    for baseline in found.values():
+        assert baseline.metrics["test/recall@10"] > 0.8
+        assert "val/recall@10" not in baseline.metrics
