@@ -15,6 +15,7 @@ from edgewise.baselines.links import katz
 from edgewise.baselines.measure import Baseline, best_of
 from edgewise.batches import Batch
 from edgewise.cli import main
+from edgewise.cli.baseline import comparison
 from edgewise.graphs import edges
 from edgewise.recipes import RECIPES, find
 from edgewise.runs import with_values
@@ -129,6 +130,13 @@ def test_texts_by_their_words(tmp_path):
     (tmp_path / "texts.csv").write_text("\n".join(["text,label", *rows]))
     found = measured("texts", **{"data.path": str(tmp_path / "texts.csv")})
     assert found["TF-IDF with logistic regression"].metrics["test/accuracy"] == 1
+    values = {"data.path": str(tmp_path / "texts.csv")}
+    behind = {"test/accuracy": 0.1}
+    said = comparison(with_values(find("texts"), values), behind, tmp_path / "run")
+    assert said.endswith("with --from FOLDER, or use TF-IDF with logistic regression.")
+    assert "FOLDER" not in comparison(
+        with_values(find("texts"), {**values, "from": "pre-trained"}), behind, tmp_path / "run"
+    )
 
 
 def test_molecules_of_ones_own_table(tmp_path, capsys):
@@ -166,6 +174,7 @@ def test_digits_and_the_run_beside_them(tmp_path, capsys):
     assert main([*argv, f"--out={out}"]) == 0
     said = capsys.readouterr().out
     assert "BEHIND k-NN on pixels" in said, "one epoch of a tiny model"
+    assert "\nUse k-NN on pixels, or tune the recipe" in said
     record = json.loads((out / "baseline.json").read_text())
     assert record["best"] == "k-NN on pixels"
     assert record["baselines"][0]["metrics"]["test/accuracy"] > 0.9

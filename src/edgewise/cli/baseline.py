@@ -10,6 +10,7 @@ from typing import Any
 from edgewise import recipes, runs
 from edgewise.baselines import Baseline, baselines, best_of, lower_is_better, main_metric
 from edgewise.cli.table import table
+from edgewise.data.text.labelled_sentences import LabelledText
 from edgewise.recipes import Recipe
 from edgewise.runs.seeds import fold_recipes, mean_and_std
 from edgewise.training import RunFolder
@@ -77,10 +78,18 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     gain = theirs - ours if lower_is_better(name) else ours - theirs
     place = "level with" if gain == 0 else "ahead of" if gain > 0 else "BEHIND"
     path = write(out, recipe, found)
-    return (
+    line = (
         f"baseline: {name} {ours:.4f} is {place} {_named(best)}, {theirs:.4f} "
         f"(difference {gain:+.4f}); {path}"
     )
+    return f"{line}\n{_advice(recipe, best)}" if gain < 0 else line
+
+
+def _advice(recipe: Recipe, best: Baseline) -> str:
+    """Return what to do after a run that is behind the best baseline."""
+    if isinstance(recipe.data, LabelledText) and not recipe.start:
+        return f"Start from a pre-trained BERT or RoBERTa with --from FOLDER, or use {best.name}."
+    return f"Use {best.name}, or tune the recipe on the validation set."
 
 
 def _named(found: Baseline) -> str:
