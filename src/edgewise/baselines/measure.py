@@ -17,7 +17,10 @@ from edgewise.data import Data, Splits
 from edgewise.data.loader import Loader
 from edgewise.recipes.recipe import Recipe
 
-LOWER = ("loss", "rmse", "mae", "seasonal_ratio", "bits", "perplexity")
+LOWER = (
+    *("loss", "rmse", "mae", "seasonal_ratio", "bits", "perplexity"),
+    *("brier", "calibration_error"),
+)
 """Metrics for which a lower value is better."""
 AUGMENTATION: Mapping[str, Any] = {"word_dropout": 0.0, "warp": 0.0, "flip": False}
 """Fields of data sets that change training examples at random, with the value that does not."""
@@ -44,11 +47,16 @@ def lower_is_better(metric: str) -> bool:
     return metric.rpartition("/")[2] in LOWER
 
 
-def main_metric(recipe: Recipe) -> str:
-    """Return the metric that chooses settings: the monitored one, or the first of the task."""
-    known = list(recipe.task.metrics())
-    monitored = recipe.trainer.monitor.rpartition("/")[2]
-    return monitored if monitored in known or not known else known[0]
+def main_metric(recipe: Recipe, found: Baseline) -> str:
+    """Return the metric that chooses settings: the monitored one, or the first of the task.
+
+    Args:
+        recipe: the recipe.
+        found: a baseline, which has the metrics of the task.
+    """
+    known = [name.removeprefix("val/") for name in found.metrics if name.startswith("val/")]
+    monitored = recipe.trainer.monitor.partition("/")[2]
+    return monitored if monitored in known else known[0]
 
 
 def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
@@ -67,21 +75,23 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
     """
     candidates = kind_of(recipe)
     splits = _plain(recipe.data).load()
-    best: dict[str, Baseline] = {}
+    recipe = replace(recipe, task=recipe.task.with_targets(splits.targets))
+    best: dict[str, tuple[Baseline, Score]] = {}
     pending = ""
     for candidate in candidates(recipe, splits):
         if quick and candidate.slow:
             continue
         if pending and candidate.name != pending:
-            yield best[pending]
+            yield _tested(recipe, splits, *best.pop(pending))
         pending = candidate.name
-        found = _measured(recipe, splits, candidate)
-        before = best.get(found.name)
+        found, score = _validated(recipe, splits, candidate)
+        before, its_score = best.get(found.name, (None, score))
         seconds = found.seconds + (before.seconds if before else 0)
-        kept = found if before is None or _better(recipe, found, before) else before
-        best[found.name] = kept._replace(seconds=seconds)
+        if before is not None and not _better(recipe, found, before):
+            found, score = before, its_score
+        best[found.name] = found._replace(seconds=seconds), score
     if pending:
-        yield best[pending]
+        yield _tested(recipe, splits, *best.pop(pending))
 
 
 def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
@@ -93,7 +103,7 @@ def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
 
 
 def _better(recipe: Recipe, one: Baseline, other: Baseline) -> bool:
-    name = f"val/{main_metric(recipe)}"
+    name = f"val/{main_metric(recipe, one)}"
     sign = -1 if lower_is_better(name) else 1
     if math.isnan(other.metrics[name]):
         return not math.isnan(one.metrics[name])
@@ -101,17 +111,38 @@ def _better(recipe: Recipe, one: Baseline, other: Baseline) -> bool:
 
 
 @torch.no_grad()
-def _measured(recipe: Recipe, splits: Splits, candidate: Candidate) -> Baseline:
+def _validated(recipe: Recipe, splits: Splits, candidate: Candidate) -> tuple[Baseline, Score]:
+    """Fit a candidate, and return it with its validation metrics, and its scores."""
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*failed to converge")
-        score, loaders = candidate.fit(), splits.loaders(recipe.seed)
-    metrics = {
-        f"{part}/{name}": value
-        for part in ("val", "test")
-        for name, value in _metrics_of(recipe, score, loaders[part]).items()
-    }
-    return Baseline(candidate.name, candidate.setting, metrics, time.process_time() - started)
+        score = candidate.fit()
+    found = _metrics_of(recipe, score, splits.loaders(recipe.seed)["val"])
+    metrics = {f"val/{name}": value for name, value in found.items()}
+    seconds = time.process_time() - started
+    return Baseline(candidate.name, candidate.setting, metrics, seconds), score
+
+
+@torch.no_grad()
+def _tested(recipe: Recipe, splits: Splits, chosen: Baseline, score: Score) -> Baseline:
+    """Return the best setting of a method with its test metrics too."""
+    started = time.process_time()
+    test = splits.loaders(recipe.seed)["test"]
+    found = _metrics_of(recipe, score, test) | _generated(recipe, score, test)
+    metrics = chosen.metrics | {f"test/{name}": value for name, value in found.items()}
+    return chosen._replace(metrics=metrics, seconds=chosen.seconds + time.process_time() - started)
+
+
+def _generated(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:
+    """Return the metrics of generated outputs."""
+    metrics = recipe.task.generation_metrics()
+    for batch in loader if metrics else ():
+        made = recipe.task.generate(
+            lambda *inputs, batch=batch: score(replace(batch, inputs=inputs)), batch
+        )
+        for metric in metrics.values():
+            metric.update(made, batch)
+    return {name: float(metric.compute()) for name, metric in metrics.items()}
 
 
 def _metrics_of(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:

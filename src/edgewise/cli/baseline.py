@@ -10,6 +10,7 @@ from typing import Any
 from edgewise import recipes, runs
 from edgewise.baselines import Baseline, baselines, best_of, lower_is_better, main_metric
 from edgewise.cli.table import table
+from edgewise.data.text.labelled_sentences import LabelledText
 from edgewise.recipes import Recipe
 from edgewise.runs.seeds import fold_recipes, mean_and_std
 from edgewise.training import RunFolder
@@ -47,7 +48,7 @@ def write(
     """
     record: dict[str, Any] = {
         "recipe": recipe.name,
-        "metric": main_metric(recipe),
+        "metric": main_metric(recipe, found[0]),
         "best": best_of(recipe, list(found)).name,
         "baselines": [each._asdict() for each in found],
     }
@@ -70,17 +71,25 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     found = list(baselines(recipe, quick=True))
     if not found:
         return f"baselines: run `edgewise baseline {recipe.name}`, which takes minutes"
-    best, name = best_of(recipe, found), f"test/{main_metric(recipe)}"
+    best, name = best_of(recipe, found), f"test/{main_metric(recipe, found[0])}"
     value = metrics[name]
     ours = value["mean"] if isinstance(value, Mapping) else value
     theirs = best.metrics[name]
     gain = theirs - ours if lower_is_better(name) else ours - theirs
     place = "level with" if gain == 0 else "ahead of" if gain > 0 else "BEHIND"
     path = write(out, recipe, found)
-    return (
+    line = (
         f"baseline: {name} {ours:.4f} is {place} {_named(best)}, {theirs:.4f} "
         f"(difference {gain:+.4f}); {path}"
     )
+    return f"{line}\n{_advice(recipe, best)}" if gain < 0 else line
+
+
+def _advice(recipe: Recipe, best: Baseline) -> str:
+    """Return what to do after a run that is behind the best baseline."""
+    if isinstance(recipe.data, LabelledText) and not recipe.start:
+        return f"Start from a pre-trained BERT or RoBERTa with --from FOLDER, or use {best.name}."
+    return f"Use {best.name}, or tune the recipe on the validation set."
 
 
 def _named(found: Baseline) -> str:
@@ -97,7 +106,7 @@ def _mean(found: Sequence[Baseline]) -> Baseline:
 
 
 def _table(recipe: Recipe, found: Sequence[Baseline]) -> str:
-    best, main = best_of(recipe, list(found)), main_metric(recipe)
+    best, main = best_of(recipe, list(found)), main_metric(recipe, found[0])
     names = [f"val/{main}", *(name for name in found[0].metrics if name.startswith("test/"))]
     rows = [["baseline", "setting", *(name.replace("/", " ") for name in names), "CPU seconds"]]
     for each in found:

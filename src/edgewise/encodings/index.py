@@ -17,6 +17,15 @@ def scaled_positions(positions: Tensor) -> Tensor:
 
     Args:
         positions: ``[..., T]``; position 0 starts a new sequence of a packed batch.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.scaled_positions(torch.arange(4))
+        tensor([[0.0000],
+                [0.2500],
+                [0.5000],
+                [0.7500]], dtype=torch.float64)
     """
     begins = (positions == 0).long().cumsum(-1)
     slots = begins.new_zeros(*positions.shape[:-1], positions.shape[-1] + 1)
@@ -32,6 +41,15 @@ def binary_positions(positions: Tensor, bits: int) -> Tensor:
 
     Raises:
         ArgumentError: a position needs more digits.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.binary_positions(torch.arange(4), bits=2)
+        tensor([[0., 0.],
+                [0., 1.],
+                [1., 0.],
+                [1., 1.]], dtype=torch.float64)
     """
     if positions.numel() and int(positions.max()) >= 2**bits:
         raise ArgumentError(
@@ -70,6 +88,12 @@ class ScaledIndex(nn.Module):
 
     Args:
         width: feature size.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.ScaledIndex(16)(torch.randn(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(self, width: int) -> None:
@@ -89,6 +113,12 @@ class Binary(nn.Module):
     Args:
         width: feature size.
         bits: number of digits; the largest position is 2^bits - 1.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.Binary(16)(torch.randn(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(self, width: int, bits: int = 16) -> None:

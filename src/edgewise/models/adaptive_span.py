@@ -74,6 +74,13 @@ def adaptive_span(
         penalty: weight λ of the mean span in the training loss (0 = none).
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.adaptive_span(1000)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     rotary = Rotary(width // heads)
     layers = [

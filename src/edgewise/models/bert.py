@@ -77,6 +77,16 @@ def bert(
         padding: id of the padding token; positions then skip padding, as in RoBERTa (None = off).
         init_std: standard deviation of the initial weights; narrow models may need a larger one.
         graph: attention graph, which defines the tokens that each token attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.bert(1000)
+        >>> input_ids = torch.randint(1000, (2, 10))
+        >>> attention_mask = torch.ones_like(input_ids)
+        >>> states = model(input_ids, attention_mask)
+        >>> model.logits(states).shape
+        torch.Size([2, 10, 1000])
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
     encodings = text_positions(positions, width=width, heads=heads, max_length=max_length)

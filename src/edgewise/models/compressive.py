@@ -59,6 +59,13 @@ def compressive(
         order: position of the norms: "post" after each sublayer, "pre" before it.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.compressive(1000, memory=64, compressed=32)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     model = transformer_xl(
         vocab_size,

@@ -79,6 +79,13 @@ def gpt(
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.gpt(1000)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
     encodings = text_positions(positions, width=width, heads=heads, max_length=max_length)

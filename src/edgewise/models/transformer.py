@@ -77,6 +77,14 @@ def transformer(
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
         projections: "full" projects all features for each head; "split" only the head's own slice.
         order: position of the norms: "post" after each sublayer, "pre" before it.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.transformer(1000)
+        >>> source, target = torch.randint(1000, (2, 10)), torch.randint(1000, (2, 8))
+        >>> model(source, None, target).shape
+        torch.Size([2, 8, 128])
     """
     check_graph(decoder_graph, "decoder_graph")
     if last_norm is None:

@@ -64,6 +64,13 @@ def transformer_encoder(
             "rotary", "relative", "index" and others.
         dropout: dropout probability.
         graph: default attention graph; a call can give another.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.transformer_encoder(64)
+        >>> model(torch.randn(2, 10, 64), graphs.window(2)).shape
+        torch.Size([2, 10, 64])
     """
     encodings = text_positions(positions, width=width, heads=heads, max_length=max_length)
     layers = [

@@ -129,6 +129,14 @@ class TreeTransformer(GraphLayer):
         heads: number of attention heads per layer.
         max_distance: number of steps up or down at which larger numbers of steps are clipped.
         dropout: dropout probability.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> tree = graphs.tree([-1, 0, 0, 1], reads="children").bind(4)
+        >>> model = models.tree_transformer(16, 3)
+        >>> model(torch.randn(4, 16), tree, batch=[4]).shape
+        torch.Size([4, 3])
     """
 
     reads_edge_attr = True

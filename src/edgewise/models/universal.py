@@ -77,6 +77,13 @@ def universal(
         graph: attention graph, which defines the tokens that each token attends to.
         order: position of the norms: "pre" before each sublayer and at the end, "post" after each
             sublayer.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.universal(1000)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     if halting_threshold > 1:
         raise ArgumentError(
