@@ -22,6 +22,7 @@ from edgewise.batches import Batch
 from edgewise.data import Splits
 from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.preprocessing import Preprocessing
 from edgewise.tasks import Regression
 
 RADIUS = 2
@@ -31,10 +32,15 @@ LEAVES = (15, 63)
 TREES, PATIENCE = 1000, 20
 RATE = 0.1
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
-QUICK = 1_000_000
-"""Maximum number of training features of the trees at the end of ``edgewise train``."""
+QUICK = 1000
+"""Maximum number of training graphs at the end of ``edgewise train``."""
 MIXERS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
 """Odd multipliers of the hash function of splitmix64 (Steele et al., 2014)."""
+
+
+def is_large(run: Preprocessing) -> bool:
+    """Return whether the baselines take more than about ten seconds."""
+    return run.train_examples > QUICK
 
 
 class Table(NamedTuple):
@@ -53,14 +59,13 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     regression = isinstance(recipe.task, Regression)
     classes = splits.model_arguments["out_width"]
     name = "ridge regression" if regression else "logistic regression"
-    slow = features.train.size > QUICK
     for strength in STRENGTHS:
         fit = partial(_linear, features, strength, 0 if regression else classes)
-        yield Candidate(name, f"penalty {strength:g}", fit, slow)
+        yield Candidate(name, f"penalty {strength:g}", fit)
     losses = ("squared_error", "absolute_error") if regression else ("log_loss",)
     for loss, leaves in product(losses, LEAVES):
         fit = partial(_trees, features, loss, leaves, 0 if regression else classes)
-        yield Candidate("gradient-boosted trees", f"{loss}, {leaves} leaves", fit, slow)
+        yield Candidate("gradient-boosted trees", f"{loss}, {leaves} leaves", fit)
 
 
 class Features:
@@ -96,11 +101,11 @@ class Features:
     def table(self, batch: Batch) -> Table:
         """Return colors and other columns of a batch of graphs."""
         x, graph = batch.inputs
-        members = batch.keywords["batch"]
-        of_node = members.edge_index[1][members.edge_index[0].argsort()]
+        # Rows with the same molecule share its nodes, so features are gathered by membership.
+        node, of_node = batch.keywords["batch"].edge_index
         edge_attr = batch.keywords.get("edge_attr")
-        colors = neighbourhoods(x[:, self.whole], graph.edge_index, edge_attr)
-        real = x[:, ~self.whole]
+        colors = neighbourhoods(x[:, self.whole], graph.edge_index, edge_attr)[node]
+        real = x[node][:, ~self.whole]
         count = len(batch.target)
         size = torch.bincount(of_node, minlength=count)[:, None]
         total = torch.zeros(count, real.shape[1]).index_add(0, of_node, real)
