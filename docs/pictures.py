@@ -82,6 +82,7 @@ PICTURES = {
 }
 # Arguments for 64 positions and width 32.
 ENCODINGS = {
+    "index": (32,),
     "scaled": (32,),
     "binary": (32, 6),
     "sinusoidal": (32,),

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise import recipes, runs
-from edgewise.baselines import NoBaselineError, lower_is_better, main_metric
+from edgewise.baselines import NoBaselineError, lower_is_better
 from edgewise.baselines.kinds import kind_of
 from edgewise.baselines.measure import AUGMENTATION
 from edgewise.cli.baseline import FILE, measure
@@ -458,17 +458,19 @@ def is_whole(recipe: Recipe, found: dict[str, Any]) -> bool:
     return count == wanted and is_current(recipe, found)
 
 
-def fields_of_baseline(record: dict[str, Any], kind: str, metric: str) -> dict[str, Any]:
+def fields_of_baseline(record: dict[str, Any], kind: str, metrics: list[str]) -> dict[str, Any]:
     """Return what determines the baselines of a recipe: its data, and the metric that chooses.
 
     Args:
         record: record of the recipe, as in the run folder.
         kind: name of the kind of recipe.
-        metric: metric that chooses settings.
+        metrics: names of the metrics of the task.
     """
     ignored = {"batch_size", "fold", *AUGMENTATION}
     data = {name: value for name, value in record["data"].items() if name not in ignored}
-    return {"data": data, "kind": kind, "metric": metric}
+    monitored = record["trainer"]["monitor"].partition("/")[2]
+    chosen = monitored if monitored in metrics else (metrics or ["loss"])[0]
+    return {"data": data, "kind": kind, "metric": chosen}
 
 
 def own_fields(recipe: Recipe) -> dict[str, Any] | None:
@@ -477,7 +479,7 @@ def own_fields(recipe: Recipe) -> dict[str, Any] | None:
         kind = kind_of(recipe).name
     except NoBaselineError:
         return None
-    return fields_of_baseline(runs.to_record(recipe), kind, main_metric(recipe))
+    return fields_of_baseline(runs.to_record(recipe), kind, list(recipe.task.metrics()))
 
 
 def baseline_of(recipe: Recipe, measured: Measured) -> dict[str, Any] | None:
@@ -509,7 +511,8 @@ def collect_baseline(recipe: Recipe, measured: Measured, folder: Path, measures:
     if not (folder / FILE).is_file():
         return
     found = json.loads((folder / FILE).read_text())
-    if fields_of_baseline(found["recipe"], wanted["kind"], found["metric"]) != wanted:
+    metrics = list(recipe.task.metrics())
+    if fields_of_baseline(found["recipe"], wanted["kind"], metrics) != wanted:
         return
     number = [one["name"] for one in found["baselines"]].index(found["best"])
     best = found["baselines"][number]

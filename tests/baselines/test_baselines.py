@@ -20,7 +20,7 @@ from edgewise.baselines import (
 )
 from edgewise.baselines.items import ease, gfcf, item_knn
 from edgewise.baselines.links import katz
-from edgewise.baselines.measure import Baseline, best_of, main_metric
+from edgewise.baselines.measure import Baseline, best_of
 from edgewise.batches import Batch
 from edgewise.cli import main
 from edgewise.data import molecule_table
@@ -236,11 +236,14 @@ def test_directions_of_metrics(recipe, name, lower):
     assert lower_is_better(find(recipe), name) is lower
 
 
+def innermost(metric):
+    return innermost(metric.wrapped_metric) if hasattr(metric, "wrapped_metric") else metric
+
+
 def test_each_metric_of_a_task_has_a_direction():
     for name, task in TASKS.items():
         for metric, found in task().metrics().items():
-            better = getattr(found, "wrapped_metric", found).higher_is_better
-            assert better is not None, f"{metric} of {name}"
+            assert innermost(found).higher_is_better is not None, f"{metric} of {name}"
 
 
 def test_a_failing_baseline_does_not_fail_the_training(tmp_path, capsys, monkeypatch):
@@ -255,7 +258,5 @@ def test_a_failing_baseline_does_not_fail_the_training(tmp_path, capsys, monkeyp
 
 def test_a_setting_without_a_validation_metric_loses():
     recipe = find("digits")
-    good, bad = (
-        Baseline("k-NN", "", {f"val/{main_metric(recipe)}": v}, 0.0) for v in (0.1, math.nan)
-    )
+    good, bad = (Baseline("k-NN", "", {"val/accuracy": v}, 0.0) for v in (0.1, math.nan))
     assert best_of(recipe, [bad, good]) is best_of(recipe, [good, bad]) is good

@@ -14,6 +14,7 @@ from tests.errors import refused
 
 pytest.importorskip("matplotlib")
 ARGUMENTS = {
+    "index": (8,),
     "scaled": (8,),
     "binary": (8,),
     "sinusoidal": (8,),

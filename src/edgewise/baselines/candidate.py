@@ -56,7 +56,7 @@ def class_scores(log_probabilities: np.ndarray, classes: np.ndarray, count: int)
         count: number of classes.
     """
     scores = torch.full((len(log_probabilities), count), IMPOSSIBLE)
-    scores[:, torch.from_numpy(classes)] = torch.from_numpy(log_probabilities).float()
+    scores[:, torch.from_numpy(classes).long()] = torch.from_numpy(log_probabilities).float()
     return scores
 
 

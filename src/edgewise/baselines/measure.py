@@ -44,14 +44,21 @@ def lower_is_better(recipe: Recipe, metric: str) -> bool:
     found: Any = recipe.task.metrics().get(metric.rpartition("/")[2])
     if found is None:  # the loss, or a metric that grows with the loss, such as the perplexity
         return True
-    return not getattr(found, "wrapped_metric", found).higher_is_better
+    while hasattr(found, "wrapped_metric"):
+        found = found.wrapped_metric
+    return not found.higher_is_better
 
 
-def main_metric(recipe: Recipe) -> str:
-    """Return the metric that chooses settings: the monitored one, or the first of the task."""
-    known = list(recipe.task.metrics())
-    monitored = recipe.trainer.monitor.rpartition("/")[2]
-    return monitored if monitored in known or not known else known[0]
+def main_metric(recipe: Recipe, found: Baseline) -> str:
+    """Return the metric that chooses settings: the monitored one, or the first of the task.
+
+    Args:
+        recipe: the recipe.
+        found: a baseline, which has the metrics of the task.
+    """
+    known = [name.removeprefix("val/") for name in found.metrics if name.startswith("val/")]
+    monitored = recipe.trainer.monitor.partition("/")[2]
+    return monitored if monitored in known else known[0]
 
 
 def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
@@ -70,6 +77,7 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
     """
     candidates = kind_of(recipe).candidates
     splits = _plain(recipe.data).load()
+    recipe = replace(recipe, task=recipe.task.with_targets(splits.targets))
     best: dict[str, Baseline] = {}
     pending = ""
     for candidate in candidates(recipe, splits):
@@ -109,7 +117,7 @@ def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
 
 
 def _better(recipe: Recipe, one: Baseline, other: Baseline) -> bool:
-    name = f"val/{main_metric(recipe)}"
+    name = f"val/{main_metric(recipe, one)}"
     sign = -1 if lower_is_better(recipe, name) else 1
     if math.isnan(other.metrics[name]):
         return not math.isnan(one.metrics[name])

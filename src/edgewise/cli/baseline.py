@@ -69,7 +69,7 @@ def write(
     """
     record: dict[str, Any] = {
         "recipe": runs.to_record(recipe),
-        "metric": main_metric(recipe),
+        "metric": main_metric(recipe, found[0]),
         "best": best_of(recipe, list(found)).name,
         "baselines": [each._asdict() for each in found],
     }
@@ -96,7 +96,7 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     found = list(baselines(recipe, quick=True))
     if not found:
         return later
-    best, name = best_of(recipe, found), f"test/{main_metric(recipe)}"
+    best, name = best_of(recipe, found), f"test/{main_metric(recipe, found[0])}"
     value = metrics[name]
     ours = value["mean"] if isinstance(value, Mapping) else value
     theirs = best.metrics[name]
@@ -135,7 +135,7 @@ def _mean(found: Sequence[Baseline]) -> Baseline:
 
 
 def _table(recipe: Recipe, found: Sequence[Baseline]) -> str:
-    best, main = best_of(recipe, list(found)), main_metric(recipe)
+    best, main = best_of(recipe, list(found)), main_metric(recipe, found[0])
     names = [f"val/{main}", *(name for name in found[0].metrics if name.startswith("test/"))]
     rows = [["baseline", "setting", *(name.replace("/", " ") for name in names), "CPU seconds"]]
     for each in found:

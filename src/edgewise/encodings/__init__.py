@@ -10,6 +10,7 @@ Encodings of graphs (:data:`OF_NODES`, :data:`OF_PAIRS`) compute a ``code`` once
 from __future__ import annotations
 
 from edgewise.encodings.centrality import Centrality, degrees
+from edgewise.encodings.choices import TEXT_POSITIONS, TextPositions, text_positions
 from edgewise.encodings.distances import (
     PathEdges,
     ShortestPath,
@@ -19,7 +20,13 @@ from edgewise.encodings.distances import (
     shortest_paths,
 )
 from edgewise.encodings.drawing import draw
-from edgewise.encodings.index import Binary, ScaledIndex, binary_positions, scaled_positions
+from edgewise.encodings.index import (
+    Binary,
+    RawIndex,
+    ScaledIndex,
+    binary_positions,
+    scaled_positions,
+)
 from edgewise.encodings.intimacy import Intimates, intimate_nodes
 from edgewise.encodings.laplacian import (
     Laplacian,
@@ -54,6 +61,7 @@ __all__ = [
     "OF_NODES",
     "OF_PAIRS",
     "RELATIVE",
+    "TEXT_POSITIONS",
     "TURNED",
     "ALiBi",
     "Binary",
@@ -66,6 +74,7 @@ __all__ = [
     "PathEdges",
     "RandomFeatures",
     "RandomWalk",
+    "RawIndex",
     "RelativeTable",
     "RepeatedEigenvalueWarning",
     "Rotary",
@@ -74,6 +83,7 @@ __all__ = [
     "ShortestPath",
     "SignInvariant",
     "Sinusoidal",
+    "TextPositions",
     "TransformerXLRelative",
     "WeisfeilerLehman",
     "binary_positions",
@@ -94,6 +104,7 @@ __all__ = [
     "scaled_positions",
     "shortest_paths",
     "sinusoidal_positions",
+    "text_positions",
     "wl_colors",
 ]
 

@@ -38,6 +38,15 @@ def shortest_paths(graph: Graph) -> Tensor:
 
     Raises:
         ArgumentError: a graph of the packed batch has more than 8,192 nodes.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> ring = graphs.grid(2, 2).bind(4)
+        >>> encodings.shortest_paths(ring).view(4, 4)
+        tensor([[0, 1, 1, 2],
+                [1, 0, 2, 1],
+                [1, 2, 0, 1],
+                [2, 1, 1, 0]])
     """
     found = _empty(graph, torch.long, FAR)
     for members in members_by_size(graph):
@@ -91,6 +100,13 @@ def path_edges(graph: Graph, max_path_length: int) -> Tensor:
 
     Raises:
         ArgumentError: a graph of the packed batch has more than 8,192 nodes.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> encodings.path_edges(graphs.grid(1, 3).bind(3), 2).view(3, 3, 2)[2]  # edges to node 2
+        tensor([[ 3,  1],
+                [ 3, -1],
+                [-1, -1]])
     """
     found = torch.full((_pairs(graph), max_path_length), FAR, dtype=torch.long, device=graph.device)
     number = torch.arange(graph.num_edges, device=graph.device)
@@ -141,6 +157,12 @@ def resistance_distances(graph: Graph) -> Tensor:
 
     Raises:
         ArgumentError: the graph is directed, or a member has more than 8,192 nodes.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> ring = graphs.grid(2, 2).bind(4)
+        >>> encodings.resistance_distances(ring).view(4, 4)[0]
+        tensor([0.0000, 0.7500, 0.7500, 1.0000])
     """
     found = _empty(graph, torch.float32, torch.inf)
     for members in members_by_size(graph):
@@ -175,6 +197,16 @@ def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: 
         ArgumentError: a graph has more than 8,192 nodes, or ``nodes`` is empty or out of range.
 
     Paper: Li et al., Distance encoding, 2020
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> ring = graphs.grid(2, 2).bind(4)
+        >>> encodings.distance_encoding(ring, torch.tensor([0]), max_distance=2)
+        tensor([[1., 0., 0., 0.],
+                [0., 1., 0., 0.],
+                [0., 1., 0., 0.],
+                [0., 0., 1., 0.]])
     """
     check_square(graph, SQUARE)
     _check_set(nodes, graph.num_targets)
@@ -223,6 +255,16 @@ class ShortestPath(nn.Module):
         heads: number of heads H.
         max_distance: m; larger distances share the bias of m. Unreachable pairs have a separate
             bias.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> from edgewise.layers import MultiHeadAttention
+        >>> molecule = graphs.grid(1, 4).bind(4)
+        >>> encoding = encodings.ShortestPath(heads=4)
+        >>> terms = encoding(encoding.code(molecule))  # for all pairs of nodes
+        >>> MultiHeadAttention(32, 4)(torch.randn(4, 32), graphs.complete(), **terms).shape
+        torch.Size([4, 32])
     """
 
     compares_graphs = False
@@ -262,6 +304,14 @@ class PathEdges(nn.Module):
         edge_width: size of the edge features e.
         heads: number of heads H.
         max_path_length: number of path edges that contribute, counted from the target.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> molecule = graphs.grid(1, 4).bind(4)
+        >>> encoding = encodings.PathEdges(edge_width=3, heads=4)
+        >>> encoding(encoding.code(molecule), torch.randn(molecule.num_edges, 3)).shape
+        torch.Size([16, 4])
     """
 
     compares_graphs = False

@@ -16,6 +16,12 @@ class RandomFeatures(nn.Module):
     Args:
         width: feature size.
         k: number of random features of a node.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.RandomFeatures(16)(torch.randn(10, 16)).shape
+        torch.Size([10, 16])
     """
 
     def __init__(self, width: int, k: int = 8) -> None:

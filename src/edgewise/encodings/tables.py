@@ -6,7 +6,7 @@ from torch import nn
 
 from edgewise.encodings.centrality import Centrality
 from edgewise.encodings.distances import ShortestPath
-from edgewise.encodings.index import Binary, ScaledIndex
+from edgewise.encodings.index import Binary, RawIndex, ScaledIndex
 from edgewise.encodings.laplacian import Laplacian, SignInvariant
 from edgewise.encodings.learned import Learned, Learned2d
 from edgewise.encodings.random_walk import RandomWalk
@@ -16,6 +16,7 @@ from edgewise.encodings.sinusoidal import Sinusoidal
 from edgewise.encodings.weisfeiler_lehman import WeisfeilerLehman
 
 ADDED: dict[str, type[nn.Module]] = {
+    "index": RawIndex,
     "scaled": ScaledIndex,
     "binary": Binary,
     "sinusoidal": Sinusoidal,

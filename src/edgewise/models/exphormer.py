@@ -38,6 +38,14 @@ class Exphormer(GPS):
         virtual: number of virtual nodes connected to all nodes of a graph (0 = none).
         seed: random seed of the expander graphs.
         pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chains = graphs.batch(graphs.window(1), [4, 6])
+        >>> model = models.exphormer(16, 1)
+        >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
+        torch.Size([2, 1])
     """
 
     attention_uses_edge_attr = True

@@ -184,6 +184,14 @@ class GPS(GraphLayer):
     Raises:
         ArgumentError: ``edge_width`` is positive but ``local`` does not use edge features, or a
             choice is unknown.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chains = graphs.batch(graphs.window(1), [4, 6])
+        >>> model = models.gps(16, 1, depth=2)
+        >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
+        torch.Size([2, 1])
     """
 
     reads_edge_attr = True

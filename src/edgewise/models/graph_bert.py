@@ -52,6 +52,14 @@ class GraphBERT(GraphLayer):
         depth: number of layers.
         heads: number of attention heads per layer.
         dropout: dropout probability.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.graph_bert(16, 3)
+        >>> ring = torch.stack([torch.arange(10), torch.arange(10).roll(1)])
+        >>> model(torch.randn(10, 16), graphs.edges(ring, 10)).shape
+        torch.Size([10, 3])
     """
 
     def __init__(

@@ -120,6 +120,13 @@ def magna(
         hops: number of diffusion steps per layer (0 = none).
         alpha: restart probability of the diffusion.
         dropout: dropout probability.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.magna(16, 3)
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 3])
     """
     layers: list[nn.Module] = [Linear(in_width, width)]
     for _ in range(depth):

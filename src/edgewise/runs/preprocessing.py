@@ -12,6 +12,7 @@ from edgewise.data import Splits
 from edgewise.data.splits import TargetScale
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.renamed import DATA_SIZES
+from edgewise.targets import Target
 from edgewise.training import RunFolder
 from edgewise.training.folder import PREPROCESSING, PREPROCESSING_TENSORS
 
@@ -31,6 +32,13 @@ class Preprocessing:
     target_scale: TargetScale | None
     values: dict[str, Any]
     train_examples: int = 0
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Description of the targets; a run of an earlier version has one number."""
+        if "targets" not in self.values and "target" in self.values:
+            return (Target(self.values["target"]),)
+        return tuple(map(Target.read, self.values["targets"]))
 
 
 def preprocessing_of(splits: Splits) -> Preprocessing:

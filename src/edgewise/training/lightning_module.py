@@ -12,7 +12,7 @@ from torchmetrics import Metric
 
 from edgewise.base_task import Task
 from edgewise.batches import Batch
-from edgewise.layers import Cache, Penalised
+from edgewise.layers import Cache, collect_penalties
 from edgewise.training.batch_forms import as_batch, explain_batch_errors
 from edgewise.training.distributed import all_reduce
 from edgewise.training.optimizer import OptimizerSettings
@@ -63,7 +63,6 @@ class TrainingModule(lightning.LightningModule):
                 # Save metric states in the checkpoint. After a resume in mid-epoch, the metrics
                 # then include the batches before the interruption.
                 metric.persistent(True)
-        self.penalised = [m for m in model.modules() if isinstance(m, Penalised)]
         self.generation_metrics = nn.ModuleDict(task.generation_metrics())
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Batch:
@@ -75,13 +74,12 @@ class TrainingModule(lightning.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        with explain_batch_errors(batch, self.model, self.task):
+        with explain_batch_errors(batch, self.model, self.task), collect_penalties() as penalties:
             if not self.checked:
                 self.task.check(self.model, batch)
                 self.checked = True
             loss, count = self._measured(batch, "train")
-        for module in self.penalised:
-            loss = loss + module.penalty()
+        loss = sum(penalties, loss)
         # Lightning divides by accumulate_grad_batches, even if fewer batches are left for the step.
         at_once = self.trainer.accumulate_grad_batches
         left = int(self.trainer.num_training_batches) - batch_idx // at_once * at_once
