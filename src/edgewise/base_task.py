@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -76,11 +76,12 @@ class Task(ABC):
     def generation_metrics(self) -> dict[str, Metric]:
         """Return new metrics of generated outputs by name, updated as ``(generated, batch)``.
 
-        These metrics are computed on the test split only, because generation is slow.
+        Generated outputs are for example translations, or the nodes ranked for a node. These
+        metrics are computed on the test split only, because generation is slow.
         """
         return {}
 
-    def generate(self, model: nn.Module, batch: Any) -> Any:
+    def generate(self, model: Callable[..., Any], batch: Any) -> Any:
         """Generate outputs from the inputs of a batch, without its targets.
 
         This method is called only if :meth:`generation_metrics` is not empty.

@@ -41,7 +41,8 @@ class Baseline(NamedTuple):
 
 def lower_is_better(recipe: Recipe, metric: str) -> bool:
     """Return whether a lower value of a metric of the recipe, such as ``test/mae``, is better."""
-    found: Any = recipe.task.metrics().get(metric.rpartition("/")[2])
+    known = recipe.task.metrics() | recipe.task.generation_metrics()
+    found: Any = known.get(metric.rpartition("/")[2])
     if found is None:  # the loss, or a metric that grows with the loss, such as the perplexity
         return True
     while hasattr(found, "wrapped_metric"):
@@ -78,21 +79,22 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
     candidates = kind_of(recipe).candidates
     splits = _plain(recipe.data).load()
     recipe = replace(recipe, task=recipe.task.with_targets(splits.targets))
-    best: dict[str, Baseline] = {}
+    best: dict[str, tuple[Baseline, Score]] = {}
     pending = ""
     for candidate in candidates(recipe, splits):
         if quick and candidate.slow:
             continue
         if pending and candidate.name != pending:
-            yield best[pending]
+            yield _tested(recipe, splits, *best.pop(pending))
         pending = candidate.name
-        found = _measured(recipe, splits, candidate)
-        before = best.get(found.name)
+        found, score = _validated(recipe, splits, candidate)
+        before, its_score = best.get(found.name, (None, score))
         seconds = found.seconds + (before.seconds if before else 0)
-        kept = found if before is None or _better(recipe, found, before) else before
-        best[found.name] = kept._replace(seconds=seconds)
+        if before is not None and not _better(recipe, found, before):
+            found, score = before, its_score
+        best[found.name] = found._replace(seconds=seconds), score
     if pending:
-        yield best[pending]
+        yield _tested(recipe, splits, *best.pop(pending))
 
 
 def is_large(recipe: Recipe, run: Preprocessing) -> bool:
@@ -125,17 +127,38 @@ def _better(recipe: Recipe, one: Baseline, other: Baseline) -> bool:
 
 
 @torch.no_grad()
-def _measured(recipe: Recipe, splits: Splits, candidate: Candidate) -> Baseline:
+def _validated(recipe: Recipe, splits: Splits, candidate: Candidate) -> tuple[Baseline, Score]:
+    """Fit a candidate, and return it with its validation metrics, and its scores."""
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*failed to converge")
-        score, loaders = candidate.fit(), splits.loaders(recipe.seed)
-    metrics = {
-        f"{part}/{name}": value
-        for part in ("val", "test")
-        for name, value in _metrics_of(recipe, score, loaders[part]).items()
-    }
-    return Baseline(candidate.name, candidate.setting, metrics, time.process_time() - started)
+        score = candidate.fit()
+    found = _metrics_of(recipe, score, splits.loaders(recipe.seed)["val"])
+    metrics = {f"val/{name}": value for name, value in found.items()}
+    seconds = time.process_time() - started
+    return Baseline(candidate.name, candidate.setting, metrics, seconds), score
+
+
+@torch.no_grad()
+def _tested(recipe: Recipe, splits: Splits, chosen: Baseline, score: Score) -> Baseline:
+    """Return the best setting of a method with its test metrics too."""
+    started = time.process_time()
+    test = splits.loaders(recipe.seed)["test"]
+    found = _metrics_of(recipe, score, test) | _generated(recipe, score, test)
+    metrics = chosen.metrics | {f"test/{name}": value for name, value in found.items()}
+    return chosen._replace(metrics=metrics, seconds=chosen.seconds + time.process_time() - started)
+
+
+def _generated(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:
+    """Return the metrics of generated outputs."""
+    metrics = recipe.task.generation_metrics()
+    for batch in loader if metrics else ():
+        made = recipe.task.generate(
+            lambda *inputs, batch=batch: score(replace(batch, inputs=inputs)), batch
+        )
+        for metric in metrics.values():
+            metric.update(made, batch)
+    return {name: float(metric.compute()) for name, metric in metrics.items()}
 
 
 def _metrics_of(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:

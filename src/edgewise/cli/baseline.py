@@ -18,12 +18,14 @@ from edgewise.baselines import (
     main_metric,
 )
 from edgewise.cli.table import table
+from edgewise.data.text.labelled_sentences import LabelledText
 from edgewise.recipes import Recipe
 from edgewise.runs import fields_of
 from edgewise.runs.parsing import as_typed
 from edgewise.runs.preprocessing import load_preprocessing
 from edgewise.runs.seeds import fold_recipes, mean_and_std
 from edgewise.training import RunFolder
+from edgewise.training.folder import PREPROCESSING
 
 FILE = "baseline.json"
 
@@ -90,8 +92,8 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
         out: run folder, which receives ``baseline.json``.
     """
     later = f"baselines: run `{command(recipe)}`, which takes minutes"
-    run = RunFolder(out)
-    if is_large(recipe, load_preprocessing(RunFolder(next(iter(run.runs()), out)))):
+    run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
+    if run.has(PREPROCESSING) and is_large(recipe, load_preprocessing(run)):
         return later
     found = list(baselines(recipe, quick=True))
     if not found:
@@ -103,10 +105,18 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     gain = theirs - ours if lower_is_better(recipe, name) else ours - theirs
     place = "level with" if gain == 0 else "ahead of" if gain > 0 else "BEHIND"
     path = write(out, recipe, found)
-    return (
+    line = (
         f"baseline: {name} {ours:.4f} is {place} {_named(best)}, {theirs:.4f} "
         f"(difference {gain:+.4f}); {path}"
     )
+    return f"{line}\n{_advice(recipe, best)}" if gain < 0 else line
+
+
+def _advice(recipe: Recipe, best: Baseline) -> str:
+    """Return what to do after a run that is behind the best baseline."""
+    if isinstance(recipe.data, LabelledText) and not recipe.start:
+        return f"Start from a pre-trained BERT or RoBERTa with --from FOLDER, or use {best.name}."
+    return f"Use {best.name}, or tune the recipe on the validation set."
 
 
 def command(recipe: Recipe) -> str:

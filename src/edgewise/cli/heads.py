@@ -168,7 +168,7 @@ def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> str:
             f'in Python: run = edgewise.load("{folder}"); '
             f'edgewise.runs.train({recipe_text}, "{out}")'
         )
-    options = [f"--{name} {shlex.quote(value)}" for name, value in (changes | graphs).items()]
+    options = [f"--{name} {shlex.quote(value)}" for name, value in {**changes, **graphs}.items()]
     return " ".join(["edgewise train", recipe.name, *options, "--out", shlex.quote(str(out))])
 
 
