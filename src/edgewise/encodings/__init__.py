@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from edgewise.encodings.centrality import Centrality, degrees
 from edgewise.encodings.distances import (
+    DistanceEncoding,
     PathEdges,
     ShortestPath,
     distance_encoding,
@@ -42,6 +43,7 @@ from edgewise.encodings.tables import (
     ENCODINGS,
     OF_NODES,
     OF_PAIRS,
+    POSITIONS,
     RELATIVE,
     TURNED,
 )
@@ -53,12 +55,14 @@ __all__ = [
     "ENCODINGS",
     "OF_NODES",
     "OF_PAIRS",
+    "POSITIONS",
     "RELATIVE",
     "TURNED",
     "ALiBi",
     "Binary",
     "Buckets",
     "Centrality",
+    "DistanceEncoding",
     "Intimates",
     "Laplacian",
     "Learned",
