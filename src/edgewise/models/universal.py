@@ -281,6 +281,13 @@ def num_steps(model: TextModel, input_ids: Tensor, attention_mask: Tensor | None
 
     Raises:
         ArgumentError: the model is not a Universal Transformer.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> from edgewise.models.universal import num_steps
+        >>> num_steps(models.universal(100, depth=3), torch.tensor([[5, 7]]))
+        tensor([[3., 3.]])
     """
     stack = getattr(getattr(model, "backbone", None), "stack", None)
     if not isinstance(stack, UniversalStack):
