@@ -50,7 +50,7 @@ class BLEU(Metric):
 class Exact(MeanMetric):
     """Fraction of generated texts that equal their reference."""
 
-    higher_is_better = True
+    higher_is_better = True  # type: ignore[assignment]
 
     def update(self, texts: list[str], batch: WritingBatch) -> None:  # type: ignore[override]
         """Add the generated texts of a batch."""
