@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
         setting: hyper-parameters in words; empty if there are none.
         fit: function that fits the method to the training data and returns its scores.
         slow: whether fitting takes more than about ten seconds, so that ``edgewise train`` leaves
-            it out.
+            it out. ``Kind.is_large`` leaves out all candidates by the size of the data.
     """
 
     name: str

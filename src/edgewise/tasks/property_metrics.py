@@ -84,6 +84,11 @@ class OfTarget(Metric):
         chances = probabilities(one, given.float())
         self.metric.update(chances if one.width > 1 else chances[:, 1], values.long())
 
+    @property
+    def wrapped_metric(self) -> Metric:
+        """Metric of the target, which says whether a higher value is better."""
+        return self.metric
+
     def compute(self) -> Tensor:
         """Return the metric."""
         if int((self.seen > 0).sum()) < self.least:
@@ -112,6 +117,11 @@ class MeanOverTargets(Metric):
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
         """Do nothing, because the metrics of the targets receive the outputs."""
+
+    @property
+    def wrapped_metric(self) -> Metric:
+        """Metric of the first target, which says whether a higher value is better."""
+        return self.metrics[0]
 
     def compute(self) -> Tensor:
         """Return the mean."""
