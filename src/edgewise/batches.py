@@ -65,3 +65,17 @@ class WritingBatch(Batch):
     padding: int = 0
     references: tuple[str, ...] = ()
     decode: Callable[[Tensor], list[str]] = lambda _: []
+
+
+@dataclass(frozen=True)
+class LinkBatch(Batch):
+    """Pairs of nodes, with what is needed to rank all possible links of a node.
+
+    Attributes:
+        known: undirected edges ``[2, E]`` of the earlier splits, which rankings leave out.
+        left, right: nodes that may come first and second in a link; equal with one node type.
+    """
+
+    known: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))
+    left: range = range(0)
+    right: range = range(0)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import edgewise
-from edgewise import explain
+from edgewise import explain, graphs
 from edgewise.cli import main
 from edgewise.data.tables.read import read_json
 from tests.errors import refused
@@ -119,6 +119,27 @@ def test_each_token_of_a_translation_is_explained(run_of: RunOf) -> None:
     # A word that a trained model copies carries its translation.
     (first, *_) = run.explain("the cat sat", top=1)
     assert (first.answer, first.reasons[0].part) == ("die", "the")
+
+
+def test_a_link_is_explained_by_the_graph_without_each_edge(run_of: RunOf) -> None:
+    run = run_of("links")
+    model, value = run.model, run.predictor.prepare("m3")
+    (case,) = explain.cases(run.predictor, "m3")
+    found = explain.contributions(case, "removed")
+    known, own = run.splits.preprocessing["known"], case.own
+    assert own is not None
+    assert int(own[0]) == value
+    with torch.no_grad():
+        for pair, contribution in zip(found.pairs.T, found.edges, strict=True):
+            kept = known[:, ~torch.isin(known, pair).all(0)]
+            graph = graphs.edges(torch.cat([kept, kept.flip(0)], 1), len(case.labels))
+            if not bool(torch.isin(pair, own).any()):
+                continue
+            without = case.score() - model(own[:, None], graph)
+            torch.testing.assert_close(contribution, without[0], atol=1e-5, rtol=1e-4)
+    # The score counts common neighbours, so that their edges have effects beyond the states.
+    assert model.overlap is not None
+    assert case.field is not None
 
 
 @pytest.mark.parametrize("kind", INPUTS)

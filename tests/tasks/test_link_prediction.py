@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from edgewise.tasks import LinkPrediction
+from edgewise.batches import LinkBatch
+from edgewise.tasks import LinkPrediction, link_prediction
 from tests.errors import refused
 
 SCORES = torch.tensor([3.0, 1.0, 0.0, 2.0, 1.0, -1.0])
@@ -50,6 +51,48 @@ def test_scores_that_tell_nothing():
     assert found == {"auc": 0.5, "hits@1": 0.0, "mrr": pytest.approx(1 / 3.5)}
 
 
+def proposals(left, right, known, links, scores, **fields):
+    """Return the nodes with links, their proposed neighbours, and the recall."""
+    metric = pytest.importorskip("torchmetrics") and LinkPrediction(**fields).generation_metrics()
+    pairs = torch.tensor(links).T
+    batch = LinkBatch(
+        (pairs, None), torch.ones(len(links)), known=torch.tensor(known).T, left=left, right=right
+    )
+    found = LinkPrediction(**fields).generate(lambda asked, _graph: scores[tuple(asked)], batch)
+    (recall,) = metric.values()
+    recall.update(found, batch)
+    best = dict(zip(found[0].tolist(), found[1].tolist(), strict=True))
+    return best, float(recall.compute())
+
+
+def test_recall_ranks_all_nodes_without_a_known_link():
+    """Scores fall with the number of the node; node 4 has no held-out link."""
+    scores = -torch.arange(5.0).expand(5, 5)
+    best, recall = proposals(range(5), range(5), [[0, 1], [2, 4]], [[0, 2], [1, 3]], scores, k=2)
+    assert best == {0: [2, 3], 1: [2, 3], 2: [0, 1], 3: [0, 1]}
+    assert recall == 1
+    _, recall = proposals(range(5), range(5), [[0, 1], [2, 4]], [[0, 2], [0, 4]], scores, k=1)
+    assert recall == pytest.approx((1 / 2 + 1 + 1) / 3)
+
+
+def test_recall_with_two_node_types_ranks_the_other_type():
+    best, _ = proposals(range(2), range(2, 5), [[0, 2]], [[0, 4], [1, 2]], torch.zeros(5, 5), k=2)
+    assert set(best[0]) == {3, 4}
+    assert set(best[4]) == {0, 1}
+    assert best[2][0] == 1, "0 is known"
+
+
+def test_recall_samples_nodes_of_large_graphs(monkeypatch):
+    monkeypatch.setattr(link_prediction, "RANKED", 10)
+    monkeypatch.setattr(link_prediction, "CHUNK", 5)
+    links = [[0, 1], [2, 3]]
+    best, recall = proposals(range(5), range(5), [[0, 4]], links, torch.eye(5), k=3)
+    assert len(best) == 2
+    assert 0 < recall <= 1
+
+
 def test_bad_field():
     with refused("task.hits", expected="at least 1", got="0", remedy="50"):
         LinkPrediction(hits=0)
+    with refused("task.k", expected="at least 1", got="0", remedy="10"):
+        LinkPrediction(k=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,15 @@ from edgewise.recipes.recipe import Recipe
 INDICES = ("common neighbours", "Adamic–Adar", "resource allocation")
 KATZ = (1e-4, 1e-3, 1e-2)
 """Weights of a path per edge."""
-PAIRS = 2048  # Pairs per product of sparse matrices, to limit memory.
+LARGEST = 12_000
+"""Maximum number of nodes for Katz, which computes a dense matrix of all pairs of nodes."""
 
 
-def candidates(_recipe: Recipe, _splits: Splits) -> Iterator[Candidate]:
+def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield the baselines; they read only the graph of each batch."""
     for column, name in enumerate(INDICES):
         yield Candidate(name, "", partial(_index, column))
-    for weight in KATZ:
+    for weight in KATZ if splits.model_arguments["num_nodes"] <= LARGEST else ():
         yield Candidate("Katz", f"weight {weight:g}", partial(_katz, weight), slow=True)
 
 
@@ -41,44 +42,29 @@ def _index(column: int) -> Score:
 
 
 def _katz(weight: float) -> Score:
+    index = cache(partial(katz, weight=weight))
+
     def score(batch: Batch) -> Tensor:
-        pairs, graph = batch.inputs
-        return katz(pairs, graph, weight)
+        (source, target), graph = batch.inputs
+        return index(graph)[source, target]
 
     return score
 
 
-def katz(pairs: Tensor, graph: Graph, weight: float) -> Tensor:
-    r"""Return the Katz index of pairs of nodes, truncated to paths of at most four edges.
+def katz(graph: Graph, weight: float) -> Tensor:
+    r"""Return the Katz index of all pairs of nodes ``[N, N]``, for paths of at most four edges.
 
     .. math:: \sum_{l=1}^{4} β^l (A^l)_{uv}
 
     Args:
-        pairs: pairs of nodes, ``[2, M]``.
         graph: undirected graph, with each edge in both directions.
         weight: β.
     """
-    a = adjacency(graph)
-    found = []
-    for part in pairs.split(PAIRS, dim=1):
-        u, v = (a[side.numpy()] for side in part)
-        u_twice, v_twice = u @ a, v @ a
-        paths = [
-            u.multiply(_indicator(part[1], a.shape[1])).sum(axis=1),
-            u.multiply(v).sum(axis=1),
-            u_twice.multiply(v).sum(axis=1),
-            u_twice.multiply(v_twice).sum(axis=1),
-        ]
-        found.append(sum(weight ** (k + 1) * np.ravel(count) for k, count in enumerate(paths)))
-    return torch.from_numpy(np.concatenate(found)).float()
-
-
-def _indicator(nodes: Tensor, count: int) -> Any:
-    """Return rows with a one at each node, ``[M, count]``."""
-    from scipy import sparse
-
-    place = np.arange(len(nodes)), nodes.numpy()
-    return sparse.csr_matrix((np.ones(len(nodes)), place), (len(nodes), count))
+    a = adjacency(graph).astype(np.float32) * np.float32(weight)
+    paths = edge = a.toarray()
+    for _ in range(3):
+        paths = a @ paths + edge
+    return torch.from_numpy(paths)
 
 
 def adjacency(graph: Graph) -> Any:

@@ -15,10 +15,10 @@ from edgewise.baselines.candidate import Candidate, Score
 from edgewise.baselines.kinds import kind_of
 from edgewise.data import Data, Splits
 from edgewise.data.loader import Loader
+from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.preprocessing import Preprocessing
 
-LOWER = ("loss", "rmse", "mae", "seasonal_ratio", "bits", "perplexity")
-"""Metrics for which a lower value is better."""
 AUGMENTATION: Mapping[str, Any] = {"word_dropout": 0.0, "warp": 0.0, "flip": False}
 """Fields of data sets that change training examples at random, with the value that does not."""
 
@@ -39,16 +39,27 @@ class Baseline(NamedTuple):
     seconds: float
 
 
-def lower_is_better(metric: str) -> bool:
-    """Return whether a lower value of a metric, such as ``test/mae``, is better."""
-    return metric.rpartition("/")[2] in LOWER
+def lower_is_better(recipe: Recipe, metric: str) -> bool:
+    """Return whether a lower value of a metric of the recipe, such as ``test/mae``, is better."""
+    known = recipe.task.metrics() | recipe.task.generation_metrics()
+    found: Any = known.get(metric.rpartition("/")[2])
+    if found is None:  # the loss, or a metric that grows with the loss, such as the perplexity
+        return True
+    while hasattr(found, "wrapped_metric"):
+        found = found.wrapped_metric
+    return not found.higher_is_better
 
 
-def main_metric(recipe: Recipe) -> str:
-    """Return the metric that chooses settings: the monitored one, or the first of the task."""
-    known = list(recipe.task.metrics())
-    monitored = recipe.trainer.monitor.rpartition("/")[2]
-    return monitored if monitored in known or not known else known[0]
+def main_metric(recipe: Recipe, found: Baseline) -> str:
+    """Return the metric that chooses settings: the monitored one, or the first of the task.
+
+    Args:
+        recipe: the recipe.
+        found: a baseline, which has the metrics of the task.
+    """
+    known = [name.removeprefix("val/") for name in found.metrics if name.startswith("val/")]
+    monitored = recipe.trainer.monitor.partition("/")[2]
+    return monitored if monitored in known else known[0]
 
 
 def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
@@ -65,23 +76,38 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
         NoBaselineError: there are no baselines for the recipe's data and task.
         MissingExtraError: a library is not installed.
     """
-    candidates = kind_of(recipe)
+    candidates = kind_of(recipe).candidates
     splits = _plain(recipe.data).load()
-    best: dict[str, Baseline] = {}
+    recipe = replace(recipe, task=recipe.task.with_targets(splits.targets))
+    best: dict[str, tuple[Baseline, Score]] = {}
     pending = ""
     for candidate in candidates(recipe, splits):
         if quick and candidate.slow:
             continue
         if pending and candidate.name != pending:
-            yield best[pending]
+            yield _tested(recipe, splits, *best.pop(pending))
         pending = candidate.name
-        found = _measured(recipe, splits, candidate)
-        before = best.get(found.name)
+        found, score = _validated(recipe, splits, candidate)
+        before, its_score = best.get(found.name, (None, score))
         seconds = found.seconds + (before.seconds if before else 0)
-        kept = found if before is None or _better(recipe, found, before) else before
-        best[found.name] = kept._replace(seconds=seconds)
+        if before is not None and not _better(recipe, found, before):
+            found, score = before, its_score
+        best[found.name] = found._replace(seconds=seconds), score
     if pending:
-        yield best[pending]
+        yield _tested(recipe, splits, *best.pop(pending))
+
+
+def is_large(recipe: Recipe, run: Preprocessing) -> bool:
+    """Return whether all baselines of a recipe take more than about ten seconds.
+
+    Args:
+        recipe: the recipe.
+        run: properties of the data, as in the run folder; the data are not loaded.
+
+    Raises:
+        NoBaselineError: there are no baselines for the recipe's data and task.
+    """
+    return kind_of(recipe).is_large(run)
 
 
 def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
@@ -93,43 +119,58 @@ def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
 
 
 def _better(recipe: Recipe, one: Baseline, other: Baseline) -> bool:
-    name = f"val/{main_metric(recipe)}"
-    sign = -1 if lower_is_better(name) else 1
+    name = f"val/{main_metric(recipe, one)}"
+    sign = -1 if lower_is_better(recipe, name) else 1
     if math.isnan(other.metrics[name]):
         return not math.isnan(one.metrics[name])
     return sign * one.metrics[name] > sign * other.metrics[name]
 
 
 @torch.no_grad()
-def _measured(recipe: Recipe, splits: Splits, candidate: Candidate) -> Baseline:
+def _validated(recipe: Recipe, splits: Splits, candidate: Candidate) -> tuple[Baseline, Score]:
+    """Fit a candidate, and return it with its validation metrics, and its scores."""
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*failed to converge")
-        score, loaders = candidate.fit(), splits.loaders(recipe.seed)
-    metrics = {
-        f"{part}/{name}": value
-        for part in ("val", "test")
-        for name, value in _metrics_of(recipe, score, loaders[part]).items()
-    }
-    return Baseline(candidate.name, candidate.setting, metrics, time.process_time() - started)
+        score = candidate.fit()
+    found = _metrics_of(recipe, score, splits.loaders(recipe.seed)["val"])
+    metrics = {f"val/{name}": value for name, value in found.items()}
+    seconds = time.process_time() - started
+    return Baseline(candidate.name, candidate.setting, metrics, seconds), score
+
+
+@torch.no_grad()
+def _tested(recipe: Recipe, splits: Splits, chosen: Baseline, score: Score) -> Baseline:
+    """Return the best setting of a method with its test metrics too."""
+    started = time.process_time()
+    test = splits.loaders(recipe.seed)["test"]
+    found = _metrics_of(recipe, score, test) | _generated(recipe, score, test)
+    metrics = chosen.metrics | {f"test/{name}": value for name, value in found.items()}
+    return chosen._replace(metrics=metrics, seconds=chosen.seconds + time.process_time() - started)
+
+
+def _generated(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:
+    """Return the metrics of generated outputs."""
+    metrics = recipe.task.generation_metrics()
+    for batch in loader if metrics else ():
+        made = recipe.task.generate(
+            lambda *inputs, batch=batch: score(replace(batch, inputs=inputs)), batch
+        )
+        for metric in metrics.values():
+            metric.update(made, batch)
+    return {name: float(metric.compute()) for name, metric in metrics.items()}
 
 
 def _metrics_of(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:
-    metrics = recipe.task.metrics()
-    loss, terms = 0.0, 0
+    require("torchmetrics", extra="train", purpose="metrics of baselines")
+    from edgewise.training.split_metrics import SplitMetrics
+
+    metrics = SplitMetrics(recipe.task)
     for batch in loader:
-        outputs = score(batch)
-        for metric in metrics.values():
-            metric.update(outputs, batch.target)
-        if not metrics:  # Metrics of language models follow from the loss.
-            count = recipe.task.count(outputs, batch.target)
-            loss, terms = (
-                loss + float(recipe.task.loss(outputs, batch.target)) * count,
-                terms + count,
-            )
-    found = {name: float(metric.compute()) for name, metric in metrics.items()}
-    if not metrics:
-        found = {"loss": loss / terms, **recipe.task.from_loss(loss / terms)}
+        metrics.add(score(batch), batch.target)
+    found = metrics.finish()
+    if recipe.task.metrics():  # Scores of a method need not be logits, so the loss says nothing.
+        del found["loss"]
     return found
 
 

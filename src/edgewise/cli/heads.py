@@ -91,6 +91,7 @@ def prune(arguments: Namespace) -> int:
             remedy="give --fraction 0.2, or --heads LAYER:HEAD,HEAD for each layer",
         )
     RunFolder(arguments.out).refuse_existing(resumable=False)
+    RunFolder(arguments.folder).refuse_several()
     run = load(arguments.folder)
     layers = explain.layers_with_heads(run)
     chosen: dict[str | int, list[int]]
@@ -167,7 +168,7 @@ def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> str:
             f'in Python: run = edgewise.load("{folder}"); '
             f'edgewise.runs.train({recipe_text}, "{out}")'
         )
-    options = [f"--{name} {shlex.quote(value)}" for name, value in (changes | graphs).items()]
+    options = [f"--{name} {shlex.quote(value)}" for name, value in {**changes, **graphs}.items()]
     return " ".join(["edgewise train", recipe.name, *options, "--out", shlex.quote(str(out))])
 
 

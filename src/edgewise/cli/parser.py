@@ -297,7 +297,7 @@ def _add_predicting(
     files = command.add_argument_group("inputs and outputs")
     help_ = (
         "file of inputs: a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with the columns of the "
-        "training table, or a text with one input per line"
+        "training table, an .sdf file of molecules, or a text with one input per line"
     )
     files.add_argument("--input", type=Path, metavar="FILE", help=help_)
     help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +20,7 @@ from edgewise.inference.rows import check_form, flat, rounded, write_answers
 from edgewise.recipes import RECIPES, Recipe
 
 OPTIONS = {
+    "interval": "add an interval that contains the true number with this probability, such as 0.9",
     "top": "number of most probable labels, words, items or links to show",
     "evidence": "number of supporting items or links to show with a recommendation",
     "backtest": "start the forecast N steps before the end of the series and show the true values",
@@ -66,10 +67,12 @@ class _Notes:
     """Lines that are printed after the predictions.
 
     Attributes:
+        options: notes of the predictor about the options.
         errors: errors of invalid inputs, and of inputs that cannot be explained.
         meanings: descriptions of the numbers of ``why``.
     """
 
+    options: Sequence[str]
     errors: list[str] = field(default_factory=list)
     meanings: set[str] = field(default_factory=set)
 
@@ -95,7 +98,7 @@ def predict(arguments: Namespace) -> int:
     inputs = arguments.input
     if arguments.inputs:
         inputs = list(run.predictor.from_words(arguments.inputs))
-    notes = _Notes()
+    notes = _Notes(run.predictor.notes(run.predictor.check_options(options)))
     answers: Iterable[Any] = run.stream(inputs, batch_size=arguments.batch_size, **options)
     if arguments.why is not None:
         answers = _with_reasons(run, inputs, answers, arguments.why, notes)
@@ -112,7 +115,7 @@ def predict(arguments: Namespace) -> int:
     if arguments.draw is not None:
         figure = run.draw([answer for answer in answers if "error" not in answer])
         save_figure(arguments.draw, figure)
-    for line in notes.errors:
+    for line in (*notes.options, *notes.errors):
         print(f"edgewise: {line}", file=sys.stderr)
     return 1 if notes.errors else 0
 

@@ -24,8 +24,10 @@ from edgewise.explain.attribution import (
     contributions,
     outputs_of,
 )
+from edgewise.explain.calls import Tape
 from edgewise.explain.explanation import atom_labels, patch_labels, steps_of
-from edgewise.graphs import edges
+from edgewise.explain.removal import edges_around, remaining
+from edgewise.graphs import Graph, edges
 from edgewise.inference.graphs import GraphClasses
 from edgewise.inference.images import ImageClasses
 from edgewise.inference.molecules import (
@@ -48,9 +50,11 @@ from edgewise.inference.text import (
     Translations,
     WordTags,
 )
+from edgewise.interception import intercepting
 from edgewise.layers import LanguageModel, Recommender, Tokens
 from edgewise.models.link_predictor import LinkPredictor
 from edgewise.ragged import ranges
+from edgewise.targets import Target, probabilities
 
 Scores = Callable[[], Tensor]
 AT_ONCE = 256
@@ -214,17 +218,47 @@ def _graph_classes(predictor: GraphClasses, value: Any, _: int) -> Iterator[Case
     yield Case(score, torch.arange(count), labels, str(answer), by_edge=True)
 
 
-def _property(predictor: Any, value: Any, _: int) -> Iterator[Case]:
-    _, out, scores = _rows(predictor, value)
+def _property(predictor: PenalisedLogP, value: Any, _: int) -> Iterator[Case]:
+    out, scores = _rows(predictor, value)[1:]
     labels = atom_labels(read_smiles(predictor.show(value)))
+    yield _number_case(scores, 0, labels, rounded(float(out[0, 0])))
+
+
+def _properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[Case]:
+    """Yield a case for each target; with several, its answer begins with its name."""
+    out, scores = _rows(predictor, value)[1:]
+    labels = atom_labels(predictor.prepare(value).molecule)
+    start = 0
+    for target in predictor.targets:
+        places = slice(start, start + target.width)
+        own = out[0, places]
+        name = f"{target.name} " if len(predictor.targets) > 1 else ""
+        if target.classes:
+            best = int(probabilities(target, own).argmax())
+            score = _class_odds(scores, places, best, target)
+            answer = f"{name}{target.classes[best]}"
+            yield Case(score, torch.arange(len(labels)), labels, answer, by_edge=True)
+        else:
+            yield _number_case(scores, start, labels, f"{name}{rounded(float(own[0]))}")
+        start += target.width
+
+
+def _class_odds(scores: Scores, places: slice, label: int, target: Target) -> Scores:
+    """Return a function that computes the log-odds of a class from its logits."""
+
+    def odds() -> Tensor:
+        own = scores()[:1, places]
+        if target.width == 1:
+            return own[:, 0] if label else -own[:, 0]
+        return log_odds(own, torch.tensor([label]))
+
+    return odds
+
+
+def _number_case(scores: Scores, place: int, labels: list[str], answer: str) -> Case:
     member = torch.arange(len(labels))
-    yield Case(
-        lambda: scores()[0, :1],
-        member,
-        labels,
-        rounded(float(out[0, 0])),
-        by_edge=True,
-        is_odds=False,
+    return Case(
+        lambda: scores()[0, place : place + 1], member, labels, answer, by_edge=True, is_odds=False
     )
 
 
@@ -299,8 +333,10 @@ def _links(predictor: LinkSuggestions, value: Any, top: int) -> Iterator[Case]:
     for link in links:
         own = torch.tensor([node, predictor.nodes.number(link["id"])])
 
-        def score(own: Tensor = own) -> Tensor:
-            return model.score(model.embed(graph), own[:, None], graph)
+        around = edges(graph.edge_index[:, edges_around(graph, own)], len(ids))
+
+        def score(own: Tensor = own, around: Graph = around) -> Tensor:
+            return model.score(model.embed(graph), own[:, None], remaining(around))
 
         member = torch.arange(len(ids))
         yield Case(score, member, ids, link["id"], own, by_edge=True, whole_graph=True)
@@ -363,10 +399,7 @@ class NodeCases:
 
     def _find_hops(self) -> int | None:
         """Return the size of sufficient neighbourhoods in steps, ``None`` for the whole graph."""
-        from edgewise.explain.attribution import _Tape
-        from edgewise.interception import intercepting
-
-        tape = _Tape()
+        tape = Tape()
         with torch.no_grad(), intercepting(tape):
             self.model(self.x, edges(self.edge_index, len(self.ids)))
         size = (len(self.ids), len(self.ids))
@@ -546,7 +579,7 @@ _MAKERS: dict[type[Predictor], Callable[[Any, Any, int], Iterator[Case]]] = {
     HiddenWords: _hidden_words,
     ImageClasses: _image,
     LinkSuggestions: _links,
-    MoleculeProperties: _property,
+    MoleculeProperties: _properties,
     NodeClasses: _node,
     PenalisedLogP: _property,
     Recommendations: _recommended,

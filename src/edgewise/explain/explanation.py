@@ -209,7 +209,9 @@ def _of_molecule(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanat
     with record(run.model, **recording) as recorded:
         answer = _answer(run, value)
     smiles = run.predictor.show(value)
-    molecule = read_smiles(smiles)
+    # The predictor may use only a part of a salt.
+    example = run.predictor.prepare(value)
+    molecule = example.molecule if hasattr(example, "molecule") else read_smiles(smiles)
     return Explanation(
         recorded,
         atom_labels(molecule),

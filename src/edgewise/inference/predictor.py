@@ -61,6 +61,8 @@ class Predictor(ABC):
     """Key of the text in a prediction. If set, `edgewise predict` prints only this text."""
     batch_size: ClassVar[int] = 64
     """Default number of inputs per batch."""
+    ensembles: ClassVar[bool] = False
+    """Whether several seeds in one folder predict together."""
     frame_is_one_input: ClassVar[bool] = False
     """Whether all rows of a data frame are one input."""
 
@@ -152,6 +154,10 @@ class Predictor(ABC):
     def show(self, value: Any) -> str:
         """Format an input for the ``input`` key of its prediction."""
         return as_words(value)
+
+    def notes(self, options: Mapping[str, Any]) -> list[str]:  # noqa: ARG002
+        """Return remarks on predictions with these options, which `edgewise predict` prints."""
+        return []
 
     def draw(self, answers: Sequence[Answer]) -> Figure:  # noqa: ARG002 - subclasses use it
         """Plot predictions.

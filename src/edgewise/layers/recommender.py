@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Pattern
+from edgewise.ragged import runs_and_positions
 
 
 class Recommender(nn.Module):
@@ -39,7 +40,8 @@ class Recommender(nn.Module):
         """Return scores ``[B, M]`` of items ``[M]`` for users ``[B]``.
 
         ``positives`` ``[B, K]`` are items that each user has chosen, padded with -1. If given,
-        their scores come first: the result is ``[B, K + M]``, with -∞ at padding.
+        their scores come first: the result is ``[B, K + M]``, with -∞ at padding. The scores of
+        ``items`` that are positives of the user are -∞ too, so that they are no negatives.
         """
         z = self.embed(graph)
         user, item = z.index_select(0, users), z.index_select(0, items + self.num_users)
@@ -50,4 +52,17 @@ class Recommender(nn.Module):
         chosen = z.index_select(0, positives[row, nth] + self.num_users)
         first = scores.new_full(positives.shape, -torch.inf)
         own = (user.index_select(0, row) * chosen).sum(-1).to(scores.dtype)
-        return torch.cat([first.index_put((row, nth), own), scores], dim=1)
+        first = first.index_put((row, nth), own)
+        row, column = _repeated(positives, items)
+        scores = scores.index_put((row, column), scores.new_tensor(-torch.inf))
+        return torch.cat([first, scores], dim=1)
+
+
+def _repeated(positives: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the row and the column in ``items`` of each item that is a positive of the row."""
+    ordered, column = items.sort()
+    row, nth = (positives >= 0).nonzero(as_tuple=True)
+    wanted = positives[row, nth]
+    begin = torch.searchsorted(ordered, wanted)
+    run, position = runs_and_positions(torch.searchsorted(ordered, wanted, right=True) - begin)
+    return row[run], column[begin[run] + position]

@@ -20,7 +20,7 @@ lightgcn_gowalla = Recipe(
     model=partial(models.lightgcn, width=64, hops=2),
     data=data.gowalla(val=0.003, val_users=0, negatives=0, batch_size=256),
     task=tasks.Recommendation(temperature=0.1),
-    optimizer=training.OptimizerSettings("adam", lr=0.02),
+    optimizer=training.OptimizerSettings("adam", lr=0.05),
     schedule=training.CosineSchedule(warmup=0.0),
     trainer=training.TrainerSettings(epochs=10, monitor="val/recall@20"),
     protocol=RANKED,

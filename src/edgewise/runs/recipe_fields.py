@@ -66,6 +66,7 @@ def part_fields(part: Any) -> dict[str, Field]:
     return {
         f.name: Field(getattr(part, f.name), hints[f.name], meanings.get(f.name, ""))
         for f in fields(part)
+        if f.init  # The data determine the other fields.
     }
 
 

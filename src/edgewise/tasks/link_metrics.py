@@ -1,4 +1,4 @@
-r"""AUC, hits@k and MRR of link prediction.
+r"""AUC, hits@k, MRR and recall@k of link prediction.
 
 Let M be the number of non-edges, and r_e the number of them with a higher score than edge e, plus
 half of those with the same score:
@@ -7,7 +7,9 @@ half of those with the same score:
   scores higher than a random non-edge;
 - hits@k: the fraction of edges with a higher score than the k-th best non-edge (Hu et al., Open
   Graph Benchmark, 2020);
-- mean reciprocal rank: the mean of :math:`1 / (1 + r_e)`, against all M non-edges.
+- mean reciprocal rank: the mean of :math:`1 / (1 + r_e)`, against all M non-edges;
+- recall@k: the fraction of a node's held-out links among its k best new neighbours, averaged over
+  nodes.
 
 torchmetrics is not used: its BinaryAUROC applies a sigmoid, which makes high scores equal in
 float32 (0.743 instead of 0.774 with scores around 30), and its retrieval metrics rank the items of
@@ -21,11 +23,14 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
+from edgewise.batches import LinkBatch
+
 
 class LinkMetric(Metric):
     """Base class that collects the scores of edges and non-edges."""
 
     full_state_update = False
+    higher_is_better = True
     links: list[Tensor]
     others: list[Tensor]
 
@@ -80,3 +85,31 @@ class LinkHits(LinkMetric):
         if len(others) < self.k:
             return torch.ones((), dtype=torch.double)
         return (links > others[-self.k]).double().mean()
+
+
+class LinkRecall(Metric):
+    """Fraction of a node's held-out links among its proposed links, averaged over nodes."""
+
+    full_state_update = False
+    higher_is_better = True
+    total: Tensor
+    nodes: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("total", torch.tensor(0.0, dtype=torch.double), dist_reduce_fx="sum")
+        self.add_state("nodes", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, proposed: tuple[Tensor, Tensor], batch: LinkBatch) -> None:
+        """Add nodes ``[B]`` and their proposed neighbours ``[B, k]``."""
+        nodes, neighbours = proposed
+        links = batch.inputs[0][:, batch.target > 0.5]
+        links = torch.cat([links, links.flip(0)], dim=1)
+        count = max(batch.left.stop, batch.right.stop)
+        found = torch.isin(nodes[:, None] * count + neighbours, links[0] * count + links[1])
+        wanted = torch.bincount(links[0], minlength=count)[nodes]
+        self.total += (found.sum(1).double() / wanted).sum()
+        self.nodes += len(nodes)
+
+    def compute(self) -> Tensor:
+        return self.total / self.nodes

@@ -26,8 +26,8 @@ class Recommendation(Task):
     With sampled negatives, outputs are ``[B, K + M]`` and targets ``[B, K]``: the columns of the
     user's positive items, padded with -1; j runs over the M negatives. If all items are ranked,
     outputs and targets are ``[B, items]``: 1 for a positive item, 0 for another item and -1 for an
-    ignored item; j runs over all other items that are not ignored. The loss is the mean over the
-    positive items.
+    ignored item; j runs over the items with target 0. A positive item never competes with the
+    other positive items of its user. The loss is the mean over the positive items.
 
     Paper: Wu et al., On the effectiveness of sampled softmax loss for item recommendation, 2022
 
@@ -46,9 +46,9 @@ class Recommendation(Task):
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         outputs = outputs / self.temperature
         if target.shape == outputs.shape:
-            total = outputs.masked_fill(target < 0, -torch.inf).logsumexp(-1)
+            others = outputs.masked_fill(target != 0, -torch.inf).logsumexp(-1)
             user, item = (target == 1).nonzero(as_tuple=True)
-            return (total[user] - outputs[user, item]).mean()
+            return F.softplus(others[user] - outputs[user, item]).mean()
         # cross_entropy gives the same result in half the time.
         if target.shape[1] == 1:
             return F.cross_entropy(outputs, target[:, 0], ignore_index=-1)

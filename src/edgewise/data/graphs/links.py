@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from edgewise.arguments import check_least, check_named
-from edgewise.batches import Batch
+from edgewise.batches import Batch, LinkBatch
 from edgewise.data.files import find_files, naming
 from edgewise.data.graphs.edge_splits import (
     both_ways,
@@ -74,7 +74,8 @@ class Links(Data):
     for message passing. Negative pairs are sampled anew in every epoch for training, and once for
     validation and test.
 
-    Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, positive pairs first.
+    Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, positive pairs first. Validation
+    and test have one :class:`LinkBatch` each.
 
     A run saves the whole graph and the ids, to predict new links.
 
@@ -114,9 +115,16 @@ class Links(Data):
         known = pair_keys(pairs, right.stop).sort().values
         drawn = Generator().manual_seed(self.split_seed)
 
-        def held_out(part: Tensor) -> Split:
+        def held_out(part: Tensor, *earlier: Tensor) -> Split:
             none = draw_non_edges(self.negatives * part.shape[1], known, left, right, drawn)
-            batch = _batch(graph, part, none)
+            plain = _batch(graph, part, none)
+            batch = LinkBatch(
+                plain.inputs,
+                plain.target,
+                known=torch.cat(earlier, dim=1),
+                left=left,
+                right=right,
+            )
             return Split(1, lambda _index: batch)
 
         train, count = split.train, split.train.shape[1]
@@ -131,7 +139,8 @@ class Links(Data):
 
         # At most half of the edges are in a batch, because only the others pass messages.
         size = min(self.batch_size, max(count // 2, 1))
-        parts = SampledSplit.of(draw, count, size), held_out(split.val), held_out(split.test)
+        val = held_out(split.val, train)
+        test = held_out(split.test, train, split.val)
         preprocessing = {
             "ids": list(node_ids),
             "column": column,
@@ -141,7 +150,13 @@ class Links(Data):
         }
         sizes = {"num_nodes": nodes}
         return LinkSplits(
-            sizes, *parts, batch_size=1, node_ids=node_ids, preprocessing=preprocessing
+            sizes,
+            SampledSplit.of(draw, count, size),
+            val,
+            test,
+            batch_size=1,
+            node_ids=node_ids,
+            preprocessing=preprocessing,
         )
 
 
