@@ -140,6 +140,7 @@ def test_a_link_is_explained_by_the_graph_without_each_edge(run_of: RunOf) -> No
     # The score counts common neighbours, so that their edges have effects beyond the states.
     assert model.overlap is not None
     assert case.field is not None
+    assert case.best == "removed"
 
 
 @pytest.mark.parametrize("kind", INPUTS)

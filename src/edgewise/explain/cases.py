@@ -339,7 +339,17 @@ def _links(predictor: LinkSuggestions, value: Any, top: int) -> Iterator[Case]:
             return model.score(model.embed(graph), own[:, None], remaining(around))
 
         member = torch.arange(len(ids))
-        yield Case(score, member, ids, link["id"], own, by_edge=True, whole_graph=True)
+        # The other methods do not see that an edge makes a common neighbour.
+        yield Case(
+            score,
+            member,
+            ids,
+            link["id"],
+            own,
+            by_edge=True,
+            whole_graph=True,
+            best="removed",
+        )
 
 
 def _recommended(predictor: Recommendations, value: Any, top: int) -> Iterator[Case]:
