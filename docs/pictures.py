@@ -99,6 +99,7 @@ ENCODINGS = {
     "random_walk": (32, 20),
     "weisfeiler_lehman": (32, 256, 5),
     "centrality": (32,),
+    "distance": (32, 8),
     "shortest_path": (1,),
 }
 

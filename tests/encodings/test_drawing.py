@@ -31,6 +31,7 @@ ARGUMENTS = {
     "random_walk": (8, 6),
     "weisfeiler_lehman": (8,),
     "centrality": (8,),
+    "distance": (8, 4),
     "shortest_path": (2,),
 }
 

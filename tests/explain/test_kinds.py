@@ -183,6 +183,8 @@ def test_commands_answer_every_kind(
         assert found.labels[found.details["node"]] == INPUTS[kind]
     if kind in ("nodes", "whole graphs", "series", "links", "interactions", "molecules"):
         assert set(found.labels) == NAMES[kind]
+    if kind == "molecules":
+        assert found.labels_of(found.recorded[-1]) == (["whole molecule"], found.labels)
     if kind == "interactions":
         assert found.answer.startswith(f"items {answer['items'][0]['item']}")
 

@@ -280,6 +280,10 @@ def test_a_narrow_page_keys_and_exports(chromium: Any, tmp_path: Path, scheme: s
     with page.expect_download() as saved:
         page.click("#png")
     assert Path(saved.value.path()).read_bytes().startswith(b"\x89PNG")
+    page.click("#theme")
+    assert page.get_attribute("html", "data-theme") == {"light": "dark", "dark": "light"}[scheme]
+    assert page.text_content("#theme") == scheme.capitalize()
+    assert page.text_content("#pinned") == "1: film"
     assert opened.messages == []
 
 

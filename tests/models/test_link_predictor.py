@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from edgewise import graphs
 from edgewise.models import link_predictor
+from edgewise.models.link_predictor import _structure
 
 PAIRS = torch.tensor([[0, 1, 4], [3, 1, 2]])
 
@@ -36,11 +39,16 @@ def test_it_reads_the_graph():
     assert changed.tolist() == [True, True, True]
 
 
-def test_overlap_tells_pairs_with_common_neighbours():
-    """All states are equal, so only the common neighbours differ."""
+def test_overlap_reads_common_neighbours_and_degrees():
+    """All states are equal, so only the structure of the pairs differs."""
     model = link_predictor(5, width=4, depth=1, overlap=True)
     with torch.no_grad():
         model.embedding.weight.zero_()
-    scores = model(torch.tensor([[0, 0, 0], [2, 3, 4]]), a_graph())
+    pairs = torch.tensor([[0, 0, 0, 3, 1], [2, 3, 4, 0, 3]])
+    scores = model(pairs, a_graph())
     assert scores[0] != scores[1], "0 and 2 have the common neighbour 1"
-    assert scores[1] == scores[2], "0 has no common neighbour with 3 and 4"
+    assert scores[1] == scores[3], "the direction does not matter"
+    assert scores[1] != scores[2], "3 has a neighbour and 4 has none"
+    assert _structure(pairs[:, 4:], a_graph()).expm1().tolist() == [
+        pytest.approx([10, 10 / math.log(2), 5, 1, 2], rel=1e-5)
+    ], "1 and 3 have the common neighbour 2, of degree 2"

@@ -12,6 +12,7 @@ from __future__ import annotations
 from edgewise.encodings.centrality import Centrality, degrees
 from edgewise.encodings.choices import TEXT_POSITIONS, TextPositions, text_positions
 from edgewise.encodings.distances import (
+    DistanceEncoding,
     PathEdges,
     ShortestPath,
     distance_encoding,
@@ -49,6 +50,7 @@ from edgewise.encodings.tables import (
     ENCODINGS,
     OF_NODES,
     OF_PAIRS,
+    POSITIONS,
     RELATIVE,
     TURNED,
 )
@@ -60,6 +62,7 @@ __all__ = [
     "ENCODINGS",
     "OF_NODES",
     "OF_PAIRS",
+    "POSITIONS",
     "RELATIVE",
     "TEXT_POSITIONS",
     "TURNED",
@@ -67,6 +70,7 @@ __all__ = [
     "Binary",
     "Buckets",
     "Centrality",
+    "DistanceEncoding",
     "Intimates",
     "Laplacian",
     "Learned",

@@ -67,6 +67,11 @@ def text_positions(name: str, *, width: int, heads: int, max_length: int) -> Tex
 
     Raises:
         ArgumentError: the name is unknown.
+
+    Example:
+        >>> from edgewise import encodings
+        >>> encodings.text_positions("rotary", width=32, heads=4, max_length=64)
+        TextPositions(added=None, rotary=Rotary(), relative=None)
     """
     check_choice("positions", name, TEXT_POSITIONS)
     return TEXT_POSITIONS[name](Sizes(width, heads, max_length))

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_least, checked, describe
 from edgewise.biases import EdgeTerms, TableBias
+from edgewise.encodings.code import check_code
 from edgewise.encodings.members import (
     SQUARE,
     Members,
@@ -177,7 +178,9 @@ def resistance_distances(graph: Graph) -> Tensor:
 
 
 @checked(max_distance=0, walk=0)
-def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: int = 0) -> Tensor:
+def distance_encoding(
+    graph: Graph, nodes: Tensor | None, max_distance: int = 5, walk: int = 0
+) -> Tensor:
     r"""Encode each node by its distances to a set S of nodes, ``[N, max_distance + 2 + walk]``.
 
     .. math:: \mathrm{code}_i = \Big(\sum_{s \in S} \mathrm{onehot}(d(s, i)), \;
@@ -189,7 +192,8 @@ def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: 
 
     Args:
         graph: one graph, or a packed batch.
-        nodes: indices of S, ``[S]``: two nodes for a link, one for a node.
+        nodes: indices of S, ``[S]``: two nodes for a link, one for a node; None for all nodes, so
+            that the code counts the nodes at each distance.
         max_distance: largest distance that is not merged with larger distances into one class.
         walk: number of random-walk steps; 0 for none.
 
@@ -209,7 +213,10 @@ def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: 
                 [0., 0., 1., 0.]])
     """
     check_square(graph, SQUARE)
-    _check_set(nodes, graph.num_targets)
+    if nodes is None:
+        nodes = torch.arange(graph.num_targets, device=graph.device)
+    else:
+        _check_set(nodes, graph.num_targets)
     # Number of times that each node occurs in S.
     times = torch.bincount(nodes, minlength=graph.num_targets)
     code = torch.zeros(graph.num_targets, max_distance + 2 + walk, device=graph.device)
@@ -246,6 +253,42 @@ def _pairs(graph: Graph) -> int:
 
 def _empty(graph: Graph, dtype: torch.dtype, fill: float) -> Tensor:
     return torch.full((_pairs(graph),), fill, dtype=dtype, device=graph.device)
+
+
+class DistanceEncoding(nn.Module):
+    r"""Add a linear map of log(1 + the number of nodes at distance d), for d from 1 to m.
+
+    The code of a node is :func:`distance_encoding` with the set of all nodes of its graph. A last
+    entry counts the nodes that are farther away or unreachable.
+
+    Args:
+        width: feature size.
+        max_distance: m.
+    """
+
+    compares_graphs = False
+    of_pairs = False
+
+    def __init__(self, width: int, max_distance: int = 5) -> None:
+        super().__init__()
+        check_least("max_distance", max_distance, 1, "choose for example 5")
+        self.max_distance = max_distance
+        self.project = nn.Linear(max_distance + 1, width, bias=False)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """Parameters of the encoding on which the code depends."""
+        return (self.max_distance,)
+
+    def code(self, graph: Graph) -> Tensor:
+        """Return the numbers of nodes ``[N, max_distance + 1]``; compute them once per data set."""
+        return distance_encoding(graph, None, self.max_distance)[:, 1:]
+
+    def forward(self, x: Tensor, code: Tensor) -> Tensor:
+        """Add projected counts, ``[N, max_distance + 1]``, to features ``x``, ``[N, width]``."""
+        check_code(code, x.shape[-2], self.max_distance + 1)
+        out: Tensor = x + self.project(code.to(x).log1p())
+        return out
 
 
 class ShortestPath(nn.Module):

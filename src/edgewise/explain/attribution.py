@@ -108,13 +108,11 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
     Args:
         case: the answer.
         method: name of a method; see the module. ``"auto"`` is ``"removed"`` for up to
-            ``MOST_REMOVED`` parts, else ``"left_out"``.
+            ``MOST_REMOVED`` parts, and in a large graph for up to ``MOST_NODES`` parts times nodes,
+            else ``"left_out"``.
 
-    The default was the most faithful method for seven of eight kinds of runs, on 200 cases per kind
-    (``python -m benchmarks.fidelity``). Fid+ minus Fid- of ``"removed"``, ``"left_out"`` and the
-    better of ``"attention"`` and ``"rollout"``: 0.22, 0.21 and 0.03 for gat-cora (GNNExplainer:
-    0.02 in 1.4 s a node, against 0.17 s and 0.01 s); 0.53, 0.53 and 0.02 for sst2; 0.14, 0.12 and
-    -0.01 for tag-ewt; 0.72, 0.15 and 0.03 for digits. In gin-esol ``"left_out"`` was better.
+    The default was the most faithful method for all kinds of runs but one, on 200 cases per kind
+    (``python -m benchmarks.fidelity``); the page on explanations has the figures.
 
     Raises:
         ArgumentError: unknown method, or the model does not attend over the members.

@@ -56,7 +56,8 @@ class Explanation:
     def labels_of(self, layer: LayerRecord) -> tuple[list[str], list[str]]:
         """Return the names of the targets and of the sources of a layer.
 
-        Nodes that the model adds, such as a class token, are named by their number.
+        Nodes that the model adds, such as a class token, are named by their number, and the only
+        target of a readout is called "whole graph" or "whole molecule".
         """
         targets, sources = layer.graph.num_targets, layer.graph.num_sources
         target = source = self.labels
@@ -363,14 +364,21 @@ def _atom_positions(molecule: Any) -> Tensor:
 
 
 def _named(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
-    """Return a name for each node; nodes that the model adds are named by number."""
-    if len(labels) >= count:
-        return list(labels[:count])
+    """Return a name for each node.
+
+    Nodes that the model adds, and those of a layer with fewer nodes than the input, are named by
+    number; the only target of a readout is the whole graph.
+    """
+    if len(labels) == count:
+        return list(labels)
     side = math.isqrt(count)
     if kind == "image" and side and count - side * side in (0, 1):
         patches = patch_labels(side, side)
         return ["class token", *patches] if count > len(patches) else patches
-    return [*labels, *(f"{i + 1}" for i in range(len(labels), count))]
+    if count == 1 and kind in ("graph", "molecule"):
+        return [f"whole {kind}"]
+    known = labels if len(labels) < count else []
+    return [*known, *(f"{i + 1}" for i in range(len(known), count))]
 
 
 def atom_labels(molecule: Any) -> list[str]:

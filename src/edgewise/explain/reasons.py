@@ -69,8 +69,9 @@ def attributions(
 
     For inputs of up to 64 parts, the default method is ``"removed"``, which computes the prediction
     again without each part; on 200 cases per kind it was the most faithful method (``python -m
-    benchmarks.fidelity``). For larger inputs, and for more than 64 nodes of a graph, the default is
-    ``"left_out"``, which needs one forward and one backward pass.
+    benchmarks.fidelity``). For links and items, the limit is higher (see
+    :func:`edgewise.explain.contributions`). For larger inputs, and for more than 64 nodes of a
+    graph, the default is ``"left_out"``, which needs one forward and one backward pass.
 
     Args:
         run: run of :func:`edgewise.load`.

@@ -69,6 +69,7 @@ class Exphormer(GPS):
         pool: Pooling = "sum",
         dropout: float = 0.0,
         attention_dropout: float = 0.1,
+        output_hops: int = 0,
     ) -> None:
         super().__init__(
             in_width,
@@ -85,6 +86,7 @@ class Exphormer(GPS):
             pool=pool,
             dropout=dropout,
             attention_dropout=attention_dropout,
+            output_hops=output_hops,
         )
         self.virtual = nn.Parameter(torch.randn(virtual, width))
         self.edge = nn.ParameterList(
@@ -150,4 +152,6 @@ class Exphormer(GPS):
         return torch.cat([features, nn.functional.one_hot(kinds, KINDS).to(features)], dim=1)
 
 
-exphormer = checked_factory(Exphormer, depth=0, edge_width=0, degree=0, virtual=0, seed=0)
+exphormer = checked_factory(
+    Exphormer, depth=0, edge_width=0, degree=0, virtual=0, seed=0, output_hops=0
+)

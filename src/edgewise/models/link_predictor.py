@@ -1,7 +1,7 @@
 r"""Link prediction from node embeddings encoded by GraphSAGE.
 
 Formula: s_uv = f(z_u ⊙ z_v) + g(c_uv), with Z = L layers of σ(U h_i + V mean_j(h_j)) over learned
-    h⁰, and c_uv = log(1 + common neighbours, Adamic–Adar and resource allocation of u and v)
+    h⁰, and c_uv = log(1 + common neighbours, Adamic–Adar, resource allocation and degrees of u, v)
 Graph: the input graph without the edges to predict
 Score: none; f is the sum (inner product) or a network of two layers
 Normalisation: by degree
@@ -13,17 +13,18 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from edgewise.arguments import checked_factory
 from edgewise.checks import bind_graph
 from edgewise.encodings import common_neighbours
-from edgewise.graphs import Pattern
+from edgewise.graphs import Graph, Pattern
 from edgewise.layers import FeedForward
 from edgewise.models.graphsage import graphsage
 
 Decoder = Literal["dot", "network"]
-INDICES = 3
+INDICES = 5
 SCALE = 10.0  # Resource allocation is far below 1, where log(1 + x) would be linear.
 
 
@@ -38,8 +39,9 @@ class LinkPredictor(nn.Module):
         depth: number of GraphSAGE layers.
         decoder: score of a pair: "dot" (inner product) or "network" (a two-layer network).
         dropout: dropout probability between the layers.
-        overlap: add a network of the common neighbours of the pair to its score. Message passing
-            of the nodes alone cannot count common neighbours (Zhang et al., Labeling trick, 2021).
+        overlap: add a network of structural features of the pair to its score: the common
+            neighbours, by three indices, and the degrees. Message passing of the nodes alone cannot
+            count common neighbours (Zhang et al., Labeling trick, 2021).
 
     Example:
         >>> import torch
@@ -95,9 +97,14 @@ class LinkPredictor(nn.Module):
         if self.overlap is None:
             return out
         bound = bind_graph(graph, len(z), len(z), z.device)
-        indices = common_neighbours(pairs, bound).to(z.dtype)
-        extra: Tensor = self.overlap((SCALE * indices).log1p()).squeeze(-1)
+        extra: Tensor = self.overlap(_structure(pairs, bound).to(z.dtype)).squeeze(-1)
         return out + extra
+
+
+def _structure(pairs: Tensor, graph: Graph) -> Tensor:
+    """Return the structural features of pairs ``[M, 5]``; they do not depend on the direction."""
+    degrees = graph.in_degree()[pairs].sort(0).values.t()
+    return torch.cat([SCALE * common_neighbours(pairs, graph), degrees], dim=1).log1p()
 
 
 link_predictor = checked_factory(LinkPredictor)

@@ -281,14 +281,21 @@ def num_steps(model: TextModel, input_ids: Tensor, attention_mask: Tensor | None
 
     Raises:
         ArgumentError: the model is not a Universal Transformer.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> from edgewise.models.universal import num_steps
+        >>> num_steps(models.universal(100, depth=3), torch.tensor([[5, 7]]))
+        tensor([[3., 3.]])
     """
-    stack = getattr(model.backbone, "stack", None)
+    stack = getattr(getattr(model, "backbone", None), "stack", None)
     if not isinstance(stack, UniversalStack):
         raise ArgumentError(
             "model",
             expected="a model built by edgewise.models.universal",
-            got=type(model.backbone).__name__,
-            remedy="load the run of a Universal Transformer",
+            got=type(model).__name__,
+            remedy="pass the text model of a run, run.model.trunk",
         )
     sequences = SequenceBatch(input_ids, attention_mask)
     x = model.embedding(input_ids, sequences.positions)
