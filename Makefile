@@ -53,10 +53,11 @@ site: install
 links: install
 	$(BIN)/python -m sphinx -b linkcheck -j $(WORKERS) -d build/doctrees docs build/links
 
-# Rewrites docs/background/results.md: trains every recipe that is not measured as it is now, into
-# runs/results, where a run that was stopped goes on. Hours from nothing; seconds when all is measured.
+# Rewrites docs/background/results.md: trains every recipe and measures every baseline that is not
+# measured as it is now, into runs/results, where a run that was stopped goes on. Hours from nothing;
+# seconds when all is measured.
 results: install
-	$(BIN)/python docs/results.py --runs runs/results --train
+	$(BIN)/python docs/results.py --runs runs/results --train --baselines
 
 # The page of `edgewise explain`: bundles its JavaScript and the licences into page.html (Node and npm).
 PAGE := src/edgewise/explain/page

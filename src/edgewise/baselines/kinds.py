@@ -108,7 +108,7 @@ def kind_of(recipe: Recipe) -> Kind:
     Raises:
         NoBaselineError: there are no baselines for its data and task.
     """
-    known = [*KINDS, *(kind for plugin in plugins() for kind in plugin.baselines)]
+    known: list[Kind] = [*KINDS, *(kind for plugin in plugins() for kind in plugin.baselines)]
     for kind in known:
         if kind.has(recipe):
             return kind
