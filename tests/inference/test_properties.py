@@ -19,6 +19,7 @@ import edgewise
 from edgewise.baselines import baselines
 from edgewise.cli import main
 from edgewise.data import molecule_table
+from edgewise.errors import MissingDataError
 from edgewise.inference import Run
 from edgewise.recipes import find
 from edgewise.runs import train, train_seeds, with_values
@@ -186,6 +187,13 @@ def test_an_interval_that_cannot_be_computed_is_refused(one: Run, tmp_path: Path
     train(recipe(path, "aromatic", **{"trainer.epochs": 1}), tmp_path / "run")
     with refused("interval", expected="numbers", got="classes", remedy="omit"):
         edgewise.load(tmp_path / "run").predict("C", interval=0.9)
+
+
+def test_a_run_of_an_earlier_version_has_no_interval(one: Run, tmp_path: Path) -> None:
+    folder = shutil.copytree(one.path, tmp_path / "run")
+    (folder / "held_out.safetensors").unlink()
+    with pytest.raises(MissingDataError, match="Intervals need it"):
+        edgewise.load(folder).predict("C", interval=0.9)
 
 
 def test_reasons_name_the_target(both: Run, capsys: pytest.CaptureFixture[str]) -> None:
