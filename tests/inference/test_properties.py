@@ -19,6 +19,7 @@ import edgewise
 from edgewise.baselines import baselines
 from edgewise.cli import main
 from edgewise.data import molecule_table
+from edgewise.errors import MissingDataError
 from edgewise.inference import Run
 from edgewise.recipes import find
 from edgewise.runs import train, train_seeds, with_values
@@ -188,12 +189,19 @@ def test_an_interval_that_cannot_be_computed_is_refused(one: Run, tmp_path: Path
         edgewise.load(tmp_path / "run").predict("C", interval=0.9)
 
 
+def test_a_run_of_an_earlier_version_has_no_interval(one: Run, tmp_path: Path) -> None:
+    folder = shutil.copytree(one.path, tmp_path / "run")
+    (folder / "held_out.safetensors").unlink()
+    with pytest.raises(MissingDataError, match="Intervals need it"):
+        edgewise.load(folder).predict("C", interval=0.9)
+
+
 def test_reasons_name_the_target(both: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", str(both.path), "CCc1ccccc1O", "--why", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 + 3
+    assert [line[:16] for line in lines[5:]] == ["why: decrease of"] * 2  # log-odds, and value
     (answer,) = both.predict("CCc1ccccc1O")
-    for line, name in zip(lines[2:], ("length", "aromatic", "group"), strict=True):
+    for line, name in zip(lines[2:5], ("length", "aromatic", "group"), strict=True):
         shown = answer[name] if isinstance(answer[name], str) else f"{answer[name]:.4g}"
         assert f"{name} {shown}" in line
 

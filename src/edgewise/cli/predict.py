@@ -133,7 +133,7 @@ def _with_reasons(
     for answer, value in zip(answers, values, strict=True):
         if "error" not in answer:
             try:
-                notes.meanings.add(add_reasons(run, answer, value, count))
+                notes.meanings |= add_reasons(run, answer, value, count)
             except ArgumentError as error:
                 if error.argument != "input":
                     raise

@@ -160,7 +160,7 @@ def reasons_of(case: Case, found: Contributions, top: int) -> list[Reason]:
     return sorted(parts, key=lambda part: -abs(part.contribution))[:top]
 
 
-def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> str:
+def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> set[str]:
     """Add the key ``why`` to a prediction, or to each of its parts.
 
     Its value is a list of pairs: the name of a part of the input and its contribution.
@@ -172,7 +172,7 @@ def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> str:
         top: number of reasons.
 
     Returns:
-        Description of the contributions.
+        Descriptions of the contributions.
     """
     lists = [one for one in answer.values() if is_of_dicts(one) and one]
     parts = lists[0] if lists else []
@@ -185,7 +185,7 @@ def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> str:
         answer["why"] = _pairs(found[0])
     else:
         answer["why"] = [{"part": one.answer, "why": _pairs(one)} for one in found]
-    return found[0].meaning if found else ""
+    return {one.meaning for one in found}
 
 
 def _pairs(found: Attribution) -> list[list[Any]]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.data import Split, Splits
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.training import RunFolder
 
 HELD_OUT = "held_out.safetensors"
@@ -54,6 +54,12 @@ def read_held_out(folders: Sequence[Path], split: str) -> HeldOut:
         MissingDataError: a run has no such file, because an earlier version trained it.
         ArgumentError: the runs have other rows in their splits.
     """
+    for folder in folders:
+        if not RunFolder(folder).has(HELD_OUT):
+            raise MissingDataError(
+                f"{folder / HELD_OUT}: no such file. Intervals need it. Remedy: train again with "
+                "this version."
+            )
     each = [RunFolder(folder).read_tensors(HELD_OUT) for folder in folders]
     target = each[0][f"{split}_target"]
     for one, folder in zip(each, folders, strict=True):

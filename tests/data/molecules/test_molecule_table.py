@@ -264,7 +264,7 @@ def test_columns_in_doubt_are_listed(tmp_path: Path) -> None:
     spec = molecule_table(path=str(path), smiles="one", conditions=("logP",), val=0.25)
     assert names_of(spec.load()) == ("one", "logS")
     path.write_text("name,y\nbenzene,1\nwater,2\n")
-    with refused("data.smiles", expected="SMILES", got="no such column", remedy="data.smiles y"):
+    with refused("data.smiles", expected="SMILES", got="no such column", remedy="smiles name"):
         molecule_table(path=str(path)).load()
 
 
