@@ -1,0 +1,31 @@
+"""The lecture's sentences about "like" are not in SST-2, and how SST-2 uses the word."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from edgewise import data
+from tests.places import needs
+from tests.recipes.lecture_sentences import LECTURE, VARIATIONS
+
+
+def occurrences(phrase):
+    """Count the training sentences with a phrase, by label."""
+    train = data.sst2().parts().parts["train"]
+    found = Counter(label for text, label in train if f" {phrase} " in f" {text} ")
+    return {data.sst2().names[label]: count for label, count in found.items()}
+
+
+@needs("SST2")
+def test_no_sentence_is_in_sst2():
+    parts = data.sst2().parts().parts.values()
+    known = {text for part in parts for text, _ in part}
+    assert "i like this movie a lot" in known, "so sentences are compared in lower case"
+    assert not known & {text.lower() for text in (*LECTURE, *VARIATIONS)}
+
+
+@needs("SST2")
+def test_the_counts_that_the_lecture_page_quotes():
+    assert occurrences("like") == {"positive": 159, "negative": 250}
+    assert occurrences("i like") == {"positive": 6, "negative": 1}
+    assert occurrences("do n't like") == occurrences("do not like") == {}
