@@ -1,7 +1,7 @@
 """Test scores of trained Transformers without some of their attention heads.
 
-    python -m benchmarks.pruning sst2 [--seeds 3] [--folder runs/pruning] [--draw FILE]
-    python -m benchmarks.pruning multi30k [--seeds 3] [--fine-tune]
+    python -m benchmarks.pruning sst2 [--seeds 0 1 2] [--folder runs/pruning] [--draw FILE]
+    python -m benchmarks.pruning multi30k [--curves encoder/gradient] [--fine-tune] [--bootstrap]
     python -m benchmarks.pruning sst2 multi30k --patterns
 
 The first call trains a model for each seed in ``FOLDER/STUDY-SEED``. Later calls resume what was
@@ -16,7 +16,9 @@ time of the forward pass of a validation batch in one thread with the first seed
 
 ``--fine-tune`` removes 38 of 48 encoder heads, as Voita et al. (2019) did, and trains for one more
 epoch; the model with all heads is trained as long. ``--patterns`` prints the three observations
-about attention weights, and the suggested patterns.
+about attention weights, and the suggested patterns. ``--bootstrap`` tests whether the translations
+without a fifth of the encoder heads have another BLEU, by sacrebleu's paired bootstrap on the
+sentences of both test sets.
 """
 
 from __future__ import annotations
@@ -43,12 +45,14 @@ from edgewise.explain.losses import losses_of
 from edgewise.inference import Run
 from edgewise.recipes import Recipe
 from edgewise.runs import train, with_values
+from edgewise.runs.seeds import mean_and_std
 from edgewise.tasks import Translation
 from edgewise.training import RunFolder
 from edgewise.training.folder import METRICS
 
 FRACTIONS = [step / 10 for step in range(10)]
 TIMED_BATCHES, ROUNDS = 8, 5
+SAMPLES = 1000
 VOITA = 38 / 48
 
 
@@ -65,6 +69,7 @@ class Study:
         draws: number of random orders for each seed.
         stride: ``leaving out`` uses every ``stride``-th batch of the validation set.
         test_batch: batch size of the test set.
+        tests: names of all test sets; the scores are those of the first one.
     """
 
     title: str
@@ -75,6 +80,7 @@ class Study:
     draws: int
     stride: int
     test_batch: int
+    tests: tuple[str, ...] = ("test",)
 
 
 STUDIES = {
@@ -112,6 +118,7 @@ STUDIES = {
         draws=1,
         stride=6,
         test_batch=8192,
+        tests=("test_2016_flickr", "test_2017_flickr"),
     ),
 }
 
@@ -156,11 +163,20 @@ class Measured:
         self.results = Results(path.with_suffix(".json"))
         self.run = edgewise.load(path)
         self.layers = explain.layers_with_heads(self.run)
-        self.test = losses_of(self._with_batches(study.test_batch), split="test").batches
+        self.translates = isinstance(self.run.recipe.task, Translation)
 
-    def _with_batches(self, size: int) -> Run:
-        recipe = with_values(self.run.recipe, {"data.batch_size": size})
+    def _with_data(self, **values: Any) -> Run:
+        recipe = with_values(self.run.recipe, {f"data.{name}": values[name] for name in values})
         return replace(self.run, recipe=recipe)
+
+    @cached_property
+    def tests(self) -> list[list[Batch]]:
+        """Batches of each test set."""
+        given: list[dict[str, str]] = [{}]
+        if self.translates and len(self.study.tests) > 1:
+            given = [{"test": name} for name in self.study.tests]
+        runs = [self._with_data(batch_size=self.study.test_batch, **one) for one in given]
+        return [losses_of(run, split="test").batches for run in runs]
 
     @cached_property
     def timed(self) -> list[Batch]:
@@ -180,7 +196,7 @@ class Measured:
             return {n: torch.rand(len(h), generator=random) for n, h in self.layers.items()}
         if order not in self.results:
             if order == "gradient":  # the mean of absolute values is over examples
-                found = explain.importance(self._with_batches(1), split="val")
+                found = explain.importance(self._with_data(batch_size=1), split="val")
             else:
                 losses = losses_of(self.run, split="val")
                 found = explain.importance(
@@ -194,6 +210,8 @@ class Measured:
 
     def removed(self, group: str, order: str, fraction: float, draw: int = 0) -> dict[Any, Any]:
         """Return the heads that are removed from a group, by layer."""
+        if not fraction:
+            return {}
         chosen = {name: self.importance(order, draw)[name] for name in self.heads(group)}
         return explain.least_important(chosen, fraction, normalise=order == "gradient")
 
@@ -206,20 +224,41 @@ class Measured:
         draws = self.study.draws if order == "random" and fraction else 1
         found = []
         for draw in range(draws):
-            key = f"{group}, {order} {draw}, {fraction:.3f}, beam {beams}"
-            key = key if fraction else f"all heads, beam {beams}"
+            key = self._key(group, order, fraction, beams, draw)
             if key not in self.results:
-                model = self.pruned(self.removed(group, order, fraction, draw) if fraction else {})
-                self.results[key] = score(model, self.run.recipe.task, self.test, beams)
+                if self.translates:
+                    self.results[key] = bleu(
+                        self.translations(group, order, fraction, beams, draw=draw), self.tests[0]
+                    )
+                else:
+                    model = self.pruned(self.removed(group, order, fraction, draw))
+                    self.results[key] = accuracy(model, self.run.recipe.task, self.tests[0])
                 print(f"{self.path.name}: {key}: {self.results[key]:.2f}", flush=True)
             found.append(self.results[key])
         return statistics.fmean(found)
+
+    def translations(
+        self, group: str, order: str, fraction: float, beams: int, *, draw: int = 0, test: int = 0
+    ) -> list[str]:
+        """Return the translations of a test set; those made before are read."""
+        key = f"{self._key(group, order, fraction, beams, draw)}, {self.study.tests[test]}"
+        if key not in self.results:
+            model = self.pruned(self.removed(group, order, fraction, draw))
+            task = self.run.recipe.task
+            self.results[key] = translations(model, task, self.tests[test], beams)
+        texts: list[str] = self.results[key]
+        return texts
+
+    @staticmethod
+    def _key(group: str, order: str, fraction: float, beams: int, draw: int) -> str:
+        name = f"{group}, {order} {draw}, {fraction:.3f}" if fraction else "all heads"
+        return f"{name}, beam {beams}"
 
     def times(self, fraction: float) -> tuple[float, float]:
         """Return milliseconds per batch without and with the removal of heads."""
         key = f"milliseconds, {fraction:.3f}"
         if key not in self.results:
-            removed = self.removed(self.study.timed, "gradient", fraction) if fraction else {}
+            removed = self.removed(self.study.timed, "gradient", fraction)
             self.results[key] = times(self.run.model, self.pruned(removed), self.timed)
         full, pruned = self.results[key]
         return full, pruned
@@ -228,7 +267,7 @@ class Measured:
         """Return BLEU with beam search after one more epoch without some encoder heads."""
         folder = RunFolder(self.path.with_name(f"{self.path.name}-tuned-{fraction:.3f}"))
         if not folder.has(METRICS):
-            removed = self.removed("encoder", "gradient", fraction) if fraction else {}
+            removed = self.removed("encoder", "gradient", fraction)
             recipe = self.run.recipe
             training.fit(
                 self.pruned(removed),
@@ -244,14 +283,27 @@ class Measured:
 
 
 @torch.no_grad()
-def score(model: nn.Module, task: Any, batches: list[Batch], beams: int) -> float:
-    """Return accuracy in percent, or BLEU of translations with a beam."""
-    if isinstance(task, Translation):
-        metric: Any = task.generation_metrics()["bleu"]
-        searching = replace(task, num_beams=beams)
-        for batch in batches:
-            metric.update(searching.generate(model, batch), batch)
-        return float(metric.compute())
+def translations(model: nn.Module, task: Any, batches: list[Batch], beams: int) -> list[str]:
+    """Return the translations of all batches."""
+    searching = replace(task, num_beams=beams)
+    return [text for batch in batches for text in searching.generate(model, batch)]
+
+
+def references(batches: list[Any]) -> list[str]:
+    """Return the reference translations of all batches."""
+    return [text for batch in batches for text in batch.references]
+
+
+def bleu(texts: list[str], batches: list[Batch]) -> float:
+    """Return the BLEU of translations of all batches."""
+    from sacrebleu.metrics import BLEU
+
+    return float(BLEU().corpus_score(texts, [references(batches)]).score)
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, task: Any, batches: list[Batch]) -> float:
+    """Return the accuracy in percent."""
     metric = task.metrics()["accuracy"]
     for batch in batches:
         metric.update(batch.select_outputs(model(*batch.inputs, **batch.keywords)), batch.target)
@@ -274,30 +326,33 @@ def times(full: nn.Module, pruned: nn.Module, batches: list[Batch]) -> tuple[flo
     return min(spent[0]), min(spent[1])
 
 
-def with_spread(values: list[float], digits: int = 2) -> str:
-    """Return mean and sample standard deviation."""
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.fmean(values):.{digits}f} ± {spread:.{digits}f}"
+def with_spread(values: list[float]) -> str:
+    """Return mean and sample standard deviation as text."""
+    mean, spread = mean_and_std(values)
+    return f"{mean:.2f} ± {spread:.2f}"
 
 
 def table(study: Study, runs: list[Measured]) -> Iterator[str]:
     """Yield the lines of a Markdown table."""
     names = [f"{group}, {order}" for group, order in study.curves]
-    yield f"| removed | {' | '.join(names)} | ms per batch, {study.timed} |"
-    yield f"| ---: |{' ---: |' * (len(names) + 1)}"
+    timed = (study.timed, "gradient") in study.curves
+    names += [f"ms per batch, {study.timed}"] * timed
+    yield f"| removed | {' | '.join(names)} |"
+    yield f"| ---: |{' ---: |' * len(names)}"
     for fraction in FRACTIONS:
         cells = [
             with_spread([run.score(group, order, fraction) for run in runs])
             for group, order in study.curves
         ]
-        full, pruned = runs[0].times(fraction)
-        cells.append(f"{pruned:.1f} ({pruned / full:.0%})" if fraction else f"{full:.1f}")
+        if timed:
+            full, pruned = runs[0].times(fraction)
+            cells.append(f"{pruned:.1f} ({pruned / full:.0%})" if fraction else f"{full:.1f}")
         yield f"| {fraction:.0%} | {' | '.join(cells)} |"
 
 
 def changes(study: Study, runs: list[Measured]) -> Iterator[str]:
     """Yield the change of the score without a fifth of the heads, of each group and order."""
-    translates = isinstance(runs[0].run.recipe.task, Translation)
+    translates = runs[0].translates
     for group, order in study.curves:
         heads = runs[0].heads(group)
         count = sum(map(len, runs[0].removed(group, order, 0.2).values()))
@@ -313,6 +368,40 @@ def changes(study: Study, runs: list[Measured]) -> Iterator[str]:
     if translates:
         whole = [run.score("all", "gradient", 0.0, 5) for run in runs]
         yield f"all heads, beam 5: {with_spread(whole)}"
+
+
+def bootstrap(run: Measured) -> Iterator[str]:
+    """Yield BLEU with and without a fifth of the encoder heads, and whether they differ."""
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.significance import PairedTest
+
+    expected = [text for test in run.tests for text in references(test)]
+    for beams in (1, 5):
+        systems = [
+            (
+                name,
+                [
+                    text
+                    for test in range(len(run.tests))
+                    for text in run.translations("encoder", "gradient", fraction, beams, test=test)
+                ],
+            )
+            for name, fraction in (("all heads", 0.0), ("without a fifth", 0.2))
+        ]
+        _, found = PairedTest(systems, {"BLEU": BLEU()}, [expected], "bs", n_samples=SAMPLES)()
+        whole, fewer = found["BLEU"]
+        each = [
+            bleu(run.translations("encoder", "gradient", 0.2, beams, test=test), batches)
+            - bleu(run.translations("encoder", "gradient", 0.0, beams, test=test), batches)
+            for test, batches in enumerate(run.tests)
+        ]
+        yield (
+            f"{run.path.name}, beam {beams}, {len(expected)} sentences: "
+            f"{whole.mean:.2f} ± {whole.ci:.2f} with all heads, "
+            f"{fewer.mean:.2f} ± {fewer.ci:.2f} without a fifth, "
+            f"change {fewer.score - whole.score:+.2f}, p = {fewer.p_value:.3f}; each test set: "
+            + ", ".join(f"{change:+.2f}" for change in each)
+        )
 
 
 def patterns(run: Measured) -> Iterator[str]:
@@ -339,15 +428,14 @@ def draw(found: Mapping[str, list[Measured]], path: Path) -> None:
         study = STUDIES[name]
         for colour, (group, order) in zip(colours, study.curves, strict=False):
             rows = [[run.score(group, order, fraction) for run in runs] for fraction in FRACTIONS]
-            mean = [statistics.fmean(row) for row in rows]
-            spread = [statistics.stdev(row) if len(row) > 1 else 0.0 for row in rows]
+            mean, spread = zip(*map(mean_and_std, rows), strict=True)
             x = [100 * fraction for fraction in FRACTIONS]
             label = order if len(study.groups) == 1 else f"{group} heads, {order}"
             axes.plot(x, mean, styles[order], color=colour, label=label, ms=4, lw=1.4)
             low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)]
                          for sign in (-1, 1))  # fmt: skip
             axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
-        translates = isinstance(runs[0].run.recipe.task, Translation)
+        translates = runs[0].translates
         axes.set(
             xlabel="heads removed, %",
             ylabel="BLEU, test set" if translates else "accuracy on the test set, %",
@@ -365,25 +453,33 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("studies", nargs="+", choices=STUDIES, help="studies to run")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="random seeds")
+    curves = sorted({"/".join(curve) for study in STUDIES.values() for curve in study.curves})
     parser.add_argument(
-        "--seeds", type=int, nargs="+", default=[3], help="number of seeds, of all or each study"
+        "--curves", nargs="+", choices=curves, metavar="CURVE", help=f"of: {', '.join(curves)}"
     )
     parser.add_argument("--folder", type=Path, default=Path("runs/pruning"), help="run folders")
     parser.add_argument("--draw", type=Path, metavar="FILE", help="draw the curves to a file")
     parser.add_argument("--fine-tune", action="store_true", help="train on without encoder heads")
     parser.add_argument("--patterns", action="store_true", help="print observations and patterns")
+    parser.add_argument("--bootstrap", action="store_true", help="test differences of BLEU")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     found = {}
-    for place, name in enumerate(given.studies):
-        study, count = STUDIES[name], given.seeds[min(place, len(given.seeds) - 1)]
-        runs = [Measured(study, given.folder / f"{name}-{s}", s) for s in range(count)]
+    for name in given.studies:
+        study = STUDIES[name]
+        if given.curves:
+            chosen = [curve for curve in study.curves if "/".join(curve) in given.curves]
+            study = replace(study, curves=tuple(chosen))
+        runs = [Measured(study, given.folder / f"{name}-{seed}", seed) for seed in given.seeds]
         found[name] = runs
         for line in (*table(study, runs), "", *changes(study, runs)):
             print(line)
-        if given.fine_tune and isinstance(study.recipe.task, Translation):
+        if given.fine_tune and runs[0].translates:
             whole, few = ([run.fine_tuned(f) for run in runs] for f in (0.0, VOITA))
             print(f"one more epoch: {with_spread(whole)}; without 38 of 48: {with_spread(few)}")
+        for run in runs if given.bootstrap and runs[0].translates else ():
+            print("\n".join(bootstrap(run)))
         for run in runs if given.patterns else ():
             print("\n".join(patterns(run)))
     if given.draw is not None:

@@ -82,6 +82,7 @@ PICTURES = {
 }
 # Arguments for 64 positions and width 32.
 ENCODINGS = {
+    "index": (32,),
     "scaled": (32,),
     "binary": (32, 6),
     "sinusoidal": (32,),
@@ -98,6 +99,7 @@ ENCODINGS = {
     "random_walk": (32, 20),
     "weisfeiler_lehman": (32, 256, 5),
     "centrality": (32,),
+    "distance": (32, 8),
     "shortest_path": (1,),
 }
 

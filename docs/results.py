@@ -3,11 +3,15 @@
 python docs/results.py                        # from docs/background/results.json
 python docs/results.py --runs DIR             # first add the finished runs DIR/RECIPE
 python docs/results.py --runs DIR --train     # first train what is not measured
+python docs/results.py --runs DIR --baselines # first measure baselines that are not measured
 python docs/results.py --check                # check whether the page is stale (exit code 1)
 
 A recipe has its own protocol and reference (edgewise.recipes.Protocol), so nothing is added here
 for a new recipe. Results of a recipe whose fields have changed are not shown. Results with fewer
 seeds or folds than the protocol are marked stale, and --train measures the missing ones.
+
+Baselines are those of `edgewise baseline RECIPE`, read from DIR/RECIPE-baseline. Recipes with the
+same data and the same metric have the same baselines, which are measured once.
 """
 
 from __future__ import annotations
@@ -19,10 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from edgewise import recipes, runs
+from edgewise.baselines import NoBaselineError, lower_is_better
+from edgewise.baselines.kinds import kind_of
+from edgewise.baselines.measure import AUGMENTATION
+from edgewise.cli.baseline import FILE, measure
 from edgewise.errors import EdgewiseError
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import fields_of
 from edgewise.runs.record import differences
+from edgewise.runs.seeds import summarise
 from edgewise.training import RunFolder
 from edgewise.training.folder import METRICS, RECIPE, finite
 
@@ -32,9 +41,13 @@ HEAD = """# Measured results
 
 This page lists what every recipe reaches, beside published numbers. `make results` writes it.
 
-- **recipe**: name for `edgewise train`; names in italics are variants and baselines of the recipe
-  above, by the same protocol. The commands below each table reproduce it.
+- **recipe**: name for `edgewise train`; names in italics are variants of the recipe above, by the
+  same protocol. The commands below each table reproduce it. *Behind ...* means that the baseline
+  of this name is better in a metric of the row.
 - **ours**: result on the test set, mean ± standard deviation over seeds or folds.
+- **baseline**: the best simple method by the validation set, on the same splits, with the mean and
+  standard deviation over folds; [`edgewise baseline RECIPE`](../howto/baselines.md) measures it.
+  Empty: there is no simple method for this task.
 - **reference**: number to compare with, and its source. *Not reached* means that ours is worse.
 - **protocol**: splits (training / validation / test), choice of the epoch, seeds or folds.
 - **minutes**: processor time on one core for training, validation and test of all seeds or folds;
@@ -128,14 +141,6 @@ BESIDE = {
             "edgewise train ionic-liquids-co2 --data.descriptors false --folds"
             " --out ionic-liquids-without",
         ),
-        "descriptor-trees": (
-            "boosted trees on descriptors, temperature and pressure; same splits",
-            "python benchmarks/descriptor_trees.py --json descriptor-trees.json",
-        ),
-        "fingerprint-trees": (
-            "boosted trees on Morgan fingerprints, temperature and pressure; same splits",
-            "python benchmarks/descriptor_trees.py --fingerprints --json fingerprint-trees.json",
-        ),
     },
     "attentive-esol": {
         "graph-network-esol": (
@@ -221,12 +226,6 @@ BESIDE = {
             for epochs, beside in ((3, "the same number of steps"), (6, "about the same time"))
         },
     },
-    "gin-zinc": {
-        "zinc-trees": (
-            "boosted trees on fingerprints; same splits",
-            "python benchmarks/zinc_trees.py --json zinc-trees.json",
-        ),
-    },
     "sketches": {
         **{
             f"sketches-{name}": (
@@ -260,10 +259,6 @@ BESIDE = {
                 ),
             )
         },
-        "sketch-trees": (
-            "randomised trees on histograms of ink; same sketches",
-            "python benchmarks/sketch_trees.py --json sketch-trees.json",
-        ),
     },
     **{
         name: {
@@ -415,6 +410,9 @@ NAMES = {
     **{"loss": "loss", "seasonal_ratio": "ratio to the last season"},
 }
 
+BASELINES = "baselines"
+"""Key of the baselines in results.json: by recipe, with the fields of the data."""
+
 Measured = dict[str, dict[str, Any]]
 
 
@@ -460,8 +458,95 @@ def is_whole(recipe: Recipe, found: dict[str, Any]) -> bool:
     return count == wanted and is_current(recipe, found)
 
 
-def collect(measured: Measured, runs: Path, names: list[str], train: bool) -> None:
-    """Add the metrics of the run folders."""
+def fields_of_baseline(record: dict[str, Any], kind: str, metrics: list[str]) -> dict[str, Any]:
+    """Return what determines the baselines of a recipe: its data, and the metric that chooses.
+
+    Args:
+        record: record of the recipe, as in the run folder.
+        kind: name of the kind of recipe.
+        metrics: names of the metrics of the task.
+    """
+    ignored = {"batch_size", "fold", *AUGMENTATION}
+    data = {name: value for name, value in record["data"].items() if name not in ignored}
+    monitored = record["trainer"]["monitor"].partition("/")[2]
+    chosen = monitored if monitored in metrics else (metrics or ["loss"])[0]
+    return {"data": data, "kind": kind, "metric": chosen}
+
+
+def own_fields(recipe: Recipe) -> dict[str, Any] | None:
+    """Return :func:`fields_of_baseline` of a recipe, or None if its task has no baseline."""
+    try:
+        kind = kind_of(recipe).name
+    except NoBaselineError:
+        return None
+    return fields_of_baseline(runs.to_record(recipe), kind, list(recipe.task.metrics()))
+
+
+def baseline_of(recipe: Recipe, measured: Measured) -> dict[str, Any] | None:
+    """Return the measured baseline of a recipe, or that of a recipe with the same data."""
+    wanted = own_fields(recipe)
+    if wanted is None:
+        return None
+    folds = recipe.protocol is not None and recipe.protocol.folds
+    known = measured.get(BASELINES, {})
+    each = [known[recipe.name]] if recipe.name in known else [*known.values()]
+    same = (one for one in each if one["fields"] == wanted and one["folds"] == folds)
+    return next(same, None)
+
+
+def collect_baseline(recipe: Recipe, measured: Measured, folder: Path, measures: bool) -> None:
+    """Add the best baseline of ``baseline.json`` in a folder, if it is of the current fields.
+
+    Args:
+        recipe: the recipe.
+        measured: measurements, which receive the baseline.
+        folder: folder of ``baseline.json``.
+        measures: whether to measure the baselines first, unless they are known.
+    """
+    wanted, protocol = own_fields(recipe), recipe.protocol
+    if wanted is None or protocol is None:
+        return
+    if measures and baseline_of(recipe, measured) is None and not (folder / FILE).is_file():
+        print(measure(recipe, folder, folds=protocol.folds))
+    if not (folder / FILE).is_file():
+        return
+    found = json.loads((folder / FILE).read_text())
+    metrics = list(recipe.task.metrics())
+    if fields_of_baseline(found["recipe"], wanted["kind"], metrics) != wanted:
+        return
+    number = [one["name"] for one in found["baselines"]].index(found["best"])
+    best = found["baselines"][number]
+    several = [fold[number]["metrics"] for fold in found.get("folds", ())]
+    measured.setdefault(BASELINES, {})[recipe.name] = {
+        "fields": wanted,
+        "folds": bool(several),
+        "name": best["name"],
+        "setting": best["setting"],
+        "metrics": summarise(several) if several else best["metrics"],
+        "cpu_seconds": round(sum(one["seconds"] for one in found["baselines"]), 1),
+    }
+
+
+def mean(value: Any) -> float:
+    """Return a number, or the mean of several."""
+    return float(value["mean"] if isinstance(value, dict) else value)
+
+
+def is_behind(recipe: Recipe, metrics: dict[str, Any], baseline: dict[str, Any]) -> bool:
+    """Return whether the baseline is better in a metric of the row."""
+    assert recipe.protocol is not None
+    for name in recipe.protocol.metrics:
+        if name in baseline["metrics"]:
+            gain = mean(metrics[name]) - mean(baseline["metrics"][name])
+            if (gain > 0) if lower_is_better(recipe, name) else (gain < 0):
+                return True
+    return False
+
+
+def collect(
+    measured: Measured, runs: Path, names: list[str], train: bool, baselines: bool = False
+) -> None:
+    """Add the metrics of the run folders, and of the baselines."""
     for name in names:
         recipe, folder = RECIPES[name], RunFolder(runs / name)
         if recipe.protocol is None:
@@ -470,6 +555,7 @@ def collect(measured: Measured, runs: Path, names: list[str], train: bool) -> No
         found = measured_again(recipe, folder, train and not known)
         if found is not None:
             measured[name] = found
+        collect_baseline(recipe, measured, runs / f"{name}-baseline", baselines)
         for other in BESIDE.get(name, {}):
             if (runs / f"{other}.json").is_file():
                 measured[other] = json.loads((runs / f"{other}.json").read_text())
@@ -503,14 +589,23 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
         metrics = measured[recipe.name]["metrics"]
         ours = numbers(metrics, protocol.metrics)
         how = f"{protocol.says}; {repeats(recipe, metrics)}"
-        rows.append([f"`{recipe.name}`", ours, protocol.reference, how, minutes(metrics)])
+        baseline = baseline_of(recipe, measured)
+        simple, behind = "", ""
+        if baseline is not None:
+            shared = tuple(name for name in protocol.metrics if name in baseline["metrics"])
+            simple = f"{baseline['name']}: {numbers(baseline['metrics'], shared)}"
+            behind = f"Behind {baseline['name']}: " * is_behind(recipe, metrics, baseline)
+        elif own_fields(recipe) is not None:
+            simple = "not measured"
+        called = f"{behind}`{recipe.name}`"
+        rows.append([called, ours, simple, protocol.reference, how, minutes(metrics)])
         for name, (how, command) in BESIDE.get(recipe.name, {}).items():
             if name in measured and has_numbers(measured[name], protocol.metrics):
                 metrics = measured[name]["metrics"]
                 theirs = numbers(metrics, protocol.metrics)
-                rows.append([f"*{name}*", theirs, "", how, minutes(metrics)])
+                rows.append([f"*{name}*", theirs, "", "", how, minutes(metrics)])
                 commands.append(command)
-    head = ["recipe", "ours", "reference", "protocol", "minutes"]
+    head = ["recipe", "ours", "baseline", "reference", "protocol", "minutes"]
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
     about = [SECTIONS[title], ""] if SECTIONS[title] else []
     commands = list(dict.fromkeys(commands))  # one command may measure two rows
@@ -574,6 +669,9 @@ def main() -> int:
         "--train", action="store_true", help="first train recipes that are not measured"
     )
     parser.add_argument(
+        "--baselines", action="store_true", help="first measure baselines that are not measured"
+    )
+    parser.add_argument(
         "--check", action="store_true", help="only check whether the page is current"
     )
     arguments = parser.parse_args()
@@ -585,7 +683,7 @@ def main() -> int:
     if arguments.runs is not None:
         names = [recipes.find(name).name for name in arguments.recipes] or list(RECIPES)
         try:
-            collect(measured, arguments.runs, names, arguments.train)
+            collect(measured, arguments.runs, names, arguments.train, arguments.baselines)
         except EdgewiseError as error:
             print(error, file=sys.stderr)
             return 2

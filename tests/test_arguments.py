@@ -115,7 +115,7 @@ def test_each_of_a_pair_is_checked() -> None:
 
 def test_names_and_what_is_missing() -> None:
     check_choice("how", "mean", ("mean", "sum"))
-    with refused("how", expected="mean, or another of sum", got="'men'", remedy="did you mean"):
+    with refused("how", expected="one of mean, sum", got="'men'", remedy="did you mean"):
         check_choice("how", "men", ("mean", "sum"))
     assert check_given("memory", 0, "a memory", "encode it") == 0
     for missing in (None, "", (), []):

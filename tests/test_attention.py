@@ -135,7 +135,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     "negative dropout": ({"dropout": -0.1}, ("dropout", "from 0 to 1", "-0.1", "pass 0.0")),
     "an unknown engine": (
         {"engine": "densse"},
-        ("engine", "dense, or another of auto, reference", "'densse'", "did you mean 'dense'?"),
+        ("engine", "one of dense, auto, reference", "'densse'", "did you mean 'dense'?"),
     ),
 }
 
@@ -233,7 +233,7 @@ AGGREGATE: dict[str, tuple[Callable[[], Any], tuple[str, str, str, str]]] = {
     ),
     "activation": (
         lambda: ew.Additive("leaky"),
-        ("activation", "leaky_relu, or another of gelu, identity", "'leaky'", "'leaky_relu'"),
+        ("activation", "one of leaky_relu, gelu, identity", "'leaky'", "'leaky_relu'"),
     ),
 }
 

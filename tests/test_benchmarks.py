@@ -143,19 +143,22 @@ def test_scores_without_heads_are_measured_once(
     for name, make in (("sst2", small_runs.sentences), ("multi30k", small_runs.translations)):
         recipe = edgewise.load(make(tmp_path / name)).recipe
         recipe = replace(recipe, trainer=replace(recipe.trainer, epochs=1))
-        small = replace(pruning.STUDIES[name], recipe=recipe, draws=2, stride=1)
+        small = replace(pruning.STUDIES[name], recipe=recipe, draws=2, stride=1, tests=("test",))
         monkeypatch.setitem(pruning.STUDIES, name, small)
     monkeypatch.setattr(pruning, "FRACTIONS", [0.0, 0.5])
     monkeypatch.setattr(pruning, "ROUNDS", 1)
     folder, picture = tmp_path / "runs", tmp_path / "picture.png"
     command = ["pruning", "sst2", "multi30k", "--folder", str(folder), "--draw", str(picture)]
-    monkeypatch.setattr(sys, "argv", [*command, "--seeds", "2", "--fine-tune", "--patterns"])
+    monkeypatch.setattr(
+        sys, "argv", [*command, "--seeds", "0", "1", "--fine-tune", "--patterns", "--bootstrap"]
+    )
     pruning.main()
     out = capsys.readouterr().out
     tables = [line for line in out.splitlines() if line.startswith("|")]
     assert [line.count("|") for line in tables] == [6] * 4 + [9] * 4
     assert "encoder, gradient: 2 of 8 heads: change" in out
     assert "encoder, gradient: 1 of 2 heads: change" in out
+    assert "multi30k-1, beam 5, 8 sentences: " in out
     assert "equal weight" in out
     assert "edges kept" in out
     assert picture.stat().st_size > 10_000
@@ -165,9 +168,10 @@ def test_scores_without_heads_are_measured_once(
     )
     removed = measured.removed("encoder", "gradient", 0.5)
     with explain.masked_heads(measured.run.model, removed):
-        masked = pruning.score(measured.run.model, measured.run.recipe.task, measured.test, 1)
+        masked = pruning.accuracy(measured.run.model, measured.run.recipe.task, measured.tests[0])
     assert measured.score("encoder", "gradient", 0.5) == pytest.approx(masked)
-    monkeypatch.setattr(pruning, "score", lambda *_: pytest.fail("measured again"))
+    for name in ("accuracy", "translations"):
+        monkeypatch.setattr(pruning, name, lambda *_: pytest.fail("measured again"))
     pruning.main()
     again = capsys.readouterr().out
     assert tables == [line for line in again.splitlines() if line.startswith("|")]

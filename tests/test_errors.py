@@ -17,7 +17,7 @@ from edgewise.errors import MissingExtraError, how_to_install, require, unknown_
 def test_a_name_in_other_letters_is_found_and_said_first() -> None:
     error = unknown_name("data.column", "smiles", ["SMILES", "name", "miles"])
     assert error.remedy == "did you mean 'SMILES'?"
-    assert error.expected == "SMILES, or another of miles, name"
+    assert error.expected == "one of SMILES, miles, name"
     assert str(error).endswith("did you mean 'SMILES'?")
     assert unknown_name("recipe", "SST2", ["digits", "sst2"]).remedy == "did you mean 'sst2'?"
     assert unknown_name("graph", "Windw", ["window"]).expected == "window"
@@ -91,7 +91,7 @@ def test_the_remedy_where_nothing_was_installed(monkeypatch: pytest.MonkeyPatch)
 def test_of_many_names_the_nearest_is_said_and_the_others_are_counted() -> None:
     names = [f"model.field_{i}" for i in range(40)] + ["model.heads"]
     error = unknown_name("field", "model.head", names)
-    assert error.expected == "model.heads, or another of 40 names"
+    assert error.expected == "model.heads or one of 40 other names"
     assert "did you mean 'model.heads'" in str(error)
 
 

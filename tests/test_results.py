@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgewise.recipes import find
+from edgewise.recipes import RECIPES, find
 from edgewise.runs import to_record, with_values
 from edgewise.runs.seeds import summarise
 
@@ -34,9 +34,9 @@ def test_a_row_has_the_mean_the_reference_and_the_protocol(tmp_path: Path) -> No
     (row,) = [line for line in RESULTS["page"](measured).splitlines() if f"| `{NAME}`" in line]
     protocol = find(NAME).protocol
     cells = row.strip("| ").split(" | ")
-    assert cells[1:3] == ["accuracy 82.00 ± 1.41 %", protocol.reference]
+    assert cells[1:4] == ["accuracy 82.00 ± 1.41 %", "not measured", protocol.reference]
     again = f"`python docs/results.py --runs DIR --train {NAME}`"
-    assert cells[3:] == [f"{protocol.says}; **stale: 2 of 10 seeds**, {again}", "1.0"]
+    assert cells[4:] == [f"{protocol.says}; **stale: 2 of 10 seeds**, {again}", "1.0"]
     assert f"edgewise train {NAME} --seeds 10" in RESULTS["page"](measured)
 
 
@@ -50,6 +50,79 @@ def test_a_row_says_how_many_seeds_it_is_of(found: int, says: str) -> None:
     page = RESULTS["page"]({NAME: {"recipe": to_record(recipe), "metrics": metrics}})
     (row,) = [line for line in page.splitlines() if f"| `{NAME}`" in line]
     assert says in row
+
+
+def with_baseline(accuracy: float, **changes: Any) -> dict[str, Any]:
+    """Measurements of ten seeds with 80 %, and of a baseline."""
+    recipe = find(NAME)
+    metrics = summarise([{"test/accuracy": 0.8, "cpu_seconds": 30.0}] * 10)
+    simple = {"name": "SGC", "setting": "", "metrics": {"test/accuracy": accuracy}, "folds": False}
+    fields = RESULTS["own_fields"](with_values(recipe, changes))
+    return {
+        NAME: {"recipe": to_record(recipe), "metrics": metrics},
+        "baselines": {NAME: {**simple, "fields": fields, "cpu_seconds": 1.0}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "first"),
+    [(0.81, f"Behind SGC: `{NAME}`"), (0.8, f"`{NAME}`"), (0.79, f"`{NAME}`")],
+)
+def test_a_row_behind_its_baseline_says_so_in_its_first_words(accuracy: float, first: str) -> None:
+    page = RESULTS["page"](with_baseline(accuracy))
+    assert f"| {first} | accuracy 80.00 ± 0.00 % | SGC: accuracy {100 * accuracy:.2f} % |" in page
+
+
+def test_a_baseline_of_other_data_is_not_shown() -> None:
+    page = RESULTS["page"](with_baseline(0.81, **{"data.name": "CiteSeer"}))
+    assert f"| `{NAME}` | accuracy 80.00 ± 0.00 % | not measured |" in page
+
+
+def test_recipes_with_the_same_data_share_a_baseline() -> None:
+    found = with_baseline(0.81)
+    assert RESULTS["baseline_of"](find("gat-cora"), found)["name"] == "SGC"
+    assert RESULTS["baseline_of"](find("gin-mutag"), found) is None
+
+
+def test_a_baseline_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr("edgewise.baselines.images.STRENGTHS", ())
+    calls = []
+    measure = RESULTS["collect_baseline"].__globals__["measure"]
+
+    def counted(recipe: Any, folder: Path, *, folds: bool) -> str:
+        calls.append(recipe.name)
+        return str(measure(recipe, folder, folds=folds))
+
+    monkeypatch.setitem(RESULTS["collect_baseline"].__globals__, "measure", counted)
+    measured: dict[str, Any] = {}
+    for folder in ("one", "other"):
+        RESULTS["collect"](measured, tmp_path / folder, ["digits"], False, True)
+    assert calls == ["digits"]
+    found = measured["baselines"]["digits"]
+    assert found["name"] == "k-NN on pixels"
+    assert found["metrics"]["test/accuracy"] > 0.9
+
+
+def test_the_page_names_each_row_that_is_behind() -> None:
+    """The committed page against the committed measurements, row by row."""
+    measured = json.loads(RESULTS["MEASURED"].read_text())
+    rows = [line.strip("| ").split(" | ") for line in RESULTS["PAGE"].read_text().splitlines()]
+    known = 0
+    for name, recipe in RECIPES.items():
+        baseline = recipe.protocol and RESULTS["baseline_of"](recipe, measured)
+        row = [cells for cells in rows if cells[0].endswith(f"`{name}`") and len(cells) == 6]
+        if not baseline or not row:
+            continue
+        known += 1
+        behind = False
+        for metric in recipe.protocol.metrics if recipe.protocol else ():
+            ours, theirs = measured[name]["metrics"][metric], baseline["metrics"][metric]
+            ours, theirs = (one["mean"] if isinstance(one, dict) else one for one in (ours, theirs))
+            error = metric.endswith(("loss", "mae", "rmse", "ratio"))
+            behind |= ours > theirs if error else ours < theirs
+        assert row[0][0] == f"Behind {baseline['name']}: " * behind + f"`{name}`"
+    assert known > 20
 
 
 def test_a_row_without_a_metric_that_is_now_asked_for_is_not_shown() -> None:

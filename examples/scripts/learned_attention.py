@@ -23,7 +23,7 @@ from torch import Tensor, nn
 import edgewise as ew
 from edgewise import data, models
 from edgewise.layers import LearnedEntmax, MultiHeadAttention
-from edgewise.models.adaptive_span import SpanAttention
+from edgewise.models.adaptive_span import SpanAttention, radii_of
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import train
 
@@ -100,7 +100,7 @@ def main() -> None:
     for name, run in spans.items():
         layers = [m for m in run.model.modules() if isinstance(m, SpanAttention)]
         mean = torch.stack([m.spans for m in layers]).mean().item()
-        pairs = sum(min(r, CONTEXT - 1) + 1 for m in layers for r in m.radii())
+        pairs = sum(min(r, CONTEXT - 1) + 1 for radii in radii_of(layers) for r in radii)
         count = sum(m.heads for m in layers)
         print(f"| {name} | {run.metrics['test/loss']:.3f} | {mean:.0f} | {pairs / count:.0f} |")
     sparse = {name: trained(sparse_recipe(name), folder / name) for name in NORMALISERS}

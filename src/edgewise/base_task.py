@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
+
+from edgewise.targets import Target
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -29,6 +31,17 @@ class Task(ABC):
             data_sizes: the data sizes that are in ``takes``.
         """
         return model
+
+    def with_targets(self, targets: Sequence[Target]) -> Task:  # noqa: ARG002
+        """Return the task for the targets of loaded data; most tasks do not depend on them.
+
+        Args:
+            targets: :attr:`edgewise.data.Splits.targets`; empty if the data do not describe them.
+
+        Raises:
+            ArgumentError: the task cannot predict such targets.
+        """
+        return self
 
     def check(self, model: nn.Module, batch: Any) -> None:  # noqa: B027 - subclasses may override it
         """Check the model and the first batch before training.

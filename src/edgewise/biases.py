@@ -27,6 +27,15 @@ class TableBias:
         index: ``[E]``, class of each edge, in the graph's edge order. For the complete graph this
             is the matrix of classes ``[N_dst, N_src]``, flattened.
         table: ``[classes, H]``.
+
+    Example:
+        >>> import torch, edgewise
+        >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
+        >>> graph = edgewise.graphs.window(1).bind(10)
+        >>> kind = torch.randint(3, (graph.num_edges,))  # three kinds of edges
+        >>> bias = edgewise.TableBias(kind, torch.randn(3, 4))
+        >>> edgewise.attend(query, key, value, graph, bias=bias).shape
+        torch.Size([10, 4, 8])
     """
 
     index: Tensor
@@ -191,6 +200,15 @@ class Projected:
     Args:
         features: ``[E, F]``.
         weight: W, ``[H, D, F]``.
+
+    Example:
+        >>> import torch, edgewise
+        >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
+        >>> graph = edgewise.graphs.window(1).bind(10)
+        >>> features, weight = torch.randn(graph.num_edges, 5), torch.randn(4, 8, 5)
+        >>> edge_key = edgewise.Projected(features, weight)
+        >>> edgewise.attend(query, key, value, graph, edge_key=edge_key).shape
+        torch.Size([10, 4, 8])
     """
 
     features: Tensor

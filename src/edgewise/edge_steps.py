@@ -41,6 +41,11 @@ def edge_scores(
         ArgumentError: as in :func:`edgewise.attend`, or if ``normaliser`` is given, because scores
             are not normalised.
 
+    Example:
+        >>> import torch, edgewise
+        >>> query = key = torch.ones(3, 1, 4)
+        >>> edgewise.edge_scores(query, key, edgewise.graphs.window(1)).flatten()
+        tensor([2., 2., 2., 2., 2., 2., 2.])
     """
     call, graph = _prepared(query, key, graph, options)
     if call.normaliser is not None:
@@ -63,6 +68,11 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
     Returns:
         ``[..., E, H]``; the weights of all edges to one target sum to 1.
 
+    Example:
+        >>> import torch, edgewise
+        >>> graph = edgewise.graphs.causal().bind(3)
+        >>> edgewise.edge_softmax(torch.zeros(graph.num_edges, 1), graph).flatten()
+        tensor([1.0000, 0.5000, 0.5000, 0.3333, 0.3333, 0.3333])
     """
     check_sized(graph)
     graph = bind_graph(graph, graph.num_targets, graph.num_sources, scores.device)
@@ -91,6 +101,11 @@ def attention_weights(
     Returns:
         ``[..., E, H]`` in the order of ``graph.edge_index``, or ``[..., K, H]``.
 
+    Example:
+        >>> import torch, edgewise
+        >>> query = key = torch.zeros(3, 1, 8)
+        >>> edgewise.attention_weights(query, key, edgewise.graphs.causal()).flatten()
+        tensor([1.0000, 0.5000, 0.5000, 0.3333, 0.3333, 0.3333])
     """
     call, graph = _prepared(query, key, graph, options)
     if call.normaliser is not None:

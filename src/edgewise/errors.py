@@ -140,8 +140,10 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
     else:
         nearest = lowered[matches[0]]
         others = [choice for choice in choices if choice != nearest]
-        listed = ", ".join(others) if len(others) <= SHOWN else f"{len(others)} names"
-        expected = f"{nearest}, or another of {listed}" if others else nearest
+        if len(others) > SHOWN:
+            expected = f"{nearest} or one of {len(others)} other names"
+        else:
+            expected = f"one of {', '.join([nearest, *others])}" if others else nearest
         remedy = f"did you mean {nearest!r}?"
     return ArgumentError(kind, expected=expected, got=repr(name), remedy=remedy)
 

@@ -27,6 +27,14 @@ class Entmax:
     Raises:
         ArgumentError: if α is out of this range.
 
+    Example:
+        >>> import torch, edgewise
+        >>> query = key = torch.tensor([[[0.0]], [[1.0]], [[4.0]]])
+        >>> complete, entmax = edgewise.graphs.complete(), edgewise.Entmax(2.0)
+        >>> edgewise.attention_weights(query, key, complete, normaliser=entmax).view(3, 3)
+        tensor([[0.3333, 0.3333, 0.3333],
+                [0.0000, 0.0000, 1.0000],
+                [0.0000, 0.0000, 1.0000]])
     """
 
     alpha: float | Tensor = 1.5

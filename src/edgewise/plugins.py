@@ -1,9 +1,9 @@
-"""Tables of recipes, data sets, tasks and predictors, which installed packages can extend.
+"""Tables of recipes, data sets, tasks, predictors and baselines, which packages can extend.
 
 A package extends the tables with an entry point of the group ``edgewise.recipes``. The entry point
 names a module with any of the attributes ``RECIPES`` (a tuple of recipes), ``DATA`` and ``TASKS``
-(classes by name), and ``PREDICTORS`` (a tuple of classes). ``docs/howto/own_recipes.md`` has an
-example.
+(classes by name), ``PREDICTORS`` (a tuple of classes) and ``BASELINES`` (a tuple of
+:class:`edgewise.baselines.Kind`). ``docs/howto/own_recipes.md`` has an example.
 
 A table imports these packages when it is listed, or when it is asked for a name that Edgewise
 itself does not have.
@@ -27,17 +27,19 @@ class PluginWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Plugin:
-    """Recipes, data sets, tasks and predictors that one package adds.
+    """Recipes, data sets, tasks, predictors and baselines that one package adds.
 
     Attributes:
         package: name of the installed distribution.
         tables: recipes, data sets and tasks by name, under ``RECIPES``, ``DATA`` and ``TASKS``.
         predictors: classes of predictors.
+        baselines: kinds of recipes with their baselines.
     """
 
     package: str
     tables: Mapping[str, Mapping[str, Any]]
     predictors: tuple[Any, ...]
+    baselines: tuple[Any, ...] = ()
 
     @classmethod
     def load(cls, entry: metadata.EntryPoint) -> Plugin:
@@ -45,8 +47,8 @@ class Plugin:
         module = entry.load()
         recipes = {recipe.name: recipe for recipe in getattr(module, "RECIPES", ())}
         classes = {name: dict(getattr(module, name, {})) for name in ("DATA", "TASKS")}
-        predictors = tuple(getattr(module, "PREDICTORS", ()))
-        return cls(_package(entry), {"RECIPES": recipes, **classes}, predictors)
+        several = (tuple(getattr(module, name, ())) for name in ("PREDICTORS", "BASELINES"))
+        return cls(_package(entry), {"RECIPES": recipes, **classes}, *several)
 
 
 _loaded: list[Plugin] | None = None

@@ -44,6 +44,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "reader": ("backbone",),
     "share": ("mask_fraction",),
     "target_vocabulary": ("target_vocab_size",),
+    "threshold": ("halting_threshold",),
     "vocabulary": ("vocab_size",),
     "vocabulary_size": ("vocab_size",),
     "waves": ("num_frequencies",),

@@ -29,6 +29,13 @@ class Dot:
 
     Args:
         scale: factor of the product; ``None`` means 1/√D.
+
+    Example:
+        >>> import torch, edgewise
+        >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
+        >>> window = edgewise.graphs.window(1)
+        >>> edgewise.attend(query, key, value, window, score=edgewise.Dot(1.0)).shape
+        torch.Size([10, 4, 8])
     """
 
     scale: float | None = None
@@ -66,6 +73,12 @@ class Additive:
         weight: the vector a of each head, ``[H, D]``; may be ``None`` only if D = 1.
         negative_slope: slope of the leaky ReLU below zero.
 
+    Example:
+        >>> import torch, edgewise
+        >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
+        >>> score = edgewise.Additive(weight=torch.randn(4, 8))  # GATv2
+        >>> edgewise.attend(query, key, value, edgewise.graphs.window(1), score=score).shape
+        torch.Size([10, 4, 8])
     """
 
     activation: str = "leaky_relu"

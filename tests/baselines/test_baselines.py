@@ -9,15 +9,26 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise.baselines import NoBaselineError, baselines, language, lower_is_better, series, trees
+from edgewise.baselines import (
+    NoBaselineError,
+    baselines,
+    kinds,
+    language,
+    lower_is_better,
+    series,
+    trees,
+)
 from edgewise.baselines.items import ease, gfcf, item_knn
 from edgewise.baselines.links import katz
-from edgewise.baselines.measure import Baseline, best_of, main_metric
+from edgewise.baselines.measure import Baseline, best_of
 from edgewise.batches import Batch
 from edgewise.cli import main
+from edgewise.cli.baseline import comparison
+from edgewise.data import molecule_table
 from edgewise.graphs import edges
 from edgewise.recipes import RECIPES, find
 from edgewise.runs import with_values
+from edgewise.tasks import TASKS
 
 sparse = pytest.importorskip("scipy.sparse")
 pytest.importorskip("sklearn")
@@ -129,6 +140,13 @@ def test_texts_by_their_words(tmp_path):
     (tmp_path / "texts.csv").write_text("\n".join(["text,label", *rows]))
     found = measured("texts", **{"data.path": str(tmp_path / "texts.csv")})
     assert found["TF-IDF with logistic regression"].metrics["test/accuracy"] == 1
+    values = {"data.path": str(tmp_path / "texts.csv")}
+    behind = {"test/accuracy": 0.1}
+    said = comparison(with_values(find("texts"), values), behind, tmp_path / "run")
+    assert said.endswith("with --from FOLDER, or use TF-IDF with logistic regression.")
+    assert "FOLDER" not in comparison(
+        with_values(find("texts"), {**values, "from": "pre-trained"}), behind, tmp_path / "run"
+    )
 
 
 def test_molecules_of_ones_own_table(tmp_path, capsys):
@@ -142,8 +160,35 @@ def test_molecules_of_ones_own_table(tmp_path, capsys):
     assert "ridge regression" in capsys.readouterr().out
     record = json.loads((out / "baseline.json").read_text())
     found = {each["name"]: each["metrics"] for each in record["baselines"]}
-    assert found["ridge regression"]["test/rmse"] < 0.5
+    assert found["ridge regression"]["test/rmse"] < 0.6
     assert record["metric"] == "rmse"
+
+
+def test_rows_of_one_molecule_have_its_features(tmp_path):
+    """Rows share the nodes of their molecule, and have their own condition."""
+    pytest.importorskip("rdkit")
+    rows = [f"{'C' * n},{t},{n + t}" for n in range(1, 20) for t in range(3)]
+    (tmp_path / "mine.csv").write_text("\n".join(["smiles,t,y", *rows]))
+    fields = {"path": str(tmp_path / "mine.csv"), "conditions": "t", "target": "y"}
+    found = measured("molecules", **{f"data.{name}": value for name, value in fields.items()})
+    assert found["ridge regression"].metrics["test/rmse"] < 0.5
+
+
+def test_large_data_are_not_loaded_after_a_training(tmp_path, capsys, monkeypatch):
+    """The line names the command with the user's fields."""
+    monkeypatch.setattr(trees, "QUICK", 10)
+    pytest.importorskip("rdkit")
+    rows = [f"{'C' * n},{n % 5}" for n in range(1, 40)]
+    path, out = tmp_path / "my table.csv", tmp_path / "run"
+    path.write_text("\n".join(["smiles,y", *rows]))
+    fields = [f"--data.path={path}", "--data.descriptors=false", "--model.depth=1"]
+    argv = ["train", "molecules", *fields, "--trainer.epochs=1", f"--out={out}"]
+    load, loaded = molecule_table.load, []
+    monkeypatch.setattr(molecule_table, "load", lambda data: loaded.append(1) or load(data))
+    assert main(argv) == 0
+    assert len(loaded) == 1
+    asked = f"`edgewise baseline molecules --data.path '{path}' --data.descriptors false`"
+    assert f"baselines: run {asked}, which takes minutes" in capsys.readouterr().out
 
 
 def test_nodes_of_two_groups(tmp_path):
@@ -166,19 +211,47 @@ def test_digits_and_the_run_beside_them(tmp_path, capsys):
     assert main([*argv, f"--out={out}"]) == 0
     said = capsys.readouterr().out
     assert "BEHIND k-NN on pixels" in said, "one epoch of a tiny model"
+    assert "\nUse k-NN on pixels, or tune the recipe" in said
     record = json.loads((out / "baseline.json").read_text())
     assert record["best"] == "k-NN on pixels"
     assert record["baselines"][0]["metrics"]["test/accuracy"] > 0.9
 
 
 def test_a_task_without_a_baseline():
-    with pytest.raises(NoBaselineError, match=r"expected a recipe with a task that has baselines"):
+    with pytest.raises(NoBaselineError) as error:
         next(baselines(RECIPES["transformer-multi30k"]))
+    assert "links (such as sage-facebook)" in str(error.value)
+    assert "Classification" not in str(error.value), "classes are not the user's words"
 
 
-@pytest.mark.parametrize(("name", "lower"), [("test/mae", True), ("test/hits@50", False)])
-def test_directions_of_metrics(name, lower):
-    assert lower_is_better(name) is lower
+def test_the_example_of_each_kind_is_of_this_kind():
+    for kind in kinds.KINDS:
+        assert kinds.kind_of(find(kind.example)) is kind
+
+
+@pytest.mark.parametrize(
+    ("recipe", "name", "lower"),
+    [
+        ("gin-esol", "test/mae", True),
+        ("gin-esol", "test/r2", False),
+        ("sage-facebook", "test/hits@50", False),
+        ("forecast", "val/seasonal_ratio", True),
+        ("grand-cora", "test/accuracy", False),
+        ("gpt-shakespeare", "test/bits", True),
+    ],
+)
+def test_directions_of_metrics(recipe, name, lower):
+    assert lower_is_better(find(recipe), name) is lower
+
+
+def innermost(metric):
+    return innermost(metric.wrapped_metric) if hasattr(metric, "wrapped_metric") else metric
+
+
+def test_each_metric_of_a_task_has_a_direction():
+    for name, task in TASKS.items():
+        for metric, found in (task().metrics() | task().generation_metrics()).items():
+            assert innermost(found).higher_is_better is not None, f"{metric} of {name}"
 
 
 def test_a_failing_baseline_does_not_fail_the_training(tmp_path, capsys, monkeypatch):
@@ -193,9 +266,7 @@ def test_a_failing_baseline_does_not_fail_the_training(tmp_path, capsys, monkeyp
 
 def test_a_setting_without_a_validation_metric_loses():
     recipe = find("digits")
-    good, bad = (
-        Baseline("k-NN", "", {f"val/{main_metric(recipe)}": v}, 0.0) for v in (0.1, math.nan)
-    )
+    good, bad = (Baseline("k-NN", "", {"val/accuracy": v}, 0.0) for v in (0.1, math.nan))
     assert best_of(recipe, [bad, good]) is best_of(recipe, [good, bad]) is good
 
 

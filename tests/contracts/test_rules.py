@@ -335,7 +335,7 @@ def test_what_looks_like_heads_first_is_warned_of() -> None:
     x = torch.randn(2, 8, 64, 4)
     with pytest.warns(UserWarning, match="layout='HND'"):
         ew.attend(x, x, x, graphs.causal())
-    with refused("layout", expected="HND, or another of", got="BHND", remedy="did you mean 'HND'"):
+    with refused("layout", expected="one of HND", got="BHND", remedy="did you mean 'HND'"):
         ew.attend(x, x, x, graphs.causal(), layout="BHND")  # type: ignore[arg-type]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -39,6 +39,7 @@ ENCODINGS: dict[str, Any] = {
     "random_walk": lambda: encodings.RandomWalk(8, 5),
     "weisfeiler_lehman": lambda: encodings.WeisfeilerLehman(8, rounds=2),
     "centrality": lambda: encodings.Centrality(8),
+    "distance": lambda: encodings.DistanceEncoding(8, 2),
     "shortest_path": lambda: encodings.ShortestPath(2, 4),
     "path_edges": lambda: encodings.PathEdges(1, 2, 3),
 }

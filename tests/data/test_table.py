@@ -176,6 +176,10 @@ def test_a_column_is_chosen_where_there_is_no_doubt(tmp_path: Path) -> None:
         "data.target", expected="the target", got="'b', 'two words'", remedy="data.target"
     ):
         table.choose("data.target", "", [], "the target")
+    with refused("data.text", expected="texts", got="'b', 'two words'", remedy="--data.text b"):
+        table.choose("data.text", "", [], "the texts", of_words=True)
+    with refused("data.text", expected="texts", got="no such column", remedy="add a column"):
+        table.choose("data.text", "", [], "the texts", ["b"], of_words=True)
     with refused("data.target", expected="column", got="'c'", remedy="choose"):
         table.choose("data.target", "c", [], "the target")
 

@@ -14,6 +14,7 @@ from tests.errors import refused
 
 pytest.importorskip("matplotlib")
 ARGUMENTS = {
+    "index": (8,),
     "scaled": (8,),
     "binary": (8,),
     "sinusoidal": (8,),
@@ -30,6 +31,7 @@ ARGUMENTS = {
     "random_walk": (8, 6),
     "weisfeiler_lehman": (8,),
     "centrality": (8,),
+    "distance": (8, 4),
     "shortest_path": (2,),
 }
 

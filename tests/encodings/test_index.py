@@ -8,6 +8,7 @@ import torch
 from edgewise.encodings import (
     Binary,
     Learned2d,
+    RawIndex,
     ScaledIndex,
     Sinusoidal,
     binary_positions,
@@ -16,6 +17,14 @@ from edgewise.encodings import (
     sinusoidal_positions,
 )
 from tests.errors import refused
+
+
+def test_the_raw_index_is_the_position_times_a_vector() -> None:
+    encoding = RawIndex(4)
+    x, vector = torch.randn(2, 3, 4), encoding.project.weight[:, 0]
+    expected = torch.stack([x[:, 0], x[:, 1] + vector, x[:, 2] + 2 * vector], 1)
+    torch.testing.assert_close(encoding(x), expected)
+    torch.testing.assert_close(encoding(x, torch.tensor([0, 500, 2]))[:, 1], x[:, 1] + 500 * vector)
 
 
 def test_the_scaled_index_of_five_tokens_is_the_lectures() -> None:

@@ -297,6 +297,18 @@ def test_signs_are_drawn_in_training_or_make_no_difference() -> None:
     assert (drawn.eval()(x, flipped) - drawn(x, code)).abs().max() > 1e-3
 
 
+def test_distance_codes_count_the_nodes_at_each_distance() -> None:
+    alone = [nx.cycle_graph(6), nx.path_graph(4), nx.disjoint_union(*[nx.cycle_graph(3)] * 2)]
+    found = encodings.DistanceEncoding(8, 2).code(made(*alone))
+    expected = []
+    for graph in alone:
+        for node in graph:
+            lengths = nx.single_source_shortest_path_length(graph, node)
+            near = [sum(length == d for length in lengths.values()) for d in (0, 1, 2)]
+            expected.append([*near[1:], len(graph) - sum(near)])
+    assert found.tolist() == expected
+
+
 def test_random_features_differ_in_every_call() -> None:
     encoding, x = encodings.RandomFeatures(8), torch.zeros(3, 8)
     assert (encoding(x) != encoding(x)).any()

@@ -191,6 +191,23 @@ def test_each_part_of_a_split_union_gets_the_terms_of_its_own_edges(
     torch.testing.assert_close(split, whole)
 
 
+def test_it_prints_the_parts_of_a_union_if_they_run_separately(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    union = graphs.window(1) | graphs.random(2)
+    monkeypatch.setattr(planner, "estimates", lambda _, engines: dict.fromkeys(engines, 1.0))
+    assert not explain(union, 16).parts  # two parts take longer than one pass
+    monkeypatch.setattr(
+        planner, "estimates", lambda problem, engines: dict.fromkeys(engines, -float(problem.lse))
+    )
+    plan = explain(union, 16)
+    lines = str(plan).splitlines()
+    assert [line for line in lines if line.startswith("->")] == lines[:2]
+    assert lines[0].endswith("for the part <window(1): 16 nodes, 46 edges>")
+    assert len(lines) == 2 + len(ENGINES)
+    assert not explain(union, 16, normaliser="sparsemax").parts
+
+
 def test_it_says_where_estimates_were_not_measured() -> None:
     graph = graphs.complete()
     x = torch.randn(4, 2, 8)

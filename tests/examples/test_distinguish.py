@@ -111,7 +111,9 @@ def test_what_is_no_model_of_graphs_is_refused(tmp_path: Path) -> None:
     for name in ("gpt", "tree_lstm"):
         with refused("model", expected="graph model: ", got=name, remedy="one of these"):
             distinguish.distinguish([name])
-    with refused("model", expected="another of", got="'graphormr'", remedy="mean 'graphormer'"):
+    with refused(
+        "model", expected="one of graphormer", got="'graphormr'", remedy="mean 'graphormer'"
+    ):
         distinguish.distinguish(["graphormr"])
     train(with_values(RECIPES["digits"], {"trainer.epochs": 1, "model.depth": 1}), tmp_path / "run")
     with refused(str(tmp_path / "run"), expected="gin", got="vit", remedy="one of these"):

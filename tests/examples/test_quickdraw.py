@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from edgewise_examples import data
+from edgewise_examples.baselines.sketches import DIRECTIONS, described
 from edgewise_examples.data.quickdraw import (
     FILES,
     NAME,
@@ -20,8 +21,9 @@ from edgewise_examples.data.quickdraw import (
     packed,
     sketch,
 )
-from edgewise_examples.data.strokes import Stroke
+from edgewise_examples.data.strokes import SIDE, Stroke
 
+from edgewise.batches import Batch
 from edgewise.data.checksums import SHA256
 from edgewise.encodings import sinusoidal_positions
 from tests.errors import refused
@@ -73,6 +75,19 @@ def test_a_point_has_its_place_the_pen_and_its_number_where_asked() -> None:
     numbered, _, _ = sketch(STROKES, "multi", order=True)
     waves = sinusoidal_positions(torch.arange(len(STROKE)), WAVES).float()
     assert torch.equal(numbered, torch.cat([x, waves], dim=1))
+
+
+def test_the_baseline_reads_the_ink_of_each_stroke() -> None:
+    """A line from left to right has ink of one direction, and the next has a quarter turn."""
+    pytest.importorskip("sklearn")
+    drawings: list[list[Stroke]] = [[([0, 255], [100, 100])], [([100, 100], [0, 255])]]
+    x, graph, given = inputs(packed(drawings, "multi", order=False), torch.arange(2), "multi")
+    found = described(Batch((x, graph), torch.zeros(2), keywords=given))
+    ink = found[:, :-2].unflatten(1, (DIRECTIONS, -1)).square().sum(-1)
+    torch.testing.assert_close(ink[0].argmax(), torch.tensor(0))
+    torch.testing.assert_close(ink[1].argmax(), torch.tensor(DIRECTIONS // 2))
+    torch.testing.assert_close(ink.sum(1), torch.full((2,), 255 / SIDE))
+    torch.testing.assert_close(found[:, -2:], torch.tensor([[1.0, 2], [1, 2]]))
 
 
 def test_a_long_sketch_is_cut() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from edgewise import graphs
 from edgewise.errors import ArgumentError
-from edgewise.explain import Case, contributions, fidelity, without
-from edgewise.explain.attribution import listed
+from edgewise.explain import Case, Contributions, attribution, contributions, fidelity, without
+from edgewise.explain.attribution import listed, named_pairs
 from edgewise.layers import MultiHeadAttention, Pool
 from edgewise.models import gat, gcn, graphsage
 
@@ -101,6 +104,92 @@ def test_fidelity_deletes_the_named_edges_and_the_others() -> None:
         torch.testing.assert_close(torch.tensor([value]), (case.score().sigmoid() - rest).detach())
 
 
+def large_case(model: nn.Module) -> Case:
+    """Return the answer about two nodes of a graph of 60 nodes."""
+    random = torch.Generator().manual_seed(0)
+    pairs = torch.randint(60, (2, 120), generator=random)
+    graph = graphs.edges(torch.cat([pairs, pairs.flip(0)], 1), 60)
+    x, own = torch.randn(60, 4, generator=random), torch.tensor([3, 11])
+    labels = [str(node) for node in range(60)]
+
+    def score() -> Tensor:
+        first, second = model(x, graph)[own]
+        return (first * second).sum().reshape(1)
+
+    member = torch.arange(60)
+    return Case(score, member, labels, own=own, by_edge=True, whole_graph=True)
+
+
+def by_pair(found: Contributions, chosen: Tensor) -> dict[tuple[int, ...], float]:
+    """Return the contribution of each chosen pair."""
+    pairs = [tuple(pair) for pair in found.pairs[:, chosen].T.tolist()]
+    return dict(zip(pairs, found.edges[chosen].tolist(), strict=True))
+
+
+class TwoGraphs(nn.Module):
+    """Attention on a graph, then on a ring, in which other nodes change."""
+
+    def __init__(self, width: int, _: int) -> None:
+        super().__init__()
+        self.first, self.second = (MultiHeadAttention(width, 2) for _ in range(2))
+        node = torch.arange(60)
+        self.ring = graphs.edges(torch.stack([node.roll(1), node]), 60)
+
+    def forward(self, x: Tensor, graph: graphs.Graph) -> Tensor:
+        out: Tensor = self.second(x + self.first(x, graph), self.ring)
+        return out
+
+
+@pytest.mark.parametrize(
+    ("make", "sizes"),
+    [
+        *((make, {}) for make in (gat, gcn, TwoGraphs)),
+        *((graphsage, {"depth": depth}) for depth in (1, 2, 3)),
+    ],
+    ids=["gat", "gcn", "two graphs", "graphsage 1", "graphsage 2", "graphsage 3"],
+)
+def test_only_what_changes_is_computed_again(make: Any, sizes: dict[str, int]) -> None:
+    torch.manual_seed(0)
+    model = make(4, 3, **sizes).eval()
+    case, whole = large_case(model), large_case(model)
+    whole.__dict__["field"] = None  # computes all nodes
+    assert case.field is not None
+    assert len(case.field.edges[-1]) < 20
+    for method in ("attention", "left_out", "gradient", "rollout", "removed"):
+        first, second = contributions(case, method), contributions(whole, method)
+        pairs = first.pairs[:, named_pairs(case, first.pairs)]
+        found = by_pair(first, named_pairs(case, first.pairs))
+        expected = by_pair(second, named_pairs(whole, second.pairs))
+        if make is not TwoGraphs:
+            assert list(found) == list(expected)
+        elif method == "attention":  # also of nodes that the answer does not depend on
+            continue
+        # Pairs that are not listed have no effect.
+        found = dict.fromkeys(expected, 0.0) | found
+        assert found == pytest.approx(expected, abs=1e-5, rel=1e-4)
+    for gone in (pairs[:, ::2], pairs):
+        torch.testing.assert_close(without(case, pairs=gone), without(whole, pairs=gone))
+    changed = without(case, pairs=pairs) - case.score().detach()
+    assert float(changed.abs()) > 1e-3
+
+
+class Centred(nn.Module):
+    """Graph network whose nodes depend on the mean of all nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(gcn(4, 4, depth=1) for _ in range(3))
+
+    def forward(self, x: Tensor, graph: graphs.Graph) -> Tensor:
+        for layer in self.layers:
+            x = layer(x - 5 * x.mean(0), graph)
+        return x
+
+
+def test_nodes_that_depend_on_each_other_otherwise_are_computed_together() -> None:
+    assert large_case(Centred().eval()).field is None
+
+
 def test_a_model_without_attention_is_refused() -> None:
     x = torch.randn(5, 4, requires_grad=True)
     case = Case(lambda: x.sum().reshape(1), torch.arange(5), list("abcde"))
@@ -108,3 +197,33 @@ def test_a_model_without_attention_is_refused() -> None:
         contributions(case)
     with pytest.raises(ArgumentError, match="method"):
         contributions(case, "best")  # type: ignore[arg-type]
+
+
+def test_the_default_is_exact_while_it_takes_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = gcn(4, 3).eval()
+    case, whole = large_case(model), large_case(model)
+    whole.__dict__["field"] = None  # computes all nodes
+    assert contributions(whole).method == "removed"
+    monkeypatch.setattr(attribution, "MOST_REMOVED", 3)
+    assert contributions(whole).method == "left_out"
+    assert contributions(case).method == "removed"
+    monkeypatch.setattr(attribution, "MOST_NODES", 5 * len(case.labels))
+    assert contributions(case).method == "left_out"
+
+
+def test_the_page_says_which_method_is_the_default() -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/explain.md").read_text()
+    section = page.split("## Which method is right")[1].split("\n## ")[0]
+    text = " ".join(section.split())
+    assert f"up to {attribution.MOST_REMOVED} parts" in text
+    assert f"up to {attribution.MOST_NODES:,} parts times nodes" in text
+    assert "For forecasts it uses `attention`" in text
+    header, _, *rows = [line for line in section.splitlines() if line.startswith("|")]
+    methods = [cell.strip(" `") for cell in header.split("|")[2:-1]]
+    assert len(rows) > 10
+    for row in rows:
+        run, *cells = [cell.strip() for cell in row.split("|")[1:-1]]
+        values = [float(cell.replace("−", "-")) for cell in cells]
+        best = methods[values.index(max(values))]
+        default = "attention" if run.startswith("`series`") else "removed"
+        assert best == default or f"{run.split()[0]}: `{best}` is better" in text, run

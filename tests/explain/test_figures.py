@@ -72,6 +72,37 @@ def test_all_heads_are_a_grid(recorded: Recorded, tmp_path: Path) -> None:
     assert len(drawn(draw_heads(recorded, [2])).axes) == 3
 
 
+@pytest.fixture
+def pruned() -> Recorded:
+    torch.manual_seed(0)
+    model = models.bert(11, width=8, depth=2, heads=4, ffn_dim=8).eval()
+    explain.prune(model, {0: [0, 2]})
+    with explain.record(model) as found:
+        model(torch.arange(2, 7)[None])
+    return found
+
+
+def test_statistics_are_drawn_under_the_numbers_of_the_heads(pruned: Recorded) -> None:
+    scores = {layer.module: torch.arange(1.0, 1 + len(layer.heads)) for layer in pruned}
+    figure = drawn(explain.draw_statistics(pruned, scores))
+    panels = {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
+    assert texts(panels["importance"]) == ["0", "1", "2", "3"]
+    shown = panels["importance"].images[0].get_array().filled(-1).tolist()
+    assert shown == [[-1, 1, -1, 2], [1, 2, 3, 4]]
+    assert panels["weight of hubs"].images[0].get_clim() == (0, 1)  # all values are 0
+    assert len(panels) == 6
+    boxes = [axes.get_tightbbox() for axes in figure.axes]
+    for place, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[place + 1 :])
+    few = drawn(explain.draw_statistics(pruned, ordered=False))
+    titles = {axes.get_title() for axes in few.axes} - {""}
+    assert titles == {"entropy / that of equal weights", "weight of the node itself",
+                      "weight of hubs"}  # fmt: skip
+    pruned[0].heads, pruned[0].weights = [1], pruned[0].weights[..., :1]
+    with refused("recorded", expected="all 2 heads", got="1 heads", remedy="heads="):
+        explain.draw_statistics(pruned, scores)
+
+
 def test_rollout_has_a_matrix_for_each_layer(recorded: Recorded) -> None:
     found = Explanation(recorded, TOKENS, "sequence")
     figure = drawn(draw_rollout(found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import torch
 import edgewise
 from edgewise import explain
 from edgewise.cli import main
+from edgewise.explain.losses import losses_of
+from edgewise.runs import fields_of
+from tests.explain import small_runs
 
 OTHERS = ["distance", "own", "first", "hubs"]
 RunOf = Callable[[str], edgewise.inference.Run]
@@ -27,15 +31,19 @@ def test_heads_are_listed_with_the_numbers_that_python_computes(
     lines = capsys.readouterr().out.splitlines()
     columns = lines[0].split()
     assert columns == ["layer", "head", "importance", "entropy", *OTHERS]
-    rows = [line.split() for line in lines[2:10]]
+    rows = [line.removeprefix(f"{place // 4}: ").split() for place, line in enumerate(lines[2:10])]
     assert [int(row[1]) for row in rows] == [0, 1, 2, 3] * 2
     scores = explain.importance(run, max_batches=2)
     expected = torch.cat(list(scores.values())).tolist()
     assert [float(row[2]) for row in rows] == pytest.approx(expected, rel=0.01)
-    statistics = explain.statistics(explain.recorded_batch(run))
+    losses = losses_of(run, max_batches=2)
+    middle = losses.batches[len(losses.batches) // 2 :]
+    recorded = explain.recorded_batch(run, middle, losses.loss)
+    statistics = explain.statistics(recorded)
     expected = torch.cat([one.distance for one in statistics]).tolist()
     assert [float(row[4]) for row in rows] == pytest.approx(expected, rel=0.01)
-    assert any("of the weights are below" in line for line in lines)
+    place = lines.index("three observations, in the same batch:")
+    assert "of the weights are below" in lines[place + 1]
     assert figure.stat().st_size > 1000
 
 
@@ -63,11 +71,41 @@ def test_a_pruned_folder_is_read_by_the_other_commands(
     assert main(["predict", str(pruned), "a big film", "--why", "1"]) == 0
     assert main(["explain", str(pruned), "a big film", "--out", str(tmp_path / "page.html")]) == 0
     assert main(given) == 2
-    assert "exists" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("Remedy: name another folder with --out.\n")
     by_name = ["--heads", f"{LAYER}:1,3", "--heads", "1:0", "--out", str(tmp_path / "chosen")]
     assert main(["prune", str(run.path), *by_name]) == 0
     left = explain.layers_with_heads(edgewise.load(tmp_path / "chosen"))
     assert list(left.values()) == [[0, 2], [1, 2, 3]]
+
+
+def test_heads_keep_their_numbers_in_every_command(
+    run_of: RunOf, capsys: Captured, tmp_path: Path
+) -> None:
+    """A head that is listed or shown under a number is removed by this number."""
+    once, twice = tmp_path / "once", tmp_path / "twice"
+    run = run_of("sentences")
+    assert main(["prune", str(run.path), "--heads", "0:0,2", "--out", str(once)]) == 0
+    capsys.readouterr()
+    assert main(["heads", str(once)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:8]]
+    named = [(row[0], row[2]) for row in rows]
+    assert named == [*(("0:", head) for head in "13"), *(("1:", head) for head in "0123")]
+    pruned = edgewise.load(once)
+    found = explain.explanation(pruned, "a big film")
+    assert [layer.heads for layer in found.recorded] == [[1, 3], [0, 1, 2, 3]]
+    whole = explain.explanation(run, "a big film").recorded[0]
+    torch.testing.assert_close(found.recorded[0].head(3), whole.head(3))
+    only = explain.explanation(pruned, "a big film", heads=[3]).recorded
+    torch.testing.assert_close(only[0].weights, whole.weights[..., [3]])
+    page = ["--out", str(tmp_path / "page.html")]
+    assert main(["explain", str(once), "a big film", "--head", "0", *page]) == 2
+    assert "1, 3; got 0" in capsys.readouterr().err
+    text = "a big film"
+    with explain.masked_heads(pruned, {LAYER: [3]}):
+        masked = pruned.predict(text)[0]["probability"]
+    assert main(["prune", str(once), "--heads", "0:3", "--out", str(twice)]) == 0
+    assert edgewise.load(twice).predict(text)[0]["probability"] == pytest.approx(masked, rel=1e-5)
+    assert explain.layers_with_heads(edgewise.load(twice))[LAYER] == [1]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +115,7 @@ def test_a_pruned_folder_is_read_by_the_other_commands(
         (["--fraction", "0.5", "--heads", "0:1"], "got both"),
         (["--fraction", "0.9"], "at most 0.75"),
         (["--fraction", "1.5"], "a fraction from 0"),
-        (["--heads", "0:9"], f"left in {LAYER}: 0, 1, 2, 3; got 9"),
+        (["--heads", "0:9"], f"heads of {LAYER}: 0, 1, 2, 3; got 9"),
         (["--heads", "0"], "a layer, a colon"),
         (["--heads", "elsewhere:0"], "got 'elsewhere'"),
         (["--heads", "7:0"], "from 0 to 1; got 7"),
@@ -98,7 +136,7 @@ def test_a_page_of_heads_that_do_not_exist_is_named(
 ) -> None:
     run, page = str(run_of("sentences").path), ["--out", str(tmp_path / "page.html")]
     assert main(["explain", run, "a film", "--head", "9", *page]) == 2
-    assert "from 0 to 3; got 9" in capsys.readouterr().err
+    assert "0, 1, 2, 3; got 9" in capsys.readouterr().err
     assert main(["explain", run, "a film", "--layer", "nowhere", *page]) == 2
     assert "got 'nowhere'" in capsys.readouterr().err
 
@@ -108,8 +146,53 @@ def test_a_graph_is_suggested_with_its_loss(run_of: RunOf, capsys: Captured) -> 
     out = capsys.readouterr().out
     assert LAYER in out
     assert "full attention" in out
-    assert '--model.graph "' in out
+    # The recipe of this run exists only in Python.
+    assert "edgewise.runs.with_values(run.recipe, {'model.graph': 'window(" in out
     assert main(["suggest", str(run_of("sentences").path), "--coverage", "2"]) == 2
+
+
+def test_the_suggested_command_runs_as_it_is(capsys: Captured, tmp_path: Path) -> None:
+    for package in ("lightning", "tokenizers"):
+        pytest.importorskip(package)
+    folder = tmp_path / "my runs"
+    folder.mkdir()
+    run = small_runs.tags(folder)
+    (folder / "run-sparse").mkdir()
+    capsys.readouterr()
+    assert main(["suggest", str(run), "--coverage", "0.5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == "to train with the widest of these graphs in all layers:"
+    assert main(shlex.split(lines[-1])[1:]) == 0
+    own = fields_of(edgewise.load(run).recipe)
+    trained = fields_of(edgewise.load(folder / "run-sparse-2").recipe)
+    changed = {name for name, field in trained.items() if field.value != own[name].value}
+    assert changed == {"model.graph"}
+    assert repr(trained["model.graph"].value).startswith("(window(4) & window(")
+
+
+def test_a_model_without_a_field_for_its_graph_is_named(
+    run_of: RunOf, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain.Suggestion, "fields", lambda *_: {})
+    assert main(["suggest", str(run_of("sentences").path)]) == 0
+    assert "bert has no field for a graph" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["nodes", "molecules", "without attention"])
+def test_no_window_is_suggested_without_an_order(
+    kind: str, run_of: RunOf, capsys: Captured
+) -> None:
+    run = str(run_of(kind).path)
+    capsys.readouterr()
+    assert main(["suggest", run]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("edgewise: `run`: expected a run ")
+    expected = "a run of small: TextClassifier" if kind == "without attention" else "have no order"
+    assert expected in error
+    assert "attn_implementation" not in error
+    if kind == "without attention":
+        assert main(["heads", run]) == 2
+        assert capsys.readouterr().err.startswith("edgewise: `run`: expected a run whose model")
 
 
 def test_heads_of_pruned_layers_keep_their_numbers() -> None:

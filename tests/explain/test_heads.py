@@ -118,9 +118,7 @@ def test_bad_prunings_are_named() -> None:
         explain.prune(model, {"layers.0": [0]})
     with refused("layer", expected="from 0 to 1", got="2", remedy=name):
         explain.prune(model, {2: [0]})
-    with refused(
-        "heads", expected=f"heads that are left in {name}: 0, 1, 2, 3", got="4", remedy="choose"
-    ):
+    with refused("heads", expected=f"heads of {name}: 0, 1, 2, 3", got="4", remedy="choose"):
         explain.prune(model, {0: [0, 4]})
     with refused(
         "heads", expected="at least one", got="all of 0, 1, 2, 3", remedy="keep at least one"
@@ -145,7 +143,7 @@ def test_bad_prunings_are_named() -> None:
         ):
             explain.prune(split, {0: [0]})
     masked = explain.masked_heads(model, {name: [4]})
-    with refused("heads", expected="from 0 to 1", got="4", remedy="choose"), masked:
+    with refused("heads", expected=f"heads of {name}: 0, 2", got="4", remedy="choose"), masked:
         model(torch.arange(5)[None])
 
 

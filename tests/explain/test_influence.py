@@ -120,7 +120,10 @@ def test_the_command_ranks_by_removal_and_by_change(
         assert main(given) == 0
         lines = capsys.readouterr().out.splitlines()
         found = influence(run, by=by)  # type: ignore[arg-type]
-        rows = [line.split()[:2] for line in lines[3:6]]
+        assert lines[0].startswith("nodes with the largest influence on the model")
+        assert lines[1].startswith("(influence: change of the outputs with")
+        rows = [line.split()[:2] for line in lines[4:7]]
+        assert "nodes that the model ranks much lower than PageRank:" in lines
         expected = [[row["id"], f"{row['influence']:.3g}"] for row in found.ranking(top=3)]
         assert rows == expected
         rankings.append(rows)
@@ -148,6 +151,26 @@ def test_a_figure_has_a_panel_for_each_centrality() -> None:
     pytest.importorskip("matplotlib")
     figure = measured().draw()
     assert [axes.get_xlabel() for axes in figure.axes] == ["PageRank"]
+    assert figure.axes[0].get_ylabel() == "change of the outputs without the node"
+
+
+def test_names_of_a_figure_are_whole_and_apart() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    few = measured()
+    labels = ["a member with a long name at the right end", *few.labels[1:]]
+    values = few.measures | {"eigenvector": torch.tensor([0.5, 1e-17, 0.1, 1e-17])}
+    figure = Influence(labels, values, {}, "changed").draw()
+    FigureCanvasAgg(figure).draw()
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["a member with a long name at the right …", "c", "b"]
+    box = legend.get_tightbbox()
+    assert 0 <= box.x0 <= box.x1 <= figure.bbox.width
+    assert not any(box.overlaps(axes.get_tightbbox()) for axes in figure.axes)
+    assert figure.axes[1].collections[0].get_offsets().shape == (2, 2)  # without rounding errors
+    assert figure.axes[0].get_ylabel() == "change of the outputs with mean features of the node"
 
 
 def test_a_run_without_a_graph_is_refused() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import edgewise
-from edgewise import explain
+from edgewise import explain, graphs
 from edgewise.cli import main
 from edgewise.data.tables.read import read_json
 from tests.errors import refused
@@ -121,6 +121,27 @@ def test_each_token_of_a_translation_is_explained(run_of: RunOf) -> None:
     assert (first.answer, first.reasons[0].part) == ("die", "the")
 
 
+def test_a_link_is_explained_by_the_graph_without_each_edge(run_of: RunOf) -> None:
+    run = run_of("links")
+    model, value = run.model, run.predictor.prepare("m3")
+    (case,) = explain.cases(run.predictor, "m3")
+    found = explain.contributions(case, "removed")
+    known, own = run.splits.preprocessing["known"], case.own
+    assert own is not None
+    assert int(own[0]) == value
+    with torch.no_grad():
+        for pair, contribution in zip(found.pairs.T, found.edges, strict=True):
+            kept = known[:, ~torch.isin(known, pair).all(0)]
+            graph = graphs.edges(torch.cat([kept, kept.flip(0)], 1), len(case.labels))
+            if not bool(torch.isin(pair, own).any()):
+                continue
+            without = case.score() - model(own[:, None], graph)
+            torch.testing.assert_close(contribution, without[0], atol=1e-5, rtol=1e-4)
+    # The score counts common neighbours, so that their edges have effects beyond the states.
+    assert model.overlap is not None
+    assert case.field is not None
+
+
 @pytest.mark.parametrize("kind", INPUTS)
 def test_reasons_are_parts_of_the_input(
     kind: str, run_of: RunOf, words: Callable[[str], list[str]]
@@ -162,8 +183,35 @@ def test_commands_answer_every_kind(
         assert found.labels[found.details["node"]] == INPUTS[kind]
     if kind in ("nodes", "whole graphs", "series", "links", "interactions", "molecules"):
         assert set(found.labels) == NAMES[kind]
+    if kind == "molecules":
+        assert found.labels_of(found.recorded[-1]) == (["whole molecule"], found.labels)
     if kind == "interactions":
         assert found.answer.startswith(f"items {answer['items'][0]['item']}")
+
+
+def test_an_invalid_input_has_the_same_exit_code_in_all_commands(
+    run_of: RunOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """1, and the other inputs are answered; 2 is the code of a command that cannot run."""
+    run, page = str(run_of("molecules").path), tmp_path / "page.html"
+    inputs = ["CCO", "C1CC", "CCN"]
+    capsys.readouterr()
+    assert main(["predict", run, *inputs, "--why", "1"]) == 1
+    wrong = capsys.readouterr().err
+    assert "got 'C1CC'" in wrong
+    assert main(["explain", run, *inputs, "--out", str(page)]) == 1
+    assert capsys.readouterr().err == wrong
+    assert {path.name for path in tmp_path.glob("*.html")} == {"page-1.html", "page-3.html"}
+    assert main(["explain", run, "--out", str(page)]) == 2
+    assert "expected a molecule as SMILES; got none" in capsys.readouterr().err
+
+
+def test_a_page_of_a_row_of_a_table(run_of: RunOf) -> None:
+    run = run_of("molecules")
+    found = explain.explanation(run, {"structure": "CCO"})
+    assert found.details["smiles"] == "CCO"
+    with refused("input", expected="structure", got="without structure", remedy="columns"):
+        explain.explanation(run, {"smiles": "CCO"})
 
 
 def test_runs_without_attention_are_named(
@@ -199,9 +247,13 @@ def test_texts_that_are_too_long_are_named(
         ["explain", str(run_of("translations").path), long, *page],
         ["predict", str(run_of("tags").path), long, "--why", "2"],
     ):
-        assert main(command) == 2, command
+        assert main(command) == 1, command
         error = capsys.readouterr().err
         assert re.search(r"got \d+ tokens.*Remedy: ", error), error
-    sentences = run_of("sentences")
+    tags, sentences = run_of("tags"), run_of("sentences")
+    assert main(["predict", str(tags.path), long, "the cat", "--why", "1"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.count("\n") > len(long.split())  # without reasons for the long sentence
+    assert shown.err.count("edgewise: ") == 1
     assert main(["explain", str(sentences.path), long, *page]) == 0
     assert "read the first 11 of 162 tokens" in capsys.readouterr().out

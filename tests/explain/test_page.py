@@ -132,6 +132,51 @@ def test_a_click_shows_the_weights_that_python_computed(chromium: Any, tmp_path:
     assert opened.requests == [(tmp_path / "page.html").as_uri()]
 
 
+SOON = """name => {
+  const [layer, canvas] = ["layer", "drawing"].map((id) => document.getElementById(id));
+  const box = canvas.getBoundingClientRect();
+  const at = { clientX: box.left + 0.2 * box.width, clientY: box.top + 0.3 * box.height };
+  const texts = [];
+  for (const type of ["pointermove", "click"]) {
+    layer.value = "1";
+    layer.dispatchEvent(new Event("change"));
+    canvas.dispatchEvent(new PointerEvent(type, { ...at, bubbles: true }));
+    texts.push(document.getElementById("pinned").textContent);
+  }
+  return texts;
+}"""
+"""Choose a layer and point at a node, without a drawing in between."""
+
+
+def test_a_click_before_the_next_drawing_counts(chromium: Any, tmp_path: Path) -> None:
+    opened = Opened(chromium, write_page(sentence(), tmp_path / "page.html"))
+    hovered, pinned = opened.page.evaluate(SOON)
+    assert opened.messages == []
+    assert hovered == pinned
+    assert re.fullmatch(r"\d+: \w+", pinned), pinned
+
+
+def test_a_molecule_has_its_smiles_and_a_note_on_rollout_where_it_is_shown(
+    chromium: Any, tmp_path: Path
+) -> None:
+    pytest.importorskip("rdkit")
+    bonds = graphs.edges(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), 3)
+    layers = [layer(f"layers.{i}", bonds) for i in range(2)]
+    layers.append(layer("attention", graphs.complete().bind(1, 3)))
+    details = {"smiles": "CCO"}
+    labels, places = ["C1", "C2", "O3"], torch.tensor([[0.0, 0], [1, 1], [2, 0]])
+    found = explanation(layers, labels, "molecule", positions=places, details=details)
+    found.answer = "y 1.5"
+    opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
+    assert opened.page.text_content("#answer") == "CCO: y 1.5"
+    aside = opened.page.locator("aside")
+    assert "Atoms count from 1, in the order of the SMILES." in aside.text_content()
+    assert "rollout" not in aside.text_content()
+    opened.page.select_option("#layer", "rollout")
+    assert "The rollout is of the 2 layers over the nodes of the first." in aside.text_content()
+    assert opened.messages == []
+
+
 def test_means_maxima_and_rollout(chromium: Any, tmp_path: Path) -> None:
     found = sentence()
     opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
@@ -235,6 +280,10 @@ def test_a_narrow_page_keys_and_exports(chromium: Any, tmp_path: Path, scheme: s
     with page.expect_download() as saved:
         page.click("#png")
     assert Path(saved.value.path()).read_bytes().startswith(b"\x89PNG")
+    page.click("#theme")
+    assert page.get_attribute("html", "data-theme") == {"light": "dark", "dark": "light"}[scheme]
+    assert page.text_content("#theme") == scheme.capitalize()
+    assert page.text_content("#pinned") == "1: film"
     assert opened.messages == []
 
 

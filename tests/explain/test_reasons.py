@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ pytest.importorskip("lightning")
 import edgewise
 from edgewise.cli import main
 from edgewise.data.tables.read import read_json
-from edgewise.explain import NodeCases, contributions
+from edgewise.explain import Case, Contributions, NodeCases, contributions
 from edgewise.explain.cases import log_odds
+from edgewise.explain.reasons import reasons_of
 from edgewise.inference import Run
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
@@ -91,8 +93,13 @@ def test_words_are_named_on_the_command_line(
     answer = read_json(out.read_text())
     assert len(answer["why"]) == 2
     reasons = edgewise.load(sentences).explain(text, top=2)[0].reasons
-    assert answer["why"] == [str(reason) for reason in reasons]
+    assert answer["why"] == [[reason.part, reason.contribution] for reason in reasons]
     assert {reason.part for reason in reasons} <= set(text.split())
+    capsys.readouterr()
+    assert main(["predict", str(sentences), text, "--why", "2"]) == 0
+    *_, row, last = capsys.readouterr().out.splitlines()
+    assert row.endswith("; ".join(map(str, reasons)))
+    assert last == "why: decrease of the log-odds of the prediction without the part"
     assert main(["predict", str(sentences), text, "--why", "0"]) == 2
     assert "--why" in capsys.readouterr().err
 
@@ -106,6 +113,50 @@ def test_the_contribution_of_a_word_is_that_of_the_text_without_it(sentences: Pa
     expected = float(case.score().detach().sum() - edgewise.explain.without(case, gone).sum())
     good = next(reason for reason in found.reasons if reason.part == "good")
     assert good.contribution == pytest.approx(expected, abs=1e-6)
+
+
+def test_numbers_have_four_digits_on_the_screen_and_all_in_a_file(
+    sentences: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text, table, page = "the good film of good music", tmp_path / "a.csv", tmp_path / "page.html"
+    run = edgewise.load(sentences)
+    (answer,), (found,) = run.predict(text), run.explain(text, top=3)
+    chance = f"{answer['probability']:.4g}"
+    effects = [f"{reason.contribution:+.4g}" for reason in found.reasons]
+    assert str(found).endswith(effects[-1])
+    capsys.readouterr()
+    assert main(["predict", str(sentences), text, "--why", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f" {number}" in shown for number in [chance, *effects])
+    assert main(["explain", str(sentences), text, "--out", str(page)]) == 0
+    assert f"probability {chance}\n" in capsys.readouterr().out
+    assert main(["predict", str(sentences), text, "--why", "3", "--out", str(table)]) == 0
+    whole = table.read_text()
+    assert str(answer["probability"]) in whole
+    assert all(f"{reason.part} {reason.contribution:+}" in whole for reason in found.reasons)
+
+
+def test_all_reasons_are_shown_on_the_screen(
+    sentences: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["good", "bad", "film", "plot", "the", "a", "of", "music"]
+    assert main(["predict", str(sentences), " ".join(words), "--why", "8"]) == 0
+    row = capsys.readouterr().out.splitlines()[-2]
+    assert "…" not in row
+    assert all(f"{word} " in row.rpartition("  ")[2] for word in words)
+
+
+def test_a_node_and_its_only_edge_are_one_reason() -> None:
+    pairs = torch.tensor([[0, 1, 2], [1, 2, 3]])  # a chain; the answer is about node 0
+    case = Case(lambda: torch.zeros(1), torch.arange(4), list("abcd"), own=torch.tensor([0]))
+    case = replace(case, by_edge=True)
+    found = Contributions(
+        torch.tensor([0, 3.0, 2.0, 1.0]), pairs, torch.tensor([3.0, 2.5, 1.0]), ""
+    )
+    named = [reason.part for reason in reasons_of(case, found, 9)]
+    assert named == ["b", "a-b", "b-c", "c", "d"]
+    found = replace(found, edges=torch.tensor([3.0, 2.5, 1.5]))  # another effect is named
+    assert "c-d" in [reason.part for reason in reasons_of(case, found, 9)]
 
 
 def test_log_odds_are_those_of_the_probability() -> None:

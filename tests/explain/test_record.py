@@ -253,7 +253,12 @@ def test_bad_requests_are_named() -> None:
     ):
         model(IDS)
     with (
-        refused("heads", expected="from 0 to 3", got="4", remedy="choose"),
+        refused(
+            "heads",
+            expected=f"heads of {ATTENTION.format(0)}: 0, 1, 2, 3",
+            got="4",
+            remedy="choose",
+        ),
         explain.record(model, heads=[4]),
     ):
         model(IDS)

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 import edgewise
 from edgewise import explain, graphs, models
 from edgewise.explain.losses import losses_of
-from edgewise.explain.suggestion import restricted_to
+from edgewise.explain.suggestion import LayerSuggestion, restricted_to
 from edgewise.layers import MultiHeadAttention
+from edgewise.recipes import find
 from edgewise.runs import with_values
 from tests.errors import refused
 from tests.explain import small_runs
@@ -152,6 +153,28 @@ def test_cross_attention_gets_no_suggestion() -> None:
 
     batches = [(torch.randn(5, 4), torch.randn(n, 4)) for n in (5, 7)]
     assert list(explain.suggest(model, batches, both).layers) == ["own"]
+
+
+def test_a_suggestion_keeps_the_direction_of_time() -> None:
+    """A window in the place of a causal graph would let tokens attend to the future."""
+
+    def of(**widths: int) -> explain.Suggestion:
+        layers = {
+            name.replace("__", "."): LayerSuggestion(graphs.window(width), 0.9, 0.1 * width)
+            for name, width in widths.items()
+        }
+        return explain.Suggestion(layers, 1.0, 1.0, 1.0, 1.0)
+
+    found = of(trunk__0=3, trunk__1=5)
+    assert found.fields(find("sst2")) == {"model.graph": "window(5)"}
+    assert found.fields(find("gpt-shakespeare")) == {"model.graph": "causal() & window(5)"}
+    assert found.fields(find("gat-cora")) == {}
+    found = of(encoder__0=3, decoder__0__attention=5, decoder__1__attention=4)
+    assert found.fields(find("transformer-multi30k")) == {
+        "model.graph": "window(3)",
+        "model.decoder_graph": "causal() & window(5)",
+    }
+    assert found.fields(find("caption-digits")) == {"model.graph": "window(3)"}
 
 
 def test_bad_requests_are_named() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import graphs, models
-from edgewise.layers import Cache, Memory, SequenceBatch, TextModel
+from edgewise.layers import Cache, Memory, SequenceBatch, TextModel, collect_penalties
 from edgewise.models.adaptive_span import SpanAttention, radii_of
 from tests.errors import refused
 
@@ -121,7 +121,10 @@ def test_spans_are_reported_penalised_and_kept_in_range() -> None:
     assert all(layer.share.grad.allclose(wanted) for layer in layers), "at 0, too"
     with_spans(model, -3.0, 3.0, 26.0)
     assert model.backbone.spans[0].tolist() == [0.0, 3.0, 20.0]
-    model.train()(ids(4))
+    with collect_penalties() as penalties:
+        model.train()(ids(4))
+        model.eval()(ids(4))
+    assert [float(p.detach()) for p in penalties] == [pytest.approx(0.5 * 2 * 23 / 3)]
     assert layers[0].share.tolist() == pytest.approx([0.0, 0.15, 1.0])
     assert small(depth=0).backbone.spans.shape == (0, 0)
 

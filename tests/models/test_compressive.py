@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise import models
@@ -42,6 +45,89 @@ def test_what_is_kept_of_nodes_does_not_depend_on_the_segments(split: tuple[int,
     by_hand = torch.stack([nodes[:, first : first + 3].mean(1) for first in (6, 9, 12)], 1)
     torch.testing.assert_close(means, by_hand)
     assert memory.num_memories(20) == 3 + 5
+
+
+def relative_attention(
+    w: dict[str, Tensor], u: Tensor, v: Tensor, h: Tensor, source: Tensor
+) -> Tensor:
+    """Equation of Dai et al., with the distance of every pair: (q + u)·k + (q + v)·W R."""
+    batch, count, width = h.shape
+    total, size = source.shape[1], width // 2
+
+    def split(x: Tensor) -> Tensor:
+        return x.view(*x.shape[:-1], 2, size)
+
+    q, k, val = (
+        split(x @ w[f"{name}.weight"].T)
+        for x, name in ((h, "query"), (source, "key"), (source, "value"))
+    )
+    distance = torch.arange(total - count, total)[:, None] - torch.arange(total)
+    rate = 10000.0 ** (-torch.arange(0, width, 2).double() / width)
+    wave = distance[..., None].double() * rate
+    encoding = torch.stack([wave.sin(), wave.cos()], -1).flatten(-2)
+    r = split(encoding @ w["distance.weight"].T)  # [count, total, heads, size]
+    scores = torch.einsum("bihd,bjhd->bhij", q + u, k)
+    scores = scores + torch.einsum("bihd,ijhd->bhij", q + v, r)
+    scores = (scores / math.sqrt(size)).masked_fill(distance < 0, -torch.inf)
+    out = torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), val)
+    return out.reshape(batch, count, width) @ w["output.weight"].T
+
+
+def by_algorithm_1(
+    model: TextModel, segments: list[Tensor], memory: int, compressed: int, rate: int
+) -> list[Tensor]:
+    """States of each segment by algorithm 1 of Rae et al., with mean pooling as f_c."""
+    weights = dict(model.named_parameters())
+    of_layer = [
+        {n.removeprefix(f"backbone.stack.layers.{i}."): w for n, w in weights.items()}
+        for i in range(len(model.backbone.stack.layers))
+    ]
+    u, v = (weights[f"backbone.preferences.{name}"] for name in ("content", "distance"))
+    m = [torch.zeros(2, 0, WIDTH).double() for _ in of_layer]
+    cm = [torch.zeros(2, 0, WIDTH).double() for _ in of_layer]
+    outputs = []
+    for x in segments:
+        h = F.embedding(x, weights["embedding.tokens.weight"])  # line 2
+        for i, w in enumerate(of_layer):
+            attention = {
+                n.removeprefix("attention.sublayer."): p
+                for n, p in w.items()
+                if n.startswith("attention.sublayer.")
+            }
+            source = torch.cat([cm[i], m[i], h], 1)  # line 4
+            a = relative_attention(attention, u, v, h, source)  # line 5
+            a = F.layer_norm(a + h, (WIDTH,), w["attention.norm.weight"], w["attention.norm.bias"])
+            kept = torch.cat([m[i], h.detach()], 1)
+            old, m[i] = kept.tensor_split([max(kept.shape[1] - memory, 0)], 1)  # lines 7 and 9
+            new = [old[:, j : j + rate].mean(1) for j in range(0, old.shape[1], rate)]  # line 8
+            cm[i] = torch.cat([cm[i], *[mean[:, None] for mean in new]], 1)[:, -compressed:]
+            f = "feed_forward.sublayer"
+            inner = F.relu(a @ w[f"{f}.0.weight"].T + w[f"{f}.0.bias"])
+            out = inner @ w[f"{f}.3.weight"].T + w[f"{f}.3.bias"]
+            norm = w["feed_forward.norm.weight"], w["feed_forward.norm.bias"]
+            h = F.layer_norm(out + a, (WIDTH,), *norm)  # line 11
+        outputs.append(h)
+    return outputs
+
+
+@pytest.mark.parametrize(("memory", "compressed"), [(4, 6), (4, 3), (8, 2)])
+def test_the_whole_model_is_algorithm_1_of_the_paper_with_every_gradient(
+    memory: int, compressed: int
+) -> None:
+    """Segments of 4 tokens; in the paper, too, a segment replaces as many memories."""
+    model, cache = small(memory=memory, compressed=compressed, rate=2), Cache()
+    segments = list(ids(24).split(4, dim=1))
+    mine = [model(part, cache=cache) for part in segments]
+    theirs = by_algorithm_1(model, segments, memory, compressed, 2)
+    torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-10)
+    parameters = list(model.parameters())
+    probe = torch.randn_like(mine[-1])
+    grads = [
+        torch.autograd.grad((states[-1] * probe).sum(), parameters) for states in (mine, theirs)
+    ]
+    torch.testing.assert_close(*grads, rtol=0, atol=1e-9)
+    tied = theirs[-1] @ model.embedding.tokens.weight.T
+    torch.testing.assert_close(model.logits(mine[-1]), tied, rtol=0, atol=1e-10)
 
 
 def test_means_of_one_are_a_longer_memory() -> None:

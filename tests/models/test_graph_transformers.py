@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ from edgewise.data import PackedGraphs
 from edgewise.layers import MultiHeadAttention
 from edgewise.models.gat import GATLayer
 from edgewise.models.gcn import GCNLayer
-from edgewise.models.gps import GINELayer, GPSLayer
+from edgewise.models.gps import GINELayer, GPSLayer, Position
 from tests.errors import refused
 from tests.layers.test_sparse import sparse
 
@@ -222,6 +222,24 @@ def test_codes_may_be_computed_before(name: str) -> None:
     torch.testing.assert_close(known, model(x, graph, batch=SIZES, edge_attr=edge_attr))
     plain = graphs.edges(graph.edge_index, sum(SIZES))  # which does not know its members
     torch.testing.assert_close(known, model(x, plain, batch=SIZES, edge_attr=edge_attr))
+
+
+@pytest.mark.parametrize("make", [models.gps, models.exphormer])
+@pytest.mark.parametrize("position", get_args(Position))
+def test_positions_are_chosen_by_name(make: Callable[..., nn.Module], position: Position) -> None:
+    """Random features differ in every call, so they are not precomputed."""
+    torch.manual_seed(0)
+    model: Any = make(WIDTH, 2, position=position, position_size=4).double().eval()
+    x, graph, _ = packed()
+    fixed = position not in ("random", "none")
+    assert list(model.encodings()) == ["positions"] * fixed
+    outs = [model(x, graph, batch=list(SIZES)) for _ in range(2)]
+    assert torch.equal(*outs) == (position != "random")
+    if position != "none":
+        assert type(model.position) is encodings.POSITIONS[position]
+    if fixed:
+        code = model.position.code(graph)
+        torch.testing.assert_close(model(x, graph, batch=list(SIZES), positions=code), outs[0])
 
 
 def test_attention_of_gps_may_be_on_any_graph() -> None:

@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import edgewise as ew
@@ -57,6 +58,47 @@ def test_linformer_is_its_formula(sharing: str) -> None:
     expected = layer.output(torch.cat(heads, -1))
     out = layer(x, graphs.complete(), shared=shared)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("sharing", ["heads", "key_values", "layers"])
+def test_linformer_is_the_model_of_the_paper_with_every_gradient(sharing: str) -> None:
+    """Equation 7 in every layer of BERT (post-norm, GELU), in plain PyTorch, head by head."""
+    model = small("linformer", sharing=sharing, rank=3, max_length=10)
+    weights, text = dict(model.named_parameters()), ids(7)
+
+    def linear(x: Tensor, name: str) -> Tensor:
+        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        return F.layer_norm(x, (8,), weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    x = weights["embedding.tokens.weight"][text] + weights["embedding.positions.table"][:7]
+    x = norm(x, "embedding.norm")
+    for layer in range(2):
+        at = f"backbone.layers.{layer}"
+        attention = f"{at}.attention.sublayer"
+        own = weights.get(f"{attention}.of_keys")
+        e = weights["backbone.shared"] if own is None else own
+        f = weights.get(f"{attention}.of_values", e)
+        w_q, w_k, w_v = weights[f"{attention}.qkv.weight"].chunk(3)
+        b_q, b_k, b_v = weights[f"{attention}.qkv.bias"].chunk(3)
+        heads = []
+        for head in range(2):
+            rows = slice(4 * head, 4 * head + 4)
+            q, k, v = (x @ w[rows].T + b[rows] for w, b in ((w_q, b_q), (w_k, b_k), (w_v, b_v)))
+            weight = (q @ (e[:, :7] @ k).transpose(1, 2) / 4**0.5).softmax(-1)  # n × k
+            assert weight.shape == (2, 7, 3)
+            heads.append(weight @ (f[:, :7] @ v))
+        mixed = linear(torch.cat(heads, -1), f"{attention}.output")
+        x = norm(x + mixed, f"{at}.attention.norm")
+        inner = F.gelu(linear(x, f"{at}.feed_forward.sublayer.0"))
+        x = norm(x + linear(inner, f"{at}.feed_forward.sublayer.3"), f"{at}.feed_forward.norm")
+    states = model(text)
+    torch.testing.assert_close(states, x, rtol=0, atol=1e-11)
+    mine, theirs = model.logits(states), x @ weights["embedding.tokens.weight"].T
+    probe = torch.randn_like(mine)
+    grads = [torch.autograd.grad((out * probe).sum(), model.parameters()) for out in (mine, theirs)]
+    torch.testing.assert_close(*grads, rtol=0, atol=1e-9)
 
 
 def test_what_linformer_shares() -> None:

@@ -8,7 +8,8 @@ import torch
 import edgewise as ew
 from edgewise import graphs
 from edgewise.models.gat import GATLayer
-from edgewise.models.magna import MultiHopAttention, diffuse
+from edgewise.models.magna import MultiHopAttention, OutputPropagation, diffuse
+from tests.errors import refused
 
 N, WIDTH, HEADS = 7, 8, 2
 
@@ -44,6 +45,38 @@ def test_many_hops_are_the_inverse_of_personalised_pagerank(x: torch.Tensor) -> 
     identity = torch.eye(N, dtype=torch.double)
     exact = alpha * torch.linalg.solve(identity - (1 - alpha) * matrix, x)
     torch.testing.assert_close(out, exact)
+
+
+def test_outputs_are_propagated_by_personalised_pagerank(x: torch.Tensor) -> None:
+    """Like Z ← .9 Â Z + .1 H of the paper, with the symmetric Â of the graph with self-loops."""
+    graph = random_graph()
+    adjacency = (graph.dense() | torch.eye(N, dtype=torch.bool)).double()
+    degree = adjacency.sum(1)
+    weight = adjacency / (degree[:, None] * degree).sqrt()
+    expected = x
+    for _ in range(4):
+        expected = 0.9 * weight @ expected + 0.1 * x
+    torch.testing.assert_close(OutputPropagation(4)(x, graph), expected)
+    assert OutputPropagation(0)(x, graph) is x
+
+
+@pytest.mark.parametrize("name", ["magna", "gps", "exphormer", "graph_bert"])
+def test_models_propagate_their_outputs(name: str) -> None:
+    options = {"pool": "none", "local": "gcn"} if name in ("gps", "exphormer") else {}
+    torch.manual_seed(0)
+    plain = ew.models.MODELS[name](WIDTH, 3, **options).eval()
+    smooth = ew.models.MODELS[name](WIDTH, 3, **options, output_hops=5).eval()
+    smooth.load_state_dict(plain.state_dict())
+    x, graph = torch.randn(N, WIDTH), random_graph()
+    graph = graph | graph.transpose()
+    expected = OutputPropagation(5)(plain(x, graph), graph)
+    torch.testing.assert_close(smooth(x, graph), expected)
+
+
+@pytest.mark.parametrize("name", ["gps", "exphormer"])
+def test_outputs_of_graphs_are_not_propagated(name: str) -> None:
+    with refused("output_hops", expected="0 for outputs per graph", got="10", remedy="none"):
+        ew.models.MODELS[name](WIDTH, 3, output_hops=10)
 
 
 def test_the_spectrum_of_the_lecture() -> None:

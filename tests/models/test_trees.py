@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise import graphs, models
@@ -223,6 +224,64 @@ def test_labels_bias_the_pair_that_they_join_in_each_direction() -> None:
     assert not torch.allclose(
         model(x, graph, edge_attr=edge_attr, **given), model(x, graph, **given)
     )
+
+
+def test_tree_transformer_is_its_formula_pair_by_pair() -> None:
+    """Pre-norm layers in plain PyTorch; the bias of a pair by walking up from both of its nodes."""
+    torch.manual_seed(0)
+    farthest, heads, size = 2, 2, 4
+    model = models.tree_transformer(
+        3, 2, edge_width=2, width=8, depth=2, heads=heads, max_distance=farthest
+    ).double()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    weights, graph = dict(model.named_parameters()), forest()
+    edge_attr = torch.randn(graph.num_edges, 2, dtype=torch.double)
+    x = torch.randn(len(PARENTS), 3, dtype=torch.double)
+    found = model(x, graph, edge_attr=edge_attr, batch=SIZES)
+
+    def linear(x: Tensor, name: str) -> Tensor:
+        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        return F.layer_norm(x, (8,), weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    def bias(i: int, j: int) -> Tensor:
+        one, other = path_up(i), path_up(j)
+        lowest = next(node for node in one if node in other)
+        up, down = (min(path.index(lowest), farthest) for path in (one, other))
+        total = weights["relation.table"][up * (farthest + 1) + down]
+        for edge, (child, parent) in enumerate(graph.edge_index.T.tolist()):
+            of_parent, of_child = (weights["labels.weight"] @ edge_attr[edge]).chunk(2)
+            if (i, j) == (parent, child):
+                total = total + of_parent
+            if (i, j) == (child, parent):
+                total = total + of_child
+        return total
+
+    h = linear(x, "embed")
+    for layer in ("layers.0", "layers.1"):
+        inner = norm(h, f"{layer}.attention.norm")
+        q, k, v = (
+            linear(inner, f"{layer}.attention.sublayer.qkv").view(-1, 3, heads, size).unbind(1)
+        )
+        mixed = torch.zeros_like(q)
+        for tree in TREES:
+            for i in tree:
+                scores = torch.stack([(q[i] * k[j]).sum(-1) / 2 + bias(i, j) for j in tree])
+                mixed[i] = (scores.softmax(0)[..., None] * v[list(tree)]).sum(0)
+        h = h + linear(mixed.flatten(1), f"{layer}.attention.sublayer.output")
+        inner = F.gelu(
+            linear(norm(h, f"{layer}.feed_forward.norm"), f"{layer}.feed_forward.sublayer.0")
+        )
+        h = h + linear(inner, f"{layer}.feed_forward.sublayer.3")
+    expected = linear(norm(h, "norm"), "head")
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
+    probe = torch.randn_like(found)
+    grads = [
+        torch.autograd.grad((out * probe).sum(), model.parameters()) for out in (found, expected)
+    ]
+    torch.testing.assert_close(*grads, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ AT_LEAST = {
 }
 AT_MOST = {
     "attentive-esol": ("esol", "test/rmse", 0.65),
-    # Gradient-boosted trees on RDKit's descriptors (benchmarks/descriptor_trees.py): 0.0357.
+    # Gradient-boosted trees on RDKit's descriptors: 0.0357.
     "ionic-liquids-co2": ("ionic_liquids", "test/mae", 0.0357),
     "gpt-shakespeare": ("tinyshakespeare", "test/loss", 1.89),
     "gpt-shakespeare-best": ("tinyshakespeare", "test/loss", 1.75),

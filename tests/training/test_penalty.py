@@ -11,22 +11,20 @@ from torch.utils.data import DataLoader, TensorDataset
 
 pytest.importorskip("lightning")
 
-from edgewise.layers import Penalised
+from edgewise.layers import add_penalty, collect_penalties
 from edgewise.tasks import Regression
 from edgewise.training import OptimizerSettings, RunFolder, TrainerSettings, fit
 
 
-class Pulled(Penalised):
+class Pulled(nn.Module):
     """Its outputs are right whatever its weight is."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(1))
 
-    def penalty(self) -> Tensor:
-        return 3 * self.weight.sum()
-
     def forward(self, x: Tensor) -> Tensor:
+        add_penalty(3 * self.weight.sum())
         return x + 0 * self.weight
 
 
@@ -47,3 +45,20 @@ def test_a_penalty_is_trained_on_and_not_reported(tmp_path: Path) -> None:
     log = (tmp_path / "log.csv").read_text().splitlines()
     row = dict(zip(log[0].split(","), log[1].split(","), strict=True))
     assert float(row["train/loss"]) == float(row["val/loss"]) == 0
+
+
+def test_penalties_are_collected_in_their_block_alone() -> None:
+    model, x = Pulled(), torch.ones(2, 1)
+    model(x)
+    with collect_penalties() as outer:
+        model(x)
+        with collect_penalties() as inner:
+            model(2 * x)
+            model(x)
+        model(x)
+    model(x)
+    assert (len(outer), len(inner)) == (2, 2)
+    with pytest.raises(ZeroDivisionError), collect_penalties() as failed:
+        _ = 1 / 0
+    model(x)
+    assert not failed

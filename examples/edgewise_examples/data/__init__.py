@@ -12,6 +12,7 @@ from edgewise_examples.data.hollywood_actors import HollywoodActors as hollywood
 from edgewise_examples.data.neighbors_match import NeighborsMatch as neighbors_match
 from edgewise_examples.data.quickdraw import QuickDraw as quickdraw
 from edgewise_examples.data.recall import Recall as recall
+from edgewise_examples.data.rings import Rings as rings
 from edgewise_examples.data.wiki_summaries import WikiSummaries as wiki_summaries
 
 DATA = {
@@ -25,6 +26,7 @@ DATA = {
     "neighbors_match": neighbors_match,
     "quickdraw": quickdraw,
     "recall": recall,
+    "rings": rings,
     "wiki_summaries": wiki_summaries,
 }
 """Data sets by the name that recipes and run folders use."""
@@ -41,5 +43,6 @@ __all__ = [
     "neighbors_match",
     "quickdraw",
     "recall",
+    "rings",
     "wiki_summaries",
 ]

@@ -9,6 +9,7 @@ from edgewise_examples.recipes.digit_rows import digit_rows
 from edgewise_examples.recipes.long_texts import duplication, recall, recall_lsh
 from edgewise_examples.recipes.neighbors_match import gat_match, gcn_match, gin_match, gps_match
 from edgewise_examples.recipes.quickdraw import sketches
+from edgewise_examples.recipes.rings import gps_rings, random_rings
 from edgewise_examples.recipes.summaries import summarise_wikitext
 from edgewise_examples.recipes.trees import tree_lstm_ewt, tree_transformer_ewt
 
@@ -25,8 +26,10 @@ RECIPES = (
     gnn_csl,
     gps_csl,
     gps_match,
+    gps_rings,
     graphormer_csl,
     laplacian_csl,
+    random_rings,
     recall,
     recall_lsh,
     sketches,

@@ -24,6 +24,8 @@ class Rouge(MeanMetric):
         other: function that returns the summary to evaluate instead of the model's, or ``None``.
     """
 
+    higher_is_better = True  # type: ignore[assignment]
+
     def __init__(self, kind: str, other: Callable[[Article], str] | None = None) -> None:
         super().__init__()
         self.kind, self.other = kind, other

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from edgewise.baselines.candidate import NoBaselineError
+from edgewise.baselines.candidate import Candidate, NoBaselineError, Score
+from edgewise.baselines.kinds import Kind
 from edgewise.baselines.measure import (
     Baseline,
     baselines,
     best_of,
+    is_large,
     lower_is_better,
     main_metric,
 )
 
-__all__ = ["Baseline", "NoBaselineError", "baselines", "best_of", "lower_is_better", "main_metric"]
+__all__ = [
+    "Baseline",
+    "Candidate",
+    "Kind",
+    "NoBaselineError",
+    "Score",
+    "baselines",
+    "best_of",
+    "is_large",
+    "lower_is_better",
+    "main_metric",
+]
 
 
 def __dir__() -> list[str]:

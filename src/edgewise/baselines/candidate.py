@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
         setting: hyper-parameters in words; empty if there are none.
         fit: function that fits the method to the training data and returns its scores.
         slow: whether fitting takes more than about ten seconds, so that ``edgewise train`` leaves
-            it out.
+            it out. ``Kind.is_large`` leaves out all candidates by the size of the data.
     """
 
     name: str
@@ -56,7 +56,7 @@ def class_scores(log_probabilities: np.ndarray, classes: np.ndarray, count: int)
         count: number of classes.
     """
     scores = torch.full((len(log_probabilities), count), IMPOSSIBLE)
-    scores[:, torch.from_numpy(classes)] = torch.from_numpy(log_probabilities).float()
+    scores[:, torch.from_numpy(classes).long()] = torch.from_numpy(log_probabilities).float()
     return scores
 
 

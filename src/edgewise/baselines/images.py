@@ -15,12 +15,21 @@ from edgewise.batches import Batch
 from edgewise.data import Splits
 from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.preprocessing import Preprocessing
 
 STRENGTHS = (0.01, 0.1, 1.0)
 """Inverse penalties C of logistic regression on standardised pixels."""
 NEIGHBOURS = (1, 5)
 QUICK = 1_000_000
 """Maximum number of training pixels at the end of ``edgewise train``."""
+
+
+def is_large(run: Preprocessing) -> bool:
+    """Return whether the baselines take more than about ten seconds."""
+    size = run.model_arguments["image_size"]
+    height, width = size if isinstance(size, tuple) else (size, size)
+    pixels = height * width * run.model_arguments["channels"]
+    return bool(run.train_examples * pixels > QUICK)
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
@@ -32,16 +41,14 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     from sklearn.preprocessing import StandardScaler
 
     read = cache(partial(_read, splits))
-    slow = splits.train.count * splits.val.make(torch.zeros(1).long()).inputs[0].numel() > QUICK
     for count in NEIGHBOURS:
         model = KNeighborsClassifier(count)
-        yield Candidate(
-            "k-NN on pixels", f"k = {count}", partial(_fitted, read, model, splits), slow
-        )
+        fit = partial(_fitted, read, model, splits)
+        yield Candidate("k-NN on pixels", f"k = {count}", fit)
     for strength in STRENGTHS:
         model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=500))
         fit = partial(_fitted, read, model, splits)
-        yield Candidate("logistic regression on pixels", f"C = {strength:g}", fit, slow)
+        yield Candidate("logistic regression on pixels", f"C = {strength:g}", fit)
 
 
 def _read(splits: Splits) -> tuple[np.ndarray, np.ndarray]:

@@ -1,9 +1,9 @@
-"""Choice of the baselines for a recipe, by the classes of its data and task."""
+"""Kinds of recipes with baselines, chosen by the classes of data and task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgewise.baselines import images, items, language, links, nodes, series, tags, texts, trees
 from edgewise.baselines.candidate import Candidate, NoBaselineError
@@ -18,13 +18,16 @@ from edgewise.data.series.time_series import TimeSeries
 from edgewise.data.text.labelled_sentences import LabelledSentences
 from edgewise.data.text.tagged_words import TaggedWords
 from edgewise.data.text.text_stream import TextStream
+from edgewise.plugins import plugins
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.preprocessing import Preprocessing
 from edgewise.tasks import (
     Classification,
     Consistency,
     Forecast,
     LanguageModeling,
     LinkPrediction,
+    PropertyPrediction,
     Recommendation,
     Regression,
     Tagging,
@@ -32,35 +35,87 @@ from edgewise.tasks import (
 )
 
 Candidates = Callable[[Recipe, Any], Iterator[Candidate]]
-KINDS: tuple[tuple[type, tuple[type, ...], Candidates], ...] = (
-    (Links, (LinkPrediction,), links.candidates),
-    (Interactions, (Recommendation,), items.candidates),
-    (NodeData, (Classification, Consistency), nodes.candidates),
-    (GraphData, (Classification,), trees.candidates),
-    (ZINC, (Regression,), trees.candidates),
-    (MoleculeTable, (Regression,), trees.candidates),
-    (ImageData, (Classification,), images.candidates),
-    (LabelledSentences, (TextClassification,), texts.candidates),
-    (TaggedWords, (Tagging,), tags.candidates),
-    (TextStream, (LanguageModeling,), language.candidates),
-    (TimeSeries, (Forecast,), series.candidates),
+
+
+class Kind(NamedTuple):
+    """Kind of recipe with its baselines, such as the recipes on links.
+
+    Attributes:
+        name: examples of these recipes, in words.
+        example: name of such a recipe.
+        data: base class of the data, or several.
+        tasks: classes of the task.
+        candidates: function that yields the methods for a recipe and its loaded data.
+        is_large: function that returns whether all of them take more than about ten seconds, by the
+            properties of the data that a run folder holds.
+    """
+
+    name: str
+    example: str
+    data: type | tuple[type, ...]
+    tasks: tuple[type, ...]
+    candidates: Candidates
+    is_large: Callable[[Preprocessing], bool] = lambda _: False
+
+    def has(self, recipe: Recipe) -> bool:
+        """Return whether a recipe is of this kind."""
+        return isinstance(recipe.data, self.data) and type(recipe.task) in self.tasks
+
+
+KINDS = (
+    Kind("links", "sage-facebook", Links, (LinkPrediction,), links.candidates),
+    Kind("users and items", "lightgcn-gowalla", Interactions, (Recommendation,), items.candidates),
+    Kind(
+        "classes of nodes",
+        "gcn-cora",
+        NodeData,
+        (Classification, Consistency),
+        nodes.candidates,
+        nodes.is_large,
+    ),
+    Kind(
+        "classes of graphs",
+        "gin-mutag",
+        GraphData,
+        (Classification,),
+        trees.candidates,
+        trees.is_large,
+    ),
+    Kind(
+        "molecules",
+        "gin-esol",
+        (ZINC, MoleculeTable),
+        (PropertyPrediction, Regression),
+        trees.candidates,
+        trees.is_large,
+    ),
+    Kind("images", "digits", ImageData, (Classification,), images.candidates, images.is_large),
+    Kind(
+        "texts", "sst2", LabelledSentences, (TextClassification,), texts.candidates, texts.is_large
+    ),
+    Kind("tags of words", "tag-ewt", TaggedWords, (Tagging,), tags.candidates),
+    Kind(
+        "language models", "gpt-shakespeare", TextStream, (LanguageModeling,), language.candidates
+    ),
+    Kind("series", "forecast", TimeSeries, (Forecast,), series.candidates),
 )
-"""Base class of the data, classes of the task, and their baselines."""
+"""Kinds of recipes of Edgewise; packages add theirs by a tuple ``BASELINES``."""
 
 
-def kind_of(recipe: Recipe) -> Candidates:
-    """Return the baselines of a recipe.
+def kind_of(recipe: Recipe) -> Kind:
+    """Return the kind of a recipe.
 
     Raises:
-        NoBaselineError: there are none for its data and task.
+        NoBaselineError: there are no baselines for its data and task.
     """
-    for of_data, of_task, candidates in KINDS:
-        if isinstance(recipe.data, of_data) and type(recipe.task) in of_task:
-            return candidates
-    known = sorted({task.__name__ for _, of_task, _ in KINDS for task in of_task})
+    known = [*KINDS, *(kind for plugin in plugins() for kind in plugin.baselines)]
+    for kind in known:
+        if kind.has(recipe):
+            return kind
     raise NoBaselineError(
         "recipe",
-        expected=f"a recipe with a task that has baselines: {', '.join(known)}",
-        got=f"{recipe.name}, with {type(recipe.data).__name__} and {type(recipe.task).__name__}",
+        expected="a recipe with baselines, on "
+        + ", ".join(f"{kind.name} (such as {kind.example})" for kind in known),
+        got=f"{recipe.name}: {recipe.summary}",
         remedy="choose another recipe, or compare models with `edgewise compare`",
     )

@@ -15,10 +15,10 @@ from edgewise.baselines.candidate import Candidate, Score
 from edgewise.baselines.kinds import kind_of
 from edgewise.data import Data, Splits
 from edgewise.data.loader import Loader
+from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.preprocessing import Preprocessing
 
-LOWER = ("loss", "rmse", "mae", "seasonal_ratio", "bits", "perplexity")
-"""Metrics for which a lower value is better."""
 AUGMENTATION: Mapping[str, Any] = {"word_dropout": 0.0, "warp": 0.0, "flip": False}
 """Fields of data sets that change training examples at random, with the value that does not."""
 
@@ -39,16 +39,27 @@ class Baseline(NamedTuple):
     seconds: float
 
 
-def lower_is_better(metric: str) -> bool:
-    """Return whether a lower value of a metric, such as ``test/mae``, is better."""
-    return metric.rpartition("/")[2] in LOWER
+def lower_is_better(recipe: Recipe, metric: str) -> bool:
+    """Return whether a lower value of a metric of the recipe, such as ``test/mae``, is better."""
+    known = recipe.task.metrics() | recipe.task.generation_metrics()
+    found: Any = known.get(metric.rpartition("/")[2])
+    if found is None:  # the loss, or a metric that grows with the loss, such as the perplexity
+        return True
+    while hasattr(found, "wrapped_metric"):
+        found = found.wrapped_metric
+    return not found.higher_is_better
 
 
-def main_metric(recipe: Recipe) -> str:
-    """Return the metric that chooses settings: the monitored one, or the first of the task."""
-    known = list(recipe.task.metrics())
-    monitored = recipe.trainer.monitor.rpartition("/")[2]
-    return monitored if monitored in known or not known else known[0]
+def main_metric(recipe: Recipe, found: Baseline) -> str:
+    """Return the metric that chooses settings: the monitored one, or the first of the task.
+
+    Args:
+        recipe: the recipe.
+        found: a baseline, which has the metrics of the task.
+    """
+    known = [name.removeprefix("val/") for name in found.metrics if name.startswith("val/")]
+    monitored = recipe.trainer.monitor.partition("/")[2]
+    return monitored if monitored in known else known[0]
 
 
 def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
@@ -65,8 +76,9 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
         NoBaselineError: there are no baselines for the recipe's data and task.
         MissingExtraError: a library is not installed.
     """
-    candidates = kind_of(recipe)
+    candidates = kind_of(recipe).candidates
     splits = _plain(recipe.data).load()
+    recipe = replace(recipe, task=recipe.task.with_targets(splits.targets))
     best: dict[str, tuple[Baseline, Score]] = {}
     pending = ""
     for candidate in candidates(recipe, splits):
@@ -85,6 +97,19 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
         yield _tested(recipe, splits, *best.pop(pending))
 
 
+def is_large(recipe: Recipe, run: Preprocessing) -> bool:
+    """Return whether all baselines of a recipe take more than about ten seconds.
+
+    Args:
+        recipe: the recipe.
+        run: properties of the data, as in the run folder; the data are not loaded.
+
+    Raises:
+        NoBaselineError: there are no baselines for the recipe's data and task.
+    """
+    return kind_of(recipe).is_large(run)
+
+
 def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
     """Return the baseline with the best validation metric."""
     best = found[0]
@@ -94,8 +119,8 @@ def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
 
 
 def _better(recipe: Recipe, one: Baseline, other: Baseline) -> bool:
-    name = f"val/{main_metric(recipe)}"
-    sign = -1 if lower_is_better(name) else 1
+    name = f"val/{main_metric(recipe, one)}"
+    sign = -1 if lower_is_better(recipe, name) else 1
     if math.isnan(other.metrics[name]):
         return not math.isnan(one.metrics[name])
     return sign * one.metrics[name] > sign * other.metrics[name]
@@ -137,21 +162,15 @@ def _generated(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]
 
 
 def _metrics_of(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:
-    metrics = recipe.task.metrics()
-    loss, terms = 0.0, 0
+    require("torchmetrics", extra="train", purpose="metrics of baselines")
+    from edgewise.training.split_metrics import SplitMetrics
+
+    metrics = SplitMetrics(recipe.task)
     for batch in loader:
-        outputs = score(batch)
-        for metric in metrics.values():
-            metric.update(outputs, batch.target)
-        if not metrics:  # Metrics of language models follow from the loss.
-            count = recipe.task.count(outputs, batch.target)
-            loss, terms = (
-                loss + float(recipe.task.loss(outputs, batch.target)) * count,
-                terms + count,
-            )
-    found = {name: float(metric.compute()) for name, metric in metrics.items()}
-    if not metrics:
-        found = {"loss": loss / terms, **recipe.task.from_loss(loss / terms)}
+        metrics.add(score(batch), batch.target)
+    found = metrics.finish()
+    if recipe.task.metrics():  # Scores of a method need not be logits, so the loss says nothing.
+        del found["loss"]
     return found
 
 

@@ -8,7 +8,6 @@ simple models out-performs graph neural networks, 2021).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
@@ -23,6 +22,7 @@ from edgewise.batches import Batch
 from edgewise.data import Splits
 from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.preprocessing import Preprocessing
 
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Inverse penalties C of logistic regression."""
@@ -32,6 +32,12 @@ QUICK = 20_000
 """Maximum number of nodes of the baselines at the end of ``edgewise train``."""
 QUICK_FEATURES = 10_000_000
 """Maximum number of entries of the feature matrix there, since smoothing makes it dense."""
+
+
+def is_large(run: Preprocessing) -> bool:
+    """Return whether the baselines take more than about ten seconds."""
+    count = len(run.values.get("ids", ()))
+    return bool(count > QUICK or count * run.model_arguments["in_width"] > QUICK_FEATURES)
 
 
 class Known(NamedTuple):
@@ -61,12 +67,11 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     ):
         require(package, extra=extra, purpose="baselines of node classification")
     known = known_labels(splits)
-    slow = len(known.labels) > QUICK or math.prod(known.x.shape) > QUICK_FEATURES
     smoothed = cache(partial(smooth, known))
     regression = cache(partial(_regression, known, smoothed))
 
     def candidate(name: str, setting: str, fit: Callable[[], Tensor]) -> Candidate:
-        return Candidate(name, setting, lambda: _of(fit()), slow)
+        return Candidate(name, setting, lambda: _of(fit()))
 
     for alpha in PROPAGATION:
         yield candidate("label propagation", f"α = {alpha:g}", partial(propagated, known, alpha))

@@ -15,6 +15,7 @@ from edgewise.data import TextSplits
 from edgewise.errors import require
 from edgewise.layers import Tokens
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.preprocessing import Preprocessing
 
 STRENGTHS = (1.0, 10.0, 100.0)
 """Inverse penalties C of logistic regression."""
@@ -24,14 +25,18 @@ QUICK = 20_000
 """Maximum number of training texts at the end of ``edgewise train``."""
 
 
+def is_large(run: Preprocessing) -> bool:
+    """Return whether the baselines take more than about ten seconds."""
+    return run.train_examples > QUICK
+
+
 def candidates(_recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:
     """Yield the baseline for each setting."""
     require("sklearn", extra="train", purpose="logistic regression on TF-IDF")
     for length, strength in product(LENGTHS, STRENGTHS):
         setting = f"{'pairs of words' if length > 1 else 'words'}, C = {strength:g}"
         fit = partial(_fitted, splits, length, strength)
-        slow = splits.train.count > QUICK
-        yield Candidate("TF-IDF with logistic regression", setting, fit, slow)
+        yield Candidate("TF-IDF with logistic regression", setting, fit)
 
 
 def texts_of(tokens: Tokens, splits: TextSplits) -> list[str]:

@@ -8,7 +8,7 @@ columns give their sum and mean over the nodes. Conditions and descriptors of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from edgewise.batches import Batch
 from edgewise.data import Splits
 from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.preprocessing import Preprocessing
 from edgewise.tasks import Regression
 
 RADIUS = 2
@@ -30,11 +31,17 @@ LEAST = 3  # Minimum number of training graphs with a neighbourhood.
 LEAVES = (15, 63)
 TREES, PATIENCE = 1000, 20
 RATE = 0.1
+LINEAR = {False: "ridge regression", True: "logistic regression"}
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
-QUICK = 1_000_000
-"""Maximum number of training features of the trees at the end of ``edgewise train``."""
+QUICK = 1000
+"""Maximum number of training graphs at the end of ``edgewise train``."""
 MIXERS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
 """Odd multipliers of the hash function of splitmix64 (Steele et al., 2014)."""
+
+
+def is_large(run: Preprocessing) -> bool:
+    """Return whether the baselines take more than about ten seconds."""
+    return run.train_examples > QUICK
 
 
 class Table(NamedTuple):
@@ -49,18 +56,23 @@ class Table(NamedTuple):
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield the baselines: a linear model and gradient-boosted trees."""
     require("sklearn", extra="train", purpose="trees and linear models")
-    features = Features(splits)
-    regression = isinstance(recipe.task, Regression)
-    classes = splits.model_arguments["out_width"]
-    name = "ridge regression" if regression else "logistic regression"
-    slow = features.train.size > QUICK
+    features = Features(splits, recipe)
+    kinds = {bool(column.classes) for column in features.columns}
+    name = " and ".join(LINEAR[kind] for kind in sorted(kinds))
     for strength in STRENGTHS:
-        fit = partial(_linear, features, strength, 0 if regression else classes)
-        yield Candidate(name, f"penalty {strength:g}", fit, slow)
-    losses = ("squared_error", "absolute_error") if regression else ("log_loss",)
+        fit = partial(_fitted, features, partial(_linear, strength))
+        yield Candidate(name, f"penalty {strength:g}", fit)
+    losses = ("squared_error", "absolute_error") if False in kinds else ("log_loss",)
     for loss, leaves in product(losses, LEAVES):
-        fit = partial(_trees, features, loss, leaves, 0 if regression else classes)
-        yield Candidate("gradient-boosted trees", f"{loss}, {leaves} leaves", fit, slow)
+        fit = partial(_fitted, features, partial(_trees, loss, leaves))
+        yield Candidate("gradient-boosted trees", f"{loss}, {leaves} leaves", fit)
+
+
+class Column(NamedTuple):
+    """A target column: number of classes, 0 for a number, and number of outputs."""
+
+    classes: int
+    width: int
 
 
 class Features:
@@ -68,56 +80,65 @@ class Features:
 
     Args:
         splits: splits whose batches have node features and a graph of all examples.
+        recipe: the recipe.
 
     Attributes:
-        train, val: features ``[B, F]``.
-        target, val_target: targets ``[B]``.
+        columns: the target columns.
+        train, val: features ``[B, F]``, without columns that are equal in training.
+        target, val_target: targets ``[B, T]``, NaN for a missing value.
     """
 
-    def __init__(self, splits: Splits) -> None:
+    def __init__(self, splits: Splits, recipe: Recipe) -> None:
+        count = splits.model_arguments["out_width"]
+        plain = Column(0, 1) if isinstance(recipe.task, Regression) else Column(count, count)
+        self.columns = [Column(len(one.classes), one.width) for one in splits.targets] or [plain]
         batches = list(batches_of(splits.train))
         x = torch.cat([batch.inputs[0] for batch in batches])
         self.whole = (x == x.round()).all(0)
         tables = [self.table(batch) for batch in batches]
-        count: dict[int, int] = {}
+        found: dict[int, int] = {}
         for table in tables:
             pairs = torch.stack([table.graph.repeat(RADIUS + 1), table.colors.T.flatten()])
             for color in pairs.unique(dim=1)[1].tolist():
-                count[color] = count.get(color, 0) + 1
+                found[color] = found.get(color, 0) + 1
         least = min(LEAST, sum(len(table.target) for table in tables))
-        common = sorted((c for c in count if count[c] >= least), key=lambda c: (-count[c], c))
+        common = sorted((c for c in found if found[c] >= least), key=lambda c: (-found[c], c))
         self.known = torch.tensor(common[:COUNTS], dtype=torch.long).sort().values
-        self.train = np.concatenate([self.columns(table) for table in tables])
+        self.kept: Any = slice(None)
+        every = np.concatenate([self.rows(table) for table in tables])
+        # Few molecules have many equal columns, on which trees spend half of their time.
+        self.kept = np.sort(np.unique(every, axis=1, return_index=True)[1])
+        self.train = every[:, self.kept]
         self.target = torch.cat([table.target for table in tables]).numpy()
         val = [self.table(batch) for batch in batches_of(splits.val)]
-        self.val = np.concatenate([self.columns(table) for table in val])
+        self.val = np.concatenate([self.rows(table) for table in val])
         self.val_target = torch.cat([table.target for table in val]).numpy()
 
     def table(self, batch: Batch) -> Table:
         """Return colors and other columns of a batch of graphs."""
         x, graph = batch.inputs
-        members = batch.keywords["batch"]
-        of_node = members.edge_index[1][members.edge_index[0].argsort()]
+        # Rows with the same molecule share its nodes, so features are gathered by membership.
+        node, of_node = batch.keywords["batch"].edge_index
         edge_attr = batch.keywords.get("edge_attr")
-        colors = neighbourhoods(x[:, self.whole], graph.edge_index, edge_attr)
-        real = x[:, ~self.whole]
+        colors = neighbourhoods(x[:, self.whole], graph.edge_index, edge_attr)[node]
+        real = x[node][:, ~self.whole]
         count = len(batch.target)
         size = torch.bincount(of_node, minlength=count)[:, None]
         total = torch.zeros(count, real.shape[1]).index_add(0, of_node, real)
         given = [batch.keywords[n] for n in ("global_attr", "descriptors") if n in batch.keywords]
         other = torch.cat([size, total, total / size.clamp(min=1), *given], dim=1)
-        return Table(colors, of_node, other, batch.target.flatten())
+        return Table(colors, of_node, other, batch.target.reshape(count, -1))
 
-    def columns(self, table: Table) -> np.ndarray:
+    def rows(self, table: Table) -> np.ndarray:
         """Return the features of a table, ``[B, F]``."""
         if not len(self.known):
-            return table.other.numpy()
+            return table.other.numpy()[:, self.kept]
         place = torch.searchsorted(self.known, table.colors).clamp(max=len(self.known) - 1)
         found = self.known[place] == table.colors
         count = torch.zeros(len(table.target), len(self.known))
         graph = table.graph[:, None].expand_as(place)
         count.index_put_((graph[found], place[found]), torch.ones(int(found.sum())), True)
-        return torch.cat([table.other, count], dim=1).numpy()
+        return torch.cat([table.other, count], dim=1).numpy()[:, self.kept]
 
 
 def neighbourhoods(x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> Tensor:
@@ -155,24 +176,23 @@ def _mixed(value: Tensor) -> Tensor:
     return value ^ (value >> 32)
 
 
-def _linear(features: Features, strength: float, classes: int) -> Score:
+def _linear(strength: float, classes: int) -> Any:
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
     clip = FunctionTransformer(np.clip, kw_args={"a_min": -10, "a_max": 10})
     last = LogisticRegression(C=1 / strength, max_iter=1000) if classes else Ridge(alpha=strength)
-    model = make_pipeline(StandardScaler(), clip, last).fit(features.train, features.target)
-    return _scores(features, model, classes)
+    return make_pipeline(StandardScaler(), clip, last)
 
 
-def _trees(features: Features, loss: str, leaves: int, classes: int) -> Score:
-    """Fit trees; their number is chosen by the loss on the validation set."""
+def _trees(loss: str, leaves: int, classes: int) -> Any:
+    """Return trees, whose number is chosen by the loss on the validation set."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     kind: Any = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
-    model = kind(
-        loss=loss,
+    return kind(
+        loss="log_loss" if classes else loss,
         max_leaf_nodes=leaves,
         learning_rate=RATE,
         max_iter=TREES,
@@ -180,15 +200,43 @@ def _trees(features: Features, loss: str, leaves: int, classes: int) -> Score:
         n_iter_no_change=PATIENCE,
         random_state=0,
     )
-    model.fit(features.train, features.target, X_val=features.val, y_val=features.val_target)
-    return _scores(features, model, classes)
 
 
-def _scores(features: Features, model: Any, classes: int) -> Score:
+def _fitted(features: Features, make: Callable[[int], Any]) -> Score:
+    """Fit a model of each target to the rows that have its value."""
+    models = []
+    for place, (classes, _) in enumerate(features.columns):
+        (x, y), (val_x, val_y) = (
+            _known(x, target[:, place])
+            for x, target in (
+                (features.train, features.target),
+                (features.val, features.val_target),
+            )
+        )
+        model = make(classes)
+        by_validation = getattr(model, "early_stopping", False)
+        if by_validation and not len(val_y):
+            model.set_params(early_stopping=False, max_iter=TREES // 10)
+        given = {"X_val": val_x, "y_val": val_y} if by_validation and len(val_y) else {}
+        models.append(model.fit(x, y, **given))
+
     def score(batch: Batch) -> Tensor:
-        x = features.columns(features.table(batch))
-        if not classes:
-            return torch.from_numpy(model.predict(x)).float()[:, None]
-        return bounded_scores(model, x, classes)
+        x = features.rows(features.table(batch))
+        parts = zip(models, features.columns, strict=True)
+        return torch.cat([_outputs(model, x, column) for model, column in parts], dim=1)
 
     return score
+
+
+def _known(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows that have a value of the target."""
+    known = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), dtype=bool)
+    return x[known], y[known]
+
+
+def _outputs(model: Any, x: np.ndarray, column: Column) -> Tensor:
+    """Return the outputs of a target, ``[B, width]``."""
+    if not column.classes:
+        return torch.from_numpy(model.predict(x)).float()[:, None]
+    scores = bounded_scores(model, x, column.classes)
+    return scores if column.width > 1 else scores[:, 1:] - scores[:, :1]

@@ -31,8 +31,10 @@ class Terminated(KeyboardInterrupt):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code.
 
-    The codes are 0 for success, 1 if a check failed, 2 for bad input or a file that cannot be read
-    or written (explained on one line), 70 for an internal error, 130 for Ctrl-C, 143 for SIGTERM.
+    The codes are 0 for success, 1 if a check failed or some inputs of ``predict`` or ``explain``
+    are invalid (the others are answered), 2 for a command that cannot run, such as bad options or a
+    file that cannot be read or written (explained on one line), 70 for an internal error, 130 for
+    Ctrl-C, 143 for SIGTERM.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Some terminals do not support Unicode.

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from edgewise import recipes, runs
-from edgewise.baselines import Baseline, baselines, best_of, lower_is_better, main_metric
+from edgewise.baselines import (
+    Baseline,
+    baselines,
+    best_of,
+    is_large,
+    lower_is_better,
+    main_metric,
+)
 from edgewise.cli.table import table
+from edgewise.data.text.labelled_sentences import LabelledText
 from edgewise.recipes import Recipe
+from edgewise.runs import fields_of
+from edgewise.runs.parsing import as_typed
+from edgewise.runs.preprocessing import load_preprocessing
 from edgewise.runs.seeds import fold_recipes, mean_and_std
 from edgewise.training import RunFolder
+from edgewise.training.folder import PREPROCESSING
 
 FILE = "baseline.json"
 
@@ -21,17 +34,28 @@ def baseline(arguments: Namespace) -> int:
     """Run ``edgewise baseline``."""
     recipe = runs.with_values(recipes.find(arguments.recipe), arguments.fields)
     out = arguments.out or Path("runs") / f"{recipe.name}-baseline"
-    measured = fold_recipes(recipe) if arguments.folds else {"": recipe}
-    folds = []
+    print(f"\n{measure(recipe, out, folds=arguments.folds)}")
+    return 0
+
+
+def measure(recipe: Recipe, out: Path, *, folds: bool = False) -> str:
+    """Measure the baselines of a recipe, write ``baseline.json``, and return a table.
+
+    Args:
+        recipe: the recipe.
+        out: folder of ``baseline.json``, which is created.
+        folds: whether to measure on each fold, and to take the mean.
+    """
+    measured = fold_recipes(recipe) if folds else {"": recipe}
+    several = []
     for name, one in measured.items():
         found = []
         for each in baselines(one):
             found.append(each)
             print(f"{name} {each.name}: {each.seconds:.1f} s".strip(), flush=True)
-        folds.append(found)
-    means = [_mean(list(each)) for each in zip(*folds, strict=True)]
-    print(f"\n{_table(recipe, means)}\n\n{write(out, recipe, means, folds)}")
-    return 0
+        several.append(found)
+    means = [_mean(list(each)) for each in zip(*several, strict=True)]
+    return f"{_table(recipe, means)}\n\n{write(out, recipe, means, several)}"
 
 
 def write(
@@ -46,8 +70,8 @@ def write(
         folds: baselines of each fold.
     """
     record: dict[str, Any] = {
-        "recipe": recipe.name,
-        "metric": main_metric(recipe),
+        "recipe": runs.to_record(recipe),
+        "metric": main_metric(recipe, found[0]),
         "best": best_of(recipe, list(found)).name,
         "baselines": [each._asdict() for each in found],
     }
@@ -67,20 +91,44 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
         metrics: metrics of the run, or their mean over seeds.
         out: run folder, which receives ``baseline.json``.
     """
+    later = f"baselines: run `{command(recipe)}`, which takes minutes"
+    run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
+    if run.has(PREPROCESSING) and is_large(recipe, load_preprocessing(run)):
+        return later
     found = list(baselines(recipe, quick=True))
     if not found:
-        return f"baselines: run `edgewise baseline {recipe.name}`, which takes minutes"
-    best, name = best_of(recipe, found), f"test/{main_metric(recipe)}"
+        return later
+    best, name = best_of(recipe, found), f"test/{main_metric(recipe, found[0])}"
     value = metrics[name]
     ours = value["mean"] if isinstance(value, Mapping) else value
     theirs = best.metrics[name]
-    gain = theirs - ours if lower_is_better(name) else ours - theirs
+    gain = theirs - ours if lower_is_better(recipe, name) else ours - theirs
     place = "level with" if gain == 0 else "ahead of" if gain > 0 else "BEHIND"
     path = write(out, recipe, found)
-    return (
+    line = (
         f"baseline: {name} {ours:.4f} is {place} {_named(best)}, {theirs:.4f} "
         f"(difference {gain:+.4f}); {path}"
     )
+    return f"{line}\n{_advice(recipe, best)}" if gain < 0 else line
+
+
+def _advice(recipe: Recipe, best: Baseline) -> str:
+    """Return what to do after a run that is behind the best baseline."""
+    if isinstance(recipe.data, LabelledText) and not recipe.start:
+        return f"Start from a pre-trained BERT or RoBERTa with --from FOLDER, or use {best.name}."
+    return f"Use {best.name}, or tune the recipe on the validation set."
+
+
+def command(recipe: Recipe) -> str:
+    """Return the command that measures the baselines with the changed fields of the recipe."""
+    usual = fields_of(recipes.find(recipe.name))
+    changed = [
+        f"--{name} {shlex.quote(as_typed(field.value))}"
+        for name, field in fields_of(recipe).items()
+        if name.startswith(("data.", "task.", "seed", "trainer.monitor"))
+        and (name not in usual or field.value != usual[name].value)
+    ]
+    return " ".join(["edgewise baseline", recipe.name, *changed])
 
 
 def _named(found: Baseline) -> str:
@@ -97,7 +145,7 @@ def _mean(found: Sequence[Baseline]) -> Baseline:
 
 
 def _table(recipe: Recipe, found: Sequence[Baseline]) -> str:
-    best, main = best_of(recipe, list(found)), main_metric(recipe)
+    best, main = best_of(recipe, list(found)), main_metric(recipe, found[0])
     names = [f"val/{main}", *(name for name in found[0].metrics if name.startswith("test/"))]
     rows = [["baseline", "setting", *(name.replace("/", " ") for name in names), "CPU seconds"]]
     for each in found:

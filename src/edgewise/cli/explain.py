@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
+from edgewise.inference.predictor import Predictor
 
 
 def explain(arguments: Namespace) -> int:
-    """Write a page for each input."""
+    """Write a page for each valid input; return 1 if an input is invalid, else 0."""
     from edgewise.explain import explanation, write_page
 
     if arguments.out.suffix.lower() not in (".html", ".htm"):
@@ -22,13 +26,28 @@ def explain(arguments: Namespace) -> int:
         )
     run = load(arguments.folder)
     predictor = run.predictor
-    given = arguments.inputs
-    inputs = list(predictor.from_words(given) if given else predictor.default_inputs())
+    inputs = _inputs(predictor, arguments.inputs)
+    code = 0
     for number, value in enumerate(inputs, 1):
+        try:
+            predictor.prepare(predictor.given(value))
+        except ArgumentError as error:
+            print(f"edgewise: {error}", file=sys.stderr)
+            code = 1
+            continue
         found = explanation(run, value, layers=arguments.layers, heads=arguments.heads)
         print(found.answer)
         print(write_page(found, _numbered(arguments.out, number, len(inputs))))
-    return 0
+    return code
+
+
+def _inputs(predictor: Predictor, words: Sequence[str]) -> list[Any]:
+    """Return the inputs in the arguments, or the only input of a run that needs none."""
+    if not words and type(predictor).default_inputs is Predictor.default_inputs:
+        raise ArgumentError(
+            "INPUT", expected=predictor.input, got="none", remedy=f"give {predictor.input}"
+        )
+    return list(predictor.from_words(words) if words else predictor.default_inputs())
 
 
 def _numbered(path: Path, number: int, count: int) -> Path:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+import shlex
 from argparse import Namespace
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 from edgewise.arguments import check_least
+from edgewise.cli.picture import save_figure
 from edgewise.cli.table import table
+from edgewise.data.tables.frames import FRAME
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
+from edgewise.recipes import RECIPES, Recipe
+from edgewise.runs import with_values
+from edgewise.runs.parsing import as_typed
+from edgewise.runs.recipe_fields import changed_fields
 from edgewise.training import RunFolder
 
 STATISTICS = {
@@ -24,31 +34,36 @@ STATISTICS = {
 }
 """Columns of the table and their meaning, by attribute of :class:`edgewise.explain.HeadStatistics`.
 """
-OF_ORDER = ("distance", "first")
-"""Statistics that mean nothing for nodes without an order."""
 
 
 def heads(arguments: Namespace) -> int:
     """Print importance and statistics of each head, and the three observations."""
     from edgewise import explain
     from edgewise.explain.explanation import has_order
+    from edgewise.explain.figures import OF_ORDER
+    from edgewise.explain.losses import losses_of
 
     check_least("--batches", arguments.batches, 1, "choose how many batches to use")
     run = load(arguments.folder)
-    scores = explain.importance(
-        run, by=arguments.by, split=arguments.split, max_batches=arguments.batches
-    )
-    recorded = explain.recorded_batch(run, split=arguments.split)
+    losses = losses_of(run, split=arguments.split, max_batches=arguments.batches)
+    scores = explain.importance(run, losses.batches, losses.loss, by=arguments.by)
+    middle = losses.batches[len(losses.batches) // 2 :]
+    recorded = explain.recorded_batch(run, middle, losses.loss)
     ordered = has_order(run)
     kept = [name for name in STATISTICS if ordered or name not in OF_ORDER]
     cells = [["layer", "head", "importance", *(STATISTICS[name][0] for name in kept)]]
+    removable = list(explain.layers_with_heads(run))
     for layer, found in zip(recorded, explain.statistics(recorded), strict=True):
+        is_known = layer.module in removable
+        name = f"{removable.index(layer.module)}: {layer.name}" if is_known else layer.name
         own = scores.get(layer.module)
         for place, head in enumerate(found.heads):
-            values = [float(getattr(found, name)[place]) for name in kept]
+            values = [float(getattr(found, statistic)[place]) for statistic in kept]
             values = [math.nan if own is None else float(own[place]), *values]
-            cells.append([layer.name, str(head), *map(_shown, values)])
+            cells.append([name, str(head), *map(_shown, values)])
     print(table(cells, left=1))
+    if removable:
+        print("\nedgewise prune --heads LAYER:HEAD removes a head, for example 0:1.")
     print(
         f"\nimportance: by {arguments.by.replace('_', ' ')}, over at most {arguments.batches} "
         f"batches of {arguments.split}. The other columns are means over one batch:"
@@ -56,11 +71,9 @@ def heads(arguments: Namespace) -> int:
     for name in kept:
         print(": ".join(STATISTICS[name]))
     if ordered:
-        print(f"\n{explain.observations(recorded)}")
+        print(f"\nthree observations, in the same batch:\n{explain.observations(recorded)}")
     if arguments.draw is not None:
-        figure = explain.draw_statistics(recorded, scores)
-        RunFolder(arguments.draw.parent).write_figure(arguments.draw.name, figure)
-        print(arguments.draw)
+        save_figure(arguments.draw, explain.draw_statistics(recorded, scores, ordered=ordered))
     return 0
 
 
@@ -77,7 +90,8 @@ def prune(arguments: Namespace) -> int:
             got="both" if arguments.heads else "none of them",
             remedy="give --fraction 0.2, or --heads LAYER:HEAD,HEAD for each layer",
         )
-    RunFolder(arguments.out).refuse_existing()
+    RunFolder(arguments.out).refuse_existing(resumable=False)
+    RunFolder(arguments.folder).refuse_several()
     run = load(arguments.folder)
     layers = explain.layers_with_heads(run)
     chosen: dict[str | int, list[int]]
@@ -111,8 +125,8 @@ def prune(arguments: Namespace) -> int:
     path = explain.save_pruned(run, arguments.out)
     left = explain.layers_with_heads(run)
     cells = [
-        [name, _listed(set(heads) - set(left[name])), _listed(left[name])]
-        for name, heads in layers.items()
+        [f"{number}: {name}", _listed(set(heads) - set(left[name])), _listed(left[name])]
+        for number, (name, heads) in enumerate(layers.items())
     ]
     print(table([["layer", "removed", "left"], *cells], left=3))
     print(f"\nweights: {before:,} before, {_size(run):,} after")
@@ -134,10 +148,53 @@ def suggest(arguments: Namespace) -> int:
         run, coverage=arguments.coverage, split=arguments.split, max_batches=arguments.batches
     )
     print(found)
-    if "graph" in run.recipe.model.keywords:
-        widest = max(found.layers.values(), key=lambda one: one.edges)
-        print(f'\nto train with it: edgewise train {run.recipe.name} --model.graph "{widest.text}"')
+    graphs = found.fields(run.recipe)
+    if not graphs:
+        model = run.recipe.model.func.__name__
+        print(f"\n{model} has no field for a graph, so `edgewise train` cannot train with these")
+        return 0
+    print("\nto train with the widest of these graphs in all layers:")
+    print(_training(run.recipe, graphs, arguments.folder))
     return 0
+
+
+def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> str:
+    """Return the command that trains a run again with other graphs, or a call in Python."""
+    changes = _changes(recipe)
+    out = _new(folder)
+    if changes is None:
+        recipe_text = f"edgewise.runs.with_values(run.recipe, {dict(graphs)!r})"
+        return (
+            f'in Python: run = edgewise.load("{folder}"); '
+            f'edgewise.runs.train({recipe_text}, "{out}")'
+        )
+    options = [f"--{name} {shlex.quote(value)}" for name, value in {**changes, **graphs}.items()]
+    return " ".join(["edgewise train", recipe.name, *options, "--out", shlex.quote(str(out))])
+
+
+def _changes(recipe: Recipe) -> dict[str, str] | None:
+    """Return the fields that differ from the recipe of this name, as they are typed.
+
+    The result is ``None`` if no command can train the recipe: there is no recipe of its name, its
+    data are a data frame, or Python code has replaced a part.
+    """
+    if recipe.name not in RECIPES:
+        return None
+    changed = changed_fields(recipe, RECIPES[recipe.name])
+    typed = {name: as_typed(value) for name, value in changed.items()}
+    if any(text.startswith(FRAME) for text in typed.values()):
+        return None
+    try:
+        again = with_values(RECIPES[recipe.name], typed)
+    except ArgumentError:
+        return None
+    return None if changed_fields(recipe, again) or changed_fields(again, recipe) else typed
+
+
+def _new(folder: Path) -> Path:
+    """Return a folder next to a run folder that does not exist."""
+    names = (f"{folder.name}-sparse{'' if n == 1 else f'-{n}'}" for n in count(1))
+    return next(path for name in names if not (path := folder.with_name(name)).exists())
 
 
 def _layer_and_heads(text: str) -> tuple[str | int, list[int]]:

@@ -6,9 +6,9 @@ from argparse import Namespace
 from typing import Any
 
 from edgewise.arguments import check_least
+from edgewise.cli.picture import save_figure
 from edgewise.cli.table import table
 from edgewise.inference import load
-from edgewise.training import RunFolder
 
 
 def influence(arguments: Namespace) -> int:
@@ -17,19 +17,23 @@ def influence(arguments: Namespace) -> int:
 
     check_least("--top", arguments.top, 1, "choose how many nodes to list")
     found = influence(load(arguments.folder), by=arguments.by, seed=arguments.seed)
-    print("most influential nodes on the model's outputs, with their ranks by each measure:")
+    print("nodes with the largest influence on the model, and their ranks by each measure")
+    print(f"(influence: {found.change}):")
     _print(found.ranking(top=arguments.top))
     print("\nrank correlation with the influence on the model:")
     pairs = found.correlations()
     rows = [[name, f"{value:.2f}"] for (first, name), value in pairs.items() if first == MODEL]
     print(table([["measure", "Spearman"], *rows], left=1))
-    print("\nranked much higher by the model than by PageRank, then much lower:")
-    _print(found.disagreements(top=arguments.top // 2 or 1))
+    apart = found.disagreements(top=arguments.top // 2 or 1)
+    middle = len(apart) // 2
+    print("\nnodes that the model ranks much higher than PageRank:")
+    _print(apart[:middle])
+    print("\nnodes that the model ranks much lower than PageRank:")
+    _print(apart[middle:])
     for name, note in found.notes.items():
         print(f"{name}: {note}")
     if arguments.draw is not None:
-        RunFolder(arguments.draw.parent).write_figure(arguments.draw.name, found.draw())
-        print(arguments.draw)
+        save_figure(arguments.draw, found.draw())
     return 0
 
 

@@ -297,14 +297,17 @@ def _add_predicting(
     files = command.add_argument_group("inputs and outputs")
     help_ = (
         "file of inputs: a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with the columns of the "
-        "training table, or a text with one input per line"
+        "training table, an .sdf file of molecules, or a text with one input per line"
     )
     files.add_argument("--input", type=Path, metavar="FILE", help=help_)
     help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"
     files.add_argument("--out", type=Path, metavar="FILE", help=help_)
     help_ = "save a figure of the predictions to FILE"
     files.add_argument("--draw", type=Path, metavar="FILE", help=help_)
-    help_ = "show the N words, atoms, neighbours or items with the largest effect on a prediction"
+    help_ = (
+        "show the N words, atoms and bonds, neighbours or items with the largest effect on a "
+        "prediction; atoms count from 1 in the order of the SMILES"
+    )
     files.add_argument("--why", type=int, metavar="N", help=help_)
     files.add_argument("--batch-size", type=int, metavar="N", help="number of inputs per batch")
     group = command.add_argument_group(title, about) if options else command

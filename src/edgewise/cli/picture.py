@@ -1,7 +1,8 @@
-"""Figure of a comparison: results, learning curves and, if graphs are compared, the graphs."""
+"""Figures of commands: the figure of a comparison, and the file of any figure."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgewise.cli.table import Measured, measured, shown_metric
@@ -9,6 +10,7 @@ from edgewise.errors import require
 from edgewise.graphs import Graph
 from edgewise.graphs.drawing import draw_matrix, draw_nodes
 from edgewise.runs import Comparison
+from edgewise.training import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +18,19 @@ if TYPE_CHECKING:
 
 COLOURS = ("#8795a8", "#e0803c", "#2a9d7c", "#1f6feb", "#9b5de5", "#d1495b", "#b8860b", "#444f5d")
 """Colours of the values, distinguishable with colour blindness."""
+
+
+def save_figure(path: Path, figure: Figure) -> None:
+    """Write a figure to the file of ``--draw``, and print the path.
+
+    Raises:
+        ArgumentError: the suffix of the file names no format of figures.
+        WriteError: the file cannot be written.
+    """
+    folder = RunFolder(path.parent)
+    folder.make()
+    folder.write_figure(path.name, figure)
+    print(path)
 
 
 def picture(found: Comparison, split: Measured = "val") -> Figure:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from edgewise.arguments import check_least
+from edgewise.cli.picture import save_figure
 from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
 from edgewise.inference.predictors import all_predictors, predictor_of
-from edgewise.inference.rows import check_form, flat, write_answers
+from edgewise.inference.rows import check_form, flat, rounded, write_answers
 from edgewise.recipes import RECIPES, Recipe
-from edgewise.training import RunFolder
 
 OPTIONS = {
+    "interval": "add an interval that contains the true number with this probability, such as 0.9",
     "top": "number of most probable labels, words, items or links to show",
     "evidence": "number of supporting items or links to show with a recommendation",
     "backtest": "start the forecast N steps before the end of the series and show the true values",
@@ -60,6 +62,21 @@ def options_by_recipe() -> str:
     return "\n".join(line for pair in lines for line in pair)
 
 
+@dataclass
+class _Notes:
+    """Lines that are printed after the predictions.
+
+    Attributes:
+        options: notes of the predictor about the options.
+        errors: errors of invalid inputs, and of inputs that cannot be explained.
+        meanings: descriptions of the numbers of ``why``.
+    """
+
+    options: Sequence[str]
+    errors: list[str] = field(default_factory=list)
+    meanings: set[str] = field(default_factory=set)
+
+
 def predict(arguments: Namespace) -> int:
     """Print or write predictions; return 1 if an input is invalid, else 0."""
     if arguments.input is not None and arguments.inputs:
@@ -81,11 +98,11 @@ def predict(arguments: Namespace) -> int:
     inputs = arguments.input
     if arguments.inputs:
         inputs = list(run.predictor.from_words(arguments.inputs))
-    errors: list[str] = []
+    notes = _Notes(run.predictor.notes(run.predictor.check_options(options)))
     answers: Iterable[Any] = run.stream(inputs, batch_size=arguments.batch_size, **options)
     if arguments.why is not None:
-        answers = _with_reasons(run, inputs, answers, arguments.why)
-    answers = _collect_errors(answers, errors)
+        answers = _with_reasons(run, inputs, answers, arguments.why, notes)
+    answers = _collect_errors(answers, notes.errors)
     if arguments.draw is not None or arguments.out is None:
         answers = list(answers)
     if arguments.out is not None:
@@ -93,16 +110,19 @@ def predict(arguments: Namespace) -> int:
         print(arguments.out)
     else:
         _print(answers, run.predictor.text_key)
+        for meaning in sorted(filter(None, notes.meanings)):
+            print(f"why: {meaning}")
     if arguments.draw is not None:
         figure = run.draw([answer for answer in answers if "error" not in answer])
-        RunFolder(arguments.draw.parent).write_figure(arguments.draw.name, figure)
-        print(arguments.draw)
-    for line in errors:
+        save_figure(arguments.draw, figure)
+    for line in (*notes.options, *notes.errors):
         print(f"edgewise: {line}", file=sys.stderr)
-    return 1 if errors else 0
+    return 1 if notes.errors else 0
 
 
-def _with_reasons(run: Any, inputs: Any, answers: Iterable[Any], count: int) -> Iterator[Any]:
+def _with_reasons(
+    run: Any, inputs: Any, answers: Iterable[Any], count: int, notes: _Notes
+) -> Iterator[Any]:
     """Yield all predictions, with reasons for predictions on valid inputs."""
     from edgewise.explain.reasons import add_reasons
 
@@ -112,7 +132,12 @@ def _with_reasons(run: Any, inputs: Any, answers: Iterable[Any], count: int) -> 
         values = (value for _, _, value in run.predictor.from_file(inputs))
     for answer, value in zip(answers, values, strict=True):
         if "error" not in answer:
-            add_reasons(run, answer, value, count)
+            try:
+                notes.meanings.add(add_reasons(run, answer, value, count))
+            except ArgumentError as error:
+                if error.argument != "input":
+                    raise
+                notes.errors.append(str(error))  # The prediction has no reasons.
         yield answer
 
 
@@ -162,18 +187,24 @@ def _print(answers: Iterable[Any], text_key: str) -> None:
     if text_key:
         for answer in good:
             print(answer[text_key])
-            for part in answer.get("why", ()):
-                print(f"  {part['part']}: {', '.join(part['why'])}")
+            for row in flat({"why": answer.get("why", [])}, _effect):
+                if row:
+                    print(f"  {row['part']}: {row['why']}")
         return
-    rows = [row for answer in good for row in flat(answer)]
+    rows = [row for answer in good for row in flat(answer, _effect)]
     if rows:
         names = list(dict.fromkeys(name for row in rows for name in row))
-        cells = [[_shown(row.get(name, "")) for name in names] for row in rows]
+        cells = [[_shown(name, row.get(name, "")) for name in names] for row in rows]
         print(table([names, *cells], left=len(names)))
 
 
-def _shown(value: Any) -> str:
+def _effect(value: float) -> str:
+    return rounded(value, "+")
+
+
+def _shown(name: str, value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return rounded(value)
     text = " ".join(str(value).split())
-    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"
+    is_short = name == "why" or len(text) <= MAX_CELL  # All reasons that were asked for are shown.
+    return text if is_short else f"{text[: MAX_CELL - 1]}…"

@@ -13,7 +13,9 @@ from torch import Tensor
 from edgewise.arguments import check_choice, check_splits
 from edgewise.errors import ArgumentError
 
-How = Literal["random", "stratified", "group"]
+How = Literal["random", "stratified", "group", "time"]
+
+Key = str | int | float
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,14 @@ class Folds:
             )
 
     def split(
-        self, how: How, keys: Sequence[str | int], given: Collection[str] = ()
+        self, how: How, keys: Sequence[Key], given: Collection[str] = ()
     ) -> dict[str, Tensor]:
         """Return the indices of the training, validation and test examples.
 
         Args:
-            how: see :func:`deal`.
-            keys: class or group of each example.
+            how: see :func:`deal`. With ``"time"``, the latest part is the test set, and the latest
+                examples of the rest are the validation set.
+            keys: class, group or time of each example.
             given: splits (``"val"``, ``"test"``) that exist already and are not split off.
 
         Raises:
@@ -63,8 +66,15 @@ class Folds:
         """
         split, rest = {}, torch.arange(len(keys))
         if "test" not in given:
+            if how == "time" and self.fold:
+                raise ArgumentError(
+                    "data.fold",
+                    expected="0, because only the latest examples are tested in a split by time",
+                    got=str(self.fold),
+                    remedy="omit data.fold, or choose another data.split",
+                )
             parts = deal(how, keys, self.folds, self.seed)
-            split["test"] = parts.pop(self.fold)
+            split["test"] = parts.pop(-1 if how == "time" else self.fold)
             rest = torch.cat(parts).sort().values
         if "val" not in given:
             train, val = self.held_out(how, [keys[i] for i in rest.tolist()])
@@ -73,7 +83,7 @@ class Folds:
         check_splits(**split)
         return split
 
-    def held_out(self, how: How, keys: Sequence[str | int]) -> tuple[Tensor, Tensor]:
+    def held_out(self, how: How, keys: Sequence[Key]) -> tuple[Tensor, Tensor]:
         """Return the indices of training and validation examples, without a test set."""
         inner = deal(how, keys, round(1 / self.val), self.seed + 1, of="data.val")
         # Validate on the last part, because the first may consist of a single large group.
@@ -81,14 +91,16 @@ class Folds:
 
 
 def deal(
-    how: How, keys: Sequence[str | int], parts: int, seed: int, of: str = "data.folds"
+    how: How, keys: Sequence[Key], parts: int, seed: int, of: str = "data.folds"
 ) -> list[Tensor]:
     """Partition examples into parts of about the same size.
 
     Args:
         how: ``"random"``; ``"stratified"``: each part has the same proportion of every key
             (class); ``"group"``: examples with the same key (ionic liquid, scaffold) stay
-            together. Groups are assigned in order of size, each to the smallest part.
+            together. Groups are assigned in order of size, each to the smallest part; ``"time"``:
+            parts follow each other in time, and examples of the same time stay together, so a
+            part may be larger, and others empty.
         keys: key of each example; ``"random"`` uses only their number.
         parts: number of parts.
         seed: random seed for the order of examples, and of groups of equal size.
@@ -99,7 +111,7 @@ def deal(
     """
     check_choice("data.split", how, get_args(How))
     order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(seed)).tolist()
-    groups: dict[str | int, list[int]] = defaultdict(list)
+    groups: dict[Key, list[int]] = defaultdict(list)
     for i in order:
         groups[keys[i] if how != "random" else 0].append(i)
     available = len(groups) if how == "group" else len(keys)
@@ -114,16 +126,21 @@ def deal(
             remedy=f"add more, or choose {'fewer folds' if folds else 'a larger fraction'}",
         )
     dealt: list[list[int]] = [[] for _ in range(parts)]
-    if how == "group":
+    if how == "time":
+        later = 0
+        for key in sorted(groups, reverse=True):
+            dealt[-1 - later * parts // len(keys)].extend(groups[key])
+            later += len(groups[key])
+    elif how == "group":
         for members in sorted(groups.values(), key=len, reverse=True):
             min(dealt, key=len).extend(members)
     else:  # Deal out the sorted classes in turn, so that sizes differ by at most one.
         for turn, i in enumerate(i for members in groups.values() for i in members):
             dealt[turn % parts].append(i)
-    return [torch.tensor(sorted(part)) for part in dealt]
+    return [torch.tensor(sorted(part), dtype=torch.long) for part in dealt]
 
 
-def hold_out(keys: Sequence[str | int], *, val: float, test: float, seed: int) -> dict[str, Tensor]:
+def hold_out(keys: Sequence[Key], *, val: float, test: float, seed: int) -> dict[str, Tensor]:
     """Return a random stratified split.
 
     Args:

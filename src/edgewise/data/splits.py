@@ -12,6 +12,7 @@ from torch import Tensor
 from edgewise.batches import Batch
 from edgewise.data.loader import Loader
 from edgewise.data.precomputed_encodings import PrecomputedEncodings
+from edgewise.targets import Target
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -21,12 +22,13 @@ class TargetScale(NamedTuple):
     """Scale of regression targets: the model predicts standardised values and rescales them.
 
     Attributes:
-        mean, std: mean and standard deviation of the targets, or of their logits if ``fraction``.
+        mean, std: mean and standard deviation of the targets, or of their logits if ``fraction``;
+            numbers, or a list with a number for each output.
         fraction: targets and predictions lie between 0 and 1.
     """
 
-    mean: float
-    std: float
+    mean: float | list[float]
+    std: float | list[float]
     fraction: bool = False
 
 
@@ -67,6 +69,7 @@ class Splits:
             graph: JSON values or tensors by name. A run saves them for :mod:`edgewise.inference`.
         codes: precomputed positional encodings of the graphs. Those that the model uses are
             prepared before training and added to every batch.
+        targets: description of the targets, which the task receives; empty if it needs none.
     """
 
     model_arguments: dict[str, Any]
@@ -76,6 +79,7 @@ class Splits:
     batch_size: int
     preprocessing: dict[str, Any] = field(default_factory=dict, kw_only=True)
     codes: PrecomputedEncodings | None = field(default=None, kw_only=True)
+    targets: tuple[Target, ...] = field(default=(), kw_only=True)
 
     def loaders(self, seed: int) -> dict[str, Loader]:
         """Return the loader of each split by name; only ``train`` is shuffled."""

@@ -64,6 +64,14 @@ def beam_search(
 
     Raises:
         ArgumentError: ``beams`` is below 1, or as in :func:`edgewise.decoding.generate`.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> from edgewise.decoding import beam_search
+        >>> model = models.gpt(1000).eval()
+        >>> beam_search(model, torch.tensor([[1, 2, 3]]), beams=4, max_new_tokens=5).shape
+        torch.Size([1, 8])
     """
     check_count("beams", beams, 1, "use generate() for one text without a search")
     batch, start = prompt.shape

@@ -16,7 +16,14 @@ Choose = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Greedy:
-    """Greedy decoding: choose the most probable token."""
+    """Greedy decoding: choose the most probable token.
+
+    Example:
+        >>> import torch
+        >>> from edgewise.decoding import Greedy
+        >>> Greedy()(torch.tensor([[0.0, 1.0, 9.0]]))
+        tensor([2])
+    """
 
     def __call__(self, logits: Tensor) -> Tensor:
         return logits.argmax(-1)
@@ -32,6 +39,13 @@ class Sample:
         top_p: sample only from the smallest set of most probable tokens (among the top k) whose
             probabilities sum to at least p (Holtzman et al., 2020).
         generator: random number generator, for reproducible texts.
+
+    Example:
+        >>> import torch
+        >>> from edgewise.decoding import Sample
+        >>> logits = torch.tensor([[0.0, 1.0, 9.0]])
+        >>> Sample(temperature=0.8, top_k=1)(logits)
+        tensor([2])
     """
 
     temperature: float = 1.0

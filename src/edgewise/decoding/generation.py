@@ -48,6 +48,15 @@ def generate(
     Raises:
         ArgumentError: a prompt is padded on the right, or a text exceeds the maximum length of
             learned positions.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> from edgewise.decoding import Sample, generate
+        >>> model = models.gpt(1000).eval()
+        >>> prompt = torch.tensor([[1, 2, 3]])
+        >>> generate(model, prompt, max_new_tokens=5, choose=Sample(top_k=10)).shape
+        torch.Size([1, 8])
     """
     text, tokens = Continuation(model, memory, cached=cached), prompt
     open_ = torch.ones(prompt.shape[0], dtype=torch.bool, device=prompt.device)

@@ -10,7 +10,9 @@ Encodings of graphs (:data:`OF_NODES`, :data:`OF_PAIRS`) compute a ``code`` once
 from __future__ import annotations
 
 from edgewise.encodings.centrality import Centrality, degrees
+from edgewise.encodings.choices import TEXT_POSITIONS, TextPositions, text_positions
 from edgewise.encodings.distances import (
+    DistanceEncoding,
     PathEdges,
     ShortestPath,
     distance_encoding,
@@ -19,7 +21,13 @@ from edgewise.encodings.distances import (
     shortest_paths,
 )
 from edgewise.encodings.drawing import draw
-from edgewise.encodings.index import Binary, ScaledIndex, binary_positions, scaled_positions
+from edgewise.encodings.index import (
+    Binary,
+    RawIndex,
+    ScaledIndex,
+    binary_positions,
+    scaled_positions,
+)
 from edgewise.encodings.intimacy import Intimates, intimate_nodes
 from edgewise.encodings.laplacian import (
     Laplacian,
@@ -42,6 +50,7 @@ from edgewise.encodings.tables import (
     ENCODINGS,
     OF_NODES,
     OF_PAIRS,
+    POSITIONS,
     RELATIVE,
     TURNED,
 )
@@ -53,12 +62,15 @@ __all__ = [
     "ENCODINGS",
     "OF_NODES",
     "OF_PAIRS",
+    "POSITIONS",
     "RELATIVE",
+    "TEXT_POSITIONS",
     "TURNED",
     "ALiBi",
     "Binary",
     "Buckets",
     "Centrality",
+    "DistanceEncoding",
     "Intimates",
     "Laplacian",
     "Learned",
@@ -66,6 +78,7 @@ __all__ = [
     "PathEdges",
     "RandomFeatures",
     "RandomWalk",
+    "RawIndex",
     "RelativeTable",
     "RepeatedEigenvalueWarning",
     "Rotary",
@@ -74,6 +87,7 @@ __all__ = [
     "ShortestPath",
     "SignInvariant",
     "Sinusoidal",
+    "TextPositions",
     "TransformerXLRelative",
     "WeisfeilerLehman",
     "binary_positions",
@@ -94,6 +108,7 @@ __all__ = [
     "scaled_positions",
     "shortest_paths",
     "sinusoidal_positions",
+    "text_positions",
     "wl_colors",
 ]
 

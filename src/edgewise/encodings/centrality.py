@@ -14,7 +14,15 @@ from edgewise.graphs import Graph, check_square
 
 
 def degrees(graph: Graph) -> Tensor:
-    """Return the in-degree and the out-degree of each node, ``[N, 2]``."""
+    """Return the in-degree and the out-degree of each node, ``[N, 2]``.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> encodings.degrees(graphs.edges(torch.tensor([[0, 1], [1, 1]]), 2))
+        tensor([[0, 1],
+                [2, 1]])
+    """
     check_square(graph, SQUARE)
     read_by = torch.bincount(graph.source, minlength=graph.num_sources)
     return torch.stack([graph.in_degree(), read_by], dim=1)
@@ -28,6 +36,14 @@ class Centrality(nn.Module):
     Args:
         width: feature size.
         max_degree: m; larger degrees are treated as m.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> chain = graphs.grid(1, 10).bind(10)
+        >>> encoding = encodings.Centrality(16)
+        >>> encoding(torch.randn(10, 16), encoding.code(chain)).shape
+        torch.Size([10, 16])
     """
 
     compares_graphs = False

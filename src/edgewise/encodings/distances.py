@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_least, checked, describe
 from edgewise.biases import EdgeTerms, TableBias
+from edgewise.encodings.code import check_code
 from edgewise.encodings.members import (
     SQUARE,
     Members,
@@ -38,6 +39,15 @@ def shortest_paths(graph: Graph) -> Tensor:
 
     Raises:
         ArgumentError: a graph of the packed batch has more than 8,192 nodes.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> ring = graphs.grid(2, 2).bind(4)
+        >>> encodings.shortest_paths(ring).view(4, 4)
+        tensor([[0, 1, 1, 2],
+                [1, 0, 2, 1],
+                [1, 2, 0, 1],
+                [2, 1, 1, 0]])
     """
     found = _empty(graph, torch.long, FAR)
     for members in members_by_size(graph):
@@ -91,6 +101,13 @@ def path_edges(graph: Graph, max_path_length: int) -> Tensor:
 
     Raises:
         ArgumentError: a graph of the packed batch has more than 8,192 nodes.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> encodings.path_edges(graphs.grid(1, 3).bind(3), 2).view(3, 3, 2)[2]  # edges to node 2
+        tensor([[ 3,  1],
+                [ 3, -1],
+                [-1, -1]])
     """
     found = torch.full((_pairs(graph), max_path_length), FAR, dtype=torch.long, device=graph.device)
     number = torch.arange(graph.num_edges, device=graph.device)
@@ -141,6 +158,12 @@ def resistance_distances(graph: Graph) -> Tensor:
 
     Raises:
         ArgumentError: the graph is directed, or a member has more than 8,192 nodes.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> ring = graphs.grid(2, 2).bind(4)
+        >>> encodings.resistance_distances(ring).view(4, 4)[0]
+        tensor([0.0000, 0.7500, 0.7500, 1.0000])
     """
     found = _empty(graph, torch.float32, torch.inf)
     for members in members_by_size(graph):
@@ -155,7 +178,9 @@ def resistance_distances(graph: Graph) -> Tensor:
 
 
 @checked(max_distance=0, walk=0)
-def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: int = 0) -> Tensor:
+def distance_encoding(
+    graph: Graph, nodes: Tensor | None, max_distance: int = 5, walk: int = 0
+) -> Tensor:
     r"""Encode each node by its distances to a set S of nodes, ``[N, max_distance + 2 + walk]``.
 
     .. math:: \mathrm{code}_i = \Big(\sum_{s \in S} \mathrm{onehot}(d(s, i)), \;
@@ -167,7 +192,8 @@ def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: 
 
     Args:
         graph: one graph, or a packed batch.
-        nodes: indices of S, ``[S]``: two nodes for a link, one for a node.
+        nodes: indices of S, ``[S]``: two nodes for a link, one for a node; None for all nodes, so
+            that the code counts the nodes at each distance.
         max_distance: largest distance that is not merged with larger distances into one class.
         walk: number of random-walk steps; 0 for none.
 
@@ -175,9 +201,22 @@ def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: 
         ArgumentError: a graph has more than 8,192 nodes, or ``nodes`` is empty or out of range.
 
     Paper: Li et al., Distance encoding, 2020
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> ring = graphs.grid(2, 2).bind(4)
+        >>> encodings.distance_encoding(ring, torch.tensor([0]), max_distance=2)
+        tensor([[1., 0., 0., 0.],
+                [0., 1., 0., 0.],
+                [0., 1., 0., 0.],
+                [0., 0., 1., 0.]])
     """
     check_square(graph, SQUARE)
-    _check_set(nodes, graph.num_targets)
+    if nodes is None:
+        nodes = torch.arange(graph.num_targets, device=graph.device)
+    else:
+        _check_set(nodes, graph.num_targets)
     # Number of times that each node occurs in S.
     times = torch.bincount(nodes, minlength=graph.num_targets)
     code = torch.zeros(graph.num_targets, max_distance + 2 + walk, device=graph.device)
@@ -216,6 +255,42 @@ def _empty(graph: Graph, dtype: torch.dtype, fill: float) -> Tensor:
     return torch.full((_pairs(graph),), fill, dtype=dtype, device=graph.device)
 
 
+class DistanceEncoding(nn.Module):
+    r"""Add a linear map of log(1 + the number of nodes at distance d), for d from 1 to m.
+
+    The code of a node is :func:`distance_encoding` with the set of all nodes of its graph. A last
+    entry counts the nodes that are farther away or unreachable.
+
+    Args:
+        width: feature size.
+        max_distance: m.
+    """
+
+    compares_graphs = False
+    of_pairs = False
+
+    def __init__(self, width: int, max_distance: int = 5) -> None:
+        super().__init__()
+        check_least("max_distance", max_distance, 1, "choose for example 5")
+        self.max_distance = max_distance
+        self.project = nn.Linear(max_distance + 1, width, bias=False)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """Parameters of the encoding on which the code depends."""
+        return (self.max_distance,)
+
+    def code(self, graph: Graph) -> Tensor:
+        """Return the numbers of nodes ``[N, max_distance + 1]``; compute them once per data set."""
+        return distance_encoding(graph, None, self.max_distance)[:, 1:]
+
+    def forward(self, x: Tensor, code: Tensor) -> Tensor:
+        """Add projected counts, ``[N, max_distance + 1]``, to features ``x``, ``[N, width]``."""
+        check_code(code, x.shape[-2], self.max_distance + 1)
+        out: Tensor = x + self.project(code.to(x).log1p())
+        return out
+
+
 class ShortestPath(nn.Module):
     r"""Learned bias of the shortest-path distance, :math:`b_{ij} = T[\min(d(j, i), m)]`.
 
@@ -223,6 +298,16 @@ class ShortestPath(nn.Module):
         heads: number of heads H.
         max_distance: m; larger distances share the bias of m. Unreachable pairs have a separate
             bias.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> from edgewise.layers import MultiHeadAttention
+        >>> molecule = graphs.grid(1, 4).bind(4)
+        >>> encoding = encodings.ShortestPath(heads=4)
+        >>> terms = encoding(encoding.code(molecule))  # for all pairs of nodes
+        >>> MultiHeadAttention(32, 4)(torch.randn(4, 32), graphs.complete(), **terms).shape
+        torch.Size([4, 32])
     """
 
     compares_graphs = False
@@ -262,6 +347,14 @@ class PathEdges(nn.Module):
         edge_width: size of the edge features e.
         heads: number of heads H.
         max_path_length: number of path edges that contribute, counted from the target.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> molecule = graphs.grid(1, 4).bind(4)
+        >>> encoding = encodings.PathEdges(edge_width=3, heads=4)
+        >>> encoding(encoding.code(molecule), torch.randn(molecule.num_edges, 3)).shape
+        torch.Size([16, 4])
     """
 
     compares_graphs = False

@@ -1,4 +1,4 @@
-"""Position encodings for comparison: the index as a scaled number, or as binary digits."""
+"""Position encodings for comparison: the index as a number, scaled, or as binary digits."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ def scaled_positions(positions: Tensor) -> Tensor:
 
     Args:
         positions: ``[..., T]``; position 0 starts a new sequence of a packed batch.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.scaled_positions(torch.arange(4))
+        tensor([[0.0000],
+                [0.2500],
+                [0.5000],
+                [0.7500]], dtype=torch.float64)
     """
     begins = (positions == 0).long().cumsum(-1)
     slots = begins.new_zeros(*positions.shape[:-1], positions.shape[-1] + 1)
@@ -32,6 +41,15 @@ def binary_positions(positions: Tensor, bits: int) -> Tensor:
 
     Raises:
         ArgumentError: a position needs more digits.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.binary_positions(torch.arange(4), bits=2)
+        tensor([[0., 0.],
+                [0., 1.],
+                [1., 0.],
+                [1., 1.]], dtype=torch.float64)
     """
     if positions.numel() and int(positions.max()) >= 2**bits:
         raise ArgumentError(
@@ -44,6 +62,25 @@ def binary_positions(positions: Tensor, bits: int) -> Tensor:
     return (positions.long()[..., None] >> shift & 1).double()
 
 
+class RawIndex(nn.Module):
+    """Add a learned vector times the position, :math:`x_p + p w`.
+
+    Drawback: at position 500 the code is 500 times as large as at position 1.
+
+    Args:
+        width: feature size.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(1, width, bias=False)
+
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Return features ``[..., T, width]`` of the same shape as x."""
+        out: Tensor = x + self.project(positions_or_count(x, positions)[..., None].to(x))
+        return out
+
+
 class ScaledIndex(nn.Module):
     """Add a learned vector times the scaled position, :math:`x_p + (p / n) w`.
 
@@ -51,6 +88,12 @@ class ScaledIndex(nn.Module):
 
     Args:
         width: feature size.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.ScaledIndex(16)(torch.randn(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(self, width: int) -> None:
@@ -70,6 +113,12 @@ class Binary(nn.Module):
     Args:
         width: feature size.
         bits: number of digits; the largest position is 2^bits - 1.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.Binary(16)(torch.randn(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(self, width: int, bits: int = 16) -> None:

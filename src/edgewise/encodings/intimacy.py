@@ -49,6 +49,12 @@ def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> In
     Raises:
         ArgumentError: a graph of the packed batch has more than 8,192 nodes, or ``alpha`` is not
             between 0 and 1.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> ring = graphs.grid(2, 2).bind(4)
+        >>> encodings.intimate_nodes(ring, 1).sizes  # each node itself, and one other
+        tensor([2, 2, 2, 2])
     """
     check_square(graph, SQUARE)
     check_positive("alpha", alpha, "choose for example 0.15")

@@ -59,6 +59,12 @@ def laplacian_eigenvectors(graph: Graph, k: int) -> Tensor:
     Raises:
         ArgumentError: the graph is directed, or k is below 1.
         MissingExtraError: the graph has more than 8,192 nodes, and SciPy is not installed.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> path = graphs.grid(1, 3).bind(3)
+        >>> encodings.laplacian_eigenvectors(path, 2).shape
+        torch.Size([3, 2])
     """
     return laplacian_eigenpairs(graph, k)[1]
 
@@ -67,6 +73,12 @@ def laplacian_spectrum(graph: Graph, k: int) -> Tensor:
     """Return the k lowest nonzero eigenvalues of each member, ``[G, k]``, padded with 2.
 
     Isomorphic graphs have equal spectra; 2 is the largest possible eigenvalue.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> ring = graphs.grid(2, 2).bind(4)
+        >>> encodings.laplacian_spectrum(ring, 3).shape
+        torch.Size([1, 3])
     """
     values = laplacian_eigenpairs(graph, k)[0]
     return values.masked_fill(values == 0, 2.0)
@@ -76,6 +88,13 @@ def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     """Return the k lowest nonzero eigenvalues ``[G, k]`` and their eigenvectors ``[N, k]``.
 
     Graphs with fewer eigenvalues are padded with 0; see :func:`laplacian_eigenvectors`.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> path = graphs.grid(1, 3).bind(3)
+        >>> values, vectors = encodings.laplacian_eigenpairs(path, 2)
+        >>> values.shape, vectors.shape
+        (torch.Size([1, 2]), torch.Size([3, 2]))
     """
     check_least("k", k, 1, "choose for example 8")
     sizes = member_sizes(graph)
@@ -176,6 +195,14 @@ class Laplacian(nn.Module):
     Args:
         width: feature size.
         k: number of eigenvectors.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> chain = graphs.grid(1, 10).bind(10)
+        >>> encoding = encodings.Laplacian(16, k=2)
+        >>> encoding(torch.randn(10, 16), encoding.code(chain)).shape
+        torch.Size([10, 16])
     """
 
     compares_graphs = False
@@ -212,6 +239,14 @@ class SignInvariant(nn.Module):
         width: feature size.
         k: number of eigenvectors.
         hidden: hidden size of φ, which all eigenvectors share.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> chain = graphs.grid(1, 10).bind(10)
+        >>> encoding = encodings.SignInvariant(16, k=2)
+        >>> encoding(torch.randn(10, 16), encoding.code(chain)).shape
+        torch.Size([10, 16])
     """
 
     compares_graphs = False

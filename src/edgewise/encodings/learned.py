@@ -16,6 +16,12 @@ class Learned(nn.Module):
         length: number of positions.
         width: feature size.
         std: standard deviation of the initial vectors.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.Learned(512, 16)(torch.randn(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(self, length: int, width: int, *, std: float = 0.02) -> None:
@@ -56,6 +62,12 @@ class Learned2d(nn.Module):
         rows, columns: size of the grid.
         width: feature size.
         std: standard deviation of the initial vectors.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.Learned2d(4, 5, 16)(torch.randn(2, 20, 16)).shape
+        torch.Size([2, 20, 16])
     """
 
     def __init__(self, rows: int, columns: int, width: int, *, std: float = 0.02) -> None:

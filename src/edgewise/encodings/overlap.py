@@ -28,6 +28,13 @@ def common_neighbours(pairs: Tensor, graph: Graph) -> Tensor:
 
     Returns:
         The three indices, ``[M, 3]``.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> ring = graphs.grid(2, 2).bind(4)
+        >>> encodings.common_neighbours(torch.tensor([[0], [3]]), ring)  # two, of degree 2
+        tensor([[2.0000, 2.8854, 1.0000]])
     """
     source, target = graph.edge_index
     nodes = graph.num_targets

@@ -16,7 +16,13 @@ def positions_or_count(x: Tensor, positions: Tensor | None) -> Tensor:
 
 
 def packed_positions(sizes: Sizes) -> Tensor:
-    """Return positions that restart at 0 for each member of a packed batch, ``[sum of sizes]``."""
+    """Return positions that restart at 0 for each member of a packed batch, ``[sum of sizes]``.
+
+    Example:
+        >>> from edgewise import encodings
+        >>> encodings.packed_positions([2, 3])
+        tensor([0, 1, 0, 1, 2])
+    """
     return runs_and_positions(torch.as_tensor(sizes, dtype=torch.long))[1]
 
 
@@ -24,6 +30,11 @@ def offsets(graph: Graph) -> Tensor:
     """Return the offset ``i - j`` from source j to target i of each edge, ``[E]``.
 
     With fewer targets than sources, targets are the last positions.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> encodings.offsets(graphs.window(1).bind(3))
+        tensor([ 0, -1,  1,  0, -1,  1,  0])
     """
     check_sized(graph)
     ahead = graph.num_sources - graph.num_targets

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from edgewise.graphs import Graph
+
 
 class RandomFeatures(nn.Module):
     """Add a linear map of Gaussian noise, :math:`x_i + W ε_i`, sampled anew in every call.
@@ -16,6 +18,12 @@ class RandomFeatures(nn.Module):
     Args:
         width: feature size.
         k: number of random features of a node.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.RandomFeatures(16)(torch.randn(10, 16)).shape
+        torch.Size([10, 16])
     """
 
     def __init__(self, width: int, k: int = 8) -> None:
@@ -23,8 +31,18 @@ class RandomFeatures(nn.Module):
         self.k = k
         self.project = nn.Linear(k, width, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return features ``[..., N, width]`` of the same shape as x."""
-        numbers = torch.randn(*x.shape[:-1], self.k, dtype=x.dtype, device=x.device)
-        out: Tensor = x + self.project(numbers)
+    def code(self, graph: Graph) -> Tensor:
+        """Sample noise ``[N, k]``. It must not be precomputed, because it is new in every call."""
+        return torch.randn(graph.num_targets, self.k, device=graph.device)
+
+    def forward(self, x: Tensor, code: Tensor | None = None) -> Tensor:
+        """Return features ``[..., N, width]`` of the same shape as x.
+
+        Args:
+            x: features of the nodes.
+            code: noise ``[..., N, k]``; sampled by default.
+        """
+        if code is None:
+            code = torch.randn(*x.shape[:-1], self.k, dtype=x.dtype, device=x.device)
+        out: Tensor = x + self.project(code.to(x))
         return out

@@ -33,6 +33,15 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
 
     Raises:
         ArgumentError: ``steps`` is below 1, or a member has more than 8,192 nodes.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> ring = graphs.grid(2, 2).bind(4)
+        >>> encodings.random_walk_probabilities(ring, 4)
+        tensor([[0.0000, 0.5000, 0.0000, 0.5000],
+                [0.0000, 0.5000, 0.0000, 0.5000],
+                [0.0000, 0.5000, 0.0000, 0.5000],
+                [0.0000, 0.5000, 0.0000, 0.5000]])
     """
     check_square(graph, SQUARE)
     check_least("steps", steps, 1, "choose for example 20")
@@ -53,6 +62,14 @@ class RandomWalk(nn.Module):
     Args:
         width: feature size.
         steps: number of steps of the walk.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> chain = graphs.grid(1, 10).bind(10)
+        >>> encoding = encodings.RandomWalk(16)
+        >>> encoding(torch.randn(10, 16), encoding.code(chain)).shape
+        torch.Size([10, 16])
     """
 
     compares_graphs = False

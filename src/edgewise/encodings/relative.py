@@ -21,6 +21,15 @@ class RelativeTable(nn.Module):
     Args:
         heads: number of heads H.
         radius: r; larger offsets are clipped.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> from edgewise.layers import MultiHeadAttention
+        >>> graph = graphs.window(1).bind(10)
+        >>> encoding = encodings.RelativeTable(4)
+        >>> MultiHeadAttention(32, 4)(torch.randn(10, 32), graph, **encoding(graph)).shape
+        torch.Size([10, 32])
     """
 
     def __init__(self, heads: int, radius: int = 16) -> None:
@@ -47,6 +56,15 @@ class Buckets(nn.Module):
         max_distance: smallest offset of the last bucket.
         bidirectional: whether half of the buckets are for sources after the target. If false, all
             sources after the target share bucket 0.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> from edgewise.layers import MultiHeadAttention
+        >>> graph = graphs.window(1).bind(10)
+        >>> encoding = encodings.Buckets(4)
+        >>> MultiHeadAttention(32, 4)(torch.randn(10, 32), graph, **encoding(graph)).shape
+        torch.Size([10, 32])
     """
 
     def __init__(
@@ -91,6 +109,15 @@ class ALiBi(nn.Module):
 
     Args:
         heads: number of heads H.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> from edgewise.layers import MultiHeadAttention
+        >>> graph = graphs.window(1).bind(10)
+        >>> encoding = encodings.ALiBi(4)
+        >>> MultiHeadAttention(32, 4)(torch.randn(10, 32), graph, **encoding(graph)).shape
+        torch.Size([10, 32])
     """
 
     slopes: Tensor
@@ -126,6 +153,15 @@ class Shaw(nn.Module):
         heads: number of heads H.
         width: head size D.
         radius: larger offsets are clipped.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> from edgewise.layers import MultiHeadAttention
+        >>> graph = graphs.window(1).bind(10)
+        >>> encoding = encodings.Shaw(4, 8)
+        >>> MultiHeadAttention(32, 4)(torch.randn(10, 32), graph, **encoding(graph)).shape
+        torch.Size([10, 32])
     """
 
     def __init__(self, heads: int, width: int, radius: int = 16) -> None:

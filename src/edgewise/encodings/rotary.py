@@ -11,7 +11,13 @@ from edgewise.errors import ArgumentError
 
 
 def rotary_rates(width: int, base: float = 10000.0) -> Tensor:
-    r"""Return the rotation rates in radians per position, :math:`\omega_i = base^{-2i/width}`."""
+    r"""Return the rotation rates in radians per position, :math:`\omega_i = base^{-2i/width}`.
+
+    Example:
+        >>> from edgewise import encodings
+        >>> encodings.rotary_rates(4)
+        tensor([1.0000, 0.0100], dtype=torch.float64)
+    """
     return base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
 
 
@@ -28,6 +34,14 @@ class Rotary(nn.Module):
         width: head size D; an even number.
         base: the longest wavelength is about 2π · base positions.
         rates: rotation rates ``[D / 2]`` in radians per position; by default given by ``base``.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> from edgewise.layers import MultiHeadAttention
+        >>> attention = MultiHeadAttention(32, 4, rotary=encodings.Rotary(8))
+        >>> attention(torch.randn(10, 32), graphs.causal()).shape
+        torch.Size([10, 32])
     """
 
     rates: Tensor

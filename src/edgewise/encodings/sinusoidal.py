@@ -21,6 +21,13 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
         positions: numbers of shape ``[...]``, not necessarily integers.
         width: feature size; an even number.
         base: the longest wavelength is about 2π · base positions.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.sinusoidal_positions(torch.arange(2), 4)
+        tensor([[0.0000, 1.0000, 0.0000, 1.0000],
+                [0.8415, 0.5403, 0.0100, 1.0000]], dtype=torch.float64)
     """
     if width % 2:
         raise ArgumentError(
@@ -37,7 +44,14 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
 
 
 class Sinusoidal(nn.Module):
-    """Add the sinusoidal code of its position to each node, :math:`x_p + PE(p)`."""
+    """Add the sinusoidal code of its position to each node, :math:`x_p + PE(p)`.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.Sinusoidal(16)(torch.randn(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
+    """
 
     table: Tensor
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import nn
 
 from edgewise.encodings.centrality import Centrality
-from edgewise.encodings.distances import ShortestPath
-from edgewise.encodings.index import Binary, ScaledIndex
+from edgewise.encodings.distances import DistanceEncoding, ShortestPath
+from edgewise.encodings.index import Binary, RawIndex, ScaledIndex
 from edgewise.encodings.laplacian import Laplacian, SignInvariant
 from edgewise.encodings.learned import Learned, Learned2d
+from edgewise.encodings.random_features import RandomFeatures
 from edgewise.encodings.random_walk import RandomWalk
 from edgewise.encodings.relative import ALiBi, Buckets, RelativeTable, Shaw, TransformerXLRelative
 from edgewise.encodings.rotary import Rotary
@@ -16,6 +19,7 @@ from edgewise.encodings.sinusoidal import Sinusoidal
 from edgewise.encodings.weisfeiler_lehman import WeisfeilerLehman
 
 ADDED: dict[str, type[nn.Module]] = {
+    "index": RawIndex,
     "scaled": ScaledIndex,
     "binary": Binary,
     "sinusoidal": Sinusoidal,
@@ -42,8 +46,18 @@ OF_NODES: dict[str, type[nn.Module]] = {
     "random_walk": RandomWalk,
     "weisfeiler_lehman": WeisfeilerLehman,
     "centrality": Centrality,
+    "distance": DistanceEncoding,
 }
 """``encoding(x [N, width], encoding.code(graph)) -> [N, width]``."""
+
+POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
+    "random_walk": RandomWalk,
+    "laplacian": Laplacian,
+    "sign_invariant": SignInvariant,
+    "distance": DistanceEncoding,
+    "random": RandomFeatures,
+}
+"""Encodings of nodes that models choose by name: ``f(width, size)``."""
 
 OF_PAIRS: dict[str, type[nn.Module]] = {"shortest_path": ShortestPath}
 """``encoding(encoding.code(graph))``: edge terms of ``graphs.batch(graphs.complete(), sizes)``."""

@@ -32,6 +32,12 @@ def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tenso
 
     Raises:
         ArgumentError: ``initial`` has another length.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> path = graphs.grid(1, 3).bind(3)
+        >>> encodings.wl_colors(path, rounds=1)
+        tensor([0, 1, 0])
     """
     check_square(graph, SQUARE)
     check_from_zero("rounds", rounds, "choose for example 3")
@@ -75,6 +81,14 @@ class WeisfeilerLehman(nn.Module):
         colors: number of vectors; further colours, which may occur in graphs that are not in the
             training data, share the last vector.
         rounds: number of refinement rounds.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> chain = graphs.grid(1, 10).bind(10)
+        >>> encoding = encodings.WeisfeilerLehman(16)
+        >>> encoding(torch.randn(10, 16), encoding.code(chain)).shape
+        torch.Size([10, 16])
     """
 
     of_pairs = False

@@ -25,6 +25,16 @@ def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Ten
     Returns:
         Output and log-sum-exp of the union.
 
+    Example:
+        >>> import torch, edgewise
+        >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
+        >>> complete, near = edgewise.graphs.complete(), edgewise.graphs.window(1)
+        >>> disjoint = near, complete - near
+        >>> parts = [edgewise.attend_with_lse(query, key, value, graph) for graph in disjoint]
+        >>> out, lse = edgewise.merge_attention(parts)
+        >>> expected = edgewise.attend(query, key, value, complete)
+        >>> torch.allclose(out, expected, atol=1e-6)
+        True
     """
     if is_intercepted():
         out, lse = intercepted("merge_attention", _merge, parts)

@@ -109,26 +109,34 @@ class Choice:
 class Plan:
     """Estimates of all engines for one problem, fastest first, unsuitable engines last.
 
-    ``note`` is a caveat if the estimates are not based on measurements on this type of device.
+    Attributes:
+        choices: estimates of one pass over the whole graph.
+        note: caveat if the estimates are not based on measurements on this type of device.
+        parts: disjoint parts of the graph and their engines, if computing them separately and
+            merging the results is faster than one pass; else empty.
     """
 
     choices: tuple[Choice, ...]
     note: str = ""
+    parts: tuple[tuple[str, Choice], ...] = ()
 
     @property
     def engine(self) -> str:
-        """Name of the engine that runs."""
+        """Name of the fastest engine for one pass over the whole graph."""
         return self.choices[0].engine
 
     @property
     def seconds(self) -> float:
-        """Estimated seconds of the engine that runs."""
+        """Estimated seconds of that engine."""
         return self.choices[0].seconds
 
     def __str__(self) -> str:
-        lines = []
+        lines = [
+            f"-> {choice.engine:<10} {_about(choice.seconds)}, for the part {part}"
+            for part, choice in self.parts
+        ]
         for choice in self.choices:
-            mark = "->" if choice.engine == self.engine else "  "
+            mark = "->" if choice.engine == self.engine and not self.parts else "  "
             why = "; ".join(choice.reasons) or _about(choice.seconds)
             lines.append(f"{mark} {choice.engine:<10} {why}")
         return "\n".join([*lines, self.note] if self.note else lines)

@@ -19,27 +19,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from edgewise.arguments import check_choice
-from edgewise.edge_steps import attention_weights, edge_scores
-from edgewise.engines.call import AttentionCall
 from edgewise.errors import ArgumentError
-from edgewise.explain.edges_left_out import (
-    effects_left_out,
-    effects_of_aggregation,
-    gradients_of_gains,
-)
-from edgewise.graphs import Edges, Graph
-from edgewise.interception import Interceptor, intercepting, without_interception
-from edgewise.scores import Dot
+from edgewise.explain.calls import Step, Tape
+from edgewise.explain.removal import ReceptiveField, Removal, pair_keys, receptive_field
+from edgewise.graphs import Graph
+from edgewise.interception import intercepting, without_interception
 
 Method = Literal["auto", "left_out", "gradient", "attention", "rollout", "removed"]
 MOST_REMOVED = 64
 """Maximum number of parts for which ``"auto"`` chooses ``"removed"``."""
+MOST_NODES = 2_000_000
+"""In a large graph, ``"auto"`` chooses it up to this number of parts times nodes, too: seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +70,11 @@ class Case:
     class_token: bool = False
     best: Method | None = None
 
+    @cached_property
+    def field(self) -> ReceptiveField | None:
+        """Part of a large graph that the answer depends on, ``None`` for the whole graph."""
+        return receptive_field(self)
+
     def members(self, num_sources: int) -> Tensor | None:
         """Return the member of each source of a call; ``None`` if sources are other nodes."""
         if num_sources == len(self.member):
@@ -100,148 +102,17 @@ class Contributions:
     method: str
 
 
-@dataclass(eq=False)
-class _Step:
-    """A recorded call of attention or aggregation: arguments, graph and output."""
-
-    graph: Graph
-    out: Tensor
-    call: AttentionCall | None = None
-    lse: Tensor | None = None
-    value: Tensor | None = None
-    weight: Tensor | None = None
-    reduce: Any = "sum"
-
-    def weights(self) -> Tensor:
-        """Return the weight of each edge, ``[..., E, H]``; the weights of a target sum to 1."""
-        if self.call is not None:
-            terms = _terms(self.call)
-            terms.pop("edge_value")
-            return attention_weights(self.call.query, self.call.key, self.graph, **terms)
-        assert self.value is not None
-        ones = self.value.new_ones(self.graph.num_edges, 1)
-        weight = ones if self.weight is None else self.weight.abs()
-        shape = (*weight.shape[:-2], self.graph.num_targets, weight.shape[-1])
-        total = weight.new_zeros(shape).index_add(-2, self.graph.target, weight)
-        return weight / total.clamp(min=1e-30).index_select(-2, self.graph.target)
-
-    def contributions(self, method: Method, gradients: Sequence[Tensor | None]) -> Tensor:
-        """Return the contribution of each edge in this call, ``[..., E, H]``."""
-        if method == "attention":
-            return self.weights()
-        gradient, of_lse = gradients
-        if gradient is None:
-            return self.weights() * 0.0
-        if self.call is None:
-            assert self.value is not None
-            if method == "gradient":
-                dot = edge_scores(gradient, self.value, self.graph, score=Dot(scale=1.0))
-                return dot if self.weight is None else dot * self.weight
-            return -effects_of_aggregation(
-                self.value, self.weight, self.graph, self.reduce, gradient
-            )
-        call = self.call
-        compute = gradients_of_gains if method == "gradient" else effects_left_out
-        nodes = call.query, call.key, call.value
-        found = compute(*nodes, self.graph, gradient, **_terms(call))
-        if method == "gradient":
-            return found
-        if of_lse is not None:  # Without the edge, the log-sum-exp changes by log(1 - w).
-            rest = torch.log1p(-self.weights().clamp(max=1 - 1e-6))
-            found = found + rest * of_lse.index_select(-2, self.graph.target)
-        return -found
-
-
-class _Tape(Interceptor):
-    """Interceptor that keeps the calls of attention and aggregation that the answer depends on."""
-
-    def __init__(self) -> None:
-        self.steps: list[_Step] = []
-
-    def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
-        out = compute(call, graph)
-        self.steps.append(_Step(graph, out, call.ungrouped()))
-        return out
-
-    def attend_with_lse(
-        self, call: Any, graph: Any, compute: Callable[..., tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor]:
-        out, lse = compute(call, graph)
-        self.steps.append(_Step(graph, out, call.ungrouped(), lse))
-        return out, lse
-
-    def aggregate(
-        self,
-        value: Tensor,
-        weight: Tensor | None,
-        graph: Any,
-        reduce: str,
-        compute: Callable[..., Tensor],
-    ) -> Tensor:
-        out = compute(value, weight, graph, reduce)
-        self.steps.append(_Step(graph, out, value=value, weight=weight, reduce=reduce))
-        return out
-
-
-class _Cut(Interceptor):
-    """Interceptor that removes all edges from some members, and some pairs, from every call."""
-
-    def __init__(self, case: Case, members: Tensor | None, pairs: Tensor | None) -> None:
-        self.case, self.gone = case, members
-        self.keys = None if pairs is None else _keys(pairs[0], pairs[1], len(case.labels))
-
-    def _kept(self, graph: Graph) -> Tensor | None:
-        member = self.case.members(graph.num_sources)
-        if member is None:
-            return None
-        source = member[graph.source]
-        gone = torch.zeros_like(source, dtype=torch.bool)
-        if self.gone is not None:
-            gone = self.gone[source] & (source >= 0)
-        if self.keys is not None and graph.num_targets == graph.num_sources:
-            target = member[graph.target]
-            keys = _keys(source, target, len(self.case.labels))
-            gone |= torch.isin(keys, self.keys) & (source >= 0) & (target >= 0)
-        return None if not bool(gone.any()) else (~gone).nonzero()[:, 0]
-
-    def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
-        kept = self._kept(graph)
-        return compute(*(call, graph) if kept is None else _fewer(call, graph, kept))
-
-    def attend_with_lse(
-        self, call: Any, graph: Any, compute: Callable[..., tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor]:
-        kept = self._kept(graph)
-        return compute(*(call, graph) if kept is None else _fewer(call, graph, kept))
-
-    def aggregate(
-        self,
-        value: Tensor,
-        weight: Tensor | None,
-        graph: Any,
-        reduce: str,
-        compute: Callable[..., Tensor],
-    ) -> Tensor:
-        kept = self._kept(graph)
-        if kept is None:
-            return compute(value, weight, graph, reduce)
-        fewer = None if weight is None else weight.index_select(-2, kept)
-        return compute(value, fewer, _subgraph(graph, kept), reduce)
-
-
 def contributions(case: Case, method: Method = "auto") -> Contributions:
     """Attribute the score of an answer to the members of the input and to edges.
 
     Args:
         case: the answer.
         method: name of a method; see the module. ``"auto"`` is ``"removed"`` for up to
-            ``MOST_REMOVED`` parts, else ``"left_out"``.
+            ``MOST_REMOVED`` parts, and in a large graph for up to ``MOST_NODES`` parts times nodes,
+            else ``"left_out"``.
 
-    The default was the most faithful method for seven of eight kinds of runs, on 200 cases per kind
-    (``python -m benchmarks.fidelity``). Fid+ minus Fid- of ``"removed"``, ``"left_out"`` and the
-    better of ``"attention"`` and ``"rollout"``: 0.22, 0.21 and 0.03 for gat-cora (GNNExplainer:
-    0.02 in 1.4 s a node, against 0.17 s and 0.01 s); 0.53, 0.53 and 0.02 for sst2; 0.14, 0.12 and
-    -0.01 for tag-ewt; 0.72, 0.15 and 0.03 for digits. In gin-esol ``"left_out"`` was better.
+    The default was the most faithful method for all kinds of runs but one, on 200 cases per kind
+    (``python -m benchmarks.fidelity``); the page on explanations has the figures.
 
     Raises:
         ArgumentError: unknown method, or the model does not attend over the members.
@@ -264,7 +135,9 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
         method = case.best
     if method == "auto":
         parts = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
-        method = "removed" if parts <= MOST_REMOVED else "left_out"
+        nodes = 0 if case.field is None else parts * len(case.member)
+        few = parts <= MOST_REMOVED or 0 < nodes <= MOST_NODES
+        method = "removed" if few else "left_out"
     if method == "removed":
         return _removed(case, pairs)
     with torch.no_grad(), without_interception():
@@ -288,7 +161,9 @@ def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = No
         members: mask of removed members, ``[M]``.
         pairs: removed edges as pairs of members, ``[2, P]``.
     """
-    with torch.no_grad(), intercepting(_Cut(case, members, pairs)):
+    if members is None and pairs is not None and case.field is not None:
+        return case.field.without(pairs)
+    with torch.no_grad(), intercepting(Removal(case, members, pairs)):
         return case.score()
 
 
@@ -316,12 +191,15 @@ def named_pairs(case: Case, pairs: Tensor) -> Tensor:
 
 def _recorded(
     case: Case,
-) -> tuple[list[_Step], list[tuple[Tensor | None, Tensor | None]]]:
+) -> tuple[list[Step], list[tuple[Tensor | None, Tensor | None]]]:
     """Run the model; return the calls that the score depends on, and their gradients."""
-    tape = _Tape()
+    tape = Tape()
     with torch.enable_grad(), intercepting(tape):
         score = case.score().sum()
-    steps = [step for step in tape.steps if step.out.requires_grad]
+    steps = tape.steps
+    if case.field is not None:
+        steps = [step.only(kept) for step, kept in zip(steps, case.field.around, strict=True)]
+    steps = [step for step in steps if step.out.requires_grad]
     wanted = [step.out for step in steps]
     with_lse = [i for i, s in enumerate(steps) if s.lse is not None and s.lse.requires_grad]
     wanted += [steps[i].lse for i in with_lse]  # type: ignore[misc]
@@ -330,34 +208,6 @@ def _recorded(
     found = torch.autograd.grad(score, wanted, allow_unused=True)
     of_lse = dict(zip(with_lse, found[len(steps) :], strict=True))
     return steps, [(found[i], of_lse.get(i)) for i in range(len(steps))]
-
-
-def _terms(call: AttentionCall) -> dict[str, Any]:
-    return {
-        "score": call.score,
-        "bias": call.bias,
-        "gain": call.gain,
-        "edge_key": call.edge_key,
-        "edge_value": call.edge_value,
-        "normaliser": call.normaliser or "softmax",
-    }
-
-
-def _fewer(call: AttentionCall, graph: Graph, kept: Tensor) -> tuple[AttentionCall, Graph]:
-    """Return a call and its graph with the kept edges only."""
-    chosen = call.chosen(kept)
-    vector = call.edge_value
-    if vector is not None:
-        vector = vector[..., kept, :, :] if isinstance(vector, Tensor) else vector.edges(kept)
-    return replace(chosen, edge_value=vector, dropout=call.dropout), _subgraph(graph, kept)
-
-
-def _subgraph(graph: Graph, kept: Tensor) -> Graph:
-    return Edges(graph.edge_index[:, kept], graph.num_targets, graph.num_sources)
-
-
-def _keys(first: Tensor, second: Tensor, count: int) -> Tensor:
-    return torch.minimum(first, second) * count + torch.maximum(first, second)
 
 
 def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
@@ -369,7 +219,7 @@ def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
             assert member is not None
             source, target = member[graph.source], member[graph.target]
             joined = (source >= 0) & (target >= 0) & (source != target)
-            keys.append(_keys(source[joined], target[joined], count).unique())
+            keys.append(pair_keys(source[joined], target[joined], count).unique())
     every = torch.cat(keys).unique() if keys else torch.zeros(0, dtype=torch.long)
     return torch.stack([every // count, every % count])
 
@@ -377,7 +227,7 @@ def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
 def _add(case: Case, graph: Graph, each: Tensor, found: Contributions) -> None:
     """Add the contribution of each edge of a call to its source and to its pair of members."""
     members, edges = found.members, found.edges
-    keys = _keys(found.pairs[0], found.pairs[1], len(case.labels))
+    keys = pair_keys(found.pairs[0], found.pairs[1], len(case.labels))
     member = case.members(graph.num_sources)
     assert member is not None
     source = member[graph.source]
@@ -389,7 +239,7 @@ def _add(case: Case, graph: Graph, each: Tensor, found: Contributions) -> None:
     named = (source >= 0) & (source != target)
     members.index_add_(0, source[named], each[named])
     named &= target >= 0
-    place = torch.searchsorted(keys, _keys(source[named], target[named], len(case.labels)))
+    place = torch.searchsorted(keys, pair_keys(source[named], target[named], len(case.labels)))
     edges.index_add_(0, place, each[named])
 
 
@@ -398,7 +248,7 @@ def _of_edges(each: Tensor) -> Tensor:
     return each.float().sum(-1).reshape(-1, each.shape[-2]).sum(0)
 
 
-def _rollout(case: Case, steps: Sequence[_Step], pairs: Tensor) -> Contributions:
+def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
     """Compute attention rollout from the answer to the input; residual connections weigh 1/2."""
     found = Contributions(
         torch.zeros(len(case.labels)), pairs, torch.zeros(pairs.shape[1]), "rollout"

@@ -24,8 +24,10 @@ from edgewise.explain.attribution import (
     contributions,
     outputs_of,
 )
-from edgewise.explain.explanation import patch_labels, steps_of
-from edgewise.graphs import edges
+from edgewise.explain.calls import Tape
+from edgewise.explain.explanation import atom_labels, patch_labels, steps_of
+from edgewise.explain.removal import edges_around, remaining
+from edgewise.graphs import Graph, edges
 from edgewise.inference.graphs import GraphClasses
 from edgewise.inference.images import ImageClasses
 from edgewise.inference.molecules import (
@@ -34,10 +36,12 @@ from edgewise.inference.molecules import (
     MoleculeProperties,
     PenalisedLogP,
     _flags,
+    read_smiles,
 )
 from edgewise.inference.nodes import LinkSuggestions, NodeClasses
 from edgewise.inference.predictor import Predictor
 from edgewise.inference.recommendations import Recommendations
+from edgewise.inference.rows import rounded
 from edgewise.inference.series import Forecasts
 from edgewise.inference.text import (
     Continuations,
@@ -46,9 +50,11 @@ from edgewise.inference.text import (
     Translations,
     WordTags,
 )
+from edgewise.interception import intercepting
 from edgewise.layers import LanguageModel, Recommender, Tokens
 from edgewise.models.link_predictor import LinkPredictor
 from edgewise.ragged import ranges
+from edgewise.targets import Target, probabilities
 
 Scores = Callable[[], Tensor]
 AT_ONCE = 256
@@ -212,21 +218,47 @@ def _graph_classes(predictor: GraphClasses, value: Any, _: int) -> Iterator[Case
     yield Case(score, torch.arange(count), labels, str(answer), by_edge=True)
 
 
-def _property(predictor: Any, value: Any, _: int) -> Iterator[Case]:
-    given, out, scores = _rows(predictor, value)
-    example = predictor.prepare(value)
-    if hasattr(example, "molecule"):
-        labels = _atoms(example.molecule)
-    else:  # The examples of PenalisedLogP are graphs.
-        labels = [f"atom {atom + 1}" for atom in range(given[0].shape[-2])]
+def _property(predictor: PenalisedLogP, value: Any, _: int) -> Iterator[Case]:
+    out, scores = _rows(predictor, value)[1:]
+    labels = atom_labels(read_smiles(predictor.show(value)))
+    yield _number_case(scores, 0, labels, rounded(float(out[0, 0])))
+
+
+def _properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[Case]:
+    """Yield a case for each target; with several, its answer begins with its name."""
+    out, scores = _rows(predictor, value)[1:]
+    labels = atom_labels(predictor.prepare(value).molecule)
+    start = 0
+    for target in predictor.targets:
+        places = slice(start, start + target.width)
+        own = out[0, places]
+        name = f"{target.name} " if len(predictor.targets) > 1 else ""
+        if target.classes:
+            best = int(probabilities(target, own).argmax())
+            score = _class_odds(scores, places, best, target)
+            answer = f"{name}{target.classes[best]}"
+            yield Case(score, torch.arange(len(labels)), labels, answer, by_edge=True)
+        else:
+            yield _number_case(scores, start, labels, f"{name}{rounded(float(own[0]))}")
+        start += target.width
+
+
+def _class_odds(scores: Scores, places: slice, label: int, target: Target) -> Scores:
+    """Return a function that computes the log-odds of a class from its logits."""
+
+    def odds() -> Tensor:
+        own = scores()[:1, places]
+        if target.width == 1:
+            return own[:, 0] if label else -own[:, 0]
+        return log_odds(own, torch.tensor([label]))
+
+    return odds
+
+
+def _number_case(scores: Scores, place: int, labels: list[str], answer: str) -> Case:
     member = torch.arange(len(labels))
-    yield Case(
-        lambda: scores()[0, :1],
-        member,
-        labels,
-        f"{float(out[0, 0]):.4g}",
-        by_edge=True,
-        is_odds=False,
+    return Case(
+        lambda: scores()[0, place : place + 1], member, labels, answer, by_edge=True, is_odds=False
     )
 
 
@@ -242,7 +274,7 @@ def _hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
 
     with torch.no_grad():
         out = scores()
-    labels = _atoms(one.molecule)
+    labels = atom_labels(one.molecule)
     for row, found in enumerate(out):
         of_atom = row < len(one.atoms)
         allowed = slice(0, ATOM_KINDS) if of_atom else slice(ATOM_KINDS, None)
@@ -285,7 +317,7 @@ def _forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
             lambda ahead=ahead: scores()[0, ahead : ahead + 1],  # type: ignore[misc]
             torch.arange(count),
             labels,
-            f"step {ahead + 1}: {float(out[0, ahead]):.4g}",
+            f"step {ahead + 1}: {rounded(float(out[0, ahead]))}",
             is_odds=False,
             best="attention",
         )
@@ -301,8 +333,10 @@ def _links(predictor: LinkSuggestions, value: Any, top: int) -> Iterator[Case]:
     for link in links:
         own = torch.tensor([node, predictor.nodes.number(link["id"])])
 
-        def score(own: Tensor = own) -> Tensor:
-            return model.score(model.embed(graph), own[:, None], graph)
+        around = edges(graph.edge_index[:, edges_around(graph, own)], len(ids))
+
+        def score(own: Tensor = own, around: Graph = around) -> Tensor:
+            return model.score(model.embed(graph), own[:, None], remaining(around))
 
         member = torch.arange(len(ids))
         yield Case(score, member, ids, link["id"], own, by_edge=True, whole_graph=True)
@@ -365,10 +399,7 @@ class NodeCases:
 
     def _find_hops(self) -> int | None:
         """Return the size of sufficient neighbourhoods in steps, ``None`` for the whole graph."""
-        from edgewise.explain.attribution import _Tape
-        from edgewise.interception import intercepting
-
-        tape = _Tape()
+        tape = Tape()
         with torch.no_grad(), intercepting(tape):
             self.model(self.x, edges(self.edge_index, len(self.ids)))
         size = (len(self.ids), len(self.ids))
@@ -530,10 +561,6 @@ def _marks_words(tokenizer: Any) -> bool:
     return any(piece.startswith(("▁", "Ġ")) for piece in list(tokenizer.get_vocab())[:2000])
 
 
-def _atoms(molecule: Any) -> list[str]:
-    return [f"{atom.GetSymbol()}{atom.GetIdx() + 1}" for atom in molecule.GetAtoms()]
-
-
 def _too_long(count: int) -> ArgumentError:
     return ArgumentError(
         "input",
@@ -552,7 +579,7 @@ _MAKERS: dict[type[Predictor], Callable[[Any, Any, int], Iterator[Case]]] = {
     HiddenWords: _hidden_words,
     ImageClasses: _image,
     LinkSuggestions: _links,
-    MoleculeProperties: _property,
+    MoleculeProperties: _properties,
     NodeClasses: _node,
     PenalisedLogP: _property,
     Recommendations: _recommended,

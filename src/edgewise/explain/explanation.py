@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError
-from edgewise.explain.module_names import model_of
+from edgewise.explain.module_names import model_of, naming_the_run
 from edgewise.explain.record import MAX_EDGES, LayerRecord, Recorded, record
 from edgewise.inference.images import OnImages
 from edgewise.inference.molecules import HiddenAtoms, MoleculeProperties, PenalisedLogP
 from edgewise.inference.nodes import LinkSuggestions, NodeClasses
 from edgewise.inference.recommendations import Recommendations
+from edgewise.inference.rows import rounded
 from edgewise.inference.series import Forecasts
 from edgewise.inference.text import Continuations, OnTexts, Translations
 from edgewise.layers import PatchEmbedding
@@ -55,7 +56,8 @@ class Explanation:
     def labels_of(self, layer: LayerRecord) -> tuple[list[str], list[str]]:
         """Return the names of the targets and of the sources of a layer.
 
-        Nodes that the model adds, such as a class token, are named by their number.
+        Nodes that the model adds, such as a class token, are named by their number, and the only
+        target of a readout is called "whole graph" or "whole molecule".
         """
         targets, sources = layer.graph.num_targets, layer.graph.num_sources
         target = source = self.labels
@@ -159,19 +161,13 @@ def _of_pixels(
 def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     predictor = run.predictor
     explain = next((one for kind, one in KINDS.items() if isinstance(predictor, kind)), _of_nodes)
+    value = predictor.given(value)
     predictor.prepare(value)  # This raises an error if the input is invalid.
-    try:
-        with torch.no_grad():
-            return explain(run, value, recording)
-    except ArgumentError as error:
-        if error.argument == "model":
-            raise ArgumentError(
-                "run",
-                expected="a run whose model computes attention over its inputs",
-                got=f"a run of {run.recipe.name}: {error.got}",
-                remedy="choose a run of a Transformer or graph network",
-            ) from error
-        raise
+    with (
+        torch.no_grad(),
+        naming_the_run(run, "a run whose model computes attention over its inputs"),
+    ):
+        return explain(run, value, recording)
 
 
 def _of_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
@@ -213,11 +209,12 @@ def _of_molecule(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanat
     with record(run.model, **recording) as recorded:
         answer = _answer(run, value)
     smiles = run.predictor.show(value)
-    molecule = read_smiles(smiles)
-    labels = [f"{atom.GetSymbol()}{atom.GetIdx() + 1}" for atom in molecule.GetAtoms()]
+    # The predictor may use only a part of a salt.
+    example = run.predictor.prepare(value)
+    molecule = example.molecule if hasattr(example, "molecule") else read_smiles(smiles)
     return Explanation(
         recorded,
-        labels,
+        atom_labels(molecule),
         "molecule",
         _atom_positions(molecule),
         answer,
@@ -334,13 +331,15 @@ def _answer(run: Any, value: Any, **options: Any) -> str:
         )
     if run.predictor.text_key in answer:
         return str(answer[run.predictor.text_key])
-    shown = [f"{name} {_written(part)}" for name, part in answer.items() if name != "input"]
-    return ", ".join(shown)
+    shown = [
+        f"{name} {_written(part)}" for name, part in answer.items() if name not in ("input", "unit")
+    ]
+    return " ".join([", ".join(shown), *([answer["unit"]] if answer.get("unit") else [])])
 
 
 def _written(part: Any) -> str:
     if isinstance(part, float):
-        return f"{part:.3g}"
+        return rounded(part)
     if isinstance(part, Mapping):
         return " ".join(_written(value) for value in part.values())
     if isinstance(part, (list, tuple)):
@@ -365,14 +364,26 @@ def _atom_positions(molecule: Any) -> Tensor:
 
 
 def _named(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
-    """Return a name for each node; nodes that the model adds are named by number."""
-    if len(labels) >= count:
-        return list(labels[:count])
+    """Return a name for each node.
+
+    Nodes that the model adds, and those of a layer with fewer nodes than the input, are named by
+    number; the only target of a readout is the whole graph.
+    """
+    if len(labels) == count:
+        return list(labels)
     side = math.isqrt(count)
     if kind == "image" and side and count - side * side in (0, 1):
         patches = patch_labels(side, side)
         return ["class token", *patches] if count > len(patches) else patches
-    return [*labels, *(f"{i + 1}" for i in range(len(labels), count))]
+    if count == 1 and kind in ("graph", "molecule"):
+        return [f"whole {kind}"]
+    known = labels if len(labels) < count else []
+    return [*known, *(f"{i + 1}" for i in range(len(known), count))]
+
+
+def atom_labels(molecule: Any) -> list[str]:
+    """Return the names of the atoms of a molecule of RDKit, such as C1, which count from 1."""
+    return [f"{atom.GetSymbol()}{atom.GetIdx() + 1}" for atom in molecule.GetAtoms()]
 
 
 def patch_labels(rows: int, columns: int) -> list[str]:

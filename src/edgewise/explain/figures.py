@@ -33,6 +33,8 @@ STATISTICS = {
     "hubs": "weight of hubs",
 }
 """Titles of :func:`draw_statistics`, by the attribute of a :class:`HeadStatistics`."""
+OF_ORDER = ("distance", "first")
+"""Statistics that mean nothing for nodes without an order."""
 
 
 def draw_head(
@@ -159,34 +161,44 @@ def draw_statistics(
     recorded: Recorded,
     importance: Mapping[str, Tensor] | None = None,
     *,
+    ordered: bool = True,
     path: str | Path | None = None,
 ) -> Figure:
     """Draw statistics of all heads: a row for each layer and a column for each head.
 
+    Heads of pruned layers keep their numbers; removed heads are blank.
+
     Args:
         recorded: recorded weights.
         importance: importance of the heads by layer, of :func:`edgewise.explain.importance`.
+        ordered: whether the nodes have an order. If not, distances and the weight of the first node
+            mean nothing and are not drawn.
         path: file to which the figure is saved.
+
+    Raises:
+        ArgumentError: not all heads of a layer are recorded, so that ``importance`` has more.
     """
     found = statistics(recorded)
-    width = max(len(one.heads) for one in found)
+    width = 1 + max(head for one in found for head in one.heads)
     panels: dict[str, list[Tensor]] = {}
     if importance is not None:
-        unknown = torch.full((width,), torch.nan)
-        panels["importance"] = [importance.get(one.module, unknown) for one in recorded]
+        panels["importance"] = [_importance_of(one, importance) for one in recorded]
     for name, title in STATISTICS.items():
-        panels[title] = [getattr(one, name) for one in found]
+        if ordered or name not in OF_ORDER:
+            panels[title] = [getattr(one, name) for one in found]
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    figure = _figure(1.2 + columns * (1.4 + 0.3 * width), rows * (1.0 + 0.3 * len(found)))
+    figure = _figure(1.2 + columns * (1.4 + 0.3 * width), rows * (1.2 + 0.3 * len(found)))
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     for axes, (title, values) in zip(grid.flat, panels.items(), strict=False):
         matrix = torch.full((len(found), width), torch.nan)
-        for row, value in zip(matrix, values, strict=True):
-            row[: len(value)] = value.float()
-        image = axes.imshow(matrix.numpy(), cmap=CMAP, vmin=0)
+        for row, own, value in zip(matrix, found, values, strict=True):
+            row[own.heads] = value.float()
+        # Axes of a fixed aspect would overlap in this layout.
+        image = axes.imshow(matrix.numpy(), cmap=CMAP, aspect="auto")
+        image.set_clim(min(float(matrix.nan_to_num(0.0).min()), 0.0), _upper(matrix))
         axes.set_title(title, fontsize=8)
         axes.set_xlabel("head", fontsize=7)
         axes.set_ylabel("layer", fontsize=7)
@@ -196,6 +208,24 @@ def draw_statistics(
         figure.colorbar(image, ax=axes, shrink=0.9).ax.tick_params(labelsize=7)
     figure.suptitle(f"attention heads of {len(found)} layers", fontsize=9)
     return _saved(figure, path)
+
+
+def _importance_of(one: LayerRecord, importance: Mapping[str, Tensor]) -> Tensor:
+    """Return the importance of the recorded heads of a layer; NaN if it is unknown."""
+    values = importance.get(one.module, torch.full((len(one.heads),), torch.nan))
+    if len(values) == len(one.heads):
+        return values
+    raise ArgumentError(
+        "recorded",
+        expected=f"all {len(values)} heads of {one.name}, which importance has",
+        got=f"{len(one.heads)} heads",
+        remedy="record without heads=",
+    )
+
+
+def _upper(matrix: Tensor) -> float:
+    """Return the upper end of a colour scale from 0: the maximum, or 1 if all values are 0."""
+    return float(matrix.nan_to_num(0.0).max()) or 1.0
 
 
 def _explanation(found: Explanation | Recorded) -> Explanation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from edgewise.arguments import check_choice
 from edgewise.engines.call import AttentionCall, accumulator
 from edgewise.errors import ArgumentError
 from edgewise.explain.losses import Losses, losses_of
-from edgewise.explain.module_names import NamedInterceptor, listed, model_of
+from edgewise.explain.module_names import NamedInterceptor, model_of, naming_the_run, places_of
 from edgewise.explain.record import LayerRecord, Recorded
 from edgewise.graphs import Graph
 from edgewise.ragged import runs_and_positions, starts
@@ -29,12 +29,13 @@ def masked_heads(model: Any, heads: Mapping[str, Iterable[int]]) -> Iterator[Non
 
     Args:
         model: a model, or a run of :func:`edgewise.load`.
-        heads: indices of the heads of each layer, as ``{layer name: indices}``.
+        heads: numbers of the heads of each layer, as ``{layer name: numbers}``. Heads keep the
+            numbers that they had before any pruning.
 
     Raises:
         ArgumentError: the model calls a layer that has no such head.
     """
-    gate = _Gates(lambda name, count: _mask(name, count, heads.get(name, ())))
+    gate = _Gates(lambda name, numbers: _mask(name, numbers, heads.get(name, ())))
     with gate.watching(model_of(model)):
         yield
 
@@ -49,6 +50,9 @@ def importance(
     max_batches: int | None = None,
 ) -> dict[str, Tensor]:
     r"""Return the importance of the heads of each layer, as ``{layer name: [H]}``.
+
+    The H heads of a pruned layer are those that are left, in the order of
+    :func:`layers_with_heads`.
 
     Args:
         model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
@@ -67,8 +71,11 @@ def importance(
     """
     check_choice("by", by, ("gradient", "gain", "leaving_out"))
     losses = losses_of(model, batches, loss, split=split, max_batches=max_batches)
-    if by == "leaving_out":
-        return _by_leaving_out(losses)
+    with naming_the_run(model):
+        return _by_leaving_out(losses) if by == "leaving_out" else _by_gradient(losses, by)
+
+
+def _by_gradient(losses: Losses, by: By) -> dict[str, Tensor]:
     total: dict[str, Tensor] = {}
     for batch in losses.batches:
         gate: _Gates | _Gains = _Gains() if by == "gain" else _Gates(_ones)
@@ -85,23 +92,17 @@ def importance(
 
 
 def _by_leaving_out(losses: Losses) -> dict[str, Tensor]:
-    counts = head_counts(losses)
-    full = losses.mean()
-    found = {name: torch.zeros(count) for name, count in counts.items()}
-    for name, count in counts.items():
-        for head in range(count):
-            with masked_heads(losses.model, {name: [head]}):
-                found[name][head] = losses.mean() - full
-    return found
-
-
-def head_counts(losses: Losses) -> dict[str, int]:
-    """Return the number of heads of each layer that is called for the first batch."""
     gate = _Gates(_ones)
     with torch.no_grad(), gate.watching(losses.model):
         losses.loss(losses.model, losses.batches[0])
     _check_found(losses.model, gate.used)
-    return {name: len(masks[0]) for name, masks in gate.used.items()}
+    full = losses.mean()
+    found = {name: torch.zeros(len(numbers)) for name, numbers in gate.numbers.items()}
+    for name, numbers in gate.numbers.items():
+        for place, head in enumerate(numbers):
+            with masked_heads(losses.model, {name: [head]}):
+                found[name][place] = losses.mean() - full
+    return found
 
 
 def _check_found(model: nn.Module, used: Mapping[str, Any]) -> None:
@@ -114,34 +115,29 @@ def _check_found(model: nn.Module, used: Mapping[str, Any]) -> None:
         )
 
 
-def _ones(name: str, count: int) -> Tensor:  # noqa: ARG001 - same signature as _mask
-    return torch.ones(count, requires_grad=torch.is_grad_enabled())
+def _ones(name: str, numbers: Sequence[int]) -> Tensor:  # noqa: ARG001 - same signature as _mask
+    return torch.ones(len(numbers), requires_grad=torch.is_grad_enabled())
 
 
-def _mask(name: str, count: int, heads: Iterable[int]) -> Tensor:
-    mask, chosen = torch.ones(count), [int(head) for head in heads]
-    if not all(0 <= head < count for head in chosen):
-        raise ArgumentError(
-            "heads",
-            expected=f"indices of heads of {name}, from 0 to {count - 1}",
-            got=listed(chosen),
-            remedy="choose indices in this range",
-        )
-    mask[chosen] = 0.0
+def _mask(name: str, numbers: Sequence[int], heads: Iterable[int]) -> Tensor:
+    mask = torch.ones(len(numbers))
+    mask[places_of(heads, numbers, name)] = 0.0
     return mask
 
 
 class _Gates(NamedInterceptor):
     """Interceptor that multiplies the output of each head by a number."""
 
-    def __init__(self, make: Callable[[str, int], Tensor]) -> None:
+    def __init__(self, make: Callable[[str, Sequence[int]], Tensor]) -> None:
         super().__init__()
         self.make = make
         self.used: dict[str, list[Tensor]] = {}
+        self.numbers: dict[str, list[int]] = {}
 
     def _gate(self, out: Tensor) -> Tensor:
         if self.name not in self.used:
-            self.used[self.name] = [self.make(self.name, out.shape[-2])]
+            self.numbers[self.name] = self.head_numbers(out.shape[-2])
+            self.used[self.name] = [self.make(self.name, self.numbers[self.name])]
         return out * self.used[self.name][0].to(out)[:, None]
 
     def attend(self, call: AttentionCall, graph: Graph, compute: Callable[..., Tensor]) -> Tensor:
@@ -199,7 +195,7 @@ class HeadStatistics:
 
     Attributes:
         layer: name of the layer.
-        heads: indices of the heads.
+        heads: numbers of the heads, before any pruning.
         entropy: entropy of the weights of a target, in nats.
         relative_entropy: entropy divided by that of equal weights, from 0 to 1.
         distance: distance between target and source, by index or, on a grid, by position. NaN in

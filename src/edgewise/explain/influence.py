@@ -30,6 +30,11 @@ PAIRS = 20_000_000
 """Maximum of nodes times undirected edges for exact results. Above it, betweenness is computed from
 sampled sources, and the influence on a model is estimated."""
 AT_ONCE = 512
+ZERO = 1e-12
+LONGEST = 40
+MARKERS = (("^", "#d1495b"), ("s", "#e0803c"), ("D", "#2a9d7c"))
+"""Markers and colours of the nodes with the largest influence, distinguishable with colour
+blindness."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +46,19 @@ class Influence:
         measures: values ``[N]`` by name: ``"model"``, ``"degree"``, ``"closeness"``,
             ``"betweenness"``, ``"eigenvector"`` and ``"PageRank"``.
         notes: how a measure was computed, if it was estimated.
+        by: change of the graph: ``"removed"`` or ``"changed"``.
     """
 
     labels: list[str]
     measures: dict[str, Tensor]
     notes: dict[str, str]
+    by: By = "removed"
+
+    @property
+    def change(self) -> str:
+        """Description of the influence on the model."""
+        end = "without the node" if self.by == "removed" else "with mean features of the node"
+        return f"change of the outputs {end}"
 
     def ranks(self, name: str) -> Tensor:
         """Return the rank of each member by a measure, 1 for the highest, ``[N]``."""
@@ -91,21 +104,27 @@ class Influence:
         from matplotlib.figure import Figure
 
         names = [name for name in self.measures if name != MODEL]
-        figure = Figure(figsize=(3.2 * len(names), 3.4), layout="constrained")
+        figure = Figure(figsize=(max(3.2 * len(names), 5.0), 3.8), layout="constrained")
         found = self.correlations()
         model = self.measures[MODEL]
-        best = model.argsort(descending=True)[:3].tolist()
+        best = model.argsort(descending=True)[: len(MARKERS)].tolist()
         every = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
         for axes, name in zip(every, names, strict=True):
             values = self.measures[name]
-            shown = (values > 0) & (model > 0)
+            # Smaller values are rounding errors of 0, such as those of eigenvectors.
+            shown = (values > ZERO * float(values.max())) & (model > 0)
             axes.scatter(values[shown], model[shown], s=4, alpha=0.4, color="#1f6feb", lw=0)
-            for member in best:
-                if bool(shown[member]):
-                    axes.annotate(self.labels[member], (values[member], model[member]), fontsize=8)
+            # A legend, because names beside the points would overlap or be cut off.
+            for member, (marker, colour) in zip(best, MARKERS, strict=False):
+                at = (values[member], model[member]) if bool(shown[member]) else ([], [])
+                label = _shortened(self.labels[member])
+                axes.scatter(*at, s=36, marker=marker, color=colour, label=label, zorder=3)
             axes.set(xscale="log", yscale="log", xlabel=name)
             axes.set_title(f"rank correlation {found[MODEL, name]:.2f}", fontsize=9)
-        figure.axes[0].set_ylabel("change of the outputs by the member")
+        every[0].set_ylabel(self.change, fontsize=9)
+        handles = every[0].get_legend_handles_labels()
+        title = "largest influence on the model"
+        figure.legend(*handles, loc="outside lower center", ncols=4, title=title, fontsize=8)
         return figure
 
     def _row(self, member: int, ranks: dict[str, Tensor]) -> dict[str, Any]:
@@ -147,7 +166,11 @@ def influence(run: Run, *, by: By = "removed", seed: int = 0) -> Influence:
     else:
         measures = {MODEL: _changed_norms(run, seed)}
         notes[MODEL] = f"estimated to first order from {2 * PROBES} random projections"
-    return Influence(labels, measures | found, notes)
+    return Influence(labels, measures | found, notes, by)
+
+
+def _shortened(label: str) -> str:
+    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
 
 
 def removals(run: Run, members: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ def losses_of(
         )
     check_choice("split", split, SPLITS)
     found = _spaced(model.splits.loaders(model.recipe.seed)[split], max_batches)
-    task = model.recipe.task
+    task = model.recipe.task.with_targets(model.splits.targets)
 
     def own_loss(module: nn.Module, batch: Any) -> Tensor:
         mean: Tensor = task.loss(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -28,6 +28,15 @@ class NamedInterceptor(Interceptor):
     def module(self) -> nn.Module | None:
         """The innermost module that is running."""
         return self._running[-1][1]
+
+    def head_numbers(self, count: int) -> list[int]:
+        """Return the numbers of the heads of the running module, which they had before pruning.
+
+        Args:
+            count: number of heads of the call.
+        """
+        kept = getattr(self.module, "kept_heads", None)
+        return list(range(count)) if kept is None else list(kept)
 
     @contextmanager
     def watching(self, model: nn.Module) -> Iterator[None]:
@@ -72,7 +81,58 @@ def model_of(model: Any) -> nn.Module:
     )
 
 
-def listed(numbers: list[int]) -> str:
+@contextmanager
+def naming_the_run(
+    model: Any,
+    expected: str = "a run whose model computes attention",
+    remedy: str = "choose a run of a Transformer or of a graph network with attention",
+) -> Iterator[None]:
+    """Report an error about the model of a run as an error about the run.
+
+    The remedies for models are instructions for Python, which do not help on the command line.
+
+    Args:
+        model: a model, or a run of :func:`edgewise.load`.
+        expected: accepted runs, for the error.
+        remedy: remedy in the error.
+    """
+    try:
+        yield
+    except ArgumentError as error:
+        if error.argument != "model" or isinstance(model, nn.Module):
+            raise
+        raise ArgumentError(
+            "run",
+            expected=expected,
+            got=f"a run of {model.recipe.name}: {error.got}",
+            remedy=remedy,
+        ) from error
+
+
+def places_of(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[int]:
+    """Return the positions of heads among the heads of a layer.
+
+    Args:
+        heads: numbers of the wanted heads.
+        numbers: numbers of all heads that are left in the layer.
+        name: name of the layer, for the error.
+
+    Raises:
+        ArgumentError: the layer has no such head.
+    """
+    chosen = [int(head) for head in heads]
+    wrong = [head for head in chosen if head not in numbers]
+    if wrong:
+        raise ArgumentError(
+            "heads",
+            expected=f"heads of {name}: {listed(numbers)}",
+            got=listed(wrong),
+            remedy="choose heads of this layer, or layers that have these heads",
+        )
+    return [numbers.index(head) for head in chosen]
+
+
+def listed(numbers: Sequence[int]) -> str:
     """Format indices for an error, at most 12 of them."""
     shown = ", ".join(map(str, numbers[:12]))
     return f"{shown}, … ({len(numbers)})" if len(numbers) > 12 else shown or "none"

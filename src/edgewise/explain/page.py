@@ -198,6 +198,7 @@ class _Page:
         self.nodes: NDArray[np.int64] | None = None
         self.arrays = _Arrays()
         self.notes: list[str] = []
+        self.note_of_rollout = ""
         self.sides: list[list[str]] = []
         self.groups: list[_Edges] = []
         self.is_part = False
@@ -214,9 +215,11 @@ class _Page:
         self._select_edges(full, MAX_EDGES)
         self._drop_nodes(full)
         points = self._positions()
+        if explanation.kind == "molecule":
+            self._note("Atoms count from 1, in the order of the SMILES.")
         header = {
             "title": _title(explanation),
-            "answer": str(explanation.answer or ""),
+            "answer": self._answer(),
             "kind": explanation.kind,
             "sides": self.sides,
             "positions": points and {key: points[key] for key in ("x", "y", "aspect")},
@@ -230,10 +233,16 @@ class _Page:
         }
         labels = len(zlib.compress(json.dumps(header, ensure_ascii=False).encode(), 1))
         self._add_columns(full, MAX_BYTES - labels)
+        header["rolloutNote"] = self.note_of_rollout
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         packed = len(text).to_bytes(4, "little") + text + b"".join(self.arrays.parts)
         # Without "<" the text cannot end the script element that holds it.
         return b85encode(zlib.compress(packed, 6)).decode().replace("<", ",")
+
+    def _answer(self) -> str:
+        """Return the answer, after the SMILES of a molecule."""
+        answer, smiles = self.explanation.answer, self.explanation.details.get("smiles")
+        return answer if smiles is None else f"{smiles}: {answer}" if answer else smiles
 
     def _read_layers(self) -> list[_Layer]:
         layers = []
@@ -478,7 +487,9 @@ class _Page:
             self._note(f"No rollout: it needs {error.expected}.")
             return
         if len(alike) < len(self.layers):
-            self._note(f"The rollout is of the {len(alike)} layers over the nodes of the first.")
+            self.note_of_rollout = (
+                f"The rollout is of the {len(alike)} layers over the nodes of the first."
+            )
         if product.is_sparse:
             product = product.coalesce()
             target, source = product.indices().cpu().numpy()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_share
 from edgewise.errors import ArgumentError, MissingDataError, require, unknown_name
-from edgewise.explain.module_names import listed, model_of
+from edgewise.explain.module_names import listed, model_of, naming_the_run, places_of
 from edgewise.layers.pruning import (
     keep_heads,
     kept_groups,
@@ -68,18 +68,16 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
     layers = layers_with_heads(module)
     kept: dict[str, list[int]] = {}
     chosen: dict[str, list[int]] = {}
-    for layer, indices in heads.items():  # An index and a name can stand for one layer.
-        chosen.setdefault(_name_of(layer, layers, module), []).extend(indices)
+    with naming_the_run(
+        model,
+        "a run whose model has heads that can be removed",
+        "choose a run of a Transformer, such as bert or vit",
+    ):
+        for layer, indices in heads.items():  # An index and a name can stand for one layer.
+            chosen.setdefault(_name_of(layer, layers, module), []).extend(indices)
     for name, removed in chosen.items():
         left = layers[name]
-        wrong = [head for head in removed if head not in left]
-        if wrong:
-            raise ArgumentError(
-                "heads",
-                expected=f"heads that are left in {name}: {listed(left)}",
-                got=listed(list(wrong)),
-                remedy="choose heads that are left",
-            )
+        places_of(removed, left, name)
         kept[name] = [head for head in left if head not in set(removed)]
         if not kept[name]:
             raise ArgumentError(
@@ -177,7 +175,7 @@ def save_pruned(run: Any, path: str | Path) -> Path:
         RunExistsError: the folder exists.
     """
     folder = RunFolder(Path(path))
-    folder.refuse_existing()
+    folder.refuse_existing(resumable=False)
     old = RunFolder(run.path)
     shutil.copytree(
         run.path, folder.path, ignore=shutil.ignore_patterns(old.weights.name), dirs_exist_ok=True

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isclose
 from typing import Any
 
 from edgewise.arguments import check_least
@@ -14,7 +16,7 @@ from edgewise.explain.attribution import Case, Contributions, Method, contributi
 from edgewise.explain.cases import cases, node_cases
 from edgewise.inference import Answer, Run
 from edgewise.inference.nodes import NodeClasses
-from edgewise.inference.rows import is_of_dicts
+from edgewise.inference.rows import is_of_dicts, rounded
 
 MANY = 64
 """Number of nodes above which ``"auto"`` explains many nodes in one pass."""
@@ -25,7 +27,8 @@ class Reason:
     """A part of the input and its contribution to an answer.
 
     Attributes:
-        part: name of a member, such as a word, or of an edge, such as ``"C2-O3"``.
+        part: name of a member, such as a word, or of an edge, such as ``"C2-O3"``. Atoms count
+            from 1 in the order of the SMILES, so atom 0 of RDKit has the number 1.
         contribution: decrease of the log-odds of the prediction without the part; for a property,
             decrease of the property, in the unit of the property.
     """
@@ -34,7 +37,7 @@ class Reason:
     contribution: float
 
     def __str__(self) -> str:
-        return f"{self.part} {self.contribution:+.2g}"
+        return f"{self.part} {rounded(self.contribution, '+')}"
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,14 @@ class Attribution:
         answer: the prediction, or the explained part of it, such as the tag of a word.
         reasons: parts of the input.
         method: method of :func:`edgewise.explain.contributions`.
+        meaning: description of the contributions.
     """
 
     input: str
     answer: str
     reasons: list[Reason]
     method: str
+    meaning: str = ""
 
     def __str__(self) -> str:
         return f"{self.answer}: {', '.join(map(str, self.reasons))}"
@@ -64,8 +69,9 @@ def attributions(
 
     For inputs of up to 64 parts, the default method is ``"removed"``, which computes the prediction
     again without each part; on 200 cases per kind it was the most faithful method (``python -m
-    benchmarks.fidelity``). For larger inputs, and for more than 64 nodes of a graph, the default is
-    ``"left_out"``, which needs one forward and one backward pass.
+    benchmarks.fidelity``). For links and items, the limit is higher (see
+    :func:`edgewise.explain.contributions`). For larger inputs, and for more than 64 nodes of a
+    graph, the default is ``"left_out"``, which needs one forward and one backward pass.
 
     Args:
         run: run of :func:`edgewise.load`.
@@ -92,7 +98,7 @@ def attributions(
             numbers, "left_out" if method == "auto" else method
         )
         return [
-            Attribution(str(value), case.answer, reasons_of(case, own, top), own.method)
+            _attribution(str(value), case, own, top)
             for value, (case, own) in zip(given, each, strict=True)
         ]
     for value in given:
@@ -103,11 +109,18 @@ def attributions(
 def _of_input(
     run: Run, value: Any, top: int, method: Method, answers: int
 ) -> Iterator[Attribution]:
-    given = run.predictor._of_row(value) if isinstance(value, Mapping) else value
+    given = run.predictor.given(value)
     for case in cases(run.predictor, given, top=answers):
-        found = contributions(case, method)
-        reasons = reasons_of(case, found, top)
-        yield Attribution(run.predictor.show(given), case.answer, reasons, found.method)
+        yield _attribution(run.predictor.show(given), case, contributions(case, method), top)
+
+
+def _attribution(value: str, case: Case, found: Contributions, top: int) -> Attribution:
+    meaning = "decrease of the log-odds of the prediction without the part"
+    if not case.is_odds:
+        meaning = "decrease of the predicted value without the part"
+    if found.method not in ("removed", "left_out"):
+        meaning = f"{found.method} of the part, summed over layers and heads"
+    return Attribution(value, case.answer, reasons_of(case, found, top), found.method, meaning)
 
 
 def reasons_of(case: Case, found: Contributions, top: int) -> list[Reason]:
@@ -115,30 +128,37 @@ def reasons_of(case: Case, found: Contributions, top: int) -> list[Reason]:
 
     Parts are edges if the case has ``by_edge``, otherwise members. For a property, negative
     contributions count by their absolute value. In a large graph, only neighbours of the node in
-    question are named.
+    question are named. An edge is not named beside a node that has no other edge, if both have the
+    same contribution.
     """
     parts: list[Reason] = []
     values = found.edges.tolist()
     pairs = found.pairs.T.tolist()
+    ends = Counter(found.pairs.flatten().tolist())
     if case.by_edge and case.whole_graph and case.own is not None:
         own = set(case.own.tolist())
         for (first, second), value in zip(pairs, values, strict=True):
             if (first in own) != (second in own):
                 parts.append(Reason(case.labels[second if first in own else first], value))
     else:
-        for place in listed(case).nonzero()[:, 0].tolist():
+        names = listed(case).tolist()
+        for place in [place for place, is_named in enumerate(names) if is_named]:
             parts.append(Reason(case.labels[place], float(found.members[place])))
         if case.by_edge:
             for (first, second), value in zip(pairs, values, strict=True):
-                parts.append(Reason(f"{case.labels[first]}-{case.labels[second]}", value))
+                only = [end for end in (first, second) if ends[end] == 1 and names[end]]
+                if not any(isclose(float(found.members[end]), value, rel_tol=1e-3) for end in only):
+                    parts.append(Reason(f"{case.labels[first]}-{case.labels[second]}", value))
     parts = [part for part in parts if part.contribution != 0.0]
     if case.is_odds:
         return sorted(parts, key=lambda part: -part.contribution)[:top]
     return sorted(parts, key=lambda part: -abs(part.contribution))[:top]
 
 
-def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> None:
+def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> str:
     """Add the key ``why`` to a prediction, or to each of its parts.
+
+    Its value is a list of pairs: the name of a part of the input and its contribution.
 
     Args:
         run: the run.
@@ -146,6 +166,8 @@ def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> None:
         value: the input.
         top: number of reasons.
 
+    Returns:
+        Description of the contributions.
     """
     lists = [one for one in answer.values() if is_of_dicts(one) and one]
     parts = lists[0] if lists else []
@@ -153,10 +175,14 @@ def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> None:
     if parts and len(parts) % len(found) == 0 and (len(found) > 1 or len(parts) == 1):
         each = len(parts) // len(found)
         for place, part in enumerate(parts):
-            part["why"] = [str(reason) for reason in found[place // each].reasons]
+            part["why"] = _pairs(found[place // each])
     elif len(found) == 1 and not run.predictor.text_key:
-        answer["why"] = [str(reason) for reason in found[0].reasons]
+        answer["why"] = _pairs(found[0])
     else:
-        answer["why"] = [
-            {"part": one.answer, "why": [str(reason) for reason in one.reasons]} for one in found
-        ]
+        answer["why"] = [{"part": one.answer, "why": _pairs(one)} for one in found]
+    return found[0].meaning if found else ""
+
+
+def _pairs(found: Attribution) -> list[list[Any]]:
+    """Return the names and contributions of the reasons, for JSON."""
+    return [[reason.part, reason.contribution] for reason in found.reasons]

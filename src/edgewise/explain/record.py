@@ -17,7 +17,7 @@ from edgewise.arguments import check_least
 from edgewise.edge_steps import attention_weights
 from edgewise.engines.call import AttentionCall
 from edgewise.errors import ArgumentError, unknown_name
-from edgewise.explain.module_names import NamedInterceptor, listed, model_of
+from edgewise.explain.module_names import NamedInterceptor, listed, model_of, places_of
 from edgewise.explain.rollout import rollout
 from edgewise.graphs import Graph, edges
 from edgewise.interception import without_interception
@@ -37,7 +37,8 @@ class LayerRecord:
         graph: bound graph of the call.
         weights: ``[..., E, H]`` in the order of ``graph.edge_index``, detached, before dropout. If
             ``edges`` is given, ``[..., K, H]`` for these K edges.
-        heads: indices of the recorded heads.
+        heads: numbers of the recorded heads. Heads of a pruned layer keep the numbers that they had
+            before pruning.
         edges: indices ``[K]`` of the recorded edges, or ``None`` for all edges.
         kind: ``"attention"``; ``"part"`` for a call of :func:`edgewise.attend_with_lse` that the
             model combines with others itself (Reformer), whose weights sum to 1 within the part; or
@@ -187,7 +188,7 @@ def record(
         model: the model, or a run of :func:`edgewise.load`.
         layers: names of modules whose calls are recorded, or of modules that contain them. All
             layers by default.
-        heads: indices of recorded heads; all heads by default.
+        heads: numbers of recorded heads, before any pruning; all heads by default.
         targets: indices of target nodes whose edges are recorded; all targets by default.
         max_edges: max number of recorded edges of a call, over all members of a batch. If a call
             has more, only the edges of targets at even distances are recorded, with a warning.
@@ -377,9 +378,10 @@ class _Recorder(NamedInterceptor):
         with torch.no_grad(), without_interception():
             chosen = self._chosen_edges(module, graph, torch.Size(batch).numel())
             found = weights(chosen).detach()
-            heads = self._chosen_heads(module, found.shape[-1])
+            heads = self.head_numbers(found.shape[-1])
             if self.heads is not None:
-                found = found[..., heads]
+                found = found[..., places_of(self.heads, heads, module)]
+                heads = [int(head) for head in self.heads]
         layer = LayerRecord(module, graph, found, heads, chosen, kind, module)
         self.recorded.layers.append(layer)
         self._name_all()
@@ -391,17 +393,6 @@ class _Recorder(NamedInterceptor):
             count[layer.module] += 1
             times = count[layer.module]
             layer.name = layer.module if times == 1 else f"{layer.module}#{times}"
-
-    def _chosen_heads(self, module: str, count: int) -> list[int]:
-        heads = list(range(count)) if self.heads is None else [int(head) for head in self.heads]
-        if all(0 <= head < count for head in heads):
-            return heads
-        raise ArgumentError(
-            "heads",
-            expected=f"indices of heads of {module}, from 0 to {count - 1}",
-            got=listed(heads),
-            remedy="choose indices in this range, or layers that have these heads",
-        )
 
     def _chosen_edges(self, module: str, graph: Graph, members: int) -> Tensor | None:
         """Return the indices of the edges to record; ``None`` for all."""

@@ -14,15 +14,23 @@ from torch import Tensor, nn
 from edgewise.arguments import check_share
 from edgewise.engines.call import AttentionCall
 from edgewise.errors import ArgumentError
+from edgewise.explain.explanation import has_order
 from edgewise.explain.losses import Losses, losses_of
-from edgewise.explain.module_names import NamedInterceptor
+from edgewise.explain.module_names import NamedInterceptor, naming_the_run
 from edgewise.explain.record import LayerRecord, record
-from edgewise.graphs import Edges, Graph, Pattern, batch, hubs, window
+from edgewise.graphs import Edges, Graph, Pattern, batch, complete, hubs, window
 from edgewise.ragged import runs_and_positions
+from edgewise.recipes import Recipe
+from edgewise.runs import fields_of
 
 HUB_WEIGHT, HUB_FACTOR = 0.1, 2.0
 ENDS = 4
 REPEATS = 3
+
+
+def _text(pattern: Pattern) -> str:
+    written = repr(pattern)
+    return written[1:-1] if written.startswith("(") else written
 
 
 @dataclass(frozen=True)
@@ -42,8 +50,7 @@ class LayerSuggestion:
     @property
     def text(self) -> str:
         """The pattern as text, which :func:`edgewise.graphs.parse` and recipes read."""
-        written = repr(self.pattern)
-        return written[1:-1] if written.startswith("(") else written
+        return _text(self.pattern)
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,32 @@ class Suggestion:
     full_loss: float
     seconds: float
     full_seconds: float
+
+    def fields(self, recipe: Recipe) -> dict[str, str]:
+        """Return the graphs as fields of a recipe, such as ``{"model.graph": "window(3)"}``.
+
+        A field holds the graph of several layers, so it gets the widest of their suggestions. A
+        graph of the recipe that is not complete, such as a causal one, is intersected with it.
+
+        Args:
+            recipe: recipe of the run.
+
+        Returns:
+            The fields; empty if the model has no field for a graph.
+        """
+        own = fields_of(recipe)
+        decoder = [name for name in self.layers if "decoder" in name.split(".")]
+        parts = {
+            "model.graph": [name for name in self.layers if name not in decoder],
+            "model.decoder_graph": decoder,
+        }
+        found = {}
+        for field, names in parts.items():
+            if field in own and names:
+                widest = max((self.layers[name] for name in names), key=lambda one: one.edges)
+                graph, before = widest.pattern, own[field].value
+                found[field] = _text(graph if before == complete() else before & graph)
+        return found
 
     def __str__(self) -> str:
         width = max(len(name) for name in self.layers)
@@ -106,10 +139,28 @@ def suggest(
             over the split.
 
     Raises:
-        ArgumentError: the model computes no self-attention over sequences.
+        ArgumentError: the model computes no self-attention over sequences, or the nodes of the run
+            have no order, such as papers and atoms, so that a window means nothing.
     """
     check_share("coverage", coverage, "choose for example 0.9")
+    if not isinstance(model, nn.Module) and not has_order(model):
+        raise ArgumentError(
+            "run",
+            expected="a run on sequences or images, whose nodes have an order that windows use",
+            got=f"a run of {model.recipe.name}, whose nodes have no order",
+            remedy="keep its graph; `edgewise heads` shows which heads matter",
+        )
     losses = losses_of(model, batches, loss, split=split, max_batches=max_batches)
+    with naming_the_run(model, remedy="choose a run of a Transformer, such as bert or gpt"):
+        tables = _tables(losses)
+    layers = {name: table.suggestion(coverage) for name, table in tables.items()}
+    found = _measured(losses, {}, {name: one.pattern for name, one in layers.items()})
+    (full_loss, full_seconds), (loss_found, seconds) = found
+    return Suggestion(layers, loss_found, full_loss, seconds, full_seconds)
+
+
+def _tables(losses: Losses) -> dict[str, _Table]:
+    """Return the statistics of the layers with self-attention."""
     tables: dict[str, _Table] = {}
     cross: set[str] = set()
     for one in losses.batches:
@@ -128,10 +179,7 @@ def suggest(
             got=f"{type(losses.model).__name__}, which has no self-attention",
             remedy="choose a Transformer, such as bert or gpt",
         )
-    layers = {name: table.suggestion(coverage) for name, table in tables.items()}
-    found = _measured(losses, {}, {name: one.pattern for name, one in layers.items()})
-    (full_loss, full_seconds), (loss_found, seconds) = found
-    return Suggestion(layers, loss_found, full_loss, seconds, full_seconds)
+    return tables
 
 
 def _measured(losses: Losses, *patterns: Mapping[str, Pattern]) -> list[tuple[float, float]]:

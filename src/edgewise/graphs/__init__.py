@@ -56,7 +56,16 @@ PATTERNS: dict[str, type[Pattern]] = {
 
 
 def parse(text: str) -> Pattern:
-    """Return the pattern of an expression such as ``"window(4) | hubs([0])"``."""
+    """Return the pattern of an expression such as ``"window(4) | hubs([0])"``.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.parse("window(1) | hubs([0])").bind(4).dense().long()
+        tensor([[1, 1, 1, 1],
+                [1, 1, 1, 0],
+                [1, 1, 1, 1],
+                [1, 0, 1, 1]])
+    """
     return parse_expression(text, PATTERNS)
 
 

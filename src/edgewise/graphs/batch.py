@@ -34,6 +34,13 @@ def batch(
 
     Raises:
         ArgumentError: sizes are negative or missing, or their numbers differ.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.batch(graphs.complete(), [1, 2]).dense().long()
+        tensor([[1, 0, 0],
+                [0, 1, 1],
+                [0, 1, 1]])
     """
     if isinstance(graph, Pattern):
         if sizes is None:
@@ -72,6 +79,12 @@ def membership(sizes: Sizes) -> Graph:
     """Return the bipartite graph from the nodes of a packed batch to its graphs, for pooling.
 
     Mean pooling is ``aggregate(x, membership(sizes), reduce="mean")``.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.membership([1, 2]).dense().long()  # 2 graphs, 3 nodes
+        tensor([[1, 0, 0],
+                [0, 1, 1]])
     """
     listed = _listed("sizes", sizes)
     with disable_modes():

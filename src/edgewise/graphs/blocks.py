@@ -13,7 +13,16 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Blocks(Pattern):
-    """Attention within blocks of ``size`` consecutive positions; the last block may be shorter."""
+    """Attention within blocks of ``size`` consecutive positions; the last block may be shorter.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.blocks(2).bind(4).dense().long()
+        tensor([[1, 1, 0, 0],
+                [1, 1, 0, 0],
+                [0, 0, 1, 1],
+                [0, 0, 1, 1]])
+    """
 
     size: int
 

@@ -16,6 +16,13 @@ class Causal(Pattern):
 
     If there are fewer targets than sources, the targets are the last positions: one target and n
     sources are a step of decoding with a key-value cache.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.causal().bind(3).dense().long()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [1, 1, 1]])
     """
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:

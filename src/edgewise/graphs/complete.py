@@ -12,7 +12,14 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Complete(Pattern):
-    """Full attention: every target attends to every source; bipartite for cross-attention."""
+    """Full attention: every target attends to every source; bipartite for cross-attention.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.complete().bind(2, 3).dense().long()
+        tensor([[1, 1, 1],
+                [1, 1, 1]])
+    """
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         start = torch.zeros(num_targets, dtype=torch.long)

@@ -116,6 +116,13 @@ def from_dense(matrix: Tensor) -> Edges:
     The inverse is ``graph.dense()``. For a matrix of numbers, pass ``matrix != 0`` here, and the
     numbers as ``weight``, ``gain`` or ``bias``. The mask is copied: changing it later, also through
     ``.data`` or NumPy, does not change the graph.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> graphs.from_dense(torch.tensor([[True, False], [True, True]])).edge_index
+        tensor([[0, 0, 1],
+                [0, 1, 1]])
     """
     if not isinstance(matrix, Tensor) or matrix.dtype != torch.bool or matrix.dim() != 2:
         raise ArgumentError(
@@ -130,7 +137,16 @@ def from_dense(matrix: Tensor) -> Edges:
 
 
 def from_pyg(data: Any) -> Edges:
-    """Return the graph of a PyTorch Geometric ``Data`` or ``EdgeIndex``, in its edge order."""
+    """Return the graph of a PyTorch Geometric ``Data`` or ``EdgeIndex``, in its edge order.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from edgewise import graphs
+        >>> data = Data(torch.randn(3, 8), torch.tensor([[0, 1], [1, 2]]))
+        >>> graphs.from_pyg(data)
+        <edges: 3 nodes, 2 edges>
+    """
     # The tensor is an EdgeIndex, whose sparse_size is (sources, targets).
     if isinstance(data, Tensor):
         size: Any = data.sparse_size() if hasattr(data, "sparse_size") else (None, None)
@@ -157,6 +173,13 @@ def from_scipy(matrix: Any) -> Edges:
 
     Each stored entry is an edge. Rows are targets, as in ``graph.dense()``; pass ``matrix.T`` if
     rows are sources.
+
+    Example:
+        >>> import scipy.sparse
+        >>> from edgewise import graphs
+        >>> graphs.from_scipy(scipy.sparse.eye(3)).edge_index
+        tensor([[0, 1, 2],
+                [0, 1, 2]])
     """
     if not hasattr(matrix, "tocoo"):
         raise ArgumentError(
@@ -177,6 +200,13 @@ def from_networkx(graph: Any) -> Edges:
 
     Nodes are numbered in the order of ``graph.nodes``. An undirected edge becomes two edges.
     Parallel edges of a multigraph are kept.
+
+    Example:
+        >>> import networkx
+        >>> from edgewise import graphs
+        >>> graphs.from_networkx(networkx.DiGraph([(0, 1), (1, 2)])).edge_index
+        tensor([[0, 1],
+                [1, 2]])
     """
     if not hasattr(graph, "is_directed"):
         raise ArgumentError(

@@ -117,6 +117,13 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
     Raises:
         ArgumentError: ``edge_index`` is not a ``[2, E]`` tensor of integers, or an index is out of
             range.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> graph = graphs.edges(torch.tensor([[0, 1, 2], [1, 1, 0]]), 3)
+        >>> graph.in_degree()
+        tensor([1, 2, 0])
     """
     num_sources, num_targets = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, num_nodes)
     for number in (num_sources, num_targets):

@@ -12,7 +12,15 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Empty(Pattern):
-    """Pattern without edges: attention returns zeros. ``with_self_loops()`` is the identity."""
+    """Pattern without edges: attention returns zeros. ``with_self_loops()`` is the identity.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.empty().with_self_loops().bind(3).dense().long()
+        tensor([[1, 0, 0],
+                [0, 1, 0],
+                [0, 0, 1]])
+    """
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         start = torch.zeros(num_targets, dtype=torch.long)

@@ -23,6 +23,14 @@ class Expand(Pattern):
     over blocks, as in ``expand(window(1) | random(3), 64)``, or a graph with one node per block,
     whose duplicate edges count once. Adjacent blocks form one interval of sources, so no edges are
     listed.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.expand(graphs.causal(), 2).bind(4).dense().long()
+        tensor([[1, 1, 0, 0],
+                [1, 1, 0, 0],
+                [1, 1, 1, 1],
+                [1, 1, 1, 1]])
     """
 
     blocks: Pattern

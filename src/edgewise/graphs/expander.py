@@ -20,6 +20,11 @@ class Expander(Pattern):
     graph is a nearly optimal expander (Friedman, 2008), in which n nodes are about
     log n / log(degree - 1) steps apart. Duplicate edges are removed. The same seed and size give
     the same graph on every machine.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.expander(4, seed=1).bind(1000)
+        <expander(4, seed=1): 1000 nodes, 3996 edges>
     """
 
     degree: int

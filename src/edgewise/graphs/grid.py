@@ -19,6 +19,14 @@ class Grid(Pattern):
 
     There are no self-loops. ``grid(h, w, 8).with_self_loops()`` is the receptive field of a 3×3
     convolution.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.grid(2, 2).bind(4).dense().long()
+        tensor([[0, 1, 1, 0],
+                [1, 0, 0, 1],
+                [1, 0, 0, 1],
+                [0, 1, 1, 0]])
     """
 
     height: int

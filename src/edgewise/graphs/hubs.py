@@ -22,6 +22,14 @@ class Hubs(Pattern):
 
     A negative index counts from the end. Indices are positions among the sources, also if the
     targets are only the last positions.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.hubs([0]).bind(4).dense().long()
+        tensor([[1, 1, 1, 1],
+                [1, 0, 0, 0],
+                [1, 0, 0, 0],
+                [1, 0, 0, 0]])
     """
 
     nodes: Sequence[int]

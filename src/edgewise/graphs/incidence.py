@@ -13,6 +13,15 @@ def incidence(graph: Graph) -> Edges:
     """Return the bipartite graph from the E edges of ``graph``, as sources, to its targets.
 
     ``aggregate(messages, incidence(graph))`` sums messages ``[E, F]`` at their targets.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> graph = graphs.edges(torch.tensor([[0, 1, 2], [1, 1, 0]]), 3)
+        >>> graphs.incidence(graph).dense().long()  # 3 targets, 3 edges
+        tensor([[0, 0, 1],
+                [1, 1, 0],
+                [0, 0, 0]])
     """
     check_sized(graph)
 

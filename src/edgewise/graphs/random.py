@@ -18,6 +18,11 @@ class Random(Pattern):
     """Random attention: each target attends to ``degree`` distinct sources, or to all if fewer.
 
     The same seed and sizes give the same graph on every machine.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.random(3, seed=1).bind(1000)
+        <random(3, seed=1): 1000 nodes, 3000 edges>
     """
 
     degree: int

@@ -27,6 +27,15 @@ class Subgraphs(Pattern):
     Attributes:
         pattern: pattern of the nodes themselves.
         members: nodes of each subgraph, numbered from 0 as in ``pattern``.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.subgraphs(graphs.empty(), [[0, 1], [1, 2]]).bind(5).dense().long()
+        tensor([[1, 0, 1, 1, 0],
+                [0, 1, 0, 1, 1],
+                [1, 0, 0, 0, 0],
+                [1, 1, 0, 0, 0],
+                [0, 1, 0, 0, 0]])
     """
 
     pattern: Pattern

@@ -20,6 +20,13 @@ class Tree(Pattern):
     """Tree or forest in which node i has the parent ``parents[i]``, -1 for a root.
 
     ``reads`` says whether nodes attend to their parent, their children, or both.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.tree([-1, 0, 0]).bind(3).dense().long()
+        tensor([[0, 1, 1],
+                [1, 0, 0],
+                [1, 0, 0]])
     """
 
     parents: Sequence[int]

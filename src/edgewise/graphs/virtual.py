@@ -20,6 +20,14 @@ class Virtual(Pattern):
     """Pattern with ``count`` virtual nodes in front of the nodes of ``pattern``.
 
     Examples are the class token of a vision Transformer and the virtual node of a molecule.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.virtual(graphs.empty()).bind(4).dense().long()  # 3 nodes after the virtual node
+        tensor([[1, 1, 1, 1],
+                [1, 0, 0, 0],
+                [1, 0, 0, 0],
+                [1, 0, 0, 0]])
     """
 
     pattern: Pattern

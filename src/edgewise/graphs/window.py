@@ -17,6 +17,14 @@ class Window(Pattern):
 
     Attended positions are ``dilation`` apart. ``causal() & window(r)`` is the sliding window of a
     language model; ``window(0)`` is the identity.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graphs.window(1).bind(4).dense().long()
+        tensor([[1, 1, 0, 0],
+                [1, 1, 1, 0],
+                [0, 1, 1, 1],
+                [0, 0, 1, 1]])
     """
 
     radius: int

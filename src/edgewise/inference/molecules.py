@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from edgewise.arguments import check_least
+from edgewise.batches import Batch
 from edgewise.data.molecules.chem import BONDS, ELEMENTS, parse, unknown_parts, with_parts
 from edgewise.data.molecules.masked_molecules import ATOM_KINDS, MaskedMolecules, hide
 from edgewise.data.molecules.molecule_table import (
@@ -19,28 +21,39 @@ from edgewise.data.molecules.molecule_table import (
     described_by,
     packed,
 )
+from edgewise.data.molecules.sdf import SMILES, is_sdf, read_sdf
 from edgewise.data.molecules.zinc import ZINC, zinc_graph
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.standardisation import Standardisation
+from edgewise.data.tables.rows import check_columns
 from edgewise.data.tables.table import as_number
 from edgewise.errors import ArgumentError
+from edgewise.inference.ensemble import Ensemble
+from edgewise.inference.intervals import Interval, intervals
 from edgewise.inference.predictor import Answer, Predictor, check_unicode
 from edgewise.layers import shares_nodes
-from edgewise.tasks import Classification, Regression
+from edgewise.recipes.recipe import Recipe
+from edgewise.targets import Target, probabilities, split_outputs
+from edgewise.tasks import Classification, PropertyPrediction, Regression
+from edgewise.training import RunFolder
 
 KINDS = (*ELEMENTS, "another", *(kind.lower() for kind in BONDS))
 """Classes of the model's outputs: elements, then kinds of bonds."""
 
 
-def read_smiles(value: Any) -> Any:
+def read_smiles(value: Any, read: Callable[[str], Any] = parse) -> Any:
     """Parse a SMILES string and return RDKit's molecule.
+
+    Args:
+        value: the string.
+        read: function that parses a string, and returns ``None`` if it cannot.
 
     Raises:
         ArgumentError: RDKit cannot parse the string.
     """
     check_unicode(value)  # RDKit does not check the encoding.
-    molecule = parse(value) if isinstance(value, str) else None
+    molecule = read(value) if isinstance(value, str) else None
     if molecule is None:
         raise ArgumentError(
             "input",
@@ -67,23 +80,29 @@ class CheckedMeasurement(NamedTuple):
 
 
 class MoleculeProperties(Predictor):
-    """Property of a molecule, in the unit of the training data.
+    """Properties of a molecule: numbers in the unit of the training data, and classes.
 
     An input is a SMILES, or a row with the SMILES and the conditions, under the column names of the
-    training table.
+    training table. A target of classes has its most probable class and ``P(NAME=CLASS)``, the
+    probability of the second of two classes or of each of several. An ensemble of seeds adds the
+    standard deviation of its members, as ``NAME_std``.
     """
 
-    data, task, input = MoleculeTable, Regression, "a molecule as SMILES"
+    data, task, input = MoleculeTable, PropertyPrediction, "a molecule as SMILES"
     batch_size = 256
+    ensembles = True
+
+    @classmethod
+    def serves(cls, recipe: Recipe) -> bool:
+        return isinstance(recipe.data, cls.data) and isinstance(recipe.task, Regression)
 
     def set_up(self) -> None:
         assert isinstance(self.recipe.data, MoleculeTable)
         self.table = self.recipe.data
-        self.smiles, self.target = (
-            self.preprocessing.values["smiles"],
-            self.preprocessing.values["target"],
-        )
-        self.unit = {"unit": self.table.unit} if self.table.unit else {}
+        self.smiles = self.preprocessing.values["smiles"]
+        self.targets = self.preprocessing.targets
+        numbers = [target for target in self.targets if not target.classes]
+        self.unit = {"unit": self.table.unit} if self.table.unit and numbers else {}
         logs = self.table.log_conditions
         self.names = tuple(dict.fromkeys((*self.table.conditions, *logs)))
         self.scales = {
@@ -103,12 +122,22 @@ class MoleculeProperties(Predictor):
             if name not in self.names:
                 yield Measurement(word, at)
 
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
+        if not is_sdf(path):
+            yield from super().from_file(path)
+            return
+        table = read_sdf(path)
+        check_columns(path, self.names, list(table.columns))
+        for line, *cells in zip(table.lines, *table.columns.values(), strict=True):
+            row = dict(zip(table.columns, cells, strict=True))
+            yield line, row, self.from_row({**row, self.smiles: row[SMILES]})
+
     def from_row(self, row: Mapping[str, Any]) -> Measurement:
         return Measurement(row[self.smiles], {name: row[name] for name in self.names})
 
     def prepare(self, value: Any) -> CheckedMeasurement:
         smiles, given = value if isinstance(value, Measurement) else (value, {})
-        molecule = read_smiles(smiles)
+        molecule = read_smiles(smiles, self.table.molecule)
         at = {name: self._condition(name, given.get(name), smiles) for name in self.names}
         logs = [math.log(at[name]) for name in self.table.log_conditions]
         return CheckedMeasurement(
@@ -129,7 +158,50 @@ class MoleculeProperties(Predictor):
             )
         return found
 
-    def answer(self, examples: list[CheckedMeasurement]) -> list[Answer]:
+    def answer(self, examples: list[CheckedMeasurement], *, interval: float = 0.0) -> list[Answer]:
+        """Return the properties of each molecule.
+
+        Args:
+            examples: checked inputs.
+            interval: probability with which the interval from ``NAME_low`` to ``NAME_high``
+                contains the true number; 0 for no interval.
+        """
+        batch = self._batch(examples)
+        # Explanations call this method with gradients.
+        outputs = self.model(*batch.inputs, **batch.keywords).detach()
+        widths = self.intervals(interval) if interval else {}
+        spread = self._spread(batch)
+        columns: dict[str, list[Any]] = {}
+        parts = split_outputs(self.targets, outputs)
+        for target, own in zip(self.targets, parts, strict=True):
+            columns |= _columns(target, own) | spread.get(target.name, {})
+            if target.name in widths:
+                columns |= self._bounds(columns[target.name], widths[target.name])
+        rows = zip(*columns.values(), strict=True)
+        answers: list[Answer] = [dict(zip(columns, row, strict=True)) for row in rows]
+        return [{**answer, **self.unit} for answer in answers]
+
+    def intervals(self, level: float) -> dict[str, Interval]:
+        """Return the prediction interval of each number, with its coverage on the test set.
+
+        Args:
+            level: probability of the interval, such as 0.9.
+
+        Raises:
+            ArgumentError: see :func:`edgewise.inference.intervals.intervals`.
+        """
+        folders = RunFolder(self.folder).runs() or [self.folder]
+        return intervals(folders, self.targets, level)
+
+    def notes(self, options: Mapping[str, Any]) -> list[str]:
+        level = options.get("interval")
+        return [
+            f"{name}: interval ±{found.half_width:.4g} from {found.rows} validation rows; it "
+            f"contains {found.covered} of {found.tested} test rows ({100 * found.coverage:.1f} %)"
+            for name, found in (self.intervals(level) if level else {}).items()
+        ]
+
+    def _batch(self, examples: list[CheckedMeasurement]) -> Batch:
         molecules = {one.smiles: one.molecule for one in examples}
         index_of = {smiles: number for number, smiles in enumerate(molecules)}
         number = torch.tensor([index_of[one.smiles] for one in examples])
@@ -140,12 +212,49 @@ class MoleculeProperties(Predictor):
         if "descriptors" in self.scales:
             described = described_by(described_all(molecules.values()), self.scales["descriptors"])
         graphs = replace(packed(molecules.values()), shared=shares_nodes(self.model))
-        batch = self.table.inputs(graphs, number, measured, described)
-        outputs = self.model(*batch.inputs, **batch.keywords)[:, 0].tolist()
-        return [{self.target: value, **self.unit} for value in outputs]
+        return self.table.inputs(graphs, number, measured, described)
+
+    def _spread(self, batch: Batch) -> dict[str, dict[str, list[Any]]]:
+        """Return the columns of standard deviations of an ensemble, by the name of the target."""
+        if not isinstance(self.model, Ensemble):
+            return {}
+        each = self.model.each(*batch.inputs, **batch.keywords).detach()
+        found: dict[str, dict[str, list[Any]]] = {}
+        for target, outputs in zip(self.targets, split_outputs(self.targets, each), strict=True):
+            values = probabilities(target, outputs) if target.classes else outputs
+            names = _keys(target) if target.classes else (target.name,)
+            stds = values.std(0).unbind(-1)[-len(names) :]
+            found[target.name] = {
+                f"{name}_std": std.tolist() for name, std in zip(names, stds, strict=True)
+            }
+        return found
+
+    def _bounds(self, numbers: list[float], interval: Interval) -> dict[str, list[Any]]:
+        """Return the columns of the bounds of an interval."""
+        low, high = (0.0, 1.0) if self.table.fraction else (-math.inf, math.inf)
+        return {
+            f"{interval.name}_low": [max(low, one - interval.half_width) for one in numbers],
+            f"{interval.name}_high": [min(high, one + interval.half_width) for one in numbers],
+        }
 
     def show(self, value: Any) -> str:
         return str(value.smiles if isinstance(value, Measurement) else value)
+
+
+def _keys(target: Target) -> tuple[str, ...]:
+    """Return the keys of the probabilities of the second of two classes, or of all classes."""
+    shown = target.classes if target.width > 1 else target.classes[1:]
+    return tuple(f"P({target.name}={one})" for one in shown)
+
+
+def _columns(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
+    """Return the columns of numbers, or of the most probable class and the probabilities."""
+    if not target.classes:
+        return {target.name: outputs[:, 0].tolist()}
+    chances, keys = probabilities(target, outputs), _keys(target)
+    best = [target.classes[label] for label in chances.argmax(-1).tolist()]
+    shown = chances.T[-len(keys) :].tolist()
+    return {target.name: best, **dict(zip(keys, shown, strict=True))}
 
 
 class PenalisedLogP(Predictor):

@@ -61,6 +61,8 @@ class Predictor(ABC):
     """Key of the text in a prediction. If set, `edgewise predict` prints only this text."""
     batch_size: ClassVar[int] = 64
     """Default number of inputs per batch."""
+    ensembles: ClassVar[bool] = False
+    """Whether several seeds in one folder predict together."""
     frame_is_one_input: ClassVar[bool] = False
     """Whether all rows of a data frame are one input."""
 
@@ -153,6 +155,10 @@ class Predictor(ABC):
         """Format an input for the ``input`` key of its prediction."""
         return as_words(value)
 
+    def notes(self, options: Mapping[str, Any]) -> list[str]:  # noqa: ARG002
+        """Return remarks on predictions with these options, which `edgewise predict` prints."""
+        return []
+
     def draw(self, answers: Sequence[Answer]) -> Figure:  # noqa: ARG002 - subclasses use it
         """Plot predictions.
 
@@ -208,8 +214,7 @@ class Predictor(ABC):
         examples, places = [], []
         for place, value in enumerate(values):
             try:
-                given = self._of_row(value) if isinstance(value, Mapping) else value
-                check_unicode(given)
+                given = self.given(value)
                 example = self.prepare(given)
             except ArgumentError as error:
                 found.append({"input": str(value), "error": str(error)})
@@ -220,6 +225,16 @@ class Predictor(ABC):
         if examples:
             for place, answer in zip(places, self.answer(examples, **options), strict=True):
                 found[place] |= answer
+        return found
+
+    def given(self, value: Any) -> Any:
+        """Return the input in a value that may be a row, for :meth:`prepare` and :meth:`show`.
+
+        Raises:
+            ArgumentError: the row lacks a column, or a text cannot be encoded as UTF-8.
+        """
+        found = self._of_row(value) if isinstance(value, Mapping) else value
+        check_unicode(found)
         return found
 
     def _of_row(self, row: Mapping[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,40 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 FORMS = (".csv", ".tsv", ".jsonl")
 
 
-def flat(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+def rounded(value: float, sign: str = "") -> str:
+    """Format a number with the four significant digits that commands print.
+
+    Files and Python have all digits.
+
+    Args:
+        value: the number.
+        sign: ``"+"`` to show the sign of positive numbers.
+    """
+    return f"{value:{sign}.4g}"
+
+
+def flat(
+    answer: Mapping[str, Any], effect: Callable[[float], str] = "{:+}".format
+) -> list[dict[str, Any]]:
     """Convert a prediction to rows of a table.
 
     A prediction with a list of dicts has one row for each dict, with its rank. Others have one row.
+
+    Args:
+        answer: the prediction.
+        effect: function that formats the numbers of ``why``, by default with all digits.
     """
+
+    def cell(value: Any) -> Any:
+        return _cell(value, effect)
+
     lists = [name for name, value in answer.items() if is_of_dicts(value)]
-    plain = {n: _cell(v) for n, v in answer.items() if n not in lists}
+    plain = {n: cell(v) for n, v in answer.items() if n not in lists}
     if not lists:
         return [plain]
     rows, place = answer[lists[0]], "predicted_rank" if "rank" in plain else "rank"
     return [
-        {**plain, place: rank, **{n: _cell(v) for n, v in row.items()}}
+        {**plain, place: rank, **{n: cell(v) for n, v in row.items()}}
         for rank, row in enumerate(rows, 1)
     ] or [plain]
 
@@ -37,8 +59,13 @@ def is_of_dicts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
 
 
-def _cell(value: Any) -> Any:
-    return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+def _cell(value: Any, effect: Callable[[float], str]) -> Any:
+    if not isinstance(value, (list, tuple)):
+        return value
+    return "; ".join(
+        f"{one[0]} {effect(one[1])}" if isinstance(one, (list, tuple)) else str(one)
+        for one in value
+    )
 
 
 def check_form(path: Path) -> None:

@@ -19,6 +19,7 @@ from edgewise.data import Splits
 from edgewise.data.tables.frames import is_frame, to_pandas
 from edgewise.data.text.tokenizer import TOKENIZER, load_tokenizer
 from edgewise.errors import ArgumentError
+from edgewise.inference.ensemble import Ensemble
 from edgewise.inference.predictor import Answer, Predictor
 from edgewise.inference.predictors import predictor_of
 from edgewise.inference.rows import flat, is_of_dicts
@@ -60,8 +61,12 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Final metrics of the run; NaN for a metric that could not be computed."""
-        return RunFolder(self.path).read_metrics()
+        """Final metrics of the run; NaN for a metric that could not be computed.
+
+        The metrics of an ensemble are the means over its members.
+        """
+        found = RunFolder(self.path).read_metrics()
+        return {n: v["mean"] if isinstance(v, Mapping) else v for n, v in found.items()}
 
     @cached_property
     def splits(self) -> Splits:
@@ -219,6 +224,9 @@ def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
 def load(path: Path | str) -> Run:
     """Load a finished run for prediction. The run folder may have been moved.
 
+    The seeds of ``edgewise train molecules --seeds K`` are loaded as an ensemble: predictions are
+    the mean of its members.
+
     Args:
         path: run folder of ``edgewise train`` or :func:`edgewise.runs.train`.
 
@@ -229,8 +237,15 @@ def load(path: Path | str) -> Run:
     """
     folder = RunFolder(Path(path))
     recipe = load_recipe(folder)
-    check_finished(folder, recipe)
     kind = predictor_of(recipe)
+    members = [one for one in folder.runs() if one.name.startswith("seed-")]
+    if members and kind.ensembles:
+        runs = [load(one) for one in members]
+        first = runs[0].predictor
+        ensemble = Ensemble([one.model for one in runs], first.preprocessing.targets).eval()
+        together = kind(recipe, ensemble, first.preprocessing, None, folder.path)
+        return Run(folder.path, recipe, ensemble, together)
+    check_finished(folder, recipe)
     preprocessing = load_preprocessing(folder)
     tokenizer = load_tokenizer(folder.path / TOKENIZER) if folder.has(TOKENIZER) else None
     check_vocabulary(folder, tokenizer, TOKENIZER)

@@ -22,7 +22,7 @@ from edgewise.layers.output_heads import (
     TokenClassifier,
 )
 from edgewise.layers.patches import PatchEmbedding
-from edgewise.layers.penalty import Penalised
+from edgewise.layers.penalty import add_penalty, collect_penalties
 from edgewise.layers.pooling import (
     AttentionPool,
     ClassToken,
@@ -97,7 +97,6 @@ __all__ = [
     "MultiHeadAttention",
     "NodeBatchNorm",
     "PatchEmbedding",
-    "Penalised",
     "Pool",
     "PooledNodes",
     "Recommender",
@@ -115,7 +114,9 @@ __all__ = [
     "TransformerLayer",
     "TransformerStack",
     "activation",
+    "add_penalty",
     "check_edge_attr",
+    "collect_penalties",
     "given_or_ones",
     "init_normal",
     "init_xavier",

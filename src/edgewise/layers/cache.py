@@ -23,6 +23,15 @@ class Cache:
 
     Attributes:
         length: number of nodes read so far.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers, models
+        >>> model, cache = models.gpt(1000).eval(), layers.Cache()
+        >>> ids = torch.randint(1000, (1, 10))
+        >>> first, rest = model(ids[:, :9], cache=cache), model(ids[:, 9:], cache=cache)
+        >>> torch.allclose(rest, model(ids)[:, 9:], atol=1e-5)
+        True
     """
 
     def __init__(self) -> None:

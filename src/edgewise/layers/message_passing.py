@@ -21,6 +21,13 @@ class MessagePassing(GraphLayer):
         in_width: size of h.
         out_width: size of h'.
         reduce: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> layer = layers.MessagePassing(16, 32, reduce="mean")
+        >>> layer(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 32])
     """
 
     def __init__(self, in_width: int, out_width: int, *, reduce: Reduce = "sum") -> None:

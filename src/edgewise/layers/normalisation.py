@@ -18,6 +18,11 @@ def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
         graph: a square graph.
         weight: differentiable edge weights a, ``[E]``. By default all weights are 1, and the result
             is in float64 and cached on the graph.
+
+    Example:
+        >>> from edgewise import graphs, layers
+        >>> layers.symmetric_weight(graphs.grid(1, 3).bind(3))
+        tensor([0.7071, 0.7071, 0.7071, 0.7071], dtype=torch.float64)
     """
     check_sized(graph)
     if weight is None:

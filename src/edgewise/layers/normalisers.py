@@ -20,6 +20,13 @@ class LearnedEntmax(nn.Module):
 
     Args:
         heads: number of heads H.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> attention = layers.MultiHeadAttention(32, heads=4, normaliser="learned")
+        >>> attention(torch.randn(10, 32), graphs.complete()).shape
+        torch.Size([10, 32])
     """
 
     def __init__(self, heads: int) -> None:

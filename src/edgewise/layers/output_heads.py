@@ -29,6 +29,13 @@ class ClassificationHead(nn.Module):
         pool: pooling of the states; see :class:`edgewise.layers.Pool`.
         act: activation that replaces tanh.
         dropout: dropout rate before W.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers, models
+        >>> model = layers.TextClassifier(models.bert(1000), layers.ClassificationHead(128, 2))
+        >>> model(layers.Tokens(torch.randint(1000, (3, 10)))).shape
+        torch.Size([3, 2])
     """
 
     def __init__(
@@ -89,6 +96,13 @@ class LanguageModel(nn.Module):
 
     Args:
         trunk: text model with a language model head.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers, models
+        >>> model = layers.LanguageModel(models.gpt(1000))
+        >>> model(layers.Tokens(torch.randint(1000, (3, 10)))).shape
+        torch.Size([30, 1000])
     """
 
     def __init__(self, trunk: TextModel) -> None:
@@ -136,6 +150,13 @@ class TextClassifier(nn.Module):
 
     Attributes:
         labels: class names, if a checkpoint has them.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers, models
+        >>> model = layers.TextClassifier(models.gpt(1000), layers.LastTokenHead(128, 2))
+        >>> model(layers.Tokens(torch.randint(1000, (3, 10)))).shape
+        torch.Size([3, 2])
     """
 
     labels: tuple[str, ...] = ()
@@ -160,6 +181,14 @@ class TokenClassifier(nn.Module):
 
     Attributes:
         labels: class names, if a checkpoint has them.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers, models
+        >>> head = layers.TokenClassificationHead(128, 5)
+        >>> model = layers.TokenClassifier(models.bert(1000), head)
+        >>> model(layers.Tokens(torch.randint(1000, (3, 10)))).shape
+        torch.Size([30, 5])
     """
 
     labels: tuple[str, ...] = ()

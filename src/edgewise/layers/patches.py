@@ -17,6 +17,13 @@ class PatchEmbedding(nn.Module):
         patch: side of a patch in pixels.
         channels: number of channels C.
         width: output feature size.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> embedding = layers.PatchEmbedding(32, patch=8, channels=3, width=64)
+        >>> embedding(torch.randn(2, 3, 32, 32)).shape
+        torch.Size([2, 16, 64])
     """
 
     def __init__(

@@ -1,16 +1,43 @@
-"""Penalties that a model adds to the training loss."""
+"""Penalties that models add to the training loss."""
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from torch import Tensor
+
+_collected: ContextVar[list[Tensor] | None] = ContextVar("penalties", default=None)
 
 
-class Penalised(nn.Module):
-    """Module whose ``penalty`` is added to the training loss of each step.
+def add_penalty(penalty: Tensor) -> None:
+    """Add a scalar to the training loss of the current step.
 
-    Reported losses exclude the penalty, so that losses of different models are comparable.
+    Models call this function in their forward pass. Outside :func:`collect_penalties` it has no
+    effect. Reported losses exclude penalties, so that losses of different models are comparable.
     """
+    penalties = _collected.get()
+    if penalties is not None:
+        penalties.append(penalty)
 
-    def penalty(self) -> Tensor:
-        """Return the penalty of the current weights, a scalar."""
-        raise NotImplementedError
+
+@contextmanager
+def collect_penalties() -> Iterator[list[Tensor]]:
+    """Collect the penalties that models add in this block, for a training loop.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> from edgewise.layers import collect_penalties
+        >>> model = models.adaptive_span(100, begin=20)
+        >>> with collect_penalties() as penalties:
+        ...     loss = model(torch.randint(100, (1, 8))).square().mean()
+        >>> sum(penalties, loss).backward()
+    """
+    penalties: list[Tensor] = []
+    token = _collected.set(penalties)
+    try:
+        yield penalties
+    finally:
+        _collected.reset(token)

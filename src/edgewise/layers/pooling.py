@@ -114,6 +114,12 @@ class Pool(nn.Module):
     Args:
         pool: ``"mean"``, ``"sum"``, ``"max"``, ``"class"`` or ``"last"``; ``"none"`` keeps all
             nodes.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> layers.Pool("max")(torch.randn(10, 16), graphs.membership([4, 6])).shape
+        torch.Size([2, 16])
     """
 
     def __init__(self, pool: Pooling = "mean") -> None:
@@ -165,6 +171,13 @@ class AttentionPool(nn.Module):
     Args:
         width: feature size of nodes and outputs.
         heads: number of heads, a divisor of ``width``.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> pool = layers.AttentionPool(16, heads=4)
+        >>> pool(torch.randn(10, 16), graphs.membership([4, 6])).shape
+        torch.Size([2, 16])
     """
 
     def __init__(self, width: int, heads: int = 1) -> None:
@@ -190,7 +203,14 @@ class AttentionPool(nn.Module):
 
 
 class ClassToken(nn.Module):
-    """Prepend a learned node (class token) to x; the result is ``[..., N + 1, width]``."""
+    """Prepend a learned node (class token) to x; the result is ``[..., N + 1, width]``.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layers.ClassToken(16)(torch.randn(2, 10, 16)).shape
+        torch.Size([2, 11, 16])
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -208,6 +228,13 @@ class PooledNodes(GraphLayer):
     Args:
         nodes: model, called ``nodes(x, graph, edge_attr=...)``.
         pool: pooling; see :class:`Pool`.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers, models
+        >>> model = layers.PooledNodes(models.gin(16, 3), pool="sum")
+        >>> model(torch.randn(10, 16), graphs.batch(graphs.window(1), [4, 6]), batch=[4, 6]).shape
+        torch.Size([2, 3])
     """
 
     def __init__(self, nodes: nn.Module, pool: Pooling) -> None:

@@ -23,6 +23,12 @@ class JointLinear(nn.Linear):
         in_width: feature size.
         widths: output size of each part.
         bias: whether the linear maps have biases.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layers.JointLinear(16, [32, 32, 8])(torch.randn(10, 16)).shape
+        torch.Size([10, 72])
     """
 
     def __init__(self, in_width: int, widths: Sequence[int], *, bias: bool = True) -> None:
@@ -88,7 +94,14 @@ class _UnbindQKV(torch.autograd.Function):
 
 
 class LinearByHead(nn.Module):
-    r"""H independent linear maps, :math:`y = [W_1 x_1; \dots; W_H x_H] + b`, of H input parts."""
+    r"""H independent linear maps, :math:`y = [W_1 x_1; \dots; W_H x_H] + b`, of H input parts.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layers.LinearByHead(4, 32, 8)(torch.randn(10, 32)).shape
+        torch.Size([10, 8])
+    """
 
     def __init__(self, heads: int, in_width: int, out_width: int, bias: bool = True) -> None:
         super().__init__()

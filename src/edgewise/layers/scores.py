@@ -113,6 +113,15 @@ SCORES: dict[str, type[LearnedScore]] = {
 
 
 def learned_score(name: str, heads: int, width: int) -> LearnedScore:
-    """Return the score of this name for H heads of size D."""
+    """Return the score of this name for H heads of size D.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> score = layers.learned_score("bilinear", heads=4, width=8)
+        >>> attention = layers.MultiHeadAttention(32, heads=4, score=score)
+        >>> attention(torch.randn(10, 32), graphs.complete()).shape
+        torch.Size([10, 32])
+    """
     check_choice("score", name, SCORES)
     return SCORES[name](heads, width)

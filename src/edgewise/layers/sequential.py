@@ -38,6 +38,15 @@ class GraphSequential(GraphLayer):
     """Sequential container that passes the graph to each :class:`GraphLayer`.
 
     All layers use the same graph. To use different graphs, call the layers directly.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from edgewise import graphs, layers
+        >>> first, last = layers.MessagePassing(16, 32), nn.Linear(32, 3)
+        >>> model = layers.GraphSequential(first, nn.ReLU(), last)
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 3])
     """
 
     def __init__(self, *layers: nn.Module) -> None:

@@ -15,11 +15,18 @@ class TargetScaling(nn.Module):
 
     Args:
         model: model that predicts targets of mean 0 and variance 1.
-        mean, std: mean and standard deviation of the training targets, or of their logits.
+        mean, std: mean and standard deviation of the training targets, or of their logits; numbers,
+            or a list with a number for each output.
         fraction: whether targets are fractions.
     """
 
-    def __init__(self, model: nn.Module, mean: float, std: float, fraction: bool = False) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        mean: float | list[float],
+        std: float | list[float],
+        fraction: bool = False,
+    ) -> None:
         super().__init__()
         self.model, self.fraction = model, fraction
         self.register_buffer("mean", torch.tensor(mean))

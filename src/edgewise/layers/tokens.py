@@ -19,6 +19,13 @@ class Tokens:
         ids: ``[N]`` of a packed batch, or ``[B, T]`` of a padded one.
         sizes: number of tokens of each text ``[B]``; ``None`` if padded.
         mask: ``[B, T]``, 0 at padding; ``None`` without padding.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> packed = layers.Tokens(torch.randint(1000, (5,)), sizes=torch.tensor([2, 3]))
+        >>> mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+        >>> padded = layers.Tokens(torch.randint(1000, (2, 3)), mask=mask)
     """
 
     ids: Tensor

@@ -43,6 +43,7 @@ class AttentionOptions(TypedDict, total=False):
     score: str
     normaliser: str
     projections: Projections
+    rotary: nn.Module | None
 
 
 class LayerTerms(EdgeTerms, total=False):
@@ -79,6 +80,13 @@ class MultiHeadAttention(GraphLayer):
         rotary: rotary encoding of queries and keys, such as :class:`edgewise.encodings.Rotary`.
         dropout: dropout rate of attention weights.
         bias: whether projections have biases.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> attention = layers.MultiHeadAttention(32, heads=4)
+        >>> attention(torch.randn(2, 10, 32), graphs.causal()).shape
+        torch.Size([2, 10, 32])
     """
 
     def __init__(
@@ -348,6 +356,12 @@ class FeedForward(nn.Sequential):
         act: σ, a name of ``ACTIVATIONS``.
         dropout: dropout rate after σ.
         bias: whether the linear maps have biases.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layers.FeedForward(32, 64)(torch.randn(10, 32)).shape
+        torch.Size([10, 32])
     """
 
     def __init__(
@@ -378,6 +392,12 @@ class GatedFeedForward(nn.Module):
         ffn_dim: hidden size; 8/3 · width has as many weights as 4 · width without a gate.
         act: σ.
         dropout: dropout rate before the last map.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layers.GatedFeedForward(32, 64)(torch.randn(10, 32)).shape
+        torch.Size([10, 32])
     """
 
     def __init__(
@@ -399,6 +419,12 @@ class NodeBatchNorm(nn.BatchNorm1d):
 
     A batch of at most one node has no variance. Even in training, such a batch is scaled by the
     running statistics, which stay unchanged. (``torch.nn.BatchNorm1d`` raises an error.)
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layers.NodeBatchNorm(16)(torch.randn(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -441,6 +467,13 @@ class Residual(nn.Module):
 
     Raises:
         ArgumentError: ``order`` is unknown.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> block = layers.Residual(layers.FeedForward(32, 64), 32, order="pre")
+        >>> block(torch.randn(10, 32)).shape
+        torch.Size([10, 32])
     """
 
     def __init__(
@@ -513,7 +546,15 @@ class TransformerLayer(AttentionBlock):
         act: activation of the feed-forward network.
         order, norm: see :class:`Residual`.
         dropout: dropout rate of attention weights, hidden features and sublayer outputs.
-        options: ``score``, ``normaliser`` and ``projections`` of the attention, by name.
+        options: ``score``, ``normaliser``, ``projections`` and ``rotary`` of the attention, by
+            name.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> layer = layers.TransformerLayer(32, heads=4, ffn_dim=64)
+        >>> layer(torch.randn(2, 10, 32), graphs.window(2)).shape
+        torch.Size([2, 10, 32])
     """
 
     def __init__(
@@ -585,6 +626,15 @@ class DecoderLayer(CrossBlock):
     """Transformer decoder layer; on a causal graph it is ``torch.nn.TransformerDecoderLayer``.
 
     The arguments are those of :class:`TransformerLayer`.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> layer = layers.DecoderLayer(32, heads=4, ffn_dim=64)
+        >>> encoded = torch.randn(2, 7, 32)
+        >>> causal, complete = graphs.causal(), graphs.complete()
+        >>> layer(torch.randn(2, 10, 32), causal, source=encoded, source_graph=complete).shape
+        torch.Size([2, 10, 32])
     """
 
     def __init__(
@@ -600,6 +650,7 @@ class DecoderLayer(CrossBlock):
         **options: Unpack[AttentionOptions],
     ) -> None:
         attention = MultiHeadAttention(width, heads, dropout=dropout, **options)
+        options["rotary"] = None  # Positions of source and target are not comparable.
         cross = MultiHeadAttention(width, heads, source_width=width, dropout=dropout, **options)
         network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
         super().__init__(attention, cross, network, width, order=order, norm=norm, dropout=dropout)
@@ -612,6 +663,15 @@ class TransformerStack(GraphLayer):
         layers: called ``layer(x, graph, **terms)``.
         norm: final norm; ``nn.Identity()`` after post-norm layers.
         graph: default attention pattern.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from edgewise import graphs, layers
+        >>> blocks = [layers.TransformerLayer(32, 4, 64) for _ in range(2)]
+        >>> stack = layers.TransformerStack(blocks, nn.Identity(), graphs.window(2))
+        >>> stack(torch.randn(10, 32)).shape
+        torch.Size([10, 32])
     """
 
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, graph: Pattern) -> None:

@@ -207,6 +207,11 @@ def about(name: str) -> dict[str, str]:
     Returns:
         ``title``, and the text of each key, such as ``Formula``, ``Graph``, ``Score`` and
         ``Paper``.
+
+    Example:
+        >>> from edgewise import models
+        >>> models.about("gat")["Paper"]
+        'Veličković et al., Graph attention networks, 2018'
     """
     check_choice("model", name, MODELS)
     title, *lines = (sys.modules[MODELS[name].__module__].__doc__ or "").strip().splitlines()

@@ -32,9 +32,9 @@ from edgewise.layers import (
     LanguageModelHead,
     TextEmbedding,
     TextModel,
+    add_penalty,
     init_normal,
 )
-from edgewise.layers.penalty import Penalised
 from edgewise.layers.projections import JointLinear, unbind_qkv
 from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone
 
@@ -74,6 +74,13 @@ def adaptive_span(
         penalty: weight λ of the mean span in the training loss (0 = none).
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.adaptive_span(1000)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     rotary = Rotary(width // heads)
     layers = [
@@ -233,7 +240,7 @@ def _log(mask: Tensor) -> Tensor:
     return torch.where(positive, mask.where(positive, 1.0).log(), -torch.inf)
 
 
-class AdaptiveSpanBackbone(Penalised, SingleTextBackbone):
+class AdaptiveSpanBackbone(SingleTextBackbone):
     r"""Stack of layers with the penalty :math:`λ \sum_\mathrm{layers} \frac 1 H \sum_h z_h`.
 
     Args:
@@ -262,10 +269,13 @@ class AdaptiveSpanBackbone(Penalised, SingleTextBackbone):
         return [m for m in self.modules() if isinstance(m, SpanAttention)]
 
     def penalty(self) -> Tensor:
+        """Return the penalty of the current spans, a scalar."""
         return self.weight * self.spans.mean(-1).sum()
 
     def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
         pattern = self.graph if graph is None else check_graph(graph)
+        if self.training and self.weight:
+            add_penalty(self.penalty())
         x, sequences, back = sequences.without_padding(x, pattern)
         for layer, radii in zip(self.layers, radii_of(self._attentions()), strict=True):
             x = layer(x, pattern, sequences=sequences, radii=radii)

@@ -3,7 +3,7 @@
 Formula: x = norm(token + position + type); x = norm(x + attention(x)); x = norm(x + FFN(x))
 Graph: complete by default; ``causal()`` makes the model unidirectional
 Score: Dot (scaled), full projections
-Encoding: learned absolute positions
+Encoding: learned absolute positions, or others by name
 Normalisation: softmax or entmax (α fixed or learned); layer norm after each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
@@ -16,7 +16,7 @@ from functools import partial
 from torch import nn
 
 from edgewise.arguments import checked
-from edgewise.encodings import Learned
+from edgewise.encodings import text_positions
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import (
     Backbone,
@@ -39,6 +39,7 @@ def bert(
     heads: int = 4,
     ffn_dim: int = 512,
     max_length: int = 512,
+    positions: str = "learned",
     types: int = 2,
     act: str = "gelu",
     score: str = "dot",
@@ -63,6 +64,9 @@ def bert(
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
         max_length: max length of a text in tokens, the number of learned positions.
+        positions: position encoding, a name of
+            :data:`edgewise.encodings.TEXT_POSITIONS`: "learned", "sinusoidal", "rotary",
+            "relative", "index", "none" and others.
         types: number of token types, such as BERT's sentences A and B (0 = none).
         act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
@@ -73,12 +77,23 @@ def bert(
         padding: id of the padding token; positions then skip padding, as in RoBERTa (None = off).
         init_std: standard deviation of the initial weights; narrow models may need a larger one.
         graph: attention graph, which defines the tokens that each token attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.bert(1000)
+        >>> input_ids = torch.randint(1000, (2, 10))
+        >>> attention_mask = torch.ones_like(input_ids)
+        >>> states = model(input_ids, attention_mask)
+        >>> model.logits(states).shape
+        torch.Size([2, 10, 1000])
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
+    encodings = text_positions(positions, width=width, heads=heads, max_length=max_length)
     embedding = TextEmbedding(
         vocab_size,
         width,
-        positions=Learned(max_length, width),
+        positions=encodings.added,
         types=types,
         norm=norm(width),
         dropout=dropout,
@@ -93,12 +108,14 @@ def bert(
             score=score,
             normaliser=normaliser,
             projections=projections,
+            rotary=encodings.rotary,
             order="post",
             norm=norm,
             dropout=dropout,
         )
         for _ in range(depth)
     ]
-    backbone = Backbone(TransformerStack(layers, nn.Identity(), graph))
+    stack = TransformerStack(layers, nn.Identity(), graph)
+    backbone = Backbone(stack, relative=encodings.relative)
     head = LanguageModelHead.for_masked_tokens(vocab_size, width, act=act, norm=norm)
     return init_normal(TextModel(embedding, backbone, head), std=init_std)

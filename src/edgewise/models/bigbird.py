@@ -102,6 +102,13 @@ def bigbird(
         dropout: dropout probability.
         token_scale: factor of the token vectors.
         graph: attention graph of all layers, instead of block-sparse attention (None = off).
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.bigbird(1000, block=16)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     check_choice("random_attention", random_attention, get_args(RandomAttention))
     norm = partial(nn.LayerNorm, eps=epsilon)

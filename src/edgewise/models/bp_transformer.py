@@ -74,6 +74,13 @@ def bp_transformer(
         act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
         init_std: standard deviation of the initial weights.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.bp_transformer(1000)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     embedding = TextEmbedding(vocab_size, width, dropout=dropout)
     layers = [

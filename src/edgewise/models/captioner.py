@@ -52,6 +52,13 @@ class Captioner(nn.Module):
         ffn_dim: hidden size of the feed-forward networks.
         dropout: dropout probability.
         graph: attention graph of the patches in raster order.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.captioner(28, 1, vocab_size=12, max_length=6)
+        >>> model(torch.randn(2, 1, 28, 28), torch.randint(12, (2, 5))).shape
+        torch.Size([10, 12])
     """
 
     def __init__(

@@ -44,7 +44,7 @@ def compressive(
     call continues the text of the previous call. Each layer attends to its last ``memory`` inputs
     and, for older inputs, to the last ``compressed`` means of ``rate`` inputs. Mean pooling is the
     paper's compression without weights. (Learned compression would need an auxiliary loss, because
-    no gradient flows into memories.)
+    no gradient flows into memories.) Memories are empty at first; the paper's are zeros.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -59,6 +59,13 @@ def compressive(
         order: position of the norms: "post" after each sublayer, "pre" before it.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.compressive(1000, memory=64, compressed=32)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     model = transformer_xl(
         vocab_size,

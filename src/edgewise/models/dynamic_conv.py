@@ -38,7 +38,16 @@ class PredictedTaps(nn.Module):
 
 
 class DynamicConv(LightConv):
-    """Encoder-decoder with dynamic convolutions; see :class:`LightConv` for the arguments."""
+    """Encoder-decoder with dynamic convolutions; see :class:`LightConv` for the arguments.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.dynamic_conv(1000)
+        >>> source, target = torch.randint(1000, (2, 10)), torch.randint(1000, (2, 8))
+        >>> model(source, None, target).shape
+        torch.Size([2, 8, 128])
+    """
 
     name = "dynamic_conv"
     taps = PredictedTaps

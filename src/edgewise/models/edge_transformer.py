@@ -84,6 +84,13 @@ class EdgeTransformer(GraphLayer):
         depth: number of layers.
         heads: number of attention heads per layer.
         focus: objects to predict: "nodes" or "edges".
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.edge_transformer(16, 3)
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 3])
     """
 
     reads_edge_attr = True

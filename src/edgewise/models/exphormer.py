@@ -38,6 +38,14 @@ class Exphormer(GPS):
         virtual: number of virtual nodes connected to all nodes of a graph (0 = none).
         seed: random seed of the expander graphs.
         pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chains = graphs.batch(graphs.window(1), [4, 6])
+        >>> model = models.exphormer(16, 1)
+        >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
+        torch.Size([2, 1])
     """
 
     attention_uses_edge_attr = True
@@ -61,6 +69,7 @@ class Exphormer(GPS):
         pool: Pooling = "sum",
         dropout: float = 0.0,
         attention_dropout: float = 0.1,
+        output_hops: int = 0,
     ) -> None:
         super().__init__(
             in_width,
@@ -77,6 +86,7 @@ class Exphormer(GPS):
             pool=pool,
             dropout=dropout,
             attention_dropout=attention_dropout,
+            output_hops=output_hops,
         )
         self.virtual = nn.Parameter(torch.randn(virtual, width))
         self.edge = nn.ParameterList(
@@ -142,4 +152,6 @@ class Exphormer(GPS):
         return torch.cat([features, nn.functional.one_hot(kinds, KINDS).to(features)], dim=1)
 
 
-exphormer = checked_factory(Exphormer, depth=0, edge_width=0, degree=0, virtual=0, seed=0)
+exphormer = checked_factory(
+    Exphormer, depth=0, edge_width=0, degree=0, virtual=0, seed=0, output_hops=0
+)

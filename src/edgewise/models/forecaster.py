@@ -44,6 +44,13 @@ class Forecaster(nn.Module):
         ffn_dim: hidden size of the feed-forward networks.
         dropout: dropout probability.
         graph: attention graph, which defines the time steps that each step attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.forecaster(history=36, horizon=12, season=12)
+        >>> model(torch.randn(2, 36)).shape
+        torch.Size([2, 12])
     """
 
     def __init__(

@@ -85,6 +85,13 @@ def gat(
         heads: number of attention heads in the first layer.
         output_heads: number of attention heads in the last layer, which are averaged.
         dropout: dropout probability of the inputs, the attention weights and the values.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.gat(16, 3)
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 3])
     """
     first = GATLayer(in_width, head_width, heads, dropout=dropout)
     last = GATLayer(heads * head_width, out_width, output_heads, dropout=dropout, average=True)

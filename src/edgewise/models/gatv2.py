@@ -69,6 +69,13 @@ def gatv2(
         head_width: hidden size of each head in the first layer.
         heads: number of attention heads in the first layer.
         dropout: dropout probability of the inputs and the attention weights.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.gatv2(16, 3)
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 3])
     """
     first = GATv2Layer(in_width, head_width, heads, dropout=dropout)
     last = GATv2Layer(heads * head_width, out_width, 1, dropout=dropout, average=True)

@@ -58,6 +58,13 @@ def gcn(
         width: hidden size.
         depth: number of layers.
         dropout: dropout probability of each layer's input.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.gcn(16, 3)
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 3])
     """
     widths = [in_width, *[width] * (depth - 1), out_width]
     layers: list[nn.Module] = []

@@ -83,6 +83,13 @@ def gin(
         width: hidden size.
         depth: number of layers.
         dropout: dropout probability before the linear output layer.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.gin(16, 3)
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 3])
     """
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise([in_width, *[width] * depth]):

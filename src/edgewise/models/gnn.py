@@ -43,6 +43,13 @@ def gnn(
         reduce: aggregation over the neighbours: "sum", "mean", "max" or "min".
         act: name of the activation function between the layers.
         dropout: dropout probability between the layers.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.gnn(16, 3)
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 3])
     """
     widths = [in_width, *[width] * (depth - 1), out_width]
     layers: list[nn.Module] = []

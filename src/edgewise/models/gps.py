@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from edgewise.arguments import check_choice, checked_factory
 from edgewise.attention import aggregate
 from edgewise.biases import EdgeTerms
-from edgewise.encodings import Laplacian, RandomWalk
+from edgewise.encodings import POSITIONS, RandomFeatures
 from edgewise.encodings.members import member_sizes
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, complete, incidence
@@ -39,8 +39,9 @@ from edgewise.layers.pooling import Pooling
 from edgewise.layers.transformer import Norm, make_norm
 from edgewise.models.gat import GATLayer
 from edgewise.models.gcn import GCNLayer
+from edgewise.models.magna import OutputPropagation
 
-Position = Literal["random_walk", "laplacian", "none"]
+Position = Literal["random_walk", "laplacian", "sign_invariant", "distance", "random", "none"]
 NormName = Literal["batch", "layer"]
 Local = Literal["gine", "gcn", "gat", "none"]
 
@@ -170,8 +171,11 @@ class GPS(GraphLayer):
         out_width: number of outputs per graph, such as the number of classes or targets.
         edge_width: number of features per edge (0 = none).
         local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
-        position: positional encoding: "random_walk", "laplacian" or "none".
-        position_size: number of return probabilities or eigenvectors in the positional encoding.
+        position: positional encoding: "random_walk", "laplacian", "sign_invariant" (eigenvectors,
+            whatever their sign), "distance" (number of nodes at each distance), "random" (noise,
+            sampled anew in every call) or "none".
+        position_size: number of return probabilities, eigenvectors, distances or random numbers in
+            the positional encoding.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
@@ -180,10 +184,20 @@ class GPS(GraphLayer):
         pool: readout of the node states; "none" gives one output per node.
         dropout: dropout probability of the input, both branches and the feed-forward network.
         attention_dropout: dropout probability of the attention weights.
+        output_hops: number of steps that propagate outputs per node over the input graph by
+            personalised PageRank (0 = none); see :class:`~edgewise.models.magna.OutputPropagation`.
 
     Raises:
-        ArgumentError: ``edge_width`` is positive but ``local`` does not use edge features, or a
-            choice is unknown.
+        ArgumentError: ``edge_width`` is positive but ``local`` does not use edge features,
+            ``output_hops`` is positive but ``pool`` is not "none", or a choice is unknown.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chains = graphs.batch(graphs.window(1), [4, 6])
+        >>> model = models.gps(16, 1, depth=2)
+        >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
+        torch.Size([2, 1])
     """
 
     reads_edge_attr = True
@@ -207,6 +221,7 @@ class GPS(GraphLayer):
         pool: Pooling = "sum",
         dropout: float = 0.0,
         attention_dropout: float = 0.5,
+        output_hops: int = 0,
     ) -> None:
         super().__init__()
         check_choice("local", local, LOCAL)
@@ -218,12 +233,17 @@ class GPS(GraphLayer):
                 got=f"{local}, and {edge_width} features per edge",
                 remedy="choose gine, or data without edge features (for example data.bonds=false)",
             )
+        if output_hops and pool != "none":
+            raise ArgumentError(
+                "output_hops",
+                expected="0 for outputs per graph",
+                got=f"{output_hops}, and pool {pool}",
+                remedy='choose pool="none" for outputs per node, or output_hops=0',
+            )
+        self.propagate = OutputPropagation(output_hops)
         self.input_dropout = Dropout(dropout)
         self.embed = Linear(in_width, width)
-        self.position: RandomWalk | Laplacian | None = None
-        if position != "none":
-            encoding = RandomWalk if position == "random_walk" else Laplacian
-            self.position = encoding(width, position_size)
+        self.position = None if position == "none" else POSITIONS[position](width, position_size)
         self.attention_graph, self.edge_width = attention_graph, edge_width
         self.layers = nn.ModuleList(
             GPSLayer(
@@ -242,7 +262,8 @@ class GPS(GraphLayer):
         )
 
     def encodings(self) -> dict[str, nn.Module]:
-        return {} if self.position is None else {"positions": self.position}
+        fixed = self.position is not None and not isinstance(self.position, RandomFeatures)
+        return {"positions": self.position} if fixed else {}
 
     def embed_with_positions(self, x: Tensor, graph: Graph, positions: Tensor | None) -> Tensor:
         """Return node embeddings ``[N, width]`` with the positional encoding added."""
@@ -276,6 +297,7 @@ class GPS(GraphLayer):
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
         x = self.embed_with_positions(x, graph, positions)
         out: Tensor = self.head(self.pool(self.transform(x, graph, edge_attr), batch))
+        out = self.propagate(out, graph)
         return out
 
     def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:
@@ -286,4 +308,4 @@ class GPS(GraphLayer):
         return x
 
 
-gps = checked_factory(GPS, depth=0, edge_width=0)
+gps = checked_factory(GPS, depth=0, edge_width=0, output_hops=0)

@@ -3,7 +3,7 @@
 Formula: x = token + position; x = x + attention(norm(x)); x = x + FFN(norm(x)); output norm(x)
 Graph: causal by default; any pattern without edges from the future
 Score: Dot (scaled), full projections
-Encoding: learned absolute positions
+Encoding: learned absolute positions, or others by name
 Normalisation: softmax or entmax (α fixed or learned); layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Radford et al., Language models are unsupervised multitask learners, 2019
@@ -26,7 +26,7 @@ from functools import partial
 from torch import nn
 
 from edgewise.arguments import checked
-from edgewise.encodings import Learned
+from edgewise.encodings import text_positions
 from edgewise.graphs import Pattern, causal
 from edgewise.layers import (
     Backbone,
@@ -49,6 +49,7 @@ def gpt(
     heads: int = 4,
     ffn_dim: int = 512,
     max_length: int = 1024,
+    positions: str = "learned",
     act: str = "gelu_tanh",
     score: str = "dot",
     normaliser: str = "softmax",
@@ -68,6 +69,9 @@ def gpt(
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
         max_length: max length of a text in tokens, the number of learned positions.
+        positions: position encoding, a name of
+            :data:`edgewise.encodings.TEXT_POSITIONS`: "learned", "sinusoidal", "rotary",
+            "relative", "index", "none" and others.
         act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
@@ -75,11 +79,17 @@ def gpt(
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.gpt(1000)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
-    embedding = TextEmbedding(
-        vocab_size, width, positions=Learned(max_length, width), dropout=dropout
-    )
+    encodings = text_positions(positions, width=width, heads=heads, max_length=max_length)
+    embedding = TextEmbedding(vocab_size, width, positions=encodings.added, dropout=dropout)
     layers = [
         TransformerLayer(  # x + attention(norm(x)), then x + FFN(norm(x))
             width,
@@ -89,12 +99,13 @@ def gpt(
             score=score,
             normaliser=normaliser,
             projections=projections,
+            rotary=encodings.rotary,
             order="pre",
             norm=norm,
             dropout=dropout,
         )
         for _ in range(depth)
     ]
-    backbone = Backbone(TransformerStack(layers, norm(width), graph))
+    backbone = Backbone(TransformerStack(layers, norm(width), graph), relative=encodings.relative)
     head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
     return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)

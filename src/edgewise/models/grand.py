@@ -36,6 +36,13 @@ class Grand(GraphLayer):
         views: number of random augmentations per training step.
         drop_node: probability of dropping a node's features in an augmentation.
         dropout: dropout probability of the MLP's input and hidden features.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.grand(16, 3)
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 2, 3])
     """
 
     def __init__(

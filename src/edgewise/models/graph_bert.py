@@ -30,6 +30,7 @@ from edgewise.layers import (
     packed_graph,
     refuse_edge_attr,
 )
+from edgewise.models.magna import OutputPropagation
 from edgewise.ragged import ranges, segment_index
 
 Raw = Literal["graph", "node", "none"]
@@ -52,6 +53,16 @@ class GraphBERT(GraphLayer):
         depth: number of layers.
         heads: number of attention heads per layer.
         dropout: dropout probability.
+        output_hops: number of steps that propagate the outputs over the input graph by personalised
+            PageRank (0 = none); see :class:`~edgewise.models.magna.OutputPropagation`.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.graph_bert(16, 3)
+        >>> ring = torch.stack([torch.arange(10), torch.arange(10).roll(1)])
+        >>> model(torch.randn(10, 16), graphs.edges(ring, 10)).shape
+        torch.Size([10, 3])
     """
 
     def __init__(
@@ -67,10 +78,12 @@ class GraphBERT(GraphLayer):
         depth: int = 2,
         heads: int = 2,
         dropout: float = 0.5,
+        output_hops: int = 0,
     ) -> None:
         super().__init__()
         check_choice("raw", raw, get_args(Raw))
         self.num_neighbours, self.alpha, self.rounds, self.raw = num_neighbours, alpha, rounds, raw
+        self.propagate = OutputPropagation(output_hops)
         self.input_dropout = Dropout(dropout)
         self.embed = Linear(in_width, width)
         self.norm = nn.LayerNorm(width)
@@ -106,7 +119,7 @@ class GraphBERT(GraphLayer):
             states = layer(states, cliques)
             states = states if residual is None else states + residual
         fused = aggregate(states.unsqueeze(-2), members, reduce="mean").squeeze(-2)
-        out: Tensor = self.head(fused)
+        out: Tensor = self.propagate(self.head(fused), graph)
         return out
 
     def raw_residual(self, x: Tensor, graph: Graph) -> Tensor | None:
@@ -145,4 +158,4 @@ class GraphBERT(GraphLayer):
         )
 
 
-graph_bert = checked_factory(GraphBERT, num_neighbours=0, rounds=0, depth=0)
+graph_bert = checked_factory(GraphBERT, num_neighbours=0, rounds=0, depth=0, output_hops=0)

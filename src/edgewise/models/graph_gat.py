@@ -31,6 +31,14 @@ class GraphGAT(GraphLayer):
         heads: number of attention heads per layer.
         depth: number of layers.
         dropout: dropout probability of the attention weights, the values and the output MLP.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chains = graphs.batch(graphs.window(1), [4, 6])
+        >>> model = models.graph_gat(16, 3)
+        >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
+        torch.Size([2, 3])
     """
 
     def __init__(

@@ -37,6 +37,14 @@ def graph_gnn(
         depth: number of layers.
         dropout: dropout probability between the layers.
         pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chains = graphs.batch(graphs.window(1), [4, 6])
+        >>> model = models.graph_gnn(16, 3)
+        >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
+        torch.Size([2, 3])
     """
     nodes = gnn(in_width, out_width, width=width, depth=depth, dropout=dropout)
     return PooledNodes(nodes, pool)

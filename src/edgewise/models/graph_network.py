@@ -109,6 +109,14 @@ class GraphNetwork(GraphLayer):
         depth: number of blocks.
         reduce: aggregation of edges and nodes: "sum", "mean", "max" or "min".
         focus: level of the outputs: "graphs", "nodes" or "edges".
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chains = graphs.batch(graphs.window(1), [4, 6])
+        >>> model = models.graph_network(16, 3)
+        >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
+        torch.Size([2, 3])
     """
 
     reads_edge_attr = True

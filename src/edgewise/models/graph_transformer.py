@@ -99,6 +99,13 @@ def graph_transformer(
         projections: "full" projects all features for each head; "split" only the head's own slice.
         norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
         dropout: dropout probability.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.graph_transformer(16, 3)
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 3])
     """
     layers = [
         TransformerLayer(

@@ -53,6 +53,14 @@ class Graphormer(GraphLayer):
         max_distance: largest shortest-path distance with a separate bias; others share a bias.
         max_path_length: max number of path edges in the bias, those nearest to the target.
         dropout: dropout probability.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chains = graphs.batch(graphs.window(1), [4, 6])
+        >>> model = models.graphormer(16, 1, depth=2)
+        >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
+        torch.Size([2, 1])
     """
 
     reads_edge_attr = True

@@ -51,6 +51,13 @@ def graphsage(
         reduce: aggregation over the neighbours: "mean", "sum", "max" or "min".
         unit_length: scale each layer's output to unit length (Algorithm 1 of the paper, line 7).
         dropout: dropout probability between the layers.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.graphsage(16, 3)
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 3])
     """
     layers: list[nn.Module] = []
     scale = [UnitLength()] if unit_length else []

@@ -18,7 +18,15 @@ from edgewise.layers.recurrent import RecurrentModel
 
 
 class GRU(RecurrentModel):
-    """GRU language model; see ``RecurrentModel`` for the arguments."""
+    """GRU language model; see ``RecurrentModel`` for the arguments.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.gru(1000)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
+    """
 
     cell = nn.GRU
 

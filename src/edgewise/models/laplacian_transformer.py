@@ -36,6 +36,14 @@ class LaplacianTransformer(GraphLayer):
         depth: number of layers.
         heads: number of attention heads per layer.
         pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chains = graphs.batch(graphs.window(1), [4, 6])
+        >>> model = models.laplacian_transformer(16, 1)
+        >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
+        torch.Size([2, 1])
     """
 
     reads_edge_attr = True

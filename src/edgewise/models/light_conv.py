@@ -218,6 +218,14 @@ class LightConv(EncoderDecoderModel):
 
     Raises:
         ArgumentError: ``kernels`` is empty, no sequence, or has a size that is even or below 1.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.light_conv(1000)
+        >>> source, target = torch.randint(1000, (2, 10)), torch.randint(1000, (2, 8))
+        >>> model(source, None, target).shape
+        torch.Size([2, 8, 128])
     """
 
     name = "light_conv"

@@ -31,6 +31,16 @@ class LightGCN(Recommender):
         width: embedding size.
         hops: number of propagation steps (0 = none).
         cosine: score by cosine similarity instead of the inner product.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.lightgcn(num_users=3, num_items=4)
+        >>> pairs = torch.tensor([[0, 1, 2], [3, 4, 6]])  # items are numbered after users
+        >>> interactions = graphs.edges(pairs, 7)
+        >>> graph = interactions | interactions.transpose()
+        >>> model(torch.tensor([0, 1]), torch.arange(4), graph).shape
+        torch.Size([2, 4])
     """
 
     def __init__(

@@ -69,6 +69,13 @@ def linformer(
         max_length: max length of a text in tokens: number of positions and of projection columns.
         act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.linformer(1000, rank=32)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     check_choice("sharing", sharing, get_args(Sharing))
     layers = [

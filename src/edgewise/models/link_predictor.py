@@ -42,6 +42,13 @@ class LinkPredictor(nn.Module):
         overlap: add a network of structural features of the pair to its score: the common
             neighbours, by three indices, and the degrees. Message passing of the nodes alone cannot
             count common neighbours (Zhang et al., Labeling trick, 2021).
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.link_predictor(10)
+        >>> model(torch.tensor([[0, 1], [5, 7]]), graphs.window(1)).shape
+        torch.Size([2])
     """
 
     def __init__(

@@ -71,6 +71,13 @@ def llama(
         epsilon: epsilon of the RMS norms.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.llama(1000)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     norm = partial(nn.RMSNorm, eps=epsilon)
     # All layers share the rotary encoding.

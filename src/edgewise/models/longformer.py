@@ -74,6 +74,13 @@ def longformer(
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         padding: id of the padding token; positions skip padding and start at ``padding + 1``.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.longformer(1000, radius=2)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     radii = [radius] * depth if isinstance(radius, int) else list(radius)
     if len(radii) != depth:

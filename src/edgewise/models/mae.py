@@ -49,6 +49,14 @@ class MaskedAutoencoder(nn.Module):
         epsilon: epsilon of the layer norms.
         mask_ratio: fraction of patches that are masked.
         normalised: normalise the target pixels of each patch to mean 0 and variance 1.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.mae(32, 3, patch=4)
+        >>> images, noise = torch.randn(2, 3, 32, 32), torch.rand(2, 64)
+        >>> model(images, noise).shape  # 48 hidden patches of 4 · 4 · 3 numbers
+        torch.Size([2, 48, 48])
     """
 
     def __init__(

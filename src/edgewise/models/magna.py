@@ -26,6 +26,7 @@ from edgewise.layers import (
     GraphLayer,
     GraphSequential,
     Linear,
+    symmetric_weight,
 )
 from edgewise.scores import Additive
 
@@ -48,6 +49,33 @@ def diffuse(value: Tensor, graph: Graph, weight: Tensor, *, hops: int, alpha: fl
     for _ in range(hops):
         out = (1 - alpha) * aggregate(out, graph, weight=weight) + alpha * value
     return out
+
+
+class OutputPropagation(GraphLayer):
+    """Propagate the outputs of nodes over the graph by personalised PageRank (APPNP).
+
+    Edges have the weights of GCN, 1/√(d_i d_j) with self-loops, and the restart probability is 0.1.
+    An output becomes a weighted sum over the neighbourhood of its node, so a training label also
+    trains the outputs of unlabelled neighbours.
+
+    Args:
+        hops: number of steps; 0 returns the outputs unchanged.
+
+    Paper: Gasteiger et al., Predict then propagate: graph neural networks meet personalized
+    PageRank, 2019
+    """
+
+    def __init__(self, hops: int) -> None:
+        super().__init__()
+        self.hops = hops
+
+    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+        """Return outputs ``[..., N, out_width]`` from x of the same shape."""
+        if not self.hops:
+            return x
+        loops = bind_to_nodes(graph, x).without_self_loops().with_self_loops()
+        weight = symmetric_weight(loops).to(x)[:, None]
+        return diffuse(x.unsqueeze(-2), loops, weight, hops=self.hops, alpha=0.1).squeeze(-2)
 
 
 class MultiHopAttention(GraphLayer):
@@ -94,7 +122,7 @@ class MultiHopAttention(GraphLayer):
         return projected
 
 
-@checked(hops=0)
+@checked(hops=0, output_hops=0)
 def magna(
     in_width: int,
     out_width: int,
@@ -105,11 +133,12 @@ def magna(
     hops: int = 6,
     alpha: float = 0.1,
     dropout: float = 0.1,
+    output_hops: int = 0,
 ) -> GraphSequential:
     """Build a multi-hop attention network.
 
     Called as ``model(x [..., N, in_width], graph)``. A node's output depends on the nodes up to
-    ``depth * hops`` steps away and on no others.
+    ``depth * hops + output_hops`` steps away and on no others.
 
     Args:
         in_width: number of input features per node.
@@ -120,10 +149,20 @@ def magna(
         hops: number of diffusion steps per layer (0 = none).
         alpha: restart probability of the diffusion.
         dropout: dropout probability.
+        output_hops: number of steps that propagate the outputs over the graph by personalised
+            PageRank (0 = none); see :class:`OutputPropagation`.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.magna(16, 3)
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 3])
     """
     layers: list[nn.Module] = [Linear(in_width, width)]
     for _ in range(depth):
         attention = MultiHopAttention(width, heads, hops=hops, alpha=alpha, dropout=dropout)
         network = FeedForward(width, 4 * width, dropout=dropout)
         layers.append(AttentionBlock(attention, network, width, order="pre", dropout=dropout))
-    return GraphSequential(Dropout(dropout), *layers, nn.Linear(width, out_width))
+    head = nn.Linear(width, out_width), OutputPropagation(output_hops)
+    return GraphSequential(Dropout(dropout), *layers, *head)

@@ -142,6 +142,14 @@ class MoleculeTransformer(GraphLayer):
         depth: number of layers.
         heads: number of attention heads per layer.
         dropout: dropout probability.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chains = graphs.batch(graphs.window(1), [4, 6])
+        >>> model = models.molecule_transformer(16, 1)
+        >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
+        torch.Size([2, 1])
     """
 
     reads_edge_attr = True

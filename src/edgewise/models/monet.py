@@ -99,6 +99,14 @@ def monet(
         edge_width: number of pseudo-coordinates per edge (with 2, they default to node degrees).
         width: hidden size.
         kernels: number of Gaussian kernels.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chain = graphs.window(1).bind(10)
+        >>> model = models.monet(16, 3)
+        >>> model(torch.randn(10, 16), chain, edge_attr=torch.randn(chain.num_edges, 2)).shape
+        torch.Size([10, 3])
     """
     first = MoNetLayer(in_width, width, kernels, edge_width=edge_width)
     last = MoNetLayer(width, out_width, kernels, edge_width=edge_width)

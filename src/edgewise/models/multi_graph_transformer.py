@@ -42,6 +42,14 @@ class MultiGraphTransformer(GraphLayer):
         depth: number of layers.
         heads: number of attention heads per layer.
         dropout: dropout probability.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chains = graphs.batch(graphs.window(1), [4, 6])
+        >>> model = models.multi_graph_transformer(16, 3)
+        >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
+        torch.Size([2, 3])
     """
 
     reads_edge_attr = True

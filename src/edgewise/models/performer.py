@@ -72,6 +72,13 @@ def performer(
         max_length: max length of a text in tokens, the number of learned positions.
         act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.performer(1000, features=32)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     layers = [
         PerformerLayer(  # x + attention(norm(x)), then x + FFN(norm(x))

@@ -81,6 +81,16 @@ class PinSage(Recommender):
         depth: number of layers.
         top: number of neighbours, the most visited nodes. As many random walks start at each node.
         steps: length of a random walk in steps.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.pinsage(num_users=3, num_items=4)
+        >>> pairs = torch.tensor([[0, 1, 2], [3, 4, 6]])  # items are numbered after users
+        >>> interactions = graphs.edges(pairs, 7)
+        >>> graph = interactions | interactions.transpose()
+        >>> model(torch.tensor([0, 1]), torch.arange(4), graph).shape
+        torch.Size([2, 4])
     """
 
     def __init__(

@@ -107,6 +107,13 @@ def reformer(
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         init_std: standard deviation of the initial weights.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.reformer(1000)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 256])
     """
     check_given("kinds", tuple(kinds), "lsh and local, in any order", 'choose ("local", "lsh")')
     for kind in kinds:

@@ -58,6 +58,13 @@ def roberta(
         dropout: dropout probability.
         padding: id of the padding token; positions skip padding and start at ``padding + 1``.
         graph: attention graph, which defines the tokens that each token attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.roberta(1000)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     return bert(
         vocab_size,

@@ -226,6 +226,14 @@ class SAN(GraphLayer):
         norm: kind of norm: "batch" or "layer".
         pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
         dropout: dropout probability.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> chains = graphs.batch(graphs.window(1), [4, 6])
+        >>> model = models.san(16, 1, depth=2)
+        >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
+        torch.Size([2, 1])
     """
 
     reads_edge_attr = True

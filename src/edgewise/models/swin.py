@@ -64,6 +64,13 @@ def swin(
     Raises:
         ArgumentError: the window does not divide the grid of patches, or the grid cannot be merged
             2 × 2.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.swin(32, 3, 10)
+        >>> model(torch.randn(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
     """
     for depth in depths:
         check_count("depths", depth, 1, "choose a larger number")

@@ -71,6 +71,14 @@ def t5(
         epsilon: epsilon of the RMS norms.
         dropout: dropout probability.
         graph: attention graph of the encoder: which tokens each token attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.t5(1000)
+        >>> source, target = torch.randint(1000, (2, 10)), torch.randint(1000, (2, 8))
+        >>> model(source, None, target).shape
+        torch.Size([2, 8, 128])
     """
     norm = partial(nn.RMSNorm, eps=epsilon)
     attention = partial(

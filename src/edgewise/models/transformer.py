@@ -3,7 +3,7 @@
 Formula: x = norm(x + attention(x)); y = norm(y + attention(y)); y = norm(y + attention(y, x)); FFNs
 Graph: encoder complete, decoder causal (or any pattern), cross-attention complete bipartite
 Score: Dot (scaled), full projections; or bilinear, tanh MLP, concatenation
-Encoding: sinusoidal positions in encoder and decoder
+Encoding: sinusoidal positions in encoder and decoder, or others by name
 Normalisation: softmax or entmax (α fixed or learned); layer norm after or before each sublayer
 Update: residual connections around attention and around the feed-forward network
 Paper: Vaswani et al., Attention is all you need, 2017
@@ -16,7 +16,7 @@ from functools import partial
 from torch import nn
 
 from edgewise.arguments import checked
-from edgewise.encodings import Sinusoidal
+from edgewise.encodings import text_positions
 from edgewise.graphs import Pattern, causal, check_graph, complete
 from edgewise.layers import (
     Backbone,
@@ -41,6 +41,8 @@ def transformer(
     depth: int = 4,
     heads: int = 4,
     ffn_dim: int = 512,
+    max_length: int = 1024,
+    positions: str = "sinusoidal",
     dropout: float = 0.1,
     last_norm: bool | None = None,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
@@ -62,6 +64,10 @@ def transformer(
         depth: number of layers, in the encoder and in the decoder.
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
+        max_length: max length of a text in tokens, for learned and binary positions only.
+        positions: position encoding, a name of
+            :data:`edgewise.encodings.TEXT_POSITIONS`: "sinusoidal", "learned", "rotary",
+            "relative", "index", "none" and others.
         dropout: dropout probability.
         last_norm: apply a norm after the last layer of each stack (None = only if ``order="pre"``).
         graph: attention graph of the encoder: which tokens each token attends to.
@@ -71,10 +77,20 @@ def transformer(
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
         projections: "full" projects all features for each head; "split" only the head's own slice.
         order: position of the norms: "post" after each sublayer, "pre" before it.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.transformer(1000)
+        >>> source, target = torch.randint(1000, (2, 10)), torch.randint(1000, (2, 8))
+        >>> model(source, None, target).shape
+        torch.Size([2, 8, 128])
     """
     check_graph(decoder_graph, "decoder_graph")
     if last_norm is None:
         last_norm = order == "pre"
+    encodings = partial(text_positions, positions, width=width, heads=heads, max_length=max_length)
+    of_encoder, of_decoder = encodings(), encodings()
     encoder_layer = partial(
         TransformerLayer,
         width,
@@ -84,6 +100,7 @@ def transformer(
         score=score,
         normaliser=normaliser,
         projections=projections,
+        rotary=of_encoder.rotary,
         order=order,
         dropout=dropout,
     )
@@ -94,12 +111,15 @@ def transformer(
 
     encoder = TransformerStack([encoder_layer() for _ in range(depth)], norm(), graph)
     decoder = TransformerStack([decoder_layer() for _ in range(depth)], norm(), decoder_graph)
-    core = init_xavier(EncoderDecoder(Backbone(encoder), Backbone(decoder)))
+    core = EncoderDecoder(
+        Backbone(init_xavier(encoder), relative=of_encoder.relative),
+        Backbone(init_xavier(decoder), relative=of_decoder.relative),
+    )
 
     embedding = partial(TextEmbedding, width=width, dropout=dropout, scale=width**0.5)
-    source = embedding(vocab_size, positions=Sinusoidal(width))
+    source = embedding(vocab_size, positions=of_encoder.added)
     target = None
     if target_vocab_size is not None:
-        target = embedding(target_vocab_size, positions=Sinusoidal(width))
+        target = embedding(target_vocab_size, positions=of_decoder.added)
     head = LanguageModelHead(target_vocab_size or vocab_size, width)
     return EncoderDecoderModel(source, core, head, target_embedding=target)

@@ -3,6 +3,7 @@
 Formula: x = norm(x + attention(x)); x = norm(x + W₂ σ(W₁ x)); or pre-norm
 Graph: complete by default; any pattern, or a graph at the call
 Score: Dot (scaled), full projections; or bilinear, tanh MLP, concatenation
+Encoding: none, or positions of a sequence by name
 Normalisation: softmax or entmax (α fixed or learned); layer norm after or before each sublayer
 Update: residual connections around attention and around the feed-forward network
 Paper: Vaswani et al., Attention is all you need, 2017
@@ -10,10 +11,16 @@ Paper: Vaswani et al., Attention is all you need, 2017
 
 from __future__ import annotations
 
-from torch import nn
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
 
 from edgewise.arguments import checked
-from edgewise.graphs import Pattern, complete
+from edgewise.biases import add_terms
+from edgewise.checks import bind_to_nodes
+from edgewise.encodings import TextPositions, text_positions
+from edgewise.graphs import Pattern, check_graph, complete
 from edgewise.layers import TransformerLayer, TransformerStack
 from edgewise.layers.transformer import Norm, Order, Projections, make_norm
 
@@ -31,6 +38,8 @@ def transformer_encoder(
     projections: Projections = "full",
     order: Order = "post",
     norm: Norm = "layer",
+    max_length: int = 512,
+    positions: str = "none",
     dropout: float = 0.0,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> TransformerStack:
@@ -49,9 +58,21 @@ def transformer_encoder(
         projections: "full" projects all features for each head; "split" only the head's own slice.
         order: position of the norms: "post" after each sublayer, "pre" before it.
         norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
+        max_length: max length of a sequence, for learned and binary positions only.
+        positions: position encoding, a name of
+            :data:`edgewise.encodings.TEXT_POSITIONS`: "none", "sinusoidal", "learned",
+            "rotary", "relative", "index" and others.
         dropout: dropout probability.
         graph: default attention graph; a call can give another.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> model = models.transformer_encoder(64)
+        >>> model(torch.randn(2, 10, 64), graphs.window(2)).shape
+        torch.Size([2, 10, 64])
     """
+    encodings = text_positions(positions, width=width, heads=heads, max_length=max_length)
     layers = [
         TransformerLayer(
             width,
@@ -61,6 +82,7 @@ def transformer_encoder(
             score=score,
             normaliser=normaliser,
             projections=projections,
+            rotary=encodings.rotary,
             order=order,
             norm=norm,
             dropout=dropout,
@@ -68,4 +90,39 @@ def transformer_encoder(
         for _ in range(depth)
     ]
     last_norm = make_norm(norm, width) if order == "pre" else nn.Identity()
-    return TransformerStack(layers, last_norm, graph)
+    return (
+        TransformerStack(layers, last_norm, graph)
+        if positions == "none"
+        else PositionedStack(layers, last_norm, graph, encodings)
+    )
+
+
+class PositionedStack(TransformerStack):
+    """Transformer layers over a sequence whose positions are encoded.
+
+    Args:
+        layers, norm, graph: see :class:`~edgewise.layers.TransformerStack`.
+        encodings: position encodings; the layers contain the rotary encoding.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[nn.Module],
+        norm: nn.Module,
+        graph: Pattern,
+        encodings: TextPositions,
+    ) -> None:
+        super().__init__(layers, norm, graph)
+        self.added, self.relative = encodings.added, encodings.relative
+
+    def forward(self, x: Tensor, graph: Pattern | None = None, **terms: Any) -> Tensor:
+        """Return features ``[..., N, width]``; ``positions=`` replaces the positions 0, 1, ..."""
+        graph = self.graph if graph is None else check_graph(graph)
+        if self.added is not None:
+            x = self.added(x, terms.get("positions"))
+        if self.relative is not None:
+            graph = bind_to_nodes(graph, x)
+            own = self.relative(graph)
+            bias = add_terms(own.get("bias"), terms.get("bias"))
+            terms = {**terms, **own, "bias": bias}
+        return super().forward(x, graph, **terms)

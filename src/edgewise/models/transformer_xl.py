@@ -71,6 +71,13 @@ def transformer_xl(
         order: position of the norms: "post" after each sublayer, "pre" before it.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.transformer_xl(1000, memory=64)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
     check_even(width)
     embedding = TextEmbedding(vocab_size, width, dropout=dropout)

@@ -182,6 +182,14 @@ class TreeLSTM(GraphLayer):
         children: max number of ordered children per node (0 = any number, unordered).
         bidirectional: also compute states from the root down.
         dropout: dropout probability of the input and the states.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> tree = graphs.tree([-1, 0, 0, 1], reads="children")
+        >>> model = models.tree_lstm(16, 3)
+        >>> model(torch.randn(4, 16), tree).shape
+        torch.Size([4, 3])
     """
 
     def __init__(

@@ -3,9 +3,10 @@
 Formula: s_ij = q_i·k_j / √D + b_(up, down) + r_label, with the steps to the lowest common ancestor
 Graph: the complete graph of each tree
 Score: Dot (scaled)
+Encoding: bias by the relation of two nodes (the paper adds codes of the path from the root)
 Normalisation: softmax; layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network
-Paper: Shiv and Quirk, Novel positional encodings to enable tree-based transformers, 2019
+Paper: after Shiv and Quirk, Novel positional encodings to enable tree-based transformers, 2019
 """
 
 from __future__ import annotations
@@ -128,6 +129,14 @@ class TreeTransformer(GraphLayer):
         heads: number of attention heads per layer.
         max_distance: number of steps up or down at which larger numbers of steps are clipped.
         dropout: dropout probability.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, models
+        >>> tree = graphs.tree([-1, 0, 0, 1], reads="children").bind(4)
+        >>> model = models.tree_transformer(16, 3)
+        >>> model(torch.randn(4, 16), tree, batch=[4]).shape
+        torch.Size([4, 3])
     """
 
     reads_edge_attr = True

@@ -6,12 +6,12 @@ Score: Dot (scaled), full projections
 Encoding: sinusoidal, of position and step, added before every step
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer and at the end
 Update: residuals around attention and the feed-forward network; optional halting per token
-Paper: Dehghani et al., Universal Transformers, 2018
+Paper: Dehghani et al., Universal Transformers, 2018; halting: Graves, 2016 (arXiv:1603.08983)
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,16 +25,18 @@ from edgewise.layers import (
     Backbone,
     Cache,
     LanguageModelHead,
+    SequenceBatch,
     TextEmbedding,
     TextModel,
     TransformerLayer,
     TransformerStack,
+    add_penalty,
     init_xavier,
 )
 from edgewise.layers.transformer import Order
 
 
-@checked()
+@checked(ponder_cost=0)
 def universal(
     vocab_size: int,
     *,
@@ -43,7 +45,8 @@ def universal(
     heads: int = 4,
     ffn_dim: int = 512,
     halting: bool = False,
-    threshold: float = 0.99,
+    halting_threshold: float = 0.99,
+    ponder_cost: float = 0.01,
     act: str = "relu",
     dropout: float = 0.1,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
@@ -66,25 +69,42 @@ def universal(
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
         halting: whether each token may stop early (adaptive computation time).
-        threshold: cumulative halting probability at which a token stops.
+        halting_threshold: sum of halting probabilities at which a token stops, 1 - ε.
+        ponder_cost: weight of the mean number of steps in the training loss, with ``halting``
+            (0 = none).
         act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
         order: position of the norms: "pre" before each sublayer and at the end, "post" after each
             sublayer.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.universal(1000)
+        >>> model(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 128])
     """
-    if threshold > 1:
+    if halting_threshold > 1:
         raise ArgumentError(
-            "threshold",
+            "halting_threshold",
             expected="a probability above 0",
-            got=repr(threshold),
+            got=repr(halting_threshold),
             remedy="choose for example 0.99",
         )
     layer = TransformerLayer(width, heads, ffn_dim, act=act, order=order, dropout=dropout)
     norm = nn.LayerNorm(width) if order == "pre" else nn.Identity()
     halt = nn.Linear(width, 1) if halting else None
-    stack = UniversalStack(layer, depth, norm, graph, halt=halt, threshold=threshold)
-    backbone = init_xavier(Backbone(stack))
+    stack = UniversalStack(
+        layer,
+        depth,
+        norm,
+        graph,
+        halt=halt,
+        threshold=halting_threshold,
+        ponder_cost=ponder_cost,
+    )
+    backbone = init_xavier(UniversalBackbone(stack))
     if halt is not None:
         nn.init.ones_(halt.bias)  # With this bias, training starts with few steps per token.
     # Embeddings enter with variance 1, as in the Transformer. Position and step codes have
@@ -94,6 +114,21 @@ def universal(
     return TextModel(embedding, backbone, head)
 
 
+class Halted(NamedTuple):
+    """States of tokens that stop at different steps.
+
+    Attributes:
+        states: ``[..., N, width]``, the mean of the states of all steps of a token, weighted by its
+            halting probabilities and, at the last step, by the remainder.
+        steps: number of steps of each token, ``[..., N]``.
+        remainder: 1 minus the halting probabilities before the last step, ``[..., N]``.
+    """
+
+    states: Tensor
+    steps: Tensor
+    remainder: Tensor
+
+
 class UniversalStack(TransformerStack):
     r"""Stack that applies one layer repeatedly, with encodings of position and step.
 
@@ -101,9 +136,11 @@ class UniversalStack(TransformerStack):
               \tilde h^t_i = h^{t-1}_i + \mathrm{PE}(i) + \mathrm{PE}(t)
 
     With halting (adaptive computation time, Graves, 2016), :math:`p^t_i = σ(w \tilde h^t_i + b)`;
-    token i stops at the first t at which :math:`\sum_{s \le t} p^s_i` reaches the threshold, or at
-    the last step. Other tokens then attend to the unchanged state of token i. The output is the
-    mean of the token's states, weighted by p; the last weight is the remainder to 1.
+    token i stops at the first step :math:`N_i` at which :math:`\sum_{s \le t} p^s_i` reaches the
+    threshold, or at the last step. Other tokens then attend to the unchanged state of token i. The
+    output is the mean of the token's states, weighted by p; the last weight is the remainder to 1,
+    :math:`R_i = 1 - \sum_{s < N_i} p^s_i`. In training, the ponder cost
+    :math:`τ\,\mathrm{mean}_i(N_i + R_i)` is added to the loss.
 
     Args:
         layer: layer called as ``layer(x, graph, **terms)``.
@@ -111,7 +148,8 @@ class UniversalStack(TransformerStack):
         norm: final norm; ``nn.Identity()`` if the layer ends with a norm.
         graph: default attention graph.
         halt: module that maps features to a halting logit, or None.
-        threshold: cumulative halting probability at which a token stops.
+        threshold: sum of halting probabilities at which a token stops.
+        ponder_cost: weight τ of the ponder cost.
     """
 
     def __init__(
@@ -123,9 +161,11 @@ class UniversalStack(TransformerStack):
         *,
         halt: nn.Module | None = None,
         threshold: float = 0.99,
+        ponder_cost: float = 0.01,
     ) -> None:
         super().__init__([layer], norm, graph)
-        self.depth, self.halt, self.threshold = depth, halt, threshold
+        self.depth, self.halt = depth, halt
+        self.threshold, self.ponder_cost = threshold, ponder_cost
 
     def forward(
         self,
@@ -134,6 +174,7 @@ class UniversalStack(TransformerStack):
         *,
         positions: Tensor | None = None,
         cache: Cache | None = None,
+        real: Tensor | None = None,
         **terms: Any,
     ) -> Tensor:
         """Return features ``[..., N, width]`` from x of the same shape.
@@ -144,25 +185,48 @@ class UniversalStack(TransformerStack):
             positions: positions ``[..., N]``. Defaults to 0, 1, ...
             cache: cache of the keys and values of every step, to which the keys and values of x are
                 added.
+            real: ``[..., N]``, True for tokens that are not padding. Padding has no ponder cost.
             terms: further arguments of the layer.
+        """
+        states, steps, remainder = self.run(x, graph, positions=positions, cache=cache, **terms)
+        if self.training and self.halt is not None and self.ponder_cost:
+            real = torch.ones_like(steps, dtype=torch.bool) if real is None else real
+            ponder = ((steps + remainder) * real).sum() / real.sum().clamp(min=1)
+            add_penalty(self.ponder_cost * ponder)
+        out: Tensor = self.norm(states)
+        return out
+
+    def run(
+        self,
+        x: Tensor,
+        graph: Pattern | None = None,
+        *,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+        **terms: Any,
+    ) -> Halted:
+        """Return the states before the final norm, and the steps and remainder of each token.
+
+        The arguments are those of :meth:`forward`. Without halting, every token takes all steps.
         """
         graph = self.graph if graph is None else check_graph(graph)
         (layer,) = self.layers
         width = x.shape[-1]
         position = sinusoidal_positions(positions_or_count(x, positions), width).to(x)
-        steps = torch.arange(1, self.depth + 1, device=x.device)
-        times = sinusoidal_positions(steps, width).to(x)
+        times = torch.arange(1, self.depth + 1, device=x.device)
+        times = sinusoidal_positions(times, width).to(x)
 
         def apply_layer(step: int, h: Tensor) -> Tensor:
             step_cache = {} if cache is None else {"cache": cache.of_step(step)}
             state: Tensor = layer(h, graph, **terms, **step_cache)
             return state
 
+        remainder = x.new_ones(x.shape[:-1])
         if self.halt is None:
             for step, time in enumerate(times):
                 x = apply_layer(step, x + position + time)
-            return self._normalised(x)
-        out, remainder = torch.zeros_like(x), x.new_ones(x.shape[:-1])
+            return Halted(x, self.depth * remainder, remainder)
+        out, steps = torch.zeros_like(x), torch.zeros_like(remainder)
         running = torch.ones_like(remainder, dtype=torch.bool)
         for step, time in enumerate(times):
             h = x + position + time
@@ -170,14 +234,70 @@ class UniversalStack(TransformerStack):
             x = torch.where(running[..., None], apply_layer(step, h), x)
             reached = 1 - remainder + p >= self.threshold
             halts = running & (reached if step + 1 < self.depth else torch.ones_like(reached))
-            weight = torch.where(halts, remainder, p) * running
-            out = out + weight[..., None] * x
-            remainder, running = remainder - weight, running & ~halts
+            out = out + (torch.where(halts, remainder, p) * running)[..., None] * x
+            steps, running = steps + running, running & ~halts
+            remainder = remainder - p * running  # A token that stops keeps its remainder.
             # With a cache no step is skipped, because later tokens attend to the keys of all steps.
             if cache is None and not (x.is_meta or running.any()):
                 break
-        return self._normalised(out)
+        return Halted(out, steps, remainder)
 
-    def _normalised(self, x: Tensor) -> Tensor:
-        out: Tensor = self.norm(x)
-        return out
+
+class UniversalBackbone(Backbone):
+    """Backbone whose stack knows which tokens are padding, for the ponder cost."""
+
+    def _run(
+        self, x: Tensor, sequences: SequenceBatch, pattern: Pattern, terms: dict[str, Any]
+    ) -> Tensor:
+        mask = sequences.padding_mask
+        real = None if mask is None else mask[..., -sequences.count :].bool()
+        return super()._run(x, sequences, pattern, {**terms, "real": real})
+
+
+class StepCounter(TransformerStack):
+    """Stack that returns the number of steps of each token instead of its state.
+
+    Args:
+        stack: stack of the model.
+    """
+
+    def __init__(self, stack: UniversalStack) -> None:
+        super().__init__([], nn.Identity(), stack.graph)
+        self.stack = stack
+
+    def forward(self, x: Tensor, graph: Pattern | None = None, **terms: Any) -> Tensor:
+        """Return the numbers of steps ``[..., N, 1]`` of features ``[..., N, width]``."""
+        terms.pop("real", None)
+        return self.stack.run(x, graph, **terms).steps[..., None]
+
+
+def num_steps(model: TextModel, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    """Return the number of steps of each token of a Universal Transformer, ``[B, T]``.
+
+    Args:
+        model: model built by :func:`universal`.
+        input_ids: ids ``[B, T]``.
+        attention_mask: ``[B, T]``, 0 at padding, which has 0 steps.
+
+    Raises:
+        ArgumentError: the model is not a Universal Transformer.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> from edgewise.models.universal import num_steps
+        >>> num_steps(models.universal(100, depth=3), torch.tensor([[5, 7]]))
+        tensor([[3., 3.]])
+    """
+    stack = getattr(getattr(model, "backbone", None), "stack", None)
+    if not isinstance(stack, UniversalStack):
+        raise ArgumentError(
+            "model",
+            expected="a model built by edgewise.models.universal",
+            got=type(model).__name__,
+            remedy="pass the text model of a run, run.model.trunk",
+        )
+    sequences = SequenceBatch(input_ids, attention_mask)
+    x = model.embedding(input_ids, sequences.positions)
+    steps: Tensor = Backbone(StepCounter(stack))(x, sequences)[..., 0]
+    return steps if attention_mask is None else steps * attention_mask.to(steps)

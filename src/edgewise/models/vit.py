@@ -62,6 +62,13 @@ def vit(
         pool: readout of the patch states, such as "mean", or "class" for a class token.
         position_std: standard deviation of the initial position vectors.
         graph: attention graph of the patches in raster order.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.vit(32, 3, 10, patch=4)
+        >>> model(torch.randn(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
     """
     patches = PatchEmbedding(image_size, patch, channels, width)
     class_token = [ClassToken(width)] if pool == "class" else []

@@ -43,13 +43,19 @@ gat_cora = replace(
     protocol=_ten_seeds("83.0 ± 0.7 % (Veličković et al., 2018)"),
 )
 
+# The models below have residual connections, by which they memorise the words of 140 papers. The
+# remedy is to propagate the outputs over the citations. Word counts are not normalised: divided by
+# their sum they are smaller than the bias of the first layer.
+_COUNTS = data.planetoid(name="Cora", normalize=False)
+
 magna_cora = replace(
     gcn_cora,
     name="magna-cora",
-    summary="MAGNA on Cora, multi-hop attention by diffusion",
-    model=partial(models.magna, width=64, depth=2, hops=6, alpha=0.1, dropout=0.5),
-    optimizer=training.OptimizerSettings("adam", lr=2e-3, weight_decay=5e-4),
-    trainer=replace(BY_LOSS, patience=100),
+    summary="MAGNA on Cora, multi-hop attention by diffusion; outputs propagated",
+    model=partial(models.magna, width=64, depth=2, hops=6, alpha=0.1, dropout=0.5, output_hops=10),
+    data=_COUNTS,
+    optimizer=training.OptimizerSettings("adam", lr=2e-3, weight_decay=5e-3),
+    trainer=replace(BY_LOSS, epochs=60),
     protocol=_ten_seeds("85.4 ± 0.6 % (Wang et al., 2021; width 512, 6 blocks); not reached"),
 )
 
@@ -72,20 +78,21 @@ gps_cora = Recipe(
         models.gps,
         local="gcn",
         position="none",
-        width=64,
+        width=32,
         depth=2,
         heads=2,
         norm="layer",
         pool="none",
         dropout=0.7,
-        attention_dropout=0.0,
+        attention_dropout=0.5,
+        output_hops=10,
     ),
-    data=data.planetoid(name="Cora"),
+    data=_COUNTS,
     task=tasks.Classification(),
-    optimizer=training.OptimizerSettings("adamw", lr=5e-3, weight_decay=0.05),
+    optimizer=training.OptimizerSettings("adam", lr=5e-3, weight_decay=1e-2),
     schedule=training.ConstantSchedule(),
     trainer=replace(BY_LOSS, epochs=60),
-    protocol=_ten_seeds("none on this split; below GCN"),
+    protocol=_ten_seeds("none on this split"),
 )
 
 exphormer_cora = replace(
@@ -93,18 +100,17 @@ exphormer_cora = replace(
     name="exphormer-cora",
     summary="Exphormer on Cora: citations, an expander and a virtual node",
     model=partial(models.exphormer, **gps_cora.model.keywords),
-    protocol=_ten_seeds("none on this split; below GCN"),
+    protocol=_ten_seeds("none on this split"),
 )
 
 graph_bert_cora = replace(
     gcn_cora,
     name="graph-bert-cora",
     summary="Graph-BERT on Cora: each paper attends to the 7 nearest by personalised PageRank",
-    model=partial(models.graph_bert, dropout=0.7),
-    # Normalised word counts are too small beside the encodings, which would dominate.
-    data=data.planetoid(name="Cora", normalize=False),
-    optimizer=training.OptimizerSettings("adam", lr=0.01, weight_decay=5e-4),
-    trainer=replace(BY_LOSS, epochs=60),
+    model=partial(models.graph_bert, dropout=0.7, output_hops=10),
+    data=_COUNTS,
+    optimizer=training.OptimizerSettings("adam", lr=0.01, weight_decay=5e-3),
+    trainer=replace(BY_LOSS, epochs=40),
     protocol=_ten_seeds("84.3 % (Zhang et al., 2020); not reached"),
 )
 

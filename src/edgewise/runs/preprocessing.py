@@ -12,6 +12,7 @@ from edgewise.data import Splits
 from edgewise.data.splits import TargetScale
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.renamed import DATA_SIZES
+from edgewise.targets import Target
 from edgewise.training import RunFolder
 from edgewise.training.folder import PREPROCESSING, PREPROCESSING_TENSORS
 
@@ -24,16 +25,28 @@ class Preprocessing:
         model_arguments: arguments of the model that the data determine.
         target_scale: mean and scale of the training targets, for regression in physical units.
         values: preprocessing learned from the data, by name.
+        train_examples: number of training examples; 0 if an older version wrote the folder.
     """
 
     model_arguments: dict[str, Any]
     target_scale: TargetScale | None
     values: dict[str, Any]
+    train_examples: int = 0
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Description of the targets; a run of an earlier version has one number."""
+        if "targets" not in self.values and "target" in self.values:
+            return (Target(self.values["target"]),)
+        return tuple(map(Target.read, self.values["targets"]))
 
 
 def preprocessing_of(splits: Splits) -> Preprocessing:
     """Return the preprocessing values of a data set."""
-    return Preprocessing(splits.model_arguments, splits.train.target_scale, splits.preprocessing)
+    train = splits.train
+    return Preprocessing(
+        splits.model_arguments, train.target_scale, splits.preprocessing, train.count
+    )
 
 
 def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
@@ -47,6 +60,7 @@ def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
         "values": {name: v for name, v in preprocessing.values.items() if name not in tensors},
         "tensors": sorted(tensors),
         "digest": digest,
+        "train_examples": preprocessing.train_examples,
     }
     folder.write_json(PREPROCESSING, record)
 
@@ -74,7 +88,8 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
         # digest.
         tensors = folder.read_tensors(PREPROCESSING_TENSORS, record.get("digest")) if names else {}
         values = _RunValues(folder.path, {**values, **{name: tensors[name] for name in names}})
-        return Preprocessing(sizes, None if scale is None else TargetScale(*scale), values)
+        count = record.get("train_examples", 0)
+        return Preprocessing(sizes, None if scale is None else TargetScale(*scale), values, count)
     except (KeyError, TypeError, AttributeError) as error:
         raise _lacking(folder.path, str(error)) from error
 

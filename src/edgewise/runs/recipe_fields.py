@@ -66,6 +66,7 @@ def part_fields(part: Any) -> dict[str, Field]:
     return {
         f.name: Field(getattr(part, f.name), hints[f.name], meanings.get(f.name, ""))
         for f in fields(part)
+        if f.init  # The data determine the other fields.
     }
 
 
@@ -92,6 +93,21 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     own = {"start" if name == "from" else name: v for name, v in changes.pop("", {}).items()}
     parts = {part: replace(getattr(recipe, part), **new) for part, new in changes.items()}
     return replace(recipe, model=model, **parts, **own)
+
+
+def changed_fields(recipe: Recipe, base: Recipe) -> dict[str, Any]:
+    """Return the fields in which a recipe differs from another, for :func:`with_values`."""
+    own, model = fields_of(recipe), recipe.model.func.__name__
+    changes: dict[str, Any] = {}
+    if model != base.model.func.__name__:
+        changes["model"] = model
+        base = _with_model(base, model)
+    known = fields_of(base)
+    return changes | {
+        name: field.value
+        for name, field in own.items()
+        if name != "model" and (name not in known or field.value != known[name].value)
+    }
 
 
 def _with_model(recipe: Recipe, name: str) -> Recipe:

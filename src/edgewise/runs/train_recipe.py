@@ -14,6 +14,7 @@ from edgewise.errors import ArgumentError
 from edgewise.layers import GraphLayer, TargetScaling, shares_nodes
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.fine_tuning import check_start, load_trunk
+from edgewise.runs.held_out import keep_held_out
 from edgewise.runs.hugging_face import (
     is_hugging_face,
     load_their_weights,
@@ -115,9 +116,9 @@ def _fit(
     loaders = splits.loaders(recipe.seed)
     # Reseed, so that training does not repeat the random numbers of the initial weights.
     seed_everything(recipe.seed + 1)
-    return fit(
+    metrics = fit(
         model,
-        recipe.task,
+        recipe.task.with_targets(splits.targets),
         loaders,
         folder,
         optimizer=recipe.optimizer,
@@ -125,6 +126,9 @@ def _fit(
         trainer=recipe.trainer,
         title=title,
     )
+    if rank_and_world_size()[0] == 0:
+        keep_held_out(folder, model, splits)
+    return metrics
 
 
 def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:
@@ -140,17 +144,16 @@ def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:
 def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     recipe.trainer.check(recipe.task.metrics())
     splits = recipe.data.load()
+    task = recipe.task.with_targets(splits.targets)
     seed_everything(recipe.seed)
     model = build_model(recipe, preprocessing_of(splits))
     if splits.codes is not None:
         splits.codes.prepare(encodings_of(model), shared=shares_nodes(model))
-    recipe.trainer.check(recipe.task.metrics(), model)
+    recipe.trainer.check(task.metrics(), model)
     recipe.optimizer.build(model)  # This checks decay_only and layer_decay.
     batch = next(iter(splits.loaders(recipe.seed)["val"]))
     with torch.no_grad():
-        recipe.task.loss(
-            batch.select_outputs(model.eval()(*batch.inputs, **batch.keywords)), batch.target
-        )
+        task.loss(batch.select_outputs(model.eval()(*batch.inputs, **batch.keywords)), batch.target)
     return model, splits
 
 
@@ -168,7 +171,8 @@ def evaluate_one(path: Path) -> dict[str, float]:
     model, splits = _prepared(with_vocabulary(recipe, folder))
     folder.load_weights(model)
     loaders = splits.loaders(recipe.seed)
-    return evaluate(model, recipe.task, loaders, accelerator=recipe.trainer.accelerator)
+    task = recipe.task.with_targets(splits.targets)
+    return evaluate(model, task, loaders, accelerator=recipe.trainer.accelerator)
 
 
 def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:

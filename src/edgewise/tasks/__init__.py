@@ -10,6 +10,7 @@ from edgewise.tasks.consistency import Consistency
 from edgewise.tasks.forecast import Forecast
 from edgewise.tasks.language_modeling import LanguageModeling, MaskedLanguageModeling
 from edgewise.tasks.link_prediction import LinkPrediction
+from edgewise.tasks.property_prediction import PropertyPrediction
 from edgewise.tasks.recommendation import Recommendation
 from edgewise.tasks.regression import Regression
 from edgewise.tasks.text_classification import Tagging, TextClassification
@@ -24,6 +25,7 @@ TASKS: Registry[type[Task]] = Registry(
         "language_modeling": LanguageModeling,
         "link_prediction": LinkPrediction,
         "masked_language_modeling": MaskedLanguageModeling,
+        "property_prediction": PropertyPrediction,
         "recommendation": Recommendation,
         "regression": Regression,
         "tagging": Tagging,
@@ -41,6 +43,7 @@ __all__ = [
     "LanguageModeling",
     "LinkPrediction",
     "MaskedLanguageModeling",
+    "PropertyPrediction",
     "Recommendation",
     "Regression",
     "Tagging",

@@ -41,6 +41,6 @@ class Forecast(Task):
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="errors of a forecast")
-        from edgewise.tasks.regression_metrics import ForecastError, seasonal_ratio
+        from edgewise.tasks.regression_metrics import ForecastError, SeasonalRatio
 
-        return {"mae": ForecastError(), "seasonal_ratio": seasonal_ratio()}
+        return {"mae": ForecastError(), "seasonal_ratio": SeasonalRatio()}

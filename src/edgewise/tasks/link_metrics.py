@@ -30,6 +30,7 @@ class LinkMetric(Metric):
     """Base class that collects the scores of edges and non-edges."""
 
     full_state_update = False
+    higher_is_better = True
     links: list[Tensor]
     others: list[Tensor]
 

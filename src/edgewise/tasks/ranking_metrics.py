@@ -21,6 +21,7 @@ class RankingMetric(Metric):
     """Base class of means over the users with at least one relevant item."""
 
     full_state_update = False
+    higher_is_better = True
     total: Tensor
     users: Tensor
 

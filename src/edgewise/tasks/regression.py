@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -10,7 +11,8 @@ from torch import Tensor
 
 from edgewise.arguments import check_choice, check_positive
 from edgewise.base_task import Task
-from edgewise.errors import require
+from edgewise.errors import ArgumentError, require
+from edgewise.targets import Target
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -37,10 +39,25 @@ class Regression(Task):
         check_choice("task.kind", self.kind, get_args(Loss))
         check_positive("task.delta", self.delta, "choose about the acceptable error")
 
+    def with_targets(self, targets: Sequence[Target]) -> Task:
+        if len(targets) > 1 or any(target.classes for target in targets):
+            raise ArgumentError(
+                "task",
+                expected="tasks.PropertyPrediction, for classes or several targets",
+                got=f"tasks.Regression, for the targets {', '.join(one.name for one in targets)}",
+                remedy="use the recipe molecules, name one column of numbers with data.target, or "
+                "set data.task_type to regression",
+            )
+        return self
+
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        return self._each(outputs, target).mean()
+
+    def _each(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of each number."""
         if self.kind == "huber":
-            return F.huber_loss(outputs, target, delta=self.delta)
-        return (F.mse_loss if self.kind == "mse" else F.l1_loss)(outputs, target)
+            return F.huber_loss(outputs, target, delta=self.delta, reduction="none")
+        return (F.mse_loss if self.kind == "mse" else F.l1_loss)(outputs, target, reduction="none")
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="errors of a regression")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
+from torchmetrics.metric import CompositionalMetric
 from torchmetrics.regression import MeanAbsoluteError, R2Score
 
 
@@ -38,6 +38,10 @@ class SeasonalError(ForecastError):
         super().update(target[..., 1], target)
 
 
-def seasonal_ratio() -> Metric:
-    """Return the metric of the error relative to the seasonal naive forecast."""
-    return ForecastError() / SeasonalError()
+class SeasonalRatio(CompositionalMetric):
+    """Mean absolute error divided by that of the seasonal naive forecast."""
+
+    higher_is_better = False
+
+    def __init__(self) -> None:
+        super().__init__(torch.true_divide, ForecastError(), SeasonalError())

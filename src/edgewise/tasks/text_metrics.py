@@ -23,6 +23,7 @@ class BLEU(Metric):
     """
 
     full_state_update = False
+    higher_is_better = True
     counts: Tensor
 
     def __init__(self) -> None:
@@ -48,6 +49,8 @@ class BLEU(Metric):
 
 class Exact(MeanMetric):
     """Fraction of generated texts that equal their reference."""
+
+    higher_is_better = True  # type: ignore[assignment]
 
     def update(self, texts: list[str], batch: WritingBatch) -> None:  # type: ignore[override]
         """Add the generated texts of a batch."""

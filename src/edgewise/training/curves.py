@@ -14,11 +14,15 @@ COLOURS = {"train": "#9aa7b8", "val": "#1f6feb"}
 
 
 def curves(rows: list[Row], best_epoch: int) -> Figure:
-    """Plot training and validation metrics over epochs, one panel for each metric."""
+    """Plot training and validation metrics over epochs, one panel for each metric.
+
+    Metrics of one of several targets have no panel, only their mean.
+    """
     require("matplotlib", extra="plot", purpose="drawing learning curves")
     from matplotlib.figure import Figure
 
     names = [key.removeprefix("val/") for key in rows[0] if key.startswith("val/")]
+    names = [name for name in names if "/" not in name]
     figure = Figure(figsize=(4.6 * len(names), 3.4), layout="constrained")
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     epochs = [row["epoch"] for row in rows]

@@ -64,12 +64,16 @@ class RunFolder:
         """Path of the best weights of a finished run."""
         return self.path / "model.safetensors"
 
-    def refuse_existing(self) -> None:
-        """Raise RunExistsError if the folder exists and is not empty."""
+    def refuse_existing(self, *, resumable: bool = True) -> None:
+        """Raise RunExistsError if the folder exists and is not empty.
+
+        Args:
+            resumable: whether the command has the option ``--resume``, which the error suggests.
+        """
         if self.path.is_dir() and set(self.path.iterdir()) <= set(self._parts()):
             return
         if self.path.exists():
-            raise self._exists()
+            raise self._exists(resumable=resumable)
 
     def make(self) -> None:
         """Create the folder if it does not exist.
@@ -89,10 +93,12 @@ class RunFolder:
                 "Remedy: name another folder."
             )
 
-    def _exists(self) -> RunExistsError:
+    def _exists(self, *, resumable: bool = True) -> RunExistsError:
+        remedy = "name another folder with --out"
+        if resumable:
+            remedy = f"continue the run with --resume, or {remedy}"
         return RunExistsError(
-            f"{self.path} exists, and a run is never overwritten. Remedy: continue the run with "
-            "--resume, or name another folder with --out."
+            f"{self.path} exists, and a run is never overwritten. Remedy: {remedy}."
         )
 
     def refuse_several(self) -> None:

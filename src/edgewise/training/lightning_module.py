@@ -12,37 +12,12 @@ from torchmetrics import Metric
 
 from edgewise.base_task import Task
 from edgewise.batches import Batch
-from edgewise.layers import Cache, Penalised
+from edgewise.layers import Cache, collect_penalties
 from edgewise.training.batch_forms import as_batch, explain_batch_errors
 from edgewise.training.distributed import all_reduce
 from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.schedule import ConstantSchedule, Schedule
-
-
-class MeanLoss(Metric):
-    """Metric that averages mean losses of batches, weighted by their number of examples.
-
-    NaN stays NaN. torchmetrics 1.9's MeanMetric replaces or drops NaN, and ignores the weights with
-    ``nan_strategy="disable"``: it returned 0.508 where the mean over examples was 0.468.
-    """
-
-    full_state_update = False
-    total: Tensor
-    count: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("total", torch.tensor(0.0), dist_reduce_fx="sum")
-        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
-
-    def update(self, loss: Tensor, count: int) -> None:
-        """Add the mean loss of ``count`` examples."""
-        self.total += loss * count
-        self.count += count
-
-    def compute(self) -> Tensor:
-        """Return the mean loss of all batches so far."""
-        return self.total / self.count
+from edgewise.training.split_metrics import SplitMetrics, finished, metrics_of
 
 
 class TrainingModule(lightning.LightningModule):
@@ -81,14 +56,13 @@ class TrainingModule(lightning.LightningModule):
         self.carried: dict[str, Cache] = {}
         self.checked = False
         self.train_metrics, self.val_metrics, self.test_metrics = (
-            nn.ModuleDict({"loss": MeanLoss(), **task.metrics()}) for _ in range(3)
+            SplitMetrics(task) for _ in range(3)
         )
         for metric in self.train_metrics.modules():
             if isinstance(metric, Metric):
                 # Save metric states in the checkpoint. After a resume in mid-epoch, the metrics
                 # then include the batches before the interruption.
                 metric.persistent(True)
-        self.penalised = [m for m in model.modules() if isinstance(m, Penalised)]
         self.generation_metrics = nn.ModuleDict(task.generation_metrics())
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Batch:
@@ -100,13 +74,12 @@ class TrainingModule(lightning.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        with explain_batch_errors(batch, self.model, self.task):
+        with explain_batch_errors(batch, self.model, self.task), collect_penalties() as penalties:
             if not self.checked:
                 self.task.check(self.model, batch)
                 self.checked = True
             loss, count = self._measured(batch, "train")
-        for module in self.penalised:
-            loss = loss + module.penalty()
+        loss = sum(penalties, loss)
         # Lightning divides by accumulate_grad_batches, even if fewer batches are left for the step.
         at_once = self.trainer.accumulate_grad_batches
         left = int(self.trainer.num_training_batches) - batch_idx // at_once * at_once
@@ -127,7 +100,7 @@ class TrainingModule(lightning.LightningModule):
         here = len(batch.target) > 0
         if self.generation_metrics and here:
             texts = self.task.generate(self.model, batch)
-            for _, metric in _each(self.generation_metrics):
+            for _, metric in metrics_of(self.generation_metrics):
                 metric.update(texts, batch)
 
     def _outputs(self, batch: Batch, split: str) -> Tensor:
@@ -148,14 +121,8 @@ class TrainingModule(lightning.LightningModule):
             outputs = outputs.float()
         if not len(batch.target):  # Other processes have all examples of this batch.
             return outputs.sum() * 0, 0
-        loss = self.task.loss(outputs, batch.target)
-        count = self.task.count(outputs, batch.target)
-        for name, metric in _each(getattr(self, f"{split}_metrics")):
-            if name == "loss":
-                metric.update(loss.detach(), count)
-            else:
-                metric.update(outputs.detach(), batch.target)
-        return loss, count
+        metrics: SplitMetrics = getattr(self, f"{split}_metrics")
+        return metrics.add(outputs, batch.target)
 
     def on_validation_epoch_end(self) -> None:
         if self.trainer.sanity_checking:
@@ -184,17 +151,11 @@ class TrainingModule(lightning.LightningModule):
 
     def _finish(self, split: str) -> dict[str, float]:
         """Compute and reset the metrics of a split, such as ``{"val/loss": ...}``."""
-        metrics = dict(_each(getattr(self, f"{split}_metrics")))
+        metrics: SplitMetrics = getattr(self, f"{split}_metrics")
+        values = metrics.finish()
         if split == "test":
-            metrics |= dict(_each(self.generation_metrics))
-        values = {
-            f"{split}/{name}": round(float(metric.compute()), 6) for name, metric in metrics.items()
-        }
-        for name, value in self.task.from_loss(values[f"{split}/loss"]).items():
-            values[f"{split}/{name}"] = round(value, 6)
-        for metric in metrics.values():
-            metric.reset()
-        return values
+            values |= finished(self.generation_metrics)
+        return {f"{split}/{name}": value for name, value in values.items()}
 
     def configure_gradient_clipping(
         self,
@@ -221,7 +182,3 @@ class TrainingModule(lightning.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": factor, "interval": "step"},
         }
-
-
-def _each(metrics: nn.ModuleDict) -> list[tuple[str, Metric]]:
-    return [(name, metric) for name, metric in metrics.items() if isinstance(metric, Metric)]

@@ -82,8 +82,10 @@ def test_conditions_are_scaled_by_the_training_split_alone(tmp_path: Path) -> No
 def test_the_training_split_states_the_scale_of_its_targets(tmp_path: Path) -> None:
     loaded = data(tmp_path).load()
     y = whole(loaded.train)[-1]
-    expected = (float(y.mean()), float(y.std(correction=0)), False)
-    assert loaded.train.target_scale == pytest.approx(expected)
+    mean, std = float(y.mean()), float(y.std(correction=0))
+    (target,) = loaded.targets
+    assert (target.mean, target.std) == pytest.approx((mean, std))
+    assert loaded.train.target_scale == ([target.mean], [target.std], False)
 
 
 def test_the_scale_of_fractions_is_that_of_their_logits(tmp_path: Path) -> None:
@@ -94,7 +96,8 @@ def test_the_scale_of_fractions_is_that_of_their_logits(tmp_path: Path) -> None:
     logit = whole(loaded.train)[-1].clamp(1e-3, 1 - 1e-3).logit()
     mean, std, fraction = loaded.train.target_scale
     assert fraction
-    assert (mean, std) == pytest.approx((float(logit.mean()), float(logit.std(correction=0))))
+    assert mean == pytest.approx([float(logit.mean())])
+    assert std == pytest.approx([float(logit.std(correction=0))])
 
 
 def test_a_fraction_outside_of_0_to_1_is_refused(tmp_path: Path) -> None:
@@ -118,6 +121,11 @@ def test_descriptors_are_scaled_by_the_training_molecules_alone(tmp_path: Path) 
     torch.testing.assert_close(spread, torch.ones_like(spread), atol=1e-4, rtol=0)
     assert test.abs().max() == 4  # cut off
     assert test.shape == (loaded.test.count, described.shape[1])
+
+
+def names_of(loaded: Splits) -> tuple[str, ...]:
+    """The names of the columns of SMILES and of the targets."""
+    return loaded.preprocessing["smiles"], *(target.name for target in loaded.targets)
 
 
 def rows_of(loaded: Splits) -> list[set[int]]:
@@ -217,11 +225,10 @@ def test_columns_are_found_where_there_is_no_doubt(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     lines = [f"{i},{s} ,name {i},{i * 1.5}" for i, s in enumerate(ROWS)]
     path.write_text("\n".join([",Structure,name,logS", *lines]))  # the first counts the rows
-    preprocessing = molecule_table(path=str(path), val=0.25).load().preprocessing
-    assert (preprocessing["smiles"], preprocessing["target"]) == ("Structure", "logS")
+    assert names_of(molecule_table(path=str(path), val=0.25).load()) == ("Structure", "logS")
     lines = [f"{i},{s},{s},{i * 1.5}" for i, s in enumerate(ROWS)]
     path.write_text("\n".join(["id,Structure,SMILES,logS", *lines]))
-    assert molecule_table(path=str(path), val=0.25).load().preprocessing["smiles"] == "SMILES"
+    assert names_of(molecule_table(path=str(path), val=0.25).load()) == ("SMILES", "logS")
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -230,13 +237,11 @@ def test_two_columns_need_no_names(tmp_path: Path, order: int) -> None:
     path = tmp_path / "t.csv"
     path.write_text("\n".join(",".join(row[::order]) for row in rows))
     splits = molecule_table(path=str(path), val=0.25).load()
-    assert (splits.preprocessing["smiles"], splits.preprocessing["target"]) == ("smiles", "target")
+    assert names_of(splits) == ("smiles", "target")
     assert sum(part.count for part in (splits.train, splits.val, splits.test)) == len(rows)
     path.write_text("\n".join(["0,1", *(",".join(row[::order]) for row in rows)]))
-    named = (
-        molecule_table(path=str(path), val=0.25).load().preprocessing
-    )  # as pandas writes columns
-    assert {named["smiles"], named["target"]} == {"0", "1"}
+    named = molecule_table(path=str(path), val=0.25).load()  # as pandas writes columns
+    assert set(names_of(named)) == {"0", "1"}
 
 
 @pytest.mark.parametrize("missing", ["", "NA", "nan", "N/A"])
@@ -254,10 +259,10 @@ def test_columns_in_doubt_are_listed(tmp_path: Path) -> None:
     path.write_text("\n".join(["one,other,logS,logP", *lines]))
     with refused("data.smiles", expected="SMILES", got="'one', 'other'", remedy="data.smiles one"):
         molecule_table(path=str(path)).load()
-    with refused("data.target", expected="numbers", got="'logS', 'logP'", remedy="data.target"):
+    with refused("data.target", expected="candidates", got="'logS', 'logP'", remedy="logS,logP"):
         molecule_table(path=str(path), smiles="one").load()
     spec = molecule_table(path=str(path), smiles="one", conditions=("logP",), val=0.25)
-    assert spec.load().preprocessing["target"] == "logS"
+    assert names_of(spec.load()) == ("one", "logS")
     path.write_text("name,y\nbenzene,1\nwater,2\n")
     with refused("data.smiles", expected="SMILES", got="no such column", remedy="data.smiles y"):
         molecule_table(path=str(path)).load()
@@ -303,9 +308,9 @@ def test_a_split_column_that_says_something_else(tmp_path: Path) -> None:
 def test_a_row_without_a_target_is_refused_or_skipped(tmp_path: Path) -> None:
     spec = data(tmp_path)
     spec.source().write_text(spec.source().read_text() + "CCN,,1,1\n")
-    with refused("data.target", expected="'y'", got="1 without a number (row 12)", remedy="skip"):
+    with refused("data.target", expected="'y'", got="1 without a value (row 12)", remedy="skip"):
         spec.load()
-    with pytest.warns(UserWarning, match=r"rows skipped: 1 without a number \(row 12\)"):
+    with pytest.warns(UserWarning, match=r"rows skipped: 1 without a value \(row 12\)"):
         loaded = replace(spec, invalid="skip").load()
     assert sum(split.count for split in splits_of(loaded)) == 10
 
@@ -324,3 +329,78 @@ def test_a_target_that_does_not_vary_is_refused(tmp_path: Path) -> None:
         "data.target", expected="different numbers in column 'y'", got=got, remedy="--data.target"
     ):
         molecule_table(path=str(path), val=0.25).load()
+
+
+def test_two_spellings_of_a_molecule_are_in_one_split(tmp_path: Path) -> None:
+    spellings = ["CCO", "OCC", "C(O)C", "CO", "OC", "CN", "NC", "CCC", "C(C)C", "CS", "SC"]
+    parts = rows_of(data(tmp_path, spellings, split="molecule", folds=3, val=0.5).load())
+    kinds = [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert sum(len({kinds[row] for row in part}) for part in parts) == 5
+
+
+def dated(folder: Path, dates: list[str], name: str = "Date", **fields: Any) -> MoleculeTable:
+    path = folder / "t.csv"
+    rows = zip(ROWS, dates, strict=True)
+    lines = [f"{s};{i * 1.5};{date}" for i, (s, date) in enumerate(rows)]
+    path.write_text("\n".join([f"smiles;y;{name}", *lines]))
+    return molecule_table(path=str(path), split="time", folds=5, val=0.25, **fields)
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        [f"2024-{month:02}-01" for month in range(1, 11)],
+        [f"{day}.1.2024" for day in range(11, 21)],
+        [str(year) for year in range(1990, 2000)],
+        [str(20240101 + day) for day in range(10)],
+    ],
+)
+def test_a_split_by_time_tests_on_the_latest_rows(tmp_path: Path, dates: list[str]) -> None:
+    order = [3, 1, 4, 0, 9, 2, 6, 5, 8, 7]  # Position in time of each row.
+    train, val, test = rows_of(dated(tmp_path, [dates[place] for place in order]).load())
+    assert {order[row] for row in test} == {8, 9}
+    assert {order[row] for row in val} == {6, 7}
+    assert {order[row] for row in train} == set(range(6))
+
+
+def test_rows_of_one_time_stay_together(tmp_path: Path) -> None:
+    years = ["2000"] * 4 + ["2001"] * 2 + ["2002"] + ["2003"] * 2 + ["2004"]
+    parts = rows_of(dated(tmp_path, years, "year").load())
+    assert [{years[row] for row in part} for part in parts] == [
+        {"2000"},
+        {"2001", "2002"},
+        {"2003", "2004"},
+    ]
+
+
+def test_dates_that_cannot_be_ordered_are_refused(tmp_path: Path) -> None:
+    days = [f"{day:02}/{12 - day:02}/2024" for day in range(1, 11)]
+    with refused("data.date", expected="'Date'", got="'01/11/2024' in row 2", remedy="2024-01-31"):
+        dated(tmp_path, days).load()
+    with refused("data.date", expected="'Date'", got="'later' in row 4", remedy="2024-01-31"):
+        dated(tmp_path, [*days[:2], "later", *days[3:]]).load()
+    with refused("data.date", expected="column of dates", got="smiles", remedy="--data.date"):
+        dated(tmp_path, days, "when").load()
+    with refused("data.fold", expected="0", got="1", remedy="data.split"):
+        dated(tmp_path, [str(2000 + i) for i in range(10)], fold=1).load()
+
+
+def test_a_split_by_time_validates_on_the_latest_training_rows(tmp_path: Path) -> None:
+    years = [f"{2009 - i};{'test' if i == 5 else 'train'}" for i in range(10)]
+    train, val, test = rows_of(dated(tmp_path, years, "year;split").load())
+    assert (val, test) == ({0, 1, 2}, {5})
+    assert train == {3, 4, 6, 7, 8, 9}
+
+
+def test_a_salt_is_one_graph_or_its_largest_organic_fragment(tmp_path: Path) -> None:
+    salts = ["CCO.[Na+].[Cl-]", "C[NH3+].F[P-](F)(F)(F)(F)F", "[Na+].[Cl-]", *ROWS]
+    sizes = {}
+    for fragments in ("all", "largest"):
+        loaded = data(tmp_path, salts, fragments=fragments).load()
+        found = {}
+        for split in splits_of(loaded):
+            members = whole(split)[2].in_degree().tolist()
+            rows = (whole(split)[-1].flatten() / 1.5).round().int().tolist()
+            found |= dict(zip(rows, members, strict=True))
+        sizes[fragments] = [found[row] for row in range(4)]
+    assert sizes == {"all": [5, 9, 2, 1], "largest": [3, 2, 1, 1]}

@@ -59,6 +59,10 @@ def test_of_more_columns_the_only_ones_that_it_can_be(tmp_path):
     taken = "'title', which another field uses"
     with refused("data.label", expected="c.csv", got=taken, remedy="--data.label label"):
         found(path, text="title", label="title")
+    short, numbers = [f"film{i}" for i in range(60)], [f"{i}.5" for i in range(60)]
+    path = written(tmp_path / "e.csv", "name,rate,stars", short, numbers, STARS)
+    with refused("data.text", expected="e.csv", got="no such column", remedy="--data.text name"):
+        found(path)
     path = written(tmp_path / "d.csv", "body,stars", REVIEWS, STARS)
     with refused("data.label", expected="stars", got="'star'", remedy="did you mean 'stars'"):
         found(path, label="star")

@@ -76,6 +76,21 @@ def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
     return torch.tensor(atoms), edge_index, torch.tensor(bonds).reshape(-1, BOND_WIDTH)
 
 
+def largest_fragment(molecule: Any) -> Any:
+    """Return the largest organic fragment of a salt or mixture; the largest if none is organic."""
+    rdkit()
+    from rdkit import rdBase
+    from rdkit.Chem.MolStandardize import rdMolStandardize
+
+    with rdBase.BlockLogs():
+        return rdMolStandardize.LargestFragmentChooser(preferOrganic=True).choose(molecule)
+
+
+def canonical(molecule: Any) -> str:
+    """Return RDKit's canonical SMILES."""
+    return str(rdkit().MolToSmiles(molecule))
+
+
 def unknown_parts(molecule: Any) -> tuple[list[int], list[int]]:
     """Return the indices of the atoms written as ``*`` and of the bonds written as ``~``."""
     atoms = [atom.GetIdx() for atom in molecule.GetAtoms() if not atom.GetAtomicNum()]

@@ -1,4 +1,4 @@
-"""Molecules with a measured property: any table with a column of SMILES and one of numbers.
+"""Molecules with measured properties: any table with SMILES, and numbers or classes.
 
 Papers: Weininger, SMILES, 1988; Bemis and Murcko, The properties of known drugs, 1996 (scaffolds);
 Wu et al., MoleculeNet, 2018 (the splits).
@@ -19,20 +19,34 @@ from torch import Tensor
 from edgewise.arguments import check_choice, check_least, check_named, check_splits
 from edgewise.batches import Batch
 from edgewise.data.files import naming
-from edgewise.data.folds import Folds, How
-from edgewise.data.molecules.chem import descriptors, ions, molecule_graph, parse, scaffold
+from edgewise.data.folds import Folds, How, Key
+from edgewise.data.molecules.chem import (
+    canonical,
+    descriptors,
+    ions,
+    largest_fragment,
+    molecule_graph,
+    parse,
+    scaffold,
+)
+from edgewise.data.molecules.sdf import is_sdf, read_sdf
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Data, Split, Splits, TargetScale
 from edgewise.data.standardisation import Standardisation
+from edgewise.data.tables.dates import read_times
 from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.split_column import find_split_column, parts_of
-from edgewise.data.tables.table import Table, as_number, check_varies, is_missing
+from edgewise.data.tables.table import Table, as_number, is_missing
+from edgewise.data.tables.target_columns import TargetColumns, TaskType, target_names
 from edgewise.errors import ArgumentError
+from edgewise.targets import Target
 
-By = Literal["random", "molecule", "scaffold"]
+By = Literal["random", "molecule", "scaffold", "time"]
+Fragments = Literal["all", "largest"]
 Invalid = Literal["refuse", "skip"]
+DATES = ("date", "year", "time", "timestamp")
 LEAST = 1e-3  # Fractions are clipped to [LEAST, 1 - LEAST] before the scale of logits is computed.
 FURTHEST = 4.0  # Descriptors are clipped to this number of standard deviations.
 CONSTANT = 1e-6  # Standard deviation below which a descriptor is dropped.
@@ -45,31 +59,41 @@ READ = 0.8
 
 @dataclass(frozen=True)
 class MoleculeTable(Data):
-    """Table of molecules with a numeric target and optional measurement conditions.
+    """Table of molecules with one or several targets and optional measurement conditions.
 
     A model is called as ``model(x, graph, batch=, edge_attr=, global_attr=, descriptors=)``: atom
     features, the graph of the bonds, the membership graph (output b attends to the atoms of its
     molecule), bond features, conditions ``[B, C]`` and descriptors. Absent features are omitted.
 
     Attributes:
-        path: table with a header, such as a CSV or Parquet file, or a data frame.
+        path: table with a header, such as a CSV or Parquet file; a data frame; or an SDF file,
+            whose properties are the columns.
         smiles: SMILES column; an ionic liquid, ``cation.anion``, is one graph. "" finds it by its
             name, or takes the only column that RDKit can parse.
-        target: column to predict; "" takes the only other numeric column.
-        unit: unit of the target, which predictions include.
-        fraction: whether the target is a fraction from 0 to 1, such as a mole fraction. The network
-            then predicts its logit, which for a dissolved gas is about linear in log pressure.
+        target: columns to predict, such as ``logS`` or ``logS,active``. With several, a row may
+            lack some of them. "" takes the only other column of numbers or of few texts.
+        task_type: ``regression`` predicts numbers, ``classification`` classes; ``auto`` takes a
+            column of 0 and 1, or of at most 20 different texts, as classes, and others as numbers.
+        unit: unit of the numbers to predict, which predictions include.
+        fraction: whether each target is a fraction from 0 to 1, such as a mole fraction. The
+            network then predicts its logit, which for a dissolved gas is about linear in log
+            pressure.
         conditions: columns such as temperature and pressure, concatenated to the vector of the
             molecule. They are standardised over the training set.
         log_conditions: columns whose logarithm is an additional condition.
-        split: unit of the folds: ``random`` rows, or all rows of a ``molecule`` or of a Murcko
-            ``scaffold`` in one fold.
+        split: unit of the folds: ``random`` rows; all rows of a ``molecule`` or of a Bemis-Murcko
+            ``scaffold`` in one fold; or ``time``, which tests on the latest rows and validates on
+            the latest of the others.
+        date: column of dates or years, for a split by ``time``; "" finds one that is named date,
+            year, time or timestamp.
         split_column: column with the words train, val and test, used instead of folds; "" finds a
             column named split, set, subset or partition with only these words, and "none" uses
             folds. If no row has val, the fraction ``data.val`` of the training rows is used.
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`.
         invalid: ``refuse`` raises an error for SMILES that RDKit cannot parse and for rows without
             a target; ``skip`` drops these rows with a warning. Both name the rows.
+        fragments: parts of a salt or mixture, ``A.B``, that are read: ``all`` as one graph, or the
+            ``largest`` organic one. Its charge is kept.
         bonds: whether the model receives bond features and conditions.
         descriptors: whether the model also gets RDKit descriptors of each molecule, of its cations
             and of the rest, standardised over the training molecules and clipped to ±4.
@@ -82,18 +106,21 @@ class MoleculeTable(Data):
 
     path: Source = ""
     smiles: str = ""
-    target: str = ""
+    target: str | tuple[str, ...] = ""
+    task_type: TaskType = "auto"
     unit: str = ""
     fraction: bool = False
     conditions: tuple[str, ...] = ()
     log_conditions: tuple[str, ...] = ()
     split: By = "random"
+    date: str = ""
     split_column: str = ""
     folds: int = 5
     fold: int = 0
     val: float = 0.1
     split_seed: int = 0
     invalid: Invalid = "refuse"
+    fragments: Fragments = "all"
     bonds: bool = True
     descriptors: bool = False
     batch_size: int = 64
@@ -110,7 +137,13 @@ class MoleculeTable(Data):
     def __post_init__(self) -> None:
         take_frames(self, "path")
         self._folds()
-        for name, kind in (("split", By), ("invalid", Invalid)):
+        choices = {
+            "split": By,
+            "invalid": Invalid,
+            "task_type": TaskType,
+            "fragments": Fragments,
+        }
+        for name, kind in choices.items():
             check_choice(f"data.{name}", getattr(self, name), get_args(kind))
         if self.descriptors and not self.bonds:
             raise ArgumentError(
@@ -130,31 +163,30 @@ class MoleculeTable(Data):
         return open_source(check_named("data.path", self.path, "a table of molecules"))
 
     def load(self) -> Splits:
-        table = _named(read_table(self.source()))
+        table = read_molecules(self.source())
         smiles = self._smiles_column(table)
         by_column = find_split_column(table, self.split_column)
-        target = self._target_column(table, smiles, by_column)
-        table, molecules = self._readable(table, smiles, target)
+        date = self._date_column(table)
+        taken = {smiles, by_column, date, *self.conditions, *self.log_conditions}
+        if not self.target:  # A column of splits is no target, even if it is not used.
+            taken.add(find_split_column(table, ""))
+        names = target_names(table, self.target, taken - {""}, _are_smiles)
+        table, molecules = self._readable(table, smiles, names)
         index_of = {text: number for number, text in enumerate(molecules)}
         number = torch.tensor([index_of[text] for text in table.columns[smiles]])
-        y = table.numbers("data.target", [target])[:, 0]
-        if self.fraction and not ((y >= 0) & (y <= 1)).all():
-            raise ArgumentError(
-                "data.fraction",
-                expected=f"numbers from 0 to 1 in column {target!r}",
-                got=f"{float(y.min())} to {float(y.max())} in {table.path.name}",
-                remedy="set data.fraction to false, or name another data.target",
-            )
+        columns = TargetColumns(table, names, self.task_type)
+        self._check_fractions(columns)
         measured = self._conditions(table)
         graphs = packed(molecules.values())
         with naming(table.path):
-            index = self._index(table, by_column, molecules, number)
+            how, keys = self._units(table, date, molecules, number)
+            index = self._index(table, by_column, how, keys)
         train = index["train"]
-        check_varies(y[train], "data.target", target, table.path)
+        targets = columns.describe(train, fraction=self.fraction)
         lines = torch.tensor(table.lines)
         preprocessing: dict[str, Any] = {
             "smiles": smiles,
-            "target": target,
+            "targets": [target._asdict() for target in targets],
             "val_lines": lines[index["val"]],
             "test_lines": lines[index["test"]],
         }
@@ -166,17 +198,23 @@ class MoleculeTable(Data):
             values = described_all(molecules.values())
             scale = Standardisation.of(values[number[train].unique()])
             described, preprocessing["descriptors"] = described_by(values, scale), scale.record()
-        sizes = {"in_width": graphs.x.shape[1], "out_width": 1}
+        sizes = {
+            "in_width": graphs.x.shape[1],
+            "out_width": sum(target.width for target in targets),
+        }
         if self.bonds:
             sizes |= {"edge_width": graphs.edges.shape[1], "global_width": measured.shape[1]}
         if described is not None:
             sizes["descriptor_width"] = described.shape[1]
         codes = PrecomputedEncodings(graphs)
         parts = {
-            name: self._part(codes, number[i], measured[i], described, y[i])
+            name: self._part(codes, number[i], measured[i], described, columns.values[i])
             for name, i in index.items()
         }
-        train_part = replace(parts["train"], draw=self.epoch_rows or None)
+        target_scale = self._target_scale(targets, columns.values[train])
+        train_part = replace(
+            parts["train"], target_scale=target_scale, draw=self.epoch_rows or None
+        )
         return Splits(
             sizes,
             train_part,
@@ -185,6 +223,7 @@ class MoleculeTable(Data):
             self.batch_size,
             preprocessing=preprocessing,
             codes=codes,
+            targets=targets,
         )
 
     def inputs(
@@ -219,33 +258,60 @@ class MoleculeTable(Data):
         def make(index: Tensor) -> Batch:
             given = self.inputs(codes.graphs, number[index], measured[index], described)
             keywords = {**given.keywords, **codes.take(number[index])}
-            return replace(given, target=y[index, None], keywords=keywords)
+            return replace(given, target=y[index], keywords=keywords)
 
-        seen = y.clamp(LEAST, 1 - LEAST).logit() if self.fraction else y
-        std = float(seen.std(correction=0).clamp(min=1e-12))
-        return Split(len(y), make, TargetScale(float(seen.mean()), std, self.fraction))
+        return Split(len(y), make)
+
+    def _target_scale(self, targets: Sequence[Target], y: Tensor) -> TargetScale | None:
+        """Return the scale of each output; ``None`` if there are only classes."""
+        if all(target.classes for target in targets):
+            return None
+        if self.fraction:
+            each = [values[~values.isnan()] for values in y.unbind(1)]
+            logits = [values.clamp(LEAST, 1 - LEAST).logit() for values in each]
+            pairs = [(float(one.mean()), float(one.std(correction=0))) for one in logits]
+        else:
+            pairs = [(one.mean, one.std) for one in targets for _ in range(one.width)]
+        means, stds = map(list, zip(*pairs, strict=True))
+        return TargetScale(means, [max(std, 1e-12) for std in stds], self.fraction)
 
     def _smiles_column(self, table: Table) -> str:
         candidates = [name for name, texts in table.columns.items() if _are_smiles(texts)]
         called = [name for name in table.columns if name.lower() == "smiles"]
         if len(called) == 1:
             candidates = called
-        return table.choose("data.smiles", self.smiles, candidates, "the column of SMILES")
+        what = "the column of SMILES"
+        return table.choose("data.smiles", self.smiles, candidates, what, of_words=True)
 
-    def _target_column(self, table: Table, *others: str) -> str:
-        taken = {*others, *self.conditions, *self.log_conditions}
-        free = [name for name in table.numeric() if name not in taken]
-        counts = [name for name in free if table.counts_rows(name)]
-        what = "the column of numbers to predict"
-        candidates = [name for name in free if name not in counts] or free
-        return table.choose("data.target", self.target, candidates, what, taken)
+    def _check_fractions(self, columns: TargetColumns) -> None:
+        """Check that all targets are fractions if the data say so.
 
-    def _readable(self, table: Table, smiles: str, target: str) -> tuple[Table, dict[str, Any]]:
-        """Return the rows with valid SMILES, and a dictionary of molecules by SMILES."""
+        Raises:
+            ArgumentError: a number is outside of 0 to 1, or a target has classes.
+        """
+        for place, name in enumerate(columns.names if self.fraction else ()):
+            y = columns.values[:, place]
+            outside = ((y < 0) | (y > 1)).any()
+            if outside or columns.classes[place]:
+                kinds = f"the classes {', '.join(columns.classes[place])}"
+                numbers = [float(value) for value in (y[~y.isnan()].min(), y[~y.isnan()].max())]
+                raise ArgumentError(
+                    "data.fraction",
+                    expected=f"numbers from 0 to 1 in column {name!r}",
+                    got=(kinds if columns.classes[place] else "{} to {}".format(*numbers))
+                    + f" in {columns.table.path.name}",
+                    remedy="set data.fraction to false, or name another data.target",
+                )
+
+    def _readable(
+        self, table: Table, smiles: str, targets: Sequence[str]
+    ) -> tuple[Table, dict[str, Any]]:
+        """Return the rows with SMILES and a target, and a dictionary of molecules by SMILES."""
         texts = table.columns[smiles]
-        parsed = {text: parse(text) for text in dict.fromkeys(texts)}
+        parsed = {text: self.molecule(text) for text in dict.fromkeys(texts)}
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
-        without = [row for row, text in enumerate(table.columns[target]) if is_missing(text)]
+        cells = zip(*(table.columns[name] for name in targets), strict=True)
+        without = [row for row, texts_ in enumerate(cells) if all(map(is_missing, texts_))]
         kept = sorted(set(range(len(table))) - {*wrong, *without})
         if wrong:
             shown = "; ".join(f"row {table.line(row)}: {texts[row]!r}" for row in wrong[:SHOWN])
@@ -261,13 +327,14 @@ class MoleculeTable(Data):
             warnings.warn(f"{table.path.name}: SMILES skipped: {got}", stacklevel=3)
         if without:
             shown = ", ".join(str(table.line(row)) for row in without[:SHOWN])
-            got = f"{len(without)} without a number (row {shown}{', ...' * (len(without) > SHOWN)})"
+            got = f"{len(without)} without a value (row {shown}{', ...' * (len(without) > SHOWN)})"
             if self.invalid == "refuse" or not kept:
                 raise ArgumentError(
                     "data.target",
-                    expected=f"a number in each row of column {target!r} of {table.path.name}",
+                    expected=f"a value in each row of column {' or '.join(map(repr, targets))} of "
+                    f"{table.path.name}",
                     got=got,
-                    remedy="fill in the numbers, or drop these rows with --data.invalid skip",
+                    remedy="fill in the values, or drop these rows with --data.invalid skip",
                 )
             warnings.warn(f"{table.path.name}: rows skipped: {got}", stacklevel=3)
         molecules = {text: one for text, one in parsed.items() if one is not None}
@@ -286,14 +353,42 @@ class MoleculeTable(Data):
             )
         return torch.cat([plain, positive.log()], dim=1)
 
+    def molecule(self, smiles: str) -> Any | None:
+        """Parse SMILES and choose the fragments; return ``None`` if RDKit cannot parse them."""
+        molecule = parse(smiles)
+        if molecule is None or self.fragments == "all":
+            return molecule
+        return largest_fragment(molecule)
+
+    def _date_column(self, table: Table) -> str:
+        """Return the column of dates for a split by time, or ""."""
+        if self.split != "time":
+            return ""
+        usual = [name for name in table.frame.columns if name.lower() in DATES]
+        return table.choose("data.date", self.date, usual, "the column of dates")
+
+    def _units(
+        self, table: Table, date: str, molecules: Mapping[str, Any], number: Tensor
+    ) -> tuple[How, Sequence[Key]]:
+        """Return how rows are split, and the key of each row: molecule, scaffold or time."""
+        if date:
+            return "time", read_times(table, "data.date", date)
+        if self.split == "random":
+            return "random", range(len(table))
+        if self.split == "scaffold":
+            keys = list(map(scaffold, molecules.values()))
+        else:
+            keys = [self.identity(text, molecule) for text, molecule in molecules.items()]
+        return "group", [keys[i] for i in number.tolist()]
+
+    def identity(self, smiles: str, molecule: Any) -> str:  # noqa: ARG002
+        """Return the key of a molecule for a split by molecule, equal for all its spellings."""
+        return canonical(molecule)
+
     def _index(
-        self, table: Table, by_column: str, molecules: Mapping[str, Any], number: Tensor
+        self, table: Table, by_column: str, how: How, keys: Sequence[Key]
     ) -> dict[str, Tensor]:
         """Return the indices of the rows of each split."""
-        names = list(molecules)
-        group = list(map(scaffold, molecules.values())) if self.split == "scaffold" else names
-        keys = [group[i] for i in number.tolist()]
-        how: How = "random" if self.split == "random" else "group"
         if not by_column:
             return self._folds().split(how, keys)
         if self.fold:
@@ -309,6 +404,19 @@ class MoleculeTable(Data):
             parts |= {"train": parts["train"][kept], "val": parts["train"][val]}
         check_splits(**parts)
         return parts
+
+
+def read_molecules(source: Path | FrameSource) -> Table:
+    """Read a table or an SDF file of molecules.
+
+    Raises:
+        MissingDataError, ArgumentError: see :func:`edgewise.data.tables.read.read_table` and
+            :func:`edgewise.data.molecules.sdf.read_sdf`.
+    """
+    if is_sdf(source):
+        assert isinstance(source, Path)
+        return read_sdf(source)
+    return _named(read_table(source))
 
 
 def _named(table: Table) -> Table:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from edgewise.data.tables.frames import pandas_for
-from edgewise.data.tables.table import Table
+from edgewise.data.tables.table import Table, as_numbers
 from edgewise.errors import ArgumentError
 
 DAYS = (
@@ -149,6 +149,36 @@ def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], S
         )
     format_, step = next(iter(best.items()))
     return known[format_], step
+
+
+def read_times(table: Table, argument: str, column: str) -> list[float]:
+    """Return the numbers in a column, such as years, or its dates as seconds.
+
+    Raises:
+        ArgumentError: no format reads all cells (names the row), or formats that do give another
+            order of the rows.
+    """
+    texts = table.texts(argument, column)
+    numbers = as_numbers(table.frame[column], table.delimiter)
+    if not numbers.isna().any():
+        return [float(number) for number in numbers]
+    zero = datetime(1970, 1, 1, tzinfo=UTC)
+    found: dict[tuple[int, ...], list[float]] = {}
+    for format_ in FORMATS:
+        dates = parse_dates(texts, format_) or []
+        times = [(date.replace(tzinfo=date.tzinfo or UTC) - zero).total_seconds() for date in dates]
+        if times:
+            found[tuple(sorted(range(len(times)), key=times.__getitem__))] = times
+    if len(found) == 1:
+        return next(iter(found.values()))
+    row = 0 if found else _first_unread(texts, FORMATS)
+    raise ArgumentError(
+        argument,
+        expected=f"numbers, or dates of one format, in column {column!r}",
+        got=f"{texts[row][:40]!r} in row {table.line(row)} of {table.path.name}"
+        + ", which fits several formats" * bool(found),
+        remedy="write all dates as 2024-01-31",
+    )
 
 
 def check_distinct(table: Table, dates: Sequence[Any]) -> None:

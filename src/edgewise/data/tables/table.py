@@ -153,6 +153,8 @@ class Table:
         candidates: Sequence[str],
         what: str,
         taken: Collection[str] = (),
+        *,
+        of_words: bool = False,
     ) -> str:
         """Return the named column, or the only candidate if none is named.
 
@@ -162,6 +164,8 @@ class Table:
             candidates: possible columns.
             what: description for the error, such as "the column of numbers to predict".
             taken: columns that other fields use.
+            of_words: whether a column of numbers cannot be meant, so that the error does not
+                suggest one.
 
         Raises:
             ArgumentError: the named column does not exist or is taken, or there is not exactly
@@ -186,13 +190,16 @@ class Table:
         else:
             got = f"{'no such column among' if free else 'only the columns'} {shown}{more}"
         # Without a candidate, suggest the last column, as targets are usually there.
-        likely = listed[0 if candidates else -1]
-        likely = likely if likely.isidentifier() else f"'{likely}'"
+        if of_words and not candidates:
+            numeric = self.numeric()
+            free = [name for name in free if name not in numeric]
+        likely = list(candidates[:1] or free[-1:]) if free else []
+        shown = "".join(name if name.isidentifier() else f"'{name}'" for name in likely)
         raise ArgumentError(
             argument,
             expected=expected,
             got=got,
-            remedy=f"name a column: --{argument} {likely}" if free else "add a column of this kind",
+            remedy=f"name a column: --{argument} {shown}" if shown else "add a column of this kind",
         )
 
     def _is_numeric(self, cells: Series[Any]) -> bool:

@@ -97,7 +97,7 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
             could_be_texts = [n for n in names if n != label]
         elif len(could_be_labels) == 1:
             could_be_texts = [n for n in names if n not in could_be_labels]
-    text = table.choose("data.text", text, could_be_texts, "the column of texts")
+    text = table.choose("data.text", text, could_be_texts, "the column of texts", of_words=True)
     left = [n for n in could_be_labels if n != text]
     return Columns(text, table.choose("data.label", label, left, "the column of labels", [text]))
 

@@ -139,7 +139,7 @@ function start(data) {
 
   function paint(pen, limit) {
     Object.assign(scene, {
-      limit, drawn: 0, passing: 0, t: transforms[state.view], threshold: scene.max * state.threshold ** 2, found: state.found,
+      limit, drawn: 0, passing: 0, threshold: scene.max * state.threshold ** 2, found: state.found,
       focus: state.pin ?? state.hover, pinned: Boolean(state.pin), colours: state.colours ??= colours(),
     });
     VIEWS[state.view].draw(scene, pen);
@@ -152,7 +152,7 @@ function start(data) {
     const ratio = canvas.width / scene.width;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, scene.width, scene.height);
-    const t = transforms[state.view];
+    const { t } = scene;
     if (state.moving && state.view === "nodes" && still.milliseconds > SLOW) {
       const k = t.k / still.t.k;
       context.drawImage(still.picture, t.x - k * still.t.x, t.y - k * still.t.y, k * scene.width, k * scene.height);
@@ -175,7 +175,8 @@ function start(data) {
     .filter((event) => (event.type === "wheel" ? state.view !== "lines" || event.ctrlKey : !event.button))
     .clickDistance(4)
     .on("zoom", ({ transform, sourceEvent }) => {
-      transforms[state.view] = transform;
+      // A click may come before the next drawing, so the scene has the transform at once.
+      scene.t = transforms[state.view] = transform;
       state.moving = Boolean(sourceEvent);
       clearTimeout(rest);
       rest = setTimeout(() => {
@@ -288,6 +289,7 @@ function start(data) {
       const at = layer.heads.indexOf(state.head);
       lines.push(`Head ${state.head}: mean entropy ${layer.entropy[at].toFixed(2)} nats` + (layer.distance ? `, mean distance ${layer.distance[at].toFixed(1)}` : "") + `, largest weight ${weight(layer.largest[at])}.`);
     }
+    if (state.layer === "rollout" && data.rolloutNote) lines.push(data.rolloutNote);
     if (!focus) {
       by("pinned").textContent = `${name(state.layer)}, ${typeof state.head === "number" ? `head ${state.head}` : state.head}`;
       lines.push("Point at a node to see its weights, click it to keep them.");

@@ -414,9 +414,13 @@ const nodes = {
     const strongestLinks = [...linked].sort((a, b) => b[1].share - a[1].share).slice(0, 14).map(([i]) => i);
     const listed = new Set([...strongestLinks, ...(focus ? [focus.node] : [])]);
     if (named) for (let i = 0; i < count && listed.size < 250; i++) if (inside(i)) listed.add(i);
-    for (const i of listed)
-      if (i < count && inside(i))
-        pen.text(x(i) + radius + 4, y(i), shorten(data.label(graph.rows, i), 28), { colour: focus?.node === i ? colours.pin : colours.ink, size: 11, bold: focus?.node === i });
+    for (const i of listed) {
+      if (i >= count || !inside(i)) continue;
+      const text = shorten(data.label(graph.rows, i), 28);
+      // The name of the chosen node stands above it, where its neighbours do not cover it.
+      if (focus?.node === i) pen.text(x(i), y(i) - Math.max(radius, 5) - 11, text, { colour: colours.pin, size: 12, anchor: "middle", bold: true });
+      else pen.text(x(i) + radius + 4, y(i), text, { colour: colours.ink, size: 11 });
+    }
   },
   hit(scene, x, y) {
     this.places(scene);

@@ -1,0 +1,202 @@
+"""Pages of attention weights in a headless browser: size, time and frames, with bertviz's beside.
+
+    python -m benchmarks.pages [--tokens 64 128 256] [--scripts FOLDER] [--views head model]
+
+Random weights of 12 layers with 12 heads on all pairs of tokens, the same for both tools, and of 4
+layers with 8 heads on a window of 16,384 tokens. Printed are the bytes of the page, the processor
+time to write it, the time until it is drawn, and the frames per second while the mouse drags over
+it (bertviz: scrolls, and moves over the tokens). A page is opened three times, the tools in
+alternation; times are minima and frames are maxima. bertviz's pages are written if it is installed.
+They load scripts from the network; these are read from ``FOLDER`` (``require.js``, ``d3.min.js``
+and ``jquery.min.js``). The size includes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import edgewise as ew
+from edgewise import explain, graphs
+from edgewise.errors import require
+from edgewise.explain.record import LayerRecord, Recorded
+
+LAYERS = HEADS = 12
+SCRIPTS = {"require": "require.js", "d3": "d3.min.js", "jquery": "jquery.min.js"}
+FLAGS = ["--no-sandbox", "--disable-gpu"]
+ROUNDS, SECONDS, TIMEOUT = 3, 2.0, 60_000
+COUNT = """() => {
+  window.frames_drawn = 0;
+  const count = () => { window.frames_drawn++; requestAnimationFrame(count); };
+  requestAnimationFrame(count);
+}"""
+
+
+@dataclass
+class Page:
+    """A page and what was measured on it.
+
+    Attributes:
+        name: contents in words.
+        path: the file.
+        ready: selector of an element that is there when the page is drawn.
+        area: selector of the part under the mouse.
+        write: seconds of processor time to write the page.
+        size: bytes of the page and its scripts.
+    """
+
+    name: str
+    path: Path
+    ready: str
+    area: str
+    write: float
+    size: int
+    opened: list[float] = field(default_factory=list)
+    frames: list[float] = field(default_factory=list)
+    error: str = ""
+
+
+def weights_of(graph: Any, layers: int, heads: int) -> Recorded:
+    """Return random weights on a graph, as recorded from a model."""
+    random = torch.Generator().manual_seed(0)
+    recorded = Recorded()
+    for number in range(layers):
+        score = 2 * torch.randn(graph.num_edges, heads, generator=random)
+        weights = ew.edge_softmax(score, graph)
+        recorded.layers.append(LayerRecord(f"layers.{number}", graph, weights, list(range(heads))))
+    return recorded
+
+
+def written(name: str, path: Path, write: Callable[[], Any], ready: str, area: str) -> Page:
+    """Write a page, and return its size and time."""
+    start = time.process_time()
+    write()
+    seconds = time.process_time() - start
+    return Page(name, path, ready, area, seconds, path.stat().st_size)
+
+
+def ours(name: str, recorded: Recorded, tokens: int, path: Path) -> Page:
+    """Write a page of Edgewise."""
+    shown = explain.Explanation(recorded, [f"token{i}" for i in range(tokens)], "sequence")
+    return written(
+        f"Edgewise, {name}",
+        path,
+        lambda: explain.write_page(shown, path),
+        "body[data-ready]",
+        "#drawing",
+    )
+
+
+def theirs(view: str, name: str, recorded: Recorded, tokens: int, path: Path) -> Page:
+    """Write a page of bertviz."""
+    import bertviz
+
+    dense = [
+        layer.weights.view(tokens, tokens, -1).permute(2, 0, 1)[None] for layer in recorded.layers
+    ]
+
+    def write() -> None:
+        show = getattr(bertviz, f"{view}_view")
+        page = show(dense, [f"token{i}" for i in range(tokens)], html_action="return")
+        path.write_text(page.data)
+
+    return written(f"bertviz, {view} view, {name}", path, write, "#vis svg text", "#vis")
+
+
+def measure(browser: Any, page: Page, scripts: Path | None) -> None:
+    """Open a page, drag over it, and add the seconds and frames."""
+    opened = browser.new_page(viewport={"width": 1280, "height": 800})
+    opened.set_default_timeout(TIMEOUT)
+
+    def script(route: Any) -> None:
+        name = next(name for word, name in SCRIPTS.items() if word in route.request.url)
+        assert scripts is not None
+        route.fulfill(path=scripts / name, content_type="text/javascript")
+
+    opened.route(re.compile("^https:"), script)
+    try:
+        start = time.perf_counter()
+        opened.goto(page.path.as_uri())
+        opened.wait_for_selector(page.ready, state="attached")
+        opened.evaluate("() => new Promise(done => requestAnimationFrame(() => done()))")
+        page.opened.append(time.perf_counter() - start)
+        box = opened.locator(page.area).first.bounding_box()
+        x, y = box["x"] + min(box["width"], 900) / 2, box["y"] + min(box["height"], 500) / 2
+        opened.evaluate(COUNT)
+        opened.mouse.move(x, y)
+        opened.mouse.down()
+        start, step = time.perf_counter(), 0
+        while time.perf_counter() - start < SECONDS:
+            step += 1
+            opened.mouse.move(x + 100 * ((step % 40) / 20 - 1), y + 60 * ((step % 30) / 15 - 1))
+            if "bertviz" in page.name:
+                opened.mouse.wheel(0, 40 if step % 40 < 20 else -40)
+        drawn = opened.evaluate("window.frames_drawn")
+        page.frames.append(drawn / (time.perf_counter() - start))
+        opened.mouse.up()
+    except Exception as error:  # A page that does not open is a result.
+        page.error = type(error).__name__
+    finally:
+        opened.close()
+
+
+def show(pages: list[Page]) -> None:
+    """Print a Markdown table."""
+    print("| page | bytes | write, s | open, s | frames |\n| --- | ---: | ---: | ---: | ---: |")
+    for page in pages:
+        times = (
+            f"{min(page.opened):.1f} | {max(page.frames):.0f}"
+            if page.frames
+            else f"{page.error or 'not opened'} |"
+        )
+        print(f"| {page.name} | {page.size:,} | {page.write:.2f} | {times} |")
+
+
+def main() -> None:
+    """Write, open and measure all pages."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tokens", type=int, nargs="+", default=[64, 128, 256])
+    parser.add_argument("--scripts", type=Path, metavar="FOLDER", help="scripts of bertviz's pages")
+    parser.add_argument("--views", nargs="*", default=["head", "model"], help="views of bertviz")
+    given = parser.parse_args()
+    playwright = require("playwright.sync_api", extra="dev", purpose="opening pages")
+    compared = importlib.util.find_spec("bertviz") is not None and given.scripts is not None
+    scripts = sum((given.scripts / name).stat().st_size for name in SCRIPTS.values() if compared)
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))))
+    with tempfile.TemporaryDirectory() as folder, playwright.sync_playwright() as started:
+        path, pages = Path(folder), []
+        for tokens in given.tokens:
+            name = f"{tokens} tokens, 12 × 12 heads"
+            recorded = weights_of(graphs.complete().bind(tokens), LAYERS, HEADS)
+            pages.append(ours(name, recorded, tokens, path / f"ours-{tokens}.html"))
+            for view in given.views if compared else ():
+                page = theirs(view, name, recorded, tokens, path / f"{view}-{tokens}.html")
+                page.size += scripts
+                pages.append(page)
+        tokens = 16_384
+        recorded = weights_of(graphs.window(8).bind(tokens), 4, 8)
+        name = f"{tokens:,} tokens on a window of 8, 4 × 8 heads"
+        pages.append(ours(name, recorded, tokens, path / "window.html"))
+        browser = started.chromium.launch(executable_path=chromium, args=FLAGS)
+        for _ in range(ROUNDS):
+            for page in pages:
+                if not page.error:
+                    measure(browser, page, given.scripts)
+        browser.close()
+        show(pages)
+
+
+if __name__ == "__main__":
+    main()

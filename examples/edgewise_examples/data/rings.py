@@ -1,0 +1,71 @@
+"""Rings: a ring of six nodes, or two rings of three, which the 1-WL test cannot distinguish.
+
+Every node has two neighbours, so message passing computes the same for all nodes of both graphs.
+
+Paper: Sato, A survey on the expressive power of graph neural networks, 2020
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.arguments import check_least
+from edgewise.data.graphs.graph_data import GraphData, kept_form, labelled
+from edgewise.data.packed import PackedGraphs
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
+from edgewise.data.splits import Splits
+
+NODES = 6
+CLASSES = ["one ring", "two rings"]
+
+
+@dataclass(frozen=True)
+class Rings(GraphData):
+    """Graph classification of a ring of six nodes and two rings of three, in random node orders.
+
+    Models are called ``model(x, graph, batch=members)``, where every node has the feature 1, and
+    get the values of their encodings as further arguments.
+
+    Attributes:
+        count: number of training graphs, of validation graphs, and of test graphs.
+        split_seed: seed of the node orders.
+        batch_size: number of graphs per batch.
+    """
+
+    count: int = 1000
+    split_seed: int = 0
+    batch_size: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("count", "batch_size"):
+            check_least(f"data.{name}", getattr(self, name), 2, "choose for example 100")
+
+    def load(self) -> Splits:
+        generator = torch.Generator().manual_seed(self.split_seed)
+        y = torch.arange(3 * self.count) % 2
+        edges = [rings(kind + 1, torch.randperm(NODES, generator=generator)) for kind in y.tolist()]
+        nodes = [torch.ones(NODES, 1)] * len(y)
+        graphs = PackedGraphs.of(nodes, edges, [torch.empty(2 * NODES, 0)] * len(y))
+        codes = PrecomputedEncodings(graphs)
+        train, val, test = (
+            labelled(codes, part, y) for part in torch.arange(len(y)).split(self.count)
+        )
+        sizes, preprocessing = {"in_width": 1, "out_width": 2}, kept_form(CLASSES)
+        return Splits(
+            sizes, train, val, test, self.batch_size, preprocessing=preprocessing, codes=codes
+        )
+
+
+def rings(count: int, order: Tensor) -> Tensor:
+    """Return edges ``[2, 2 n]``, both directions, of ``count`` rings of equal size.
+
+    Args:
+        count: number of rings, a divisor of n.
+        order: ``[n]``, node indices along the rings.
+    """
+    of_ring = order.view(count, -1)
+    causal = torch.stack([of_ring, of_ring.roll(-1, dims=1)]).flatten(1)
+    return torch.cat([causal, causal.flip(0)], dim=1)

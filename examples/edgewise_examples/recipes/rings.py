@@ -1,0 +1,43 @@
+"""Recipes on a ring of six and two rings of three: GPS without positions, and with random features.
+
+Message passing and attention compute the same at all nodes, and can only guess. Random node
+features, sampled in every call, make the nodes different, so that the model can recognise a path of
+three steps back to its start. Paths of a ring of six return after six steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from edgewise import models, tasks, training
+from edgewise.recipes import Protocol, Recipe
+from edgewise_examples import data
+
+random_rings = Recipe(
+    name="random-rings",
+    summary="GPS with random node features: one ring of six nodes or two rings of three",
+    model=partial(
+        models.gps,
+        position="random",
+        position_size=8,
+        width=32,
+        depth=3,
+        heads=2,
+        attention_dropout=0.0,
+        pool="mean",
+    ),
+    data=data.rings(),
+    task=tasks.Classification(),
+    optimizer=training.OptimizerSettings("adamw", lr=2e-3),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=50, monitor="val/loss", mode="min"),
+    protocol=Protocol(("test/accuracy",), "none", "best of 50 epochs by validation loss", seeds=3),
+)
+
+gps_rings = replace(
+    random_rings,
+    name="gps-rings",
+    summary="GPS without positions: one ring of six nodes or two rings of three, at chance level",
+    model=partial(random_rings.model, position="none"),
+)

@@ -1,0 +1,193 @@
+"""Target columns of a table: numbers, or classes that are recognised by their few texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from edgewise.data.tables.table import Table, as_number, check_varies, is_missing
+from edgewise.errors import ArgumentError
+from edgewise.targets import Target
+
+TaskType = Literal["auto", "regression", "classification"]
+MANY = 20
+"""Maximum number of classes of a target."""
+SHOWN = 12  # Maximum number of columns that an error lists.
+
+
+class TargetColumns:
+    """Target columns of a table.
+
+    Args:
+        table: the table.
+        names: the columns, as :func:`target_names` returns them.
+        task_type: ``regression`` reads numbers and ``classification`` classes. ``auto`` reads a
+            column of 0 and 1, or of few texts that are not numbers, as classes.
+
+    Attributes:
+        classes: names of the classes of each column; empty for numbers.
+        values: numbers or indices of classes, NaN for a missing value, ``[rows, columns]``.
+
+    Raises:
+        ArgumentError: a cell is not a number, or a column has too many classes.
+    """
+
+    def __init__(self, table: Table, names: Sequence[str], task_type: TaskType = "auto") -> None:
+        self.table, self.names = table, names
+        columns = [_read(table, name, task_type) for name in names]
+        self.classes = [classes for classes, _ in columns]
+        self.values = torch.tensor([values for _, values in columns]).T.contiguous()
+
+    def describe(self, train: Tensor, *, fraction: bool = False) -> tuple[Target, ...]:
+        """Return the description of the columns, with the statistics of the training rows.
+
+        Args:
+            train: indices of the training rows.
+            fraction: whether the numbers are fractions. Their outputs need no scale.
+
+        Raises:
+            ArgumentError: the training rows have no value of a target, or a single one.
+        """
+        found = []
+        for place, (name, classes) in enumerate(zip(self.names, self.classes, strict=True)):
+            values = self.values[train, place]
+            values = values[~values.isnan()]
+            if not len(values):
+                raise ArgumentError(
+                    "data.target",
+                    expected=f"a value of {name!r} in the training rows",
+                    got="none",
+                    remedy="name another column, or split the rows in another way",
+                )
+            if classes:
+                counts = torch.bincount(values.long(), minlength=len(classes)).tolist()
+                found.append(Target(name, classes, counts=tuple(counts)))
+                if max(counts) == len(values):
+                    raise ArgumentError(
+                        "data.target",
+                        expected=f"at least two classes of {name!r} in the training rows",
+                        got=f"{classes[counts.index(len(values))]} in all {len(values)}",
+                        remedy="name another column, add rows, or split the rows in another way",
+                    )
+                continue
+            check_varies(values, "data.target", name, self.table.path)
+            mean, std = float(values.mean()), float(values.std(correction=0))
+            found.append(Target(name) if fraction else Target(name, mean=mean, std=std))
+        return tuple(found)
+
+
+def target_names(
+    table: Table,
+    named: str | Sequence[str],
+    taken: Collection[str],
+    skip: Callable[[Sequence[str]], bool] = lambda _: False,
+) -> list[str]:
+    """Return the names of the target columns.
+
+    Args:
+        table: the table.
+        named: one name, or several in a list or separated by commas; empty for the only column of
+            numbers or of few texts.
+        taken: columns that other fields use.
+        skip: whether a column of these texts is no candidate, such as SMILES.
+
+    Raises:
+        ArgumentError: a column does not exist, or is taken; or none is named and the table does not
+            have exactly one candidate. The error lists the candidates.
+    """
+    whole = named if isinstance(named, str) else ",".join(named)
+    if whole:
+        # A name that has commas itself is the column of this name.
+        given = named.split(",") if isinstance(named, str) else list(named)
+        names = [whole] if whole in table.columns else list(dict.fromkeys(given))
+        return [table.choose("data.target", name, (), "a target column", taken) for name in names]
+    free = [name for name in table.frame.columns if name not in taken]
+    numeric = set(table.numeric())
+    candidates = [
+        name
+        for name in free
+        if name in numeric or (_classes_of(table, name) and not skip(table.columns[name]))
+    ]
+    candidates = [name for name in candidates if not table.counts_rows(name)] or candidates
+    if len(candidates) > 1:
+        shown = ", ".join(map(repr, candidates[:SHOWN]))
+        more = len(candidates) - SHOWN
+        raise ArgumentError(
+            "data.target",
+            expected=f"the columns of {table.path.name} to predict, as it has several candidates",
+            got=f"none named, of the {len(candidates)} candidates {shown}"
+            + f" and {more} more" * (more > 0),
+            remedy=f"name one column, or several to train them together: "
+            f"--data.target {_typed(candidates[:1])} or --data.target {_typed(candidates[:2])}",
+        )
+    what = "the column of numbers or of few classes to predict"
+    return [table.choose("data.target", "", candidates, what, taken)]
+
+
+def _typed(names: Sequence[str]) -> str:
+    text = ",".join(names)
+    return text if all(name.isidentifier() for name in names) else f"'{text}'"
+
+
+def _classes_of(table: Table, name: str) -> tuple[str, ...]:
+    """Return the classes of a column of 0 and 1 or of few texts; empty for any other column."""
+    texts = table.columns[name]
+    seen = {_label(text) for text in texts if not is_missing(text)}
+    if not 1 < len(seen) <= min(MANY, max(2, len(texts) // 2)):
+        return ()
+    numbers = all(not math.isnan(as_number(text, table.delimiter)) for text in seen)
+    return _ordered(seen) if seen == {"0", "1"} or not numbers else ()
+
+
+def _ordered(classes: Collection[str]) -> tuple[str, ...]:
+    """Return classes in order; a class that ends with another, as inactive and active, is first.
+
+    Of two classes, the second is the positive one.
+    """
+    if not any(math.isnan(as_number(text)) for text in classes):
+        return tuple(sorted(classes, key=float))
+
+    def negates(one: str) -> bool:
+        return any(one != other and one.lower().endswith(other.lower()) for other in classes)
+
+    return tuple(sorted(classes, key=lambda one: (not negates(one), one)))
+
+
+def _label(text: str) -> str:
+    """Return the name of a class, with 1.0 written as 1."""
+    text = text.strip()
+    value = as_number(text)
+    return str(int(value)) if not math.isnan(value) and value.is_integer() else text
+
+
+def _read(table: Table, name: str, task_type: TaskType) -> tuple[tuple[str, ...], list[float]]:
+    texts = table.texts("data.target", name)
+    missing = [is_missing(text) for text in texts]
+    classes: tuple[str, ...] = ()
+    if task_type == "classification":
+        classes = _ordered({_label(t) for t, none in zip(texts, missing, strict=True) if not none})
+        if not 1 < len(classes) <= MANY:
+            raise ArgumentError(
+                "data.target",
+                expected=f"2 to {MANY} classes in column {name!r} of {table.path.name}",
+                got=f"{len(classes)}: {', '.join(classes[:SHOWN])}",
+                remedy="name another column, or set --data.task_type regression",
+            )
+    elif task_type == "auto":
+        classes = _classes_of(table, name)
+    if classes:
+        index = {label: float(number) for number, label in enumerate(classes)}
+        return classes, [
+            math.nan if none else index[_label(text)]
+            for text, none in zip(texts, missing, strict=True)
+        ]
+    present = [row for row, none in enumerate(missing) if not none]
+    values = [math.nan] * len(texts)
+    numbers = table.only(present).numbers("data.target", [name])[:, 0].tolist()
+    for row, value in zip(present, numbers, strict=True):
+        values[row] = value
+    return (), values

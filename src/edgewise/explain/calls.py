@@ -1,0 +1,138 @@
+"""Recorder of the calls of attention and aggregation in a forward pass, to attribute an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.edge_steps import attention_weights, edge_scores
+from edgewise.engines.call import AttentionCall
+from edgewise.explain.edges_left_out import (
+    effects_left_out,
+    effects_of_aggregation,
+    gradients_of_gains,
+)
+from edgewise.graphs import Edges, Graph
+from edgewise.interception import Interceptor
+from edgewise.scores import Dot
+
+
+@dataclass(eq=False)
+class Step:
+    """A recorded call of attention or aggregation: arguments, graph and output."""
+
+    graph: Graph
+    out: Tensor
+    call: AttentionCall | None = None
+    lse: Tensor | None = None
+    value: Tensor | None = None
+    weight: Tensor | None = None
+    reduce: Any = "sum"
+
+    def weights(self) -> Tensor:
+        """Return the weight of each edge, ``[..., E, H]``; the weights of a target sum to 1."""
+        if self.call is not None:
+            terms = terms_of(self.call)
+            terms.pop("edge_value")
+            return attention_weights(self.call.query, self.call.key, self.graph, **terms)
+        assert self.value is not None
+        ones = self.value.new_ones(self.graph.num_edges, 1)
+        weight = ones if self.weight is None else self.weight.abs()
+        shape = (*weight.shape[:-2], self.graph.num_targets, weight.shape[-1])
+        total = weight.new_zeros(shape).index_add(-2, self.graph.target, weight)
+        return weight / total.clamp(min=1e-30).index_select(-2, self.graph.target)
+
+    def contributions(self, method: str, gradients: Sequence[Tensor | None]) -> Tensor:
+        """Return the contribution of each edge in this call, ``[..., E, H]``."""
+        if method == "attention":
+            return self.weights()
+        gradient, of_lse = gradients
+        if gradient is None:
+            return self.weights() * 0.0
+        if self.call is None:
+            assert self.value is not None
+            if method == "gradient":
+                dot = edge_scores(gradient, self.value, self.graph, score=Dot(scale=1.0))
+                return dot if self.weight is None else dot * self.weight
+            return -effects_of_aggregation(
+                self.value, self.weight, self.graph, self.reduce, gradient
+            )
+        call = self.call
+        compute = gradients_of_gains if method == "gradient" else effects_left_out
+        nodes = call.query, call.key, call.value
+        found = compute(*nodes, self.graph, gradient, **terms_of(call))
+        if method == "gradient":
+            return found
+        if of_lse is not None:  # Without the edge, the log-sum-exp changes by log(1 - w).
+            rest = torch.log1p(-self.weights().clamp(max=1 - 1e-6))
+            found = found + rest * of_lse.index_select(-2, self.graph.target)
+        return -found
+
+    def only(self, kept: Tensor) -> Step:
+        """Return the step with the graph and terms of some edges; the output is unchanged."""
+        if self.call is not None:
+            call, graph = call_with(self.call, self.graph, kept)
+            return replace(self, call=call, graph=graph)
+        weight = None if self.weight is None else self.weight.index_select(-2, kept)
+        return replace(self, weight=weight, graph=graph_with(self.graph, kept))
+
+
+class Tape(Interceptor):
+    """Interceptor that keeps the calls of attention and aggregation that the answer depends on."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
+        out = compute(call, graph)
+        self.steps.append(Step(graph, out, call.ungrouped()))
+        return out
+
+    def attend_with_lse(
+        self, call: Any, graph: Any, compute: Callable[..., tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        out, lse = compute(call, graph)
+        self.steps.append(Step(graph, out, call.ungrouped(), lse))
+        return out, lse
+
+    def aggregate(
+        self,
+        value: Tensor,
+        weight: Tensor | None,
+        graph: Any,
+        reduce: str,
+        compute: Callable[..., Tensor],
+    ) -> Tensor:
+        out = compute(value, weight, graph, reduce)
+        self.steps.append(Step(graph, out, value=value, weight=weight, reduce=reduce))
+        return out
+
+
+def terms_of(call: AttentionCall) -> dict[str, Any]:
+    """Return the options of :func:`edgewise.attend` in a call."""
+    return {
+        "score": call.score,
+        "bias": call.bias,
+        "gain": call.gain,
+        "edge_key": call.edge_key,
+        "edge_value": call.edge_value,
+        "normaliser": call.normaliser or "softmax",
+    }
+
+
+def call_with(call: AttentionCall, graph: Graph, kept: Tensor) -> tuple[AttentionCall, Graph]:
+    """Return a call and its graph with the kept edges only."""
+    chosen = call.chosen(kept)
+    vector = call.edge_value
+    if vector is not None:
+        vector = vector[..., kept, :, :] if isinstance(vector, Tensor) else vector.edges(kept)
+    return replace(chosen, edge_value=vector, dropout=call.dropout), graph_with(graph, kept)
+
+
+def graph_with(graph: Graph, kept: Tensor) -> Graph:
+    """Return the graph with the kept edges only."""
+    return Edges(graph.edge_index[:, kept], graph.num_targets, graph.num_sources)

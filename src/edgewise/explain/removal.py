@@ -1,0 +1,241 @@
+"""Forward passes without some members or edges: of the whole graph, or of what changes in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from edgewise.explain.calls import Step, Tape, call_with, graph_with
+from edgewise.graphs import Edges, Graph
+from edgewise.interception import ACTIVE, Interceptor, intercepting
+from edgewise.ragged import ranges, starts
+
+if TYPE_CHECKING:
+    from edgewise.explain.attribution import Case
+
+TOLERANCE = 1e-4
+"""Maximum difference, relative and absolute, between scores of a part and of the whole graph."""
+
+
+def pair_keys(first: Tensor, second: Tensor, count: int) -> Tensor:
+    """Return a number for each pair of members, the same in both directions."""
+    return torch.minimum(first, second) * count + torch.maximum(first, second)
+
+
+class Removal(Interceptor):
+    """Interceptor that removes all edges from some members, and some pairs, from every call.
+
+    Args:
+        case: the answer.
+        members: mask of removed members, ``[M]``.
+        pairs: removed edges as pairs of members, ``[2, P]``.
+    """
+
+    def __init__(self, case: Case, members: Tensor | None, pairs: Tensor | None) -> None:
+        self.case, self.gone = case, members
+        self.keys = None if pairs is None else pair_keys(pairs[0], pairs[1], len(case.labels))
+
+    def kept(self, graph: Graph) -> Tensor | None:
+        """Return the indices of the edges that are left, or ``None`` for all edges."""
+        member = self.case.members(graph.num_sources)
+        if member is None:
+            return None
+        source = member[graph.source]
+        gone = torch.zeros_like(source, dtype=torch.bool)
+        if self.gone is not None:
+            gone = self.gone[source] & (source >= 0)
+        if self.keys is not None and graph.num_targets == graph.num_sources:
+            target = member[graph.target]
+            keys = pair_keys(source, target, len(self.case.labels))
+            gone |= torch.isin(keys, self.keys) & (source >= 0) & (target >= 0)
+        return None if not bool(gone.any()) else (~gone).nonzero()[:, 0]
+
+    def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
+        kept = self.kept(graph)
+        return compute(*(call, graph) if kept is None else call_with(call, graph, kept))
+
+    def attend_with_lse(
+        self, call: Any, graph: Any, compute: Callable[..., tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        kept = self.kept(graph)
+        return compute(*(call, graph) if kept is None else call_with(call, graph, kept))
+
+    def aggregate(
+        self,
+        value: Tensor,
+        weight: Tensor | None,
+        graph: Any,
+        reduce: str,
+        compute: Callable[..., Tensor],
+    ) -> Tensor:
+        kept = self.kept(graph)
+        if kept is None:
+            return compute(value, weight, graph, reduce)
+        fewer = None if weight is None else weight.index_select(-2, kept)
+        return compute(value, fewer, graph_with(graph, kept), reduce)
+
+
+def remaining(graph: Graph) -> Graph:
+    """Return a graph without the pairs that are removed in this context.
+
+    A score that reads the graph outside of attention and aggregation, such as a count of common
+    neighbours, reads this one.
+    """
+    for active in ACTIVE.get():
+        if isinstance(active, Removal):
+            kept = active.kept(graph)
+            graph = graph if kept is None else graph_with(graph, kept)
+    return graph
+
+
+class _Incoming:
+    """Edges of a graph, sorted by target."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.source = graph.source
+        self._order = graph.target.argsort(stable=True)
+        self._count = torch.bincount(graph.target, minlength=graph.num_targets)
+        self._start = starts(self._count)
+
+    def into(self, targets: Tensor) -> Tensor:
+        """Return the indices of the edges into some targets."""
+        found: Tensor = self._order[ranges(self._start[targets], self._count[targets])]
+        return found
+
+
+def edges_around(graph: Graph, nodes: Tensor) -> Tensor:
+    """Return the indices of all edges into some nodes and into the sources of these edges."""
+    incoming = _Incoming(graph)
+    return incoming.into(torch.cat([nodes, graph.source[incoming.into(nodes)]]).unique())
+
+
+class ReceptiveField:
+    """Part of a large graph that the score of some nodes depends on, and outputs on all of it.
+
+    Without an edge, the outputs of few nodes change. :meth:`without` computes only those again that
+    the score depends on, and reads the other outputs from a run on the whole graph.
+
+    Args:
+        case: the answer, about nodes of a graph.
+        steps: calls of a run on the whole graph, all over the nodes of the case.
+
+    Attributes:
+        edges: for each call, the edges into the targets that the score depends on.
+        around: for each call, the edges into all targets that the score depends on in any call.
+    """
+
+    def __init__(self, case: Case, steps: list[Step]) -> None:
+        assert case.own is not None
+        self.case, self.steps = case, steps
+        incoming = {id(step.graph): _Incoming(step.graph) for step in steps}
+        rows, self.edges = case.own.unique(), list[Tensor]()
+        for step in reversed(steps):
+            of_graph = incoming[id(step.graph)]
+            self.edges.insert(0, of_graph.into(rows))
+            read = torch.cat([rows, of_graph.source[self.edges[0]]]).unique()
+            first, rows = rows, read
+        # The edges at the nodes of the answer point to its neighbours too.
+        first = rows if len(steps) == 1 else first
+        self.around = [incoming[id(step.graph)].into(first) for step in steps]
+
+    def pairs(self) -> Tensor:
+        """Return the distinct pairs of members at the nodes of the answer, ``[2, P]``."""
+        assert self.case.own is not None
+        own, keys = self.case.member[self.case.own], []
+        for step, around in zip(self.steps, self.around, strict=True):
+            source, target = self.case.member[step.graph.edge_index[:, around]]
+            joined = (source >= 0) & (target >= 0) & (source != target)
+            joined &= torch.isin(source, own) | torch.isin(target, own)
+            keys.append(pair_keys(source[joined], target[joined], len(self.case.labels)))
+        every, count = torch.cat(keys).unique(), len(self.case.labels)
+        return torch.stack([every // count, every % count])
+
+    def without(self, pairs: Tensor) -> Tensor:
+        """Compute the scores ``[C]`` without some edges.
+
+        Args:
+            pairs: removed edges as pairs of members, ``[2, P]``.
+        """
+        with torch.no_grad(), intercepting(_LocalRemoval(self, pairs)):
+            return self.case.score()
+
+
+def receptive_field(case: Case) -> ReceptiveField | None:
+    """Return the receptive field of an answer about some nodes of a large graph.
+
+    The result is ``None`` for other answers, and for models whose nodes depend on each other
+    outside of the recorded calls. This is tested by removing every second edge at the nodes of the
+    answer, which must give the score of the whole graph.
+    """
+    if not case.whole_graph or case.own is None:
+        return None
+    tape, count = Tape(), len(case.member)
+    with torch.no_grad(), intercepting(tape):
+        case.score()
+    sizes = {(step.graph.num_targets, step.graph.num_sources) for step in tape.steps}
+    if sizes != {(count, count)} or any(step.lse is not None for step in tape.steps):
+        return None
+    field = ReceptiveField(case, tape.steps)
+    pairs = field.pairs()[:, ::2]
+    with torch.no_grad(), intercepting(Removal(case, None, pairs)):
+        whole = case.score()
+    same = torch.allclose(field.without(pairs), whole, rtol=TOLERANCE, atol=TOLERANCE)
+    return field if same else None
+
+
+class _LocalRemoval(Removal):
+    """Interceptor that computes only the outputs that change without some pairs."""
+
+    def __init__(self, field: ReceptiveField, pairs: Tensor) -> None:
+        super().__init__(field.case, None, pairs)
+        self.field, self.place = field, 0
+        self.changed = torch.zeros(len(field.case.member), dtype=torch.bool)
+
+    def _next(self) -> tuple[Step, Tensor, Tensor]:
+        """Return the recorded step of this call, the targets to compute, and their edges."""
+        step, edges = self.field.steps[self.place], self.field.edges[self.place]
+        self.place += 1
+        source, target = step.graph.edge_index[:, edges]
+        member = self.case.member
+        assert self.keys is not None
+        gone = torch.isin(
+            pair_keys(member[source], member[target], len(self.case.labels)), self.keys
+        )
+        again = torch.zeros_like(self.changed)
+        again[target[gone | self.changed[source]]] = True
+        again[target] |= self.changed[target]
+        self.changed = self.changed | again
+        return step, again.nonzero()[:, 0], edges[again[target] & ~gone]
+
+    def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
+        step, rows, edges = self._next()
+        fewer, _ = call_with(call, graph, edges)
+        fewer = replace(fewer, query=call.query.index_select(-3, rows))
+        return _merged(step, rows, compute(fewer, _rows_of(graph, rows, edges)))
+
+    def aggregate(
+        self,
+        value: Tensor,
+        weight: Tensor | None,
+        graph: Any,
+        reduce: str,
+        compute: Callable[..., Tensor],
+    ) -> Tensor:
+        step, rows, edges = self._next()
+        fewer = None if weight is None else weight.index_select(-2, edges)
+        return _merged(step, rows, compute(value, fewer, _rows_of(graph, rows, edges), reduce))
+
+
+def _rows_of(graph: Graph, rows: Tensor, edges: Tensor) -> Graph:
+    """Return the graph of some edges, with some targets only."""
+    source, target = graph.edge_index[:, edges]
+    index = torch.stack([source, torch.searchsorted(rows, target)])
+    return Edges(index, len(rows), graph.num_sources)
+
+
+def _merged(step: Step, rows: Tensor, out: Tensor) -> Tensor:
+    return step.out.index_copy(-3, rows, out.to(step.out.dtype))

@@ -1,0 +1,54 @@
+"""Description of target columns, which data, tasks, metrics, baselines and predictors share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Target(NamedTuple):
+    """A target column: a number, or one of several classes.
+
+    A number has one output, in the unit of the column. Two classes have one output, the logit of
+    the second class. More classes have a logit each.
+
+    Attributes:
+        name: name of the column.
+        classes: names of the classes; empty for a number.
+        mean, std: mean and standard deviation of the training numbers.
+        counts: number of training rows of each class.
+    """
+
+    name: str
+    classes: tuple[str, ...] = ()
+    mean: float = 0.0
+    std: float = 1.0
+    counts: tuple[int, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Number of outputs."""
+        return len(self.classes) if len(self.classes) > 2 else 1
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Target:
+        """Create a target from the JSON form of ``_asdict()``."""
+        lists = {name: tuple(record[name]) for name in ("classes", "counts")}
+        return cls(**{**record, **lists})
+
+
+def split_outputs(targets: Sequence[Target], outputs: Tensor) -> tuple[Tensor, ...]:
+    """Return the outputs ``[..., width]`` of each target."""
+    parts: tuple[Tensor, ...] = outputs.split([target.width for target in targets], dim=-1)
+    return parts
+
+
+def probabilities(target: Target, outputs: Tensor) -> Tensor:
+    """Return the probabilities ``[..., classes]`` of a target from its logits ``[..., width]``."""
+    if target.width > 1:
+        return outputs.softmax(-1)
+    second = outputs.sigmoid()
+    return torch.cat([1 - second, second], dim=-1)

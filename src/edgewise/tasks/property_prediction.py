@@ -1,0 +1,103 @@
+"""Property prediction: numbers and classes of one or several target columns with gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.arguments import check_choice
+from edgewise.base_task import Task
+from edgewise.errors import ArgumentError, require
+from edgewise.targets import Target, split_outputs
+from edgewise.tasks.regression import Regression
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+ClassWeight = Literal["none", "balanced"]
+
+
+@dataclass(frozen=True)
+class PropertyPrediction(Regression):
+    """Prediction of the targets that the data describe: numbers, classes, or both.
+
+    Outputs are ``[M, widths]`` (:func:`edgewise.targets.split_outputs`), and targets ``[M, T]``,
+    with indices for classes and NaN for missing values. The loss is the mean over all values that
+    are not missing. A number contributes its loss of :class:`Regression` in units of its standard
+    deviation, two classes the binary cross-entropy, and more classes the cross-entropy.
+
+    Metrics of a number are those of :class:`Regression`. Metrics of classes are ROC-AUC, average
+    precision (area under the precision-recall curve), accuracy, the Brier score and the expected
+    calibration error. With several targets, a metric is the mean over the targets that have it;
+    ``NAME/rmse`` is that of one target.
+
+    Attributes:
+        kind: loss of numbers: ``"mse"``, ``"mae"`` or ``"huber"``.
+        delta: threshold of the Huber loss, in the unit of the target.
+        class_weight: ``"balanced"`` weights each class by the inverse of its frequency in the
+            training set, as in scikit-learn. The probabilities are then not calibrated.
+        targets: description of the targets, which the data determine.
+    """
+
+    class_weight: ClassWeight = "none"
+    targets: tuple[Target, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("task.class_weight", self.class_weight, get_args(ClassWeight))
+
+    def with_targets(self, targets: Sequence[Target]) -> Task:
+        task = replace(self)
+        object.__setattr__(task, "targets", tuple(targets))
+        return task
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        total, count = outputs.sum() * 0, 0
+        for one, logits, values in self._columns(outputs, target):
+            total = total + self._losses(one, logits, values).sum()
+            count += len(values)
+        return total / max(count, 1)
+
+    def count(self, outputs: Tensor, target: Tensor) -> int:  # noqa: ARG002
+        return int(target.isfinite().sum())
+
+    def _columns(self, outputs: Tensor, target: Tensor) -> Iterator[tuple[Target, Tensor, Tensor]]:
+        """Yield each target with the outputs and the values of the rows that have a value."""
+        if not self.targets:
+            raise ArgumentError(
+                "task",
+                expected="a description of the targets",
+                got="none, as the data have none",
+                remedy="call with_targets, or use tasks.Regression or tasks.Classification",
+            )
+        parts = split_outputs(self.targets, outputs)
+        for one, part, values in zip(self.targets, parts, target.unbind(1), strict=True):
+            known = ~values.isnan()
+            yield one, part[known], values[known]
+
+    def _losses(self, target: Target, outputs: Tensor, values: Tensor) -> Tensor:
+        if not target.classes:
+            scale = max(target.std, 1e-12)
+            losses = self._each(outputs[:, 0], values)
+            return losses / (scale if self.kind == "mae" else scale**2)
+        if target.width == 1:
+            losses = F.binary_cross_entropy_with_logits(outputs[:, 0], values, reduction="none")
+        else:
+            losses = F.cross_entropy(outputs, values.long(), reduction="none")
+        if self.class_weight == "balanced":
+            counts = torch.tensor(target.counts, device=values.device)
+            weights = counts.sum() / (len(counts) * counts.clamp(min=1))
+            losses = losses * weights[values.long()]
+        return losses
+
+    def metrics(self) -> dict[str, Metric]:
+        require("torchmetrics", extra="train", purpose="metrics of properties")
+        from edgewise.tasks.property_metrics import property_metrics
+
+        # The data are not loaded yet while the monitored metric is checked for the first time.
+        return property_metrics(self.targets or (Target("number"), Target("class", ("0", "1"))))

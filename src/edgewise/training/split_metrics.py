@@ -1,0 +1,78 @@
+"""Loss and metrics of a task over the batches of a split."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from edgewise.base_task import Task
+
+
+class MeanLoss(Metric):
+    """Metric that averages mean losses of batches, weighted by their number of examples.
+
+    NaN stays NaN. torchmetrics 1.9's MeanMetric replaces or drops NaN, and ignores the weights with
+    ``nan_strategy="disable"``: it returned 0.508 where the mean over examples was 0.468.
+    """
+
+    full_state_update = False
+    higher_is_better = False
+    total: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("total", torch.tensor(0.0), dist_reduce_fx="sum")
+        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, loss: Tensor, count: int) -> None:
+        """Add the mean loss of ``count`` examples."""
+        self.total += loss * count
+        self.count += count
+
+    def compute(self) -> Tensor:
+        """Return the mean loss of all batches so far."""
+        return self.total / self.count
+
+
+class SplitMetrics(nn.ModuleDict):
+    """Mean loss, under the name ``loss``, and the metrics of a task.
+
+    Args:
+        task: the task, which computes the loss.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__({"loss": MeanLoss(), **task.metrics()})
+        self.task = task
+
+    def add(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, int]:
+        """Add a batch, and return its mean loss and its number of terms."""
+        loss, count = self.task.loss(outputs, target), self.task.count(outputs, target)
+        for name, metric in metrics_of(self):
+            if name == "loss":
+                metric.update(loss.detach(), count)
+            else:
+                metric.update(outputs.detach(), target)
+        return loss, count
+
+    def finish(self) -> dict[str, float]:
+        """Return the values by name, with those that follow from the loss, and reset the state."""
+        values = finished(self)
+        return values | {
+            name: round(value, 6) for name, value in self.task.from_loss(values["loss"]).items()
+        }
+
+
+def metrics_of(metrics: nn.ModuleDict) -> list[tuple[str, Metric]]:
+    """Return the metrics by name."""
+    return [(name, metric) for name, metric in metrics.items() if isinstance(metric, Metric)]
+
+
+def finished(metrics: nn.ModuleDict) -> dict[str, float]:
+    """Return the values of metrics by name, with six digits after the point, and reset them."""
+    values = {name: round(float(metric.compute()), 6) for name, metric in metrics_of(metrics)}
+    for _, metric in metrics_of(metrics):
+        metric.reset()
+    return values
