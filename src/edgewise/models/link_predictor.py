@@ -70,7 +70,9 @@ class LinkPredictor(nn.Module):
         if self.decoder is not None:
             self.decoder[-1] = nn.Linear(width, 1)
         self.overlap = (
-            nn.Sequential(nn.Linear(INDICES, width), nn.ReLU(), nn.Linear(width, 1))
+            nn.Sequential(
+                nn.BatchNorm1d(INDICES), nn.Linear(INDICES, width), nn.ReLU(), nn.Linear(width, 1)
+            )
             if overlap
             else None
         )

@@ -16,13 +16,13 @@ RANKED = Protocol(
 
 lightgcn_gowalla = Recipe(
     name="lightgcn-gowalla",
-    summary="LightGCN recommends places on Gowalla, softmax loss over all places",
+    summary="LightGCN recommends places on Gowalla, sampled softmax loss",
     model=partial(models.lightgcn, width=64, hops=2),
-    data=data.gowalla(val=0.003, val_users=0, negatives=0, batch_size=256),
+    data=data.gowalla(val=0.003, val_users=0, negatives=4096, by_user=True, batch_size=1024),
     task=tasks.Recommendation(temperature=0.1),
     optimizer=training.OptimizerSettings("adam", lr=0.05),
     schedule=training.CosineSchedule(warmup=0.0),
-    trainer=training.TrainerSettings(epochs=10, monitor="val/recall@20"),
+    trainer=training.TrainerSettings(epochs=20, monitor="val/recall@20"),
     protocol=RANKED,
 )
 
@@ -32,7 +32,7 @@ pinsage_gowalla = Recipe(
     model=partial(models.pinsage, width=64, depth=1, top=32, steps=3),
     data=data.gowalla(val=0.05, val_users=2000, negatives=1024, batch_size=8192),
     task=tasks.Recommendation(temperature=0.15),
-    optimizer=lightgcn_gowalla.optimizer,
+    optimizer=training.OptimizerSettings("adam", lr=0.02),
     schedule=lightgcn_gowalla.schedule,
     trainer=replace(lightgcn_gowalla.trainer, epochs=10),
     protocol=replace(

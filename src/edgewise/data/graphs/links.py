@@ -90,7 +90,7 @@ class Links(Data):
     test: float = 0.1
     split_seed: int = 0
     negatives: int = 1
-    batch_size: int = 16384
+    batch_size: int = 4096
 
     provides: ClassVar[tuple[str, ...]] = ("num_nodes",)
 
