@@ -11,7 +11,7 @@ Paper: Rampášek et al., Recipe for a general, powerful, scalable graph Transfo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Unpack, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import torch
 from torch import Tensor, nn
@@ -243,7 +243,9 @@ class GPS(GraphLayer):
         self.propagate = OutputPropagation(output_hops)
         self.input_dropout = Dropout(dropout)
         self.embed = Linear(in_width, width)
-        self.position = None if position == "none" else POSITIONS[position](width, position_size)
+        self.position: Any = None
+        if position != "none":
+            self.position = POSITIONS[position](width, position_size)
         self.attention_graph, self.edge_width = attention_graph, edge_width
         self.layers = nn.ModuleList(
             GPSLayer(
@@ -262,17 +264,18 @@ class GPS(GraphLayer):
         )
 
     def encodings(self) -> dict[str, nn.Module]:
-        fixed = self.position is not None and not isinstance(self.position, RandomFeatures)
-        return {"positions": self.position} if fixed else {}
+        if self.position is None or isinstance(self.position, RandomFeatures):
+            return {}
+        return {"positions": self.position}
 
     def embed_with_positions(self, x: Tensor, graph: Graph, positions: Tensor | None) -> Tensor:
         """Return node embeddings ``[N, width]`` with the positional encoding added."""
         x = self.embed(self.input_dropout(x))
         if self.position is None:
             return x
-        out: Tensor = self.position(
-            x, self.position.code(graph) if positions is None else positions
-        )
+        if positions is None:
+            positions = self.position.code(graph)
+        out: Tensor = self.position(x, positions)
         return out
 
     def forward(
