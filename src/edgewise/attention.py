@@ -16,6 +16,7 @@ Every differentiable argument has a gradient.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
@@ -377,19 +378,25 @@ def _faster_parts(
     # needs the log-sum-exp, which only softmax has.
     if len(graph.parts) == 1 or whole.engine == "tiles" or call.normaliser is not None:
         return []
-    parts = []
-    start = 0
-    for part in execution_parts(graph):
-        stop = start + part.num_edges
-        piece = call.part(start, stop)  # with the edge tensors of this part
-        parts.append((piece, part, choose(_problem(piece, part, lse=True), ENGINES)))
-        start = stop
+    parts = [
+        (piece, part, choose(_problem(piece, part, lse=True), ENGINES))
+        for piece, part in _parts(call, graph)
+    ]
     width = call.query.shape[-2] * call.value.shape[-1]
     elements = call.batch.numel() * graph.num_targets * width
     costs = costs_on(call.query.device, call.query.dtype)
     (merging,) = costs.of([merge_work(len(parts), elements)])
     faster = merging + sum(choice.seconds for *_, choice in parts) < whole.seconds
     return parts if faster else []
+
+
+def _parts(call: AttentionCall, graph: Graph) -> Iterator[tuple[AttentionCall, Graph]]:
+    """Yield a call for each part of a union of disjoint graphs, with the part's edge tensors."""
+    start = 0
+    for part in execution_parts(graph):
+        stop = start + part.num_edges
+        yield call.part(start, stop), part
+        start = stop
 
 
 def _with_lse(call: AttentionCall, graph: Graph, engine: str) -> tuple[Tensor, Tensor]:

@@ -112,7 +112,7 @@ def test_what_is_no_model_of_graphs_is_refused(tmp_path: Path) -> None:
         with refused("model", expected="graph model: ", got=name, remedy="one of these"):
             distinguish.distinguish([name])
     with refused(
-        "model", expected="one of graphormer", got="'graphormr'", remedy="mean 'graphormer'"
+        "model", expected="graphormer or one of", got="'graphormr'", remedy="mean 'graphormer'"
     ):
         distinguish.distinguish(["graphormr"])
     train(with_values(RECIPES["digits"], {"trainer.epochs": 1, "model.depth": 1}), tmp_path / "run")

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.attention import _split, _with_lse
+from edgewise.attention import _parts, _with_lse
 from edgewise.checks import checked_call
 from edgewise.engines import ENGINES, triton_rows
 from edgewise.engines.merge import merge_attention
@@ -223,9 +223,9 @@ def test_parts_of_a_union_drop_what_the_whole_drops() -> None:
     call, graph = checked_call(*nodes, union, dropout=0.5)
     layout = layout_of(graph, RowsLayout)
     whole = ENGINES["rows"].attend(call, layout)
-    shares = _split(call, graph)
-    assert len(shares) > 1
-    merged, _ = merge_attention([_with_lse(piece, share, "rows") for piece, share in shares])
+    parts = list(_parts(call, graph))
+    assert len(parts) > 1
+    merged, _ = merge_attention([_with_lse(piece, part, "rows") for piece, part in parts])
     torch.testing.assert_close(merged, whole, rtol=1e-5, atol=1e-6)
 
 

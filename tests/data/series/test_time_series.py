@@ -55,7 +55,7 @@ def test_the_last_season_is_what_was_known(table: str) -> None:
 def test_errors_by_hand() -> None:
     target = torch.tensor([[[1.0, 3.0], [2.0, 2.0]], [[0.0, 1.0], [0.0, 1.0]]])
     outputs = torch.tensor([[1.0, 3.0], [0.5, 0.5]])
-    mae, ratio = metrics.ForecastError(), metrics.seasonal_ratio()
+    mae, ratio = metrics.ForecastError(), metrics.SeasonalRatio()
     for meter in (mae, ratio):
         for out, wanted in zip(outputs, target, strict=True):
             meter.update(out[None], wanted[None])
