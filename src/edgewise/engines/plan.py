@@ -75,7 +75,7 @@ class Engine(Protocol[L]):
         """Return the reasons why this engine does not support a problem; empty if it does."""
 
     def work(self, problem: Problem) -> Work:
-        """Return the form of computation and its operation counts; see ``costs.json``."""
+        """Return the kind of computation and the counts of its operations; see ``costs.json``."""
 
     def attend(self, call: AttentionCall, layout: L) -> Tensor:
         """Return the output ``[..., N_dst, H, Dv]``."""

@@ -224,7 +224,7 @@ def _importance_of(one: LayerRecord, importance: Mapping[str, Tensor]) -> Tensor
         return values
     raise ArgumentError(
         "recorded",
-        expected=f"all {len(values)} heads of {one.name}, which importance has",
+        expected=f"all {len(values)} heads of {one.name}, one for each value of importance",
         got=f"{len(one.heads)} heads",
         remedy="record without heads=",
     )

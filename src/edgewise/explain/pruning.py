@@ -91,7 +91,7 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
         if not kept[name]:
             raise ArgumentError(
                 "heads",
-                expected=f"at least one head that is left in {name}",
+                expected=f"at least one remaining head in {name}",
                 got=f"all of {listed(left)}",
                 remedy=f"keep at least one head of {name}",
             )
