@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +62,14 @@ EXTRAS = [
     "transformers",
     "triton",
 ]
+
+
+def test_the_layout_in_contributing_is_the_ladder() -> None:
+    text = (ROOT.parents[1] / "CONTRIBUTING.md").read_text()
+    (chart,) = re.findall(r"```text\n(cli.*?)```", text, re.DOTALL)
+    shown = [set(re.findall(r"\w+", rung)) for rung in chart.split("->")]
+    rungs = [rung for rung in reversed(LADDER) if rung != {"__init__"}]
+    assert shown == [rungs[0], LEAVES, *rungs[1:]]
 
 
 def part(path: Path) -> str:

@@ -46,7 +46,7 @@ def in_12(argument: str, value: int, remedy: str) -> None:
     [
         (at_least_2, "at least 2", [2, 2.5, INF], [1, 1.9, -INF]),
         (check_positive, "a number above 0", [1e-9, 3, INF], [0, -1]),
-        (check_from_zero, "a number from 0", [0, 0.5, INF], [-1e-9]),
+        (check_from_zero, "a number of at least 0", [0, 0.5, INF], [-1e-9]),
         (check_share, "a fraction from 0 to below 1", [0, 0.999], [-1e-9, 1]),
         (check_probability, "a probability from 0 to 1", [0, 0.5, 1], [-1e-9, 1.001]),
         (a_count, "an integer of at least 2", [2, np.int64(3)], [1, 2.0, "2", None]),

@@ -360,11 +360,28 @@ WITH_EXAMPLES = [
 """Modules with an example in a docstring that needs no trained run."""
 
 
+EXAMPLES_NEED = {
+    "baselines": ["sklearn"],
+    "data": ["pandas", "sklearn", "tokenizers"],
+    "explain": ["matplotlib"],
+    "inference": ["lightning", "sklearn"],
+    "interop.huggingface": ["transformers"],
+    "interop.pyg": ["torch_geometric"],
+    "runs": ["lightning", "sklearn"],
+    "tasks": ["torchmetrics"],
+    "base_task": ["torchmetrics"],
+    "training": ["lightning"],
+}
+"""Packages that the examples of a package or module need."""
+
+
 @pytest.mark.parametrize("module", WITH_EXAMPLES)
 def test_the_examples_of_docstrings_run(module: str) -> None:
     """Each example imports what it uses."""
-    if "huggingface" in module:
-        pytest.importorskip("transformers")
+    for prefix, packages in EXAMPLES_NEED.items():
+        if f"{module}.".startswith(f"edgewise.{prefix}."):
+            for package in packages:
+                pytest.importorskip(package)
     found = doctest.testmod(importlib.import_module(module), globs={})
     assert found.attempted
     assert not found.failed

@@ -64,7 +64,7 @@ def check_positive(argument: str, value: float, remedy: str) -> None:
 
 def check_from_zero(argument: str, value: float, remedy: str) -> None:
     """Raise ArgumentError if the value is below 0."""
-    _check(value >= 0, argument, "a number from 0", value, remedy)
+    _check(value >= 0, argument, "a number of at least 0", value, remedy)
 
 
 def check_share(argument: str, value: float, remedy: str) -> None:

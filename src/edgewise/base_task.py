@@ -17,7 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """Loss and metrics of model outputs ``[M, ...]``, given targets."""
+    """Loss and metrics of model outputs ``[M, ...]``, given targets.
+
+    Example:
+        >>> from torch.nn.functional import mse_loss
+        >>> from torchmetrics import MeanAbsoluteError
+        >>> from edgewise import tasks
+        >>> class Squares(tasks.Task):
+        ...     def loss(self, outputs, target):
+        ...         return mse_loss(outputs, target)
+        ...     def metrics(self):
+        ...         return {"mae": MeanAbsoluteError()}
+        >>> Squares()
+        Squares()
+    """
 
     takes: ClassVar[tuple[str, ...]] = ()
     """Names of the data sizes that :meth:`complete` uses. The model factory receives the other

@@ -25,6 +25,14 @@ class Batch:
         keywords: keyword arguments, such as ``edge_attr``.
         continues: whether row i continues the text of row i of the previous batch, so that the
             model is called with the ``cache=`` of that batch; None if batches are independent.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import data
+        >>> batch = data.Batch((torch.randn(8, 4),), torch.arange(8) % 2)
+        >>> outputs = torch.nn.Linear(4, 2)(*batch.inputs)
+        >>> batch.select_outputs(outputs).shape
+        torch.Size([8, 2])
     """
 
     inputs: tuple[Any, ...]

@@ -121,7 +121,7 @@ class Offsets:
             raise ArgumentError(
                 "Offsets.classes",
                 expected=f"a class for each difference of positions, from {low} to {high}",
-                got=f"{len(self.classes)}, from 0 on",
+                got=f"{len(self.classes)} classes, for differences from 0",
                 remedy="subtract a constant from the positions of the targets, or give more "
                 "classes",
             )

@@ -288,7 +288,7 @@ def _check_together(query: Tensor, key: Tensor, value: Tensor, score: Score) -> 
             "key",
             expected=f"{heads} heads (the number of query heads), or a divisor of {heads}",
             got=f"{key.shape[-2]}",
-            remedy="shapes are [..., nodes, heads, width]",
+            remedy="check the order of the axes: [..., nodes, heads, width]",
         )
     _same("value", value.shape[-2], key.shape[-2], "heads", "key")
     _same("value", value.shape[-3], sources, "sources", "key")
@@ -334,7 +334,7 @@ def _same(name: str, got: int, expected: int, what: str, other: str) -> None:
             name,
             expected=f"{expected} {what}, as for {other}",
             got=f"{got}",
-            remedy="shapes are [..., nodes, heads, width]",
+            remedy="check the order of the axes: [..., nodes, heads, width]",
         )
 
 

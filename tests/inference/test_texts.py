@@ -384,9 +384,9 @@ def test_prompts_and_runs_that_give_no_text(
     assert main(["predict", str(labels), "a", "--temperature", "0.5"]) == 2
     assert "one of top" in capsys.readouterr().err
     for option, value, said in (
-        ("--max-new-tokens", "-5", "a number from 0"),
+        ("--max-new-tokens", "-5", "a number of at least 0"),
         ("--seed", "-1", "an integer from 0"),
-        ("--temperature", "-1", "a number from 0"),
+        ("--temperature", "-1", "a number of at least 0"),
         ("--top-k", "0", "at least 1"),
     ):
         assert main(["predict", str(writer), "a", option, value]) == 2

@@ -75,6 +75,12 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
     Raises:
         NoBaselineError: there are no baselines for the recipe's data and task.
         MissingExtraError: a library is not installed.
+
+    Example:
+        >>> from edgewise import baselines, recipes
+        >>> found = list(baselines.baselines(recipes.find("digits"), quick=True))
+        >>> sorted({baseline.name.split(" (")[0] for baseline in found})
+        ['k-NN on pixels', 'logistic regression on pixels']
     """
     candidates = kind_of(recipe).candidates
     splits = _plain(recipe.data).load()
@@ -111,7 +117,15 @@ def is_large(recipe: Recipe, run: Preprocessing) -> bool:
 
 
 def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
-    """Return the baseline with the best validation metric."""
+    """Return the baseline with the best validation metric.
+
+    Example:
+        >>> from edgewise import baselines, recipes
+        >>> recipe = recipes.find("digits")
+        >>> best = baselines.best_of(recipe, list(baselines.baselines(recipe, quick=True)))
+        >>> best.metrics["val/accuracy"] > 0.9
+        True
+    """
     best = found[0]
     for one in found[1:]:
         best = one if _better(recipe, one, best) else best

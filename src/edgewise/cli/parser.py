@@ -253,10 +253,10 @@ def _add_training(add: Commands, known_fields: str) -> None:
     help_ = "cross-validate: train once for each fold, which is then the test set"
     several.add_argument("--folds", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE")
-    summary = "measure simple baselines of a recipe's task on its splits, with its metrics"
+    summary = "evaluate simple baselines on a recipe's task, with the same splits and metrics"
     example = "edgewise baseline molecules --data.path mine.csv --data.target y"
     command = _command_on_recipe(add, baseline, "baseline", summary, example + known_fields)
-    help_ = "measure once for each fold, which is then the test set, and print the means"
+    help_ = "evaluate once for each fold, which is then the test set, and print the means"
     command.add_argument("--folds", action="store_true", help=help_)
     help_ = "folder of baseline.json (default: runs/RECIPE-baseline)"
     command.add_argument("--out", type=Path, metavar="DIR", help=help_)
@@ -297,7 +297,7 @@ def _add_predicting(
     files = command.add_argument_group("inputs and outputs")
     help_ = (
         "file of inputs: a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with the columns of the "
-        "training table, an .sdf file of molecules, or a text with one input per line"
+        "training table, an .sdf file of molecules, or a text file with one input per line"
     )
     files.add_argument("--input", type=Path, metavar="FILE", help=help_)
     help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"
@@ -321,7 +321,7 @@ def _add_explaining(add: Commands) -> None:
         "The page is one HTML file, which needs no network. With several inputs, there is a page\n"
         "for each: page-1.html, page-2.html, ..."
     )
-    summary = "write a page of the attention weights of a run on an input"
+    summary = "write an HTML page that shows the attention weights of a run on an input"
     command = _command_on_run(add, explain, "explain", summary, example)
     help_ = "an input such as a SMILES, a sentence, an image file or a node id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
@@ -357,7 +357,8 @@ def _add_heads(add: Commands) -> None:
         "edgewise heads runs/sst2 --by leaving_out --draw heads.png",
     )
     _add_data(command, importance=True)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure")
+    help_ = "save a figure of the importance of each head to FILE"
+    command.add_argument("--draw", type=Path, metavar="FILE", help=help_)
     command = _command_on_run(
         add,
         prune,
@@ -393,8 +394,9 @@ def _add_heads(add: Commands) -> None:
 def _add_data(command: argparse.ArgumentParser, *, importance: bool) -> None:
     if importance:
         help_ = (
-            "importance of a head: gradient of the loss by its output (default), gain: by the "
-            "scores of its edges, leaving_out: increase of the loss without it, one pass each"
+            "measure of the importance of a head: gradient of the loss with respect to its output "
+            "(gradient, the default) or to its scores (gain), or increase of the loss without the "
+            "head (leaving_out, one forward pass for each head)"
         )
         kinds = ("gradient", "gain", "leaving_out")
         command.add_argument("--by", choices=kinds, default="gradient", help=help_)

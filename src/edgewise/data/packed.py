@@ -26,6 +26,14 @@ class PackedGraphs:
         shared: whether a graph that a batch lists several times, such as an ionic liquid measured
             at several pressures, is packed once for several outputs. If false, it is packed once
             for each output.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import data
+        >>> x, path, bonds = torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), torch.randn(2, 1)
+        >>> packed = data.PackedGraphs.of([x, x], [path, path], [bonds, bonds])  # two graphs
+        >>> packed.sizes
+        tensor([3, 3])
     """
 
     x: Tensor
@@ -39,7 +47,7 @@ class PackedGraphs:
     def of(
         cls, nodes: list[Tensor], edge_indices: list[Tensor], edges: list[Tensor]
     ) -> PackedGraphs:
-        """Pack graphs given by node features ``[n, F]``, edges ``[2, e]`` and features ``[e, K]``.
+        """Pack graphs: node features ``[n, F]``, edge indices ``[2, e]``, edge features ``[e, K]``.
 
         Raises:
             ArgumentError: the lists are empty, or a feature is NaN or infinite.

@@ -192,7 +192,7 @@ class TransformerXLRelative(nn.Module):
     Args:
         heads: number of heads H.
         width: head size D.
-        num_frequencies: size of R, sines and cosines together; an even number.
+        num_frequencies: number of features of R, half of them sines and half cosines.
     """
 
     def __init__(self, heads: int, width: int, num_frequencies: int = 64) -> None:
@@ -200,8 +200,8 @@ class TransformerXLRelative(nn.Module):
         if num_frequencies % 2:
             raise ArgumentError(
                 "num_frequencies",
-                expected="an even number, because distances are encoded as pairs of sine and "
-                "cosine",
+                expected="an even number, because half of the features are sines and half are "
+                "cosines",
                 got=repr(num_frequencies),
                 remedy="add 1 to num_frequencies",
             )

@@ -34,7 +34,7 @@ def dropout_mask(
 
 
 def _mix(word: Tensor) -> Tensor:
-    """Hash 32-bit words by a bijection, lowbias32."""
+    """Hash 32-bit integers with lowbias32, a bijective hash (C. Wellons, hash-prospector)."""
     word = word ^ (word >> 16)
     word = (word * 0x7FEB352D) & WORD
     word = word ^ (word >> 15)

@@ -29,6 +29,15 @@ def using_engine(engine: str) -> Iterator[None]:
     This is for comparisons and debugging, as in
     ``with edgewise.using_engine("reference"): model(x, graph)``. Compiled code
     (``torch.compile``) ignores the context.
+
+    Example:
+        >>> import torch, edgewise as ew
+        >>> from edgewise import graphs
+        >>> x = torch.randn(5, 2, 4)
+        >>> with ew.using_engine("reference"):
+        ...     out = ew.attend(x, x, x, graphs.window(1))
+        >>> torch.allclose(out, ew.attend(x, x, x, graphs.window(1)), atol=1e-5)
+        True
     """
     token = _preferred.set(engine)
     try:
@@ -66,7 +75,7 @@ class Engine(Protocol[L]):
         """Return the reasons why this engine does not support a problem; empty if it does."""
 
     def work(self, problem: Problem) -> Work:
-        """Return the form of computation and its operation counts; see ``costs.json``."""
+        """Return the kind of computation and the counts of its operations; see ``costs.json``."""
 
     def attend(self, call: AttentionCall, layout: L) -> Tensor:
         """Return the output ``[..., N_dst, H, Dv]``."""

@@ -32,10 +32,10 @@ DOMINANT = 0.9
 def outputs_left_out(
     query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
 ) -> Tensor:
-    """Compute the output of the target of each edge without this edge.
+    """For each edge, compute the output of its target as if the edge were removed.
 
-    With α-entmax instead of softmax, the weights of the other edges are rescaled, which is the
-    result without the edge only if the edge has a weight of 0.
+    With α-entmax instead of softmax, the remaining weights are only rescaled, so the result is
+    exact only for edges with a weight of 0.
 
     Args:
         query: ``[..., N_dst, H, D]``.
@@ -48,6 +48,12 @@ def outputs_left_out(
         ``[..., E, H, Dv]`` in the order of ``graph.edge_index``. The output of a target whose only
         edge is left out is 0.
 
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, graphs
+        >>> query, key, value = torch.randn(3, 5, 2, 4)  # 5 nodes, 2 heads
+        >>> explain.outputs_left_out(query, key, value, graphs.complete()).shape  # 25 edges
+        torch.Size([25, 2, 4])
     """
     graph = bind_graph(graph, query.shape[-3], key.shape[-3], query.device)
     weights, out, masked = _outputs(query, key, value, graph, options)

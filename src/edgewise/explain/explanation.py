@@ -108,6 +108,15 @@ def explanation(
 
     Raises:
         ArgumentError: the input is invalid, or the model computes no attention for it.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32).eval()
+        >>> ids = torch.randint(100, (1, 6))
+        >>> shown = explain.explanation(bert, ids)  # in Jupyter, `shown` displays the page
+        >>> [layer.weights.shape for layer in shown.recorded]  # [..., edges, heads]
+        [torch.Size([1, 36, 2])]
     """
     if isinstance(model, nn.Module):
         found = _of_model(model, inputs, recording)

@@ -90,6 +90,13 @@ def draw_heads(
         layers: indices or names of the layers; all by default.
         member: member of the batch.
         path: file to which the figure is saved.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32).eval()
+        >>> ids = torch.randint(100, (1, 6))
+        >>> figure = explain.draw_heads(explain.explanation(bert, ids))  # a matplotlib figure
     """
     explanation = _explanation(found)
     recorded = explanation.recorded
@@ -217,7 +224,7 @@ def _importance_of(one: LayerRecord, importance: Mapping[str, Tensor]) -> Tensor
         return values
     raise ArgumentError(
         "recorded",
-        expected=f"all {len(values)} heads of {one.name}, which importance has",
+        expected=f"all {len(values)} heads of {one.name}, one for each value of importance",
         got=f"{len(one.heads)} heads",
         remedy="record without heads=",
     )

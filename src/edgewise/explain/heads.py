@@ -34,6 +34,16 @@ def masked_heads(model: Any, heads: Mapping[str, Iterable[int]]) -> Iterator[Non
 
     Raises:
         ArgumentError: the model calls a layer that has no such head.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32).eval()
+        >>> ids = torch.randint(100, (1, 6))
+        >>> with explain.masked_heads(bert, {"backbone.stack.layers.0.attention.sublayer": [0, 1]}):
+        ...     masked = bert(ids)
+        >>> torch.allclose(masked, bert(ids))
+        False
     """
     gate = _Gates(lambda name, numbers: _mask(name, numbers, heads.get(name, ())))
     with gate.watching(model_of(model)):
@@ -68,6 +78,15 @@ def importance(
 
     Raises:
         ArgumentError: the model computes no attention.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32)
+        >>> batches = [torch.randint(100, (4, 6)) for _ in range(2)]
+        >>> found = explain.importance(bert, batches, lambda model, ids: model(ids).square().mean())
+        >>> [values.shape for values in found.values()]  # one number for each head
+        [torch.Size([2])]
     """
     check_choice("by", by, ("gradient", "gain", "leaving_out"))
     losses = losses_of(model, batches, loss, split=split, max_batches=max_batches)
@@ -224,7 +243,18 @@ class HeadStatistics:
 
 
 def statistics(recorded: Recorded) -> list[HeadStatistics]:
-    """Return statistics of the heads of each recorded layer."""
+    """Return statistics of the heads of each recorded layer.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32).eval()
+        >>> ids = torch.randint(100, (1, 6))
+        >>> with explain.record(bert) as recorded:
+        ...     _ = bert(ids)
+        >>> len(explain.statistics(recorded))
+        1
+    """
     return [_statistics(layer) for layer in recorded]
 
 
@@ -338,14 +368,24 @@ def observations(
 
     Raises:
         ArgumentError: no self-attention was recorded.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32).eval()
+        >>> ids = torch.randint(100, (1, 6))
+        >>> with explain.record(bert) as recorded:
+        ...     _ = bert(ids)
+        >>> 0 <= explain.observations(recorded, window=1).local <= 1
+        True
     """
     layers = [one for one in recorded if one.graph.num_targets == one.graph.num_sources]
     if not layers:
         raise ArgumentError(
             "recorded",
-            expected="self-attention",
+            expected="at least one layer of self-attention",
             got=", ".join(recorded.names) or "no layers",
-            remedy="record the layers of an encoder or decoder",
+            remedy="record layers of self-attention, for example those of the encoder",
         )
     counts = torch.zeros(5, dtype=torch.double)
     global_nodes = texts = nodes = 0.0

@@ -69,7 +69,7 @@ def losses_of(
             "batches",
             expected="batches= and loss= for a model",
             got="a model without batches= or loss=",
-            remedy="give both arguments, or pass a run of edgewise.load",
+            remedy="give both arguments, or pass a run loaded with edgewise.load",
         )
     check_choice("split", split, SPLITS)
     found = _spaced(model.splits.loaders(model.recipe.seed)[split], max_batches)

@@ -75,7 +75,7 @@ def model_of(model: Any) -> nn.Module:
         return module
     raise ArgumentError(
         "model",
-        expected="a torch.nn.Module, or a run of edgewise.load",
+        expected="a torch.nn.Module, or a run loaded with edgewise.load",
         got=type(model).__name__,
         remedy="load a run folder with edgewise.load",
     )

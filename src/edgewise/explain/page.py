@@ -338,7 +338,7 @@ class _Page:
         )
 
     def _select_edges(self, full: list[tuple[int, int]], most: int) -> None:
-        """Keep the edges of each graph with the largest weights of the heads in full."""
+        """Keep at most ``most`` edges of each graph: those with the largest weights in ``full``."""
         for index, group in enumerate(self.groups):
             if group.count <= most:
                 continue

@@ -63,6 +63,15 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
     Raises:
         ArgumentError: a layer or head does not exist, a layer would be left without heads, or its
             heads cannot be removed.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32).eval()
+        >>> ids = torch.randint(100, (1, 6))
+        >>> _ = explain.prune(bert, {0: [1]})  # head 1 of the first layer
+        >>> explain.layers_with_heads(bert)
+        {'backbone.stack.layers.0.attention.sublayer': [0]}
     """
     module = model_of(model)
     layers = layers_with_heads(module)
@@ -82,7 +91,7 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
         if not kept[name]:
             raise ArgumentError(
                 "heads",
-                expected=f"at least one head that is left in {name}",
+                expected=f"at least one remaining head in {name}",
                 got=f"all of {listed(left)}",
                 remedy=f"keep at least one head of {name}",
             )
@@ -136,7 +145,13 @@ def least_important(
 
 
 def layers_with_heads(model: Any) -> dict[str, list[int]]:
-    """Return the heads that :func:`prune` can remove, as ``{layer name: indices}``."""
+    """Return the heads that :func:`prune` can remove, as ``{layer name: indices}``.
+
+    Example:
+        >>> from edgewise import explain, models
+        >>> explain.layers_with_heads(models.bert(100, width=16, depth=1, heads=2, ffn_dim=32))
+        {'backbone.stack.layers.0.attention.sublayer': [0, 1]}
+    """
     module, found = model_of(model), {}
     own = set(prunable_layers(module))
     for name, layer in module.named_modules():

@@ -41,6 +41,12 @@ class Pattern(ABC):
 
     If there are fewer targets than sources, the targets are the *last* positions. One target and n
     sources are thus a step of decoding with a key-value cache.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> pattern = graphs.window(1) | graphs.hubs([0])
+        >>> pattern.bind(5).num_edges
+        19
     """
 
     def bind(self, num_targets: int, num_sources: int | None = None) -> Graph:

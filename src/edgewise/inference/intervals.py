@@ -59,7 +59,7 @@ def intervals(
     Raises:
         ArgumentError: the level is not between 0 and 1, no target is a number, or there are too few
             validation rows for the level.
-        MissingDataError: an earlier version trained the run.
+        MissingDataError: the run has no saved validation errors (runs of an earlier version).
     """
     numbers = [place for place, target in enumerate(targets) if not target.classes]
     if not 0 < level < 1 or not numbers:

@@ -147,8 +147,8 @@ class Predictor(ABC):
         """Return the prediction for each example of a batch.
 
         The options are keyword-only arguments of subclasses. The values of a prediction are
-        numbers, texts or lists. A list of dicts, such as the items recommended to a user, becomes
-        several rows of a table.
+        numbers, strings or lists. If predictions are written as a table, a list of dicts, such as
+        the items recommended to a user, becomes one row for each dict.
         """
 
     def show(self, value: Any) -> str:

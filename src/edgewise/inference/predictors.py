@@ -53,6 +53,11 @@ def predictor_of(recipe: Recipe) -> type[Predictor]:
 
     Raises:
         ArgumentError: no predictor supports the recipe's data and task.
+
+    Example:
+        >>> from edgewise import inference, recipes
+        >>> inference.predictor_of(recipes.find("molecules")).__name__
+        'MoleculeProperties'
     """
     for kind in all_predictors():
         if kind.serves(recipe):

@@ -43,7 +43,7 @@ class Run:
     """Finished run, which predicts on new inputs.
 
     Attributes:
-        path: run folder; no other file is read.
+        path: run folder. No file outside it is read.
         recipe: recipe that the run was trained with.
         model: ``nn.Module`` with the best weights, in evaluation mode.
         predictor: predictor for the kind of data and task of the run.
@@ -234,6 +234,17 @@ def load(path: Path | str) -> Run:
         MissingDataError: the run does not exist or has not finished.
         ArgumentError: a file of the run is damaged, the folder has several runs, no predictor
             supports the recipe's kind of data, or the package that has the recipe is not installed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> import edgewise
+        >>> from edgewise import recipes, runs
+        >>> folder = Path(mkdtemp())  # or the folder that `edgewise train --out` wrote
+        >>> _ = runs.train(runs.with_values(recipes.find("digits"), {"trainer.epochs": 1}), folder)
+        >>> run = edgewise.load(folder)
+        >>> type(run.model).__name__, run.recipe.name
+        ('Sequential', 'digits')
     """
     folder = RunFolder(Path(path))
     recipe = load_recipe(folder)

@@ -125,10 +125,11 @@ class MaskedAutoencoder(nn.Module):
 
         Args:
             images: images ``[B, C, height, width]``.
-            noise: ``[B, patches]``, in raster order; the patches of the lowest noise are visible.
+            noise: a random number for each patch, ``[B, patches]`` in raster order. The patches
+                with the lowest numbers stay visible; the others are masked.
 
         Returns:
-            Predicted pixels, with the masked patches in the order of their noise.
+            Predicted pixels, with the masked patches in ascending order of ``noise``.
         """
         order = self._order(images, noise)
         visible, masked = order[:, : self.num_visible], order[:, self.num_visible :]

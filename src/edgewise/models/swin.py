@@ -81,7 +81,7 @@ def swin(
             "depths, heads",
             expected="two tuples of equal length, with one number per stage",
             got=f"{len(depths)} and {len(heads)}",
-            remedy="for example depths=(2, 2, 6, 2) and heads=(3, 6, 12, 24)",
+            remedy="choose for example depths=(2, 2, 6, 2) and heads=(3, 6, 12, 24)",
         )
     patches = PatchEmbedding(image_size, patch, channels, width)
     norm = partial(nn.LayerNorm, eps=epsilon)

@@ -43,6 +43,11 @@ def find(name: str) -> Recipe:
 
     Raises:
         ArgumentError: unknown name; the error suggests the nearest one.
+
+    Example:
+        >>> from edgewise import recipes
+        >>> recipes.find("digits").trainer.monitor
+        'val/loss'
     """
     if name not in RECIPES.own:
         check_choice("recipe", name, RECIPES)

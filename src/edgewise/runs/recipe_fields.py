@@ -35,7 +35,14 @@ class Field:
 
 
 def fields_of(recipe: Recipe) -> dict[str, Field]:
-    """Return all fields that can be changed, by dotted name, in the order of the recipe."""
+    """Return all fields that can be changed, by dotted name, in the order of the recipe.
+
+    Example:
+        >>> from edgewise import recipes, runs
+        >>> fields = runs.fields_of(recipes.find("digits"))
+        >>> fields["trainer.monitor"].value
+        'val/loss'
+    """
     found = {"model": Field(recipe.model.func.__name__, str, "name of the model")}
     own = model_fields(recipe.model, recipe.data.provides)
     found |= {f"model.{name}": field for name, field in own.items()}
@@ -78,6 +85,13 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     Raises:
         ArgumentError: unknown field (the error suggests the nearest), a value of the wrong type,
             or a model of another kind.
+
+    Example:
+        >>> from edgewise import recipes, runs
+        >>> values = {"optimizer.lr": 0.01, "model.depth": "3"}
+        >>> recipe = runs.with_values(recipes.find("digits"), values)
+        >>> recipe.optimizer.lr, recipe.model.keywords["depth"]
+        (0.01, 3)
     """
     if "model" in values:
         recipe = _with_model(recipe, values["model"])

@@ -37,6 +37,11 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
 
     Raises:
         ArgumentError: a class is in no table, or JSON cannot represent a value.
+
+    Example:
+        >>> from edgewise import recipes, runs
+        >>> runs.to_record(recipes.find("digits"))["data"]["use"]
+        'digits'
     """
     _check_model(recipe)
     record: dict[str, Any] = {"edgewise": __version__, "recipe": recipe.name}

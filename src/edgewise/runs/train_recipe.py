@@ -59,6 +59,15 @@ def train(
         MissingDataError: there is no run to resume, or a data file is missing.
         ArgumentError: the run in the folder has another recipe, or a value is invalid.
         Interrupted: Ctrl-C or SIGTERM, after a checkpoint was saved for ``resume``.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> from edgewise import recipes, runs
+        >>> recipe = runs.with_values(recipes.find("digits"), {"trainer.epochs": 1})
+        >>> metrics = runs.train(recipe, Path(mkdtemp()))
+        >>> sorted(name for name in metrics if name.startswith("test"))
+        ['test/accuracy', 'test/loss']
     """
     folder = RunFolder(path)
     recipe = with_their_model(recipe)
@@ -224,8 +233,8 @@ def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
         raise ArgumentError(
             "--resume",
             expected=f"the fields with which the run in {path} was started",
-            got=f"other values ({'; '.join(differing)})",
-            remedy="repeat these fields, or start a new run with --out",
+            got=f"different values in the run and now ({'; '.join(differing)})",
+            remedy="give the values of the run, or start a new run with --out",
         )
 
 

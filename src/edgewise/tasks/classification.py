@@ -24,6 +24,16 @@ class Classification(Task):
 
     Attributes:
         label_smoothing: fraction of the target probability that is spread over all classes.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import tasks
+        >>> task = tasks.Classification()
+        >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]])  # two examples
+        >>> round(task.loss(logits, torch.tensor([0, 1])).item(), 4)
+        0.2201
+        >>> list(task.metrics())
+        ['accuracy']
     """
 
     label_smoothing: float = 0.0

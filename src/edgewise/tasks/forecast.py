@@ -27,6 +27,14 @@ class Forecast(Task):
     Attributes:
         delta: threshold of the Huber loss, in the unit of the series: smaller errors are squared.
             0 gives the absolute error, which suits any unit.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import tasks
+        >>> outputs = torch.tensor([[1.0, 2.0]])  # one series, two steps ahead
+        >>> target = torch.tensor([[[1.0, 1.5], [2.5, 2.0]]])
+        >>> tasks.Forecast().loss(outputs, target)
+        tensor(0.0625)
     """
 
     delta: float = 1.0

@@ -29,6 +29,13 @@ class LanguageModeling(Task):
     .. math:: L = -\frac1M \sum_t \log p(x_{t+1} \mid x_{\le t})
 
     The loss is in nats per token; ``bits`` is :math:`L / \ln 2` and ``perplexity`` :math:`e^L`.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import tasks
+        >>> logits = torch.zeros(4, 10)  # four tokens, a vocabulary of ten
+        >>> round(tasks.LanguageModeling().loss(logits, torch.arange(4)).item(), 4)
+        2.3026
     """
 
     takes: ClassVar[tuple[str, ...]] = ("longest_text",)

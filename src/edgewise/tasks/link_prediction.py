@@ -32,6 +32,13 @@ class LinkPrediction(Task):
     Attributes:
         hits: k of hits@k, the fraction of edges that score above the k-th best non-edge.
         k: number of proposed links of recall@k.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import tasks
+        >>> logits, target = torch.tensor([3.0, -2.0]), torch.tensor([1.0, 0.0])  # edge, none
+        >>> round(tasks.LinkPrediction().loss(logits, target).item(), 4)
+        0.0878
     """
 
     hits: int = 50

@@ -23,17 +23,28 @@ class Recommendation(Task):
 
     .. math:: L = -\log \frac{e^{s_{ui}/τ}}{e^{s_{ui}/τ} + \sum_{j} e^{s_{uj}/τ}}
 
-    With sampled negatives, outputs are ``[B, K + M]`` and targets ``[B, K]``: the columns of the
-    user's positive items, padded with -1; j runs over the M negatives. If all items are ranked,
-    outputs and targets are ``[B, items]``: 1 for a positive item, 0 for another item and -1 for an
-    ignored item; j runs over the items with target 0. A positive item never competes with the
-    other positive items of its user. The loss is the mean over the positive items.
+    Here i is a positive item of user u, and the sum is over the negative items j. With sampled
+    negatives, outputs ``[B, candidates]`` are the scores of the positive and the sampled items of
+    each user, and targets ``[B, positives]`` are the columns of the positive items in the outputs,
+    padded with -1. If all items are ranked, outputs and targets are ``[B, items]``, and a target is
+    1 for a positive item, 0 for a negative item and -1 for an ignored item. The loss is the mean
+    over the positive items.
 
     Paper: Wu et al., On the effectiveness of sampled softmax loss for item recommendation, 2022
 
     Attributes:
         temperature: temperature τ. Lower values give more weight to hard negatives.
         k: number of recommended items, for the metrics.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import tasks
+        >>> task = tasks.Recommendation(temperature=1.0)
+        >>> scores = torch.tensor([[2.0, 0.0, 0.0]])  # one user: a positive item, two negatives
+        >>> round(task.loss(scores, torch.tensor([[0]])).item(), 4)
+        0.2395
+        >>> list(task.metrics())
+        ['recall@20', 'ndcg@20']
     """
 
     temperature: float = 0.1

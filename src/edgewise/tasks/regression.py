@@ -22,14 +22,23 @@ Loss = Literal["mse", "mae", "huber"]
 
 @dataclass(frozen=True)
 class Regression(Task):
-    """Regression, with outputs and targets ``[M, numbers]`` in the unit of the targets.
+    """Regression, with outputs and targets ``[M, num_targets]`` of M examples.
 
     If the data set gives the scale of its targets, the network predicts standardised values
     (:class:`edgewise.layers.TargetScaling`), so that the learning rate does not depend on the unit.
 
     Attributes:
-        kind: loss: ``"mse"``, ``"mae"`` or ``"huber"``.
+        kind: loss function, one of ``"mse"``, ``"mae"`` and ``"huber"``.
         delta: threshold of the Huber loss, in the unit of the targets.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import tasks
+        >>> outputs, target = torch.tensor([[1.0], [3.0]]), torch.tensor([[2.0], [5.0]])
+        >>> tasks.Regression().loss(outputs, target)
+        tensor(2.5000)
+        >>> tasks.Regression("mae").loss(outputs, target)
+        tensor(1.5000)
     """
 
     kind: Loss = "mse"

@@ -49,7 +49,7 @@ class Translation(Classification):
                 "model",
                 expected="a sequence-to-sequence model, such as transformer or t5",
                 got=type(model).__name__,
-                remedy="combine such a model with data of text pairs",
+                remedy="choose a sequence-to-sequence model, or another task for this model",
             )
         return Seq2SeqLanguageModel(model)
 

@@ -36,6 +36,12 @@ class OptimizerSettings:
             ``^layers\.1\.`` for GCN's first layer. Empty applies it to all parameters.
         layer_decay: ratio of the learning rates of a layer and the layer above it in a text model,
             down to the embedding (Howard and Ruder, 2018). 1 disables layer-wise rates.
+
+    Example:
+        >>> from edgewise import training
+        >>> settings = training.OptimizerSettings("adamw", lr=3e-4, weight_decay=0.01)
+        >>> settings.lr, settings.beta2
+        (0.0003, 0.999)
     """
 
     name: Name = "adamw"
@@ -51,7 +57,7 @@ class OptimizerSettings:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ArgumentError(
                     f"optimizer.{name}",
-                    expected="a number from 0",
+                    expected="a number of at least 0",
                     got=repr(getattr(self, name)),
                     remedy="choose for example 0.001",
                 )

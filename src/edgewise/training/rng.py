@@ -14,6 +14,15 @@ def seed_everything(seed: int) -> None:
 
     Unlike Lightning's function of this name, it needs no Lightning, accepts seeds of 2³² and more,
     and does not set an environment variable.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import training
+        >>> training.seed_everything(0)
+        >>> first = torch.rand(3)
+        >>> training.seed_everything(0)
+        >>> torch.equal(first, torch.rand(3))
+        True
     """
     random.seed(seed)
     np.random.seed(seed % 2**32)

@@ -76,7 +76,14 @@ class DecaySchedule(WarmupSchedule):
 
 @dataclass(frozen=True)
 class CosineSchedule(DecaySchedule):
-    """Linear warm-up, then cosine decay to ``floor`` (Loshchilov and Hutter, 2017)."""
+    """Linear warm-up, then cosine decay to ``floor`` (Loshchilov and Hutter, 2017).
+
+    Example:
+        >>> from edgewise import training
+        >>> schedule = training.CosineSchedule(warmup=0.1)
+        >>> [round(schedule.factor(step, 100), 2) for step in (0, 9, 50, 99)]
+        [0.1, 1.0, 0.59, 0.0]
+    """
 
     def remaining(self, done: float) -> float:
         return (1 + math.cos(math.pi * done)) / 2
@@ -84,7 +91,14 @@ class CosineSchedule(DecaySchedule):
 
 @dataclass(frozen=True)
 class LinearSchedule(DecaySchedule):
-    """Linear warm-up, then linear decay to ``floor``, as for BERT and RoBERTa."""
+    """Linear warm-up, then linear decay to ``floor``, as for BERT and RoBERTa.
+
+    Example:
+        >>> from edgewise import training
+        >>> schedule = training.LinearSchedule(warmup=0.1)
+        >>> [round(schedule.factor(step, 100), 2) for step in (0, 9, 50, 99)]
+        [0.1, 1.0, 0.56, 0.01]
+    """
 
     def remaining(self, done: float) -> float:
         return 1 - done
@@ -96,6 +110,12 @@ class NoamSchedule(WarmupSchedule):
 
     The schedule of the first Transformer, :math:`d^{-1/2} \min(t^{-1/2}, t\,w^{-3/2})` (Vaswani et
     al., 2017), divided by its peak :math:`(d w)^{-1/2}`. Set the optimizer's ``lr`` to that peak.
+
+    Example:
+        >>> from edgewise import training
+        >>> schedule = training.NoamSchedule(warmup=0.1)
+        >>> [round(schedule.factor(step, 100), 2) for step in (0, 9, 39, 89)]
+        [0.1, 1.0, 0.5, 0.33]
     """
 
     def after(self, step: int, warmup_steps: float, steps: int) -> float:  # noqa: ARG002 - the schedule does not end

@@ -50,6 +50,12 @@ class TrainerSettings:
             batch of ``data.batch_size``, so the effective batch size is ``devices`` times larger.
         save_every: seconds between two checkpoints, so the maximum time that a killed run loses.
             The interval is longer if saving takes more than 1/20 of the time.
+
+    Example:
+        >>> from edgewise import training
+        >>> settings = training.TrainerSettings(epochs=20, monitor="val/loss", mode="min")
+        >>> settings.epochs, settings.precision
+        (20, '32')
     """
 
     epochs: int = 100
@@ -87,9 +93,9 @@ class TrainerSettings:
         if self.average_last_epochs < 0 or (self.average_last_epochs and self.ema_decay):
             raise ArgumentError(
                 "trainer.average_last_epochs",
-                expected="a number from 0; if the number is above 0, trainer.ema_decay must be 0",
+                expected="an integer of at least 0, and 0 if trainer.ema_decay is set",
                 got=f"{self.average_last_epochs!r} with trainer.ema_decay {self.ema_decay!r}",
-                remedy="choose for example 10, or 0 for no average",
+                remedy="set one of trainer.average_last_epochs and trainer.ema_decay to 0",
             )
 
     def check(self, metrics: Iterable[str], model: nn.Module | None = None) -> None:

@@ -40,6 +40,15 @@ class InteractionFiles(Interactions):
         header: whether the first line names the columns; ``None`` detects it.
         names: whether ids are names, even if they look like numbers.
         val, split_seed, negatives, by_user, batch_size, val_users: see :class:`Interactions`.
+
+    Example:
+        >>> import pandas as pd
+        >>> from edgewise import data
+        >>> rows = [(f"user {u}", f"item {(u + i) % 9}") for u in range(9) for i in range(5)]
+        >>> bought = pd.DataFrame(rows, columns=["user", "item"])
+        >>> splits = data.interactions(path=bought).load()
+        >>> splits.model_arguments
+        {'num_users': 9, 'num_items': 9}
     """
 
     path: Source = ""

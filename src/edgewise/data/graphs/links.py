@@ -178,6 +178,14 @@ class EdgeList(Links):
         header: whether the first line names the columns; ``None`` detects it.
         names: whether ids are names, even if they look like numbers.
         val, test, split_seed, negatives, batch_size: see :class:`Links`.
+
+    Example:
+        >>> import pandas as pd
+        >>> from edgewise import data
+        >>> ring = pd.DataFrame({"source": range(40), "target": [(i + 1) % 40 for i in range(40)]})
+        >>> splits = data.edge_list(path=ring, val=0.1, test=0.1).load()
+        >>> splits.model_arguments
+        {'num_nodes': 40}
     """
 
     path: Source = ""

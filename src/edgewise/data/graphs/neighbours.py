@@ -50,6 +50,12 @@ class NeighbourSampler:
             graph is bipartite.
 
     Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
+
+    Example:
+        >>> import torch
+        >>> from edgewise import data, graphs
+        >>> ring = graphs.edges(torch.stack([torch.arange(10), (torch.arange(10) + 1) % 10]), 10)
+        >>> sampler = data.NeighbourSampler(ring, fanouts=[1, 1])  # two layers, one edge per node
     """
 
     def __init__(self, graph: Graph, fanouts: Sequence[int]) -> None:
@@ -142,6 +148,16 @@ def neighbour_batches(
 
     Returns:
         A loader of batches with inputs ``(x [n, F], graph)`` and the targets of the seed nodes.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import data, graphs
+        >>> ring = graphs.edges(torch.stack([torch.arange(10), (torch.arange(10) + 1) % 10]), 10)
+        >>> sampler = data.NeighbourSampler(ring, fanouts=[1, 1])
+        >>> x, target = torch.randn(10, 3), torch.arange(10) % 2
+        >>> loader = data.neighbour_batches(sampler, x, target, torch.arange(6), size=2, seed=0)
+        >>> len(loader)
+        3
     """
 
     def draw(index: Tensor, generator: Generator) -> Batch:

@@ -97,6 +97,15 @@ class NodeFiles(NodeData):
             ``columns``.
         val, test: fractions of the labelled nodes, if the file has no such split.
         split_seed: random seed of the split.
+
+    Example:
+        >>> import pandas as pd
+        >>> from edgewise import data
+        >>> papers = pd.DataFrame({"id": range(30), "year": range(30), "label": ["a", "b"] * 15})
+        >>> links = pd.DataFrame({"source": range(29), "target": range(1, 30)})
+        >>> splits = data.node_files(nodes=papers, edges=links).load()
+        >>> splits.model_arguments
+        {'in_width': 1, 'out_width': 2}
     """
 
     nodes: Source = ""

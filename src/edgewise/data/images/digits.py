@@ -65,6 +65,15 @@ class Digits(DigitImages):
         batch_size: images per batch.
         warp: strength of the random affine augmentation of training images: 0.1 rotates, scales,
             shears and translates them by up to a tenth of their size.
+
+    Example:
+        >>> from edgewise import data
+        >>> splits = data.digits().load()
+        >>> splits.model_arguments  # what the data determine
+        {'image_size': 8, 'channels': 1, 'out_width': 10}
+        >>> batch = next(iter(splits.loaders(seed=0)["train"]))
+        >>> batch.inputs[0].shape, batch.target.shape
+        (torch.Size([64, 1, 8, 8]), torch.Size([64]))
     """
 
     val: float = 0.1

@@ -82,6 +82,14 @@ class TimeSeries(Data):
         windows: windows sampled per epoch; 0 for all.
 
     A run saves the end of the series, to forecast from there.
+
+    Example:
+        >>> import pandas as pd
+        >>> from edgewise import data
+        >>> sales = pd.DataFrame({"sales": [100 + i % 12 for i in range(240)]})
+        >>> splits = data.time_series(path=sales, season=12, history=24, horizon=12).load()
+        >>> splits.model_arguments
+        {'history': 24, 'horizon': 12, 'season': 12}
     """
 
     name: Bundled | None = None

@@ -46,6 +46,15 @@ class TextTable(LabelledSentences, OwnFiles):
             stratified by label.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+
+    Example:
+        >>> import pandas as pd
+        >>> from edgewise import data
+        >>> rows = [(f"film {i} was {word}", word) for i in range(20) for word in ("good", "bad")]
+        >>> table = pd.DataFrame(rows, columns=["text", "label"])  # or the path of a CSV file
+        >>> splits = data.text_table(path=table).load()
+        >>> splits.model_arguments["vocab_size"] > 20
+        True
     """
 
     max_length: int = 256
@@ -76,7 +85,7 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
             table.path,
             expected="a text column and a label column",
             got=f"one column, {names[0][:60]!r}",
-            remedy="separate texts and labels by a comma or a tab, and quote texts with commas",
+            remedy="separate columns by commas or tabs, and put texts with commas in double quotes",
         )
     for argument, column in (("data.text", text), ("data.label", label)):
         if column:

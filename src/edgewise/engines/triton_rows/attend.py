@@ -196,7 +196,7 @@ class _Call:
             self.job.array(f"{name}_index", index)
 
     def gradients(self, needed: Sequence[str], *, one_sided: bool) -> dict[str, Tensor]:
-        """Run both passes: over targets, then over sources for key and value."""
+        """Compute gradients in one pass over targets, and one over sources for key and value."""
         job, given, edges = self.job, self.given, self.side.edges
         additive = given["score"] == SCORES["additive"]
         weighs = additive and "edge_key_weight" in needed

@@ -121,7 +121,7 @@ def _term(x, index, start, number, live, head, H: tl.constexpr, W: tl.constexpr,
 
 @triton.jit
 def _mix(word):
-    """Hash 32-bit words by a bijection, lowbias32."""
+    """Hash 32-bit integers with lowbias32, a bijective hash (C. Wellons, hash-prospector)."""
     word = word ^ (word >> 16)
     word = word * tl.cast(0x7FEB352D, tl.uint32)
     word = word ^ (word >> 15)
@@ -962,7 +962,7 @@ def aggregate_merge(
 
 @triton.jit
 def _reaches(x, extreme, ACC: tl.constexpr):
-    """Return whether these numbers, rounded to the stored dtype, equal the maximum or minimum."""
+    """Return whether ``x``, rounded to the dtype of ``extreme``, equals ``extreme``."""
     return x.to(extreme.dtype).to(ACC) == extreme.to(ACC)
 
 

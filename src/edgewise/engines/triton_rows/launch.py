@@ -150,7 +150,7 @@ class Job:
     def merge(
         self, kernel: str, side: TritonSide, members: int, tiles: Tiles, blocks: int, **own: Any
     ) -> None:
-        """Merge the pieces of each row that was cut."""
+        """Combine the partial results of each row that was split over several programs."""
         self.put(members=members, rows=side.rows, slot_count=side.slots)
         programs = len(side.merges) * members * blocks
         self.run(kernel, programs, tiles, items=side.merges, **own)
@@ -158,7 +158,7 @@ class Job:
     def merge_flat(
         self, kernel: str, side: TritonSide, members: int, slots: Any, out: Tensor
     ) -> None:
-        """Merge pieces by a kernel that treats all elements of a row alike."""
+        """Combine partial results by a kernel that treats all elements of a row alike."""
         if side.slots:
             size = slots.shape[-1]
             block = min(padded(size), ELEMENTS)

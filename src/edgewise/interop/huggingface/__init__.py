@@ -90,6 +90,17 @@ def load(
             have no place in the model (all are listed); ``graph`` is not a pattern; or
             ``positions`` is given for a model without learned positions, or is too small.
         MissingDataError: the folder does not exist, or has no safetensors.
+
+    Example:
+        >>> import torch
+        >>> from transformers import BertConfig, BertModel
+        >>> from edgewise import graphs
+        >>> from edgewise.interop import huggingface
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> theirs = BertModel(BertConfig(vocab_size=50, intermediate_size=8, **sizes))
+        >>> model = huggingface.load(theirs, graph=graphs.window(2))  # or the path of a folder
+        >>> model(torch.randint(50, (1, 6))).shape
+        torch.Size([1, 6, 8])
     """
     reads = parse(graph) if isinstance(graph, str) else graph
     if reads is not None:

@@ -18,6 +18,13 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
 
     The score is leaky(a·W x_i + b·W x_j + c·V e_ij). The last term is one number per edge and head;
     V e_ij itself is not computed.
+
+    Example:
+        >>> import torch
+        >>> from edgewise.interop.pyg import GATConv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> GATConv(16, 8, heads=4)(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 32])
     """
 
     def forward(

@@ -20,6 +20,13 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
 
     Without ``edge_weight``, the normalised weights of a graph are computed once. With
     ``edge_weight``, they are differentiable, and computed in every call unless ``cached=True``.
+
+    Example:
+        >>> import torch
+        >>> from edgewise.interop.pyg import GCNConv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> GCNConv(16, 8)(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 8])
     """
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:

@@ -20,6 +20,13 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
 
     The score is q·(k + W_6 e) / √D (Shi et al., 2021). As in PyG, the result is a tuple if
     ``return_attention_weights`` is a boolean, even if it is ``False``.
+
+    Example:
+        >>> import torch
+        >>> from edgewise.interop.pyg import TransformerConv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> TransformerConv(16, 8, heads=2)(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 16])
     """
 
     def forward(
