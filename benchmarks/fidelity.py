@@ -32,7 +32,7 @@ from edgewise.explain.fidelity import fidelity
 from edgewise.inference import Run
 from edgewise.inference.images import ImageClasses
 from edgewise.inference.molecules import HiddenAtoms
-from edgewise.inference.nodes import LinkSuggestions, NodeClasses
+from edgewise.inference.nodes import LinkSuggestions, OnNodes
 from edgewise.inference.recommendations import Recommendations
 from edgewise.inference.series import Forecasts
 from edgewise.inference.text import HiddenWords
@@ -58,7 +58,7 @@ def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
         starts = list(range(len(values) - predictor.length + 1))
         random.shuffle(starts)
         yield from (values[start : start + predictor.length] for start in starts)
-    elif isinstance(predictor, (NodeClasses, LinkSuggestions)):
+    elif isinstance(predictor, (OnNodes, LinkSuggestions)):
         ids = predictor.nodes.ids
         order = torch.randperm(len(ids), generator=torch.Generator().manual_seed(0))
         yield from (ids[node] for node in order.tolist())
@@ -93,7 +93,7 @@ def hidden(predictor: Any, value: Any, random: Random) -> Any:
 
 def cases_of(run: Run, path: Path | None, per_input: int | None = None) -> Iterator[Case]:
     """Yield the cases of all inputs that the run can answer, or some of each input."""
-    nodes = NodeCases(run.predictor) if isinstance(run.predictor, NodeClasses) else None
+    nodes = NodeCases(run.predictor) if isinstance(run.predictor, OnNodes) else None
     for value in inputs_of(run, path):
         try:
             if nodes is not None:
@@ -228,7 +228,7 @@ def main() -> None:
     found: Rows = defaultdict(list)
     random = torch.Generator().manual_seed(0)
     explain = gnn_explainer(run) if given.gnn_explainer else None
-    nodes = NodeCases(run.predictor) if isinstance(run.predictor, NodeClasses) else None
+    nodes = NodeCases(run.predictor) if isinstance(run.predictor, OnNodes) else None
     sizes: list[int] = []
     for case in cases_of(run, given.input, given.per_input):
         if len(sizes) == given.cases:

@@ -86,6 +86,10 @@ class Task(ABC):
             MissingExtraError: torchmetrics is not installed.
         """
 
+    def possible_metrics(self) -> dict[str, Metric]:
+        """Return the metrics by name that :meth:`with_targets` may give, for any targets."""
+        return self.metrics()
+
     def generation_metrics(self) -> dict[str, Metric]:
         """Return new metrics of generated outputs by name, updated as ``(generated, batch)``.
 

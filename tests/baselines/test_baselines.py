@@ -143,7 +143,9 @@ def test_texts_by_their_words(tmp_path):
     values = {"data.path": str(tmp_path / "texts.csv")}
     behind = {"test/accuracy": 0.1}
     said = comparison(with_values(find("texts"), values), behind, tmp_path / "run")
-    assert said.endswith("with --from FOLDER, or use TF-IDF with logistic regression.")
+    asked = f"`edgewise train texts --data.path {tmp_path / 'texts.csv'} --from FOLDER "
+    assert f"Fine-tune a pre-trained BERT or RoBERTa: {asked}" in said
+    assert "Or use TF-IDF with logistic regression, which takes" in said
     assert "FOLDER" not in comparison(
         with_values(find("texts"), {**values, "from": "pre-trained"}), behind, tmp_path / "run"
     )

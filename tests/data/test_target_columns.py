@@ -66,17 +66,19 @@ def test_a_cell_that_is_no_number_is_named() -> None:
 
 def test_the_description_has_the_statistics_of_the_training_rows() -> None:
     found = TargetColumns(table(y="1|3||100", a="0|1|1|0"), ["y", "a"])
-    number, classes = found.describe(torch.tensor([0, 1, 2]))
+    number, classes = found.describe(found.values[:3])
     assert (number.mean, number.std) == (2, 1)
     assert classes.counts == (1, 2)
-    assert found.describe(torch.tensor([0, 1]), fraction=True)[0][2:4] == (0, 1)
+    assert found.describe(found.values[:2], fraction=True)[0][2:4] == (0, 1)
 
 
 def test_training_rows_without_two_values_are_refused() -> None:
+    own = columns("1|3||")
     with refused("data.target", expected="a value of 'y'", got="none", remedy="another"):
-        columns("1|3||").describe(torch.tensor([2, 3]))
+        own.describe(own.values[2:])
+    own = columns("0|1|1|0")
     with refused("data.target", expected="two classes of 'y'", got="1 in all 2", remedy="rows"):
-        columns("0|1|1|0").describe(torch.tensor([1, 2]))
+        own.describe(own.values[1:3])
 
 
 def test_columns_are_named_with_commas_between_them() -> None:
@@ -111,3 +113,19 @@ def test_decimal_commas_are_numbers(tmp_path: Path) -> None:
     own = read_table(path)
     assert target_names(own, "", ()) == ["y"]
     assert TargetColumns(own, ["y"]).values[:, 0].tolist() == [1.5, 2.5, 1.5, 2.5]
+
+
+def test_columns_of_a_single_class_are_named_in_a_warning_beside_others() -> None:
+    found = TargetColumns(table(a="0|1|1|0", b="0|1|0|0"), ["a", "b"])
+    with pytest.warns(UserWarning, match="two classes of 'b' in the training rows; got 0 in all 2"):
+        targets = found.describe(found.values[2:])
+    assert [target.counts for target in targets] == [(1, 1), (2, 0)]
+
+
+def test_another_table_has_the_classes_of_the_training_table() -> None:
+    own = columns("b|a|c|a|b|c")
+    other = TargetColumns(table(y="c|"), ["y"], classes=own.classes)
+    assert other.values[0, 0] == 2
+    assert math.isnan(other.values[1, 0])
+    with refused("data.target", expected="classes a, b, c", got="'d' in row 0", remedy="training"):
+        TargetColumns(table(y="d"), ["y"], classes=own.classes)

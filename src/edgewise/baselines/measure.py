@@ -41,7 +41,7 @@ class Baseline(NamedTuple):
 
 def lower_is_better(recipe: Recipe, metric: str) -> bool:
     """Return whether a lower value of a metric of the recipe, such as ``test/mae``, is better."""
-    known = recipe.task.metrics() | recipe.task.generation_metrics()
+    known = recipe.task.possible_metrics() | recipe.task.generation_metrics()
     found: Any = known.get(metric.rpartition("/")[2])
     if found is None:  # the loss, or a metric that grows with the loss, such as the perplexity
         return True

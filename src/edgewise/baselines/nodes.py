@@ -1,4 +1,4 @@
-"""Baselines of node classification: label propagation, logistic regression, SGC, Correct & Smooth.
+"""Baselines of nodes: label propagation, linear models, SGC, Correct & Smooth.
 
 SGC is logistic regression on features smoothed k times (Wu et al., Simplifying graph convolutional
 networks, 2019). Label propagation and Correct & Smooth are those of PyTorch Geometric; the latter
@@ -18,6 +18,13 @@ import torch
 from torch import Tensor
 
 from edgewise.baselines.candidate import Candidate, NoBaselineError, Score, batches_of, class_scores
+from edgewise.baselines.columns import (
+    Column,
+    columns_of,
+    fit_columns,
+    linear_model,
+    linear_name,
+)
 from edgewise.batches import Batch
 from edgewise.data import Splits
 from edgewise.errors import require
@@ -46,7 +53,7 @@ class Known(NamedTuple):
     Attributes:
         x: features as a NumPy array or a SciPy CSR matrix, ``[N, F]``.
         edge_index: edges, ``[2, E]``.
-        labels: class of each node, ``[N]``; only those of ``train`` are known.
+        labels: class ``[N]`` or numbers ``[N, T]`` of each node; only those of ``train`` are known.
         train: indices of the training nodes.
         classes: number of classes.
     """
@@ -58,8 +65,11 @@ class Known(NamedTuple):
     classes: int
 
 
-def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield the baselines, on the graph of all nodes."""
+def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+    """Yield the baselines, on the graph of all nodes.
+
+    A number is predicted by ridge regression, on the features and on smoothed features.
+    """
     for package, extra in (
         ("torch_geometric", "graphs"),
         ("scipy", "graphs"),
@@ -73,6 +83,16 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     def candidate(name: str, setting: str, fit: Callable[[], Tensor]) -> Candidate:
         return Candidate(name, setting, lambda: _of(fit()))
 
+    if splits.targets:
+        columns = columns_of(splits, recipe)
+        for steps, strength in product((0, *STEPS), STRENGTHS):
+            name, setting = linear_name(columns), f"penalty {1 / strength:g}"
+            if steps:
+                name, setting = f"{name} on smoothed features", f"{steps} steps, {setting}"
+            yield candidate(
+                name, setting, partial(_numbers, known, columns, smoothed, steps, strength)
+            )
+        return
     for alpha in PROPAGATION:
         yield candidate("label propagation", f"α = {alpha:g}", partial(propagated, known, alpha))
     for strength in STRENGTHS:
@@ -102,10 +122,10 @@ def known_labels(splits: Splits) -> Known:
             remedy="train on the whole graph, without sampling neighbours",
         )
     select = torch.arange(len(x)) if batch.select is None else batch.select
-    labelled = batch.target >= 0
-    labels = torch.full((len(x),), -1)
+    labels = batch.target.new_full((len(x), *batch.target.shape[1:]), -1)
+    labelled = torch.ones(len(select), dtype=torch.bool) if splits.targets else batch.target >= 0
     labels[select[labelled]] = batch.target[labelled]
-    train = (labels >= 0).nonzero().flatten()
+    train = select[labelled].sort().values
     classes = splits.model_arguments["out_width"]
     return Known(as_matrix(x), graph.edge_index, labels, train, classes)
 
@@ -166,6 +186,19 @@ def _regression(
     model = LogisticRegression(C=strength, max_iter=1000)
     model.fit(x[known.train.numpy()], known.labels[known.train].numpy())
     return class_scores(model.predict_log_proba(x), model.classes_, known.classes)
+
+
+def _numbers(
+    known: Known,
+    columns: list[Column],
+    smoothed: Callable[[int], Any],
+    steps: int,
+    strength: float,
+) -> Tensor:
+    """Return the numbers of all nodes by ridge regression, ``[N, T]``."""
+    x, train = smoothed(steps), known.train.numpy()
+    y = known.labels[known.train].numpy()
+    return fit_columns(partial(linear_model, 1 / strength), columns, x[train], y)(x)
 
 
 def _of(scores: Tensor) -> Score:

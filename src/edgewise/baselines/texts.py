@@ -1,4 +1,8 @@
-"""Baseline of text classification: logistic regression on TF-IDF of words and pairs of words."""
+"""Baseline of text classification: linear models on TF-IDF of words and pairs of words.
+
+Several labels of a text have a logistic regression each (one-vs-rest), and numbers a ridge
+regression.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,9 @@ from functools import partial
 from itertools import product
 
 import torch
-from torch import Tensor
 
-from edgewise.baselines.candidate import Candidate, Score, batches_of, class_scores
-from edgewise.batches import Batch
+from edgewise.baselines.candidate import Candidate, Score, batches_of
+from edgewise.baselines.columns import columns_of, fit_columns, linear_model, linear_name
 from edgewise.data import TextSplits
 from edgewise.errors import require
 from edgewise.layers import Tokens
@@ -30,13 +33,13 @@ def is_large(run: Preprocessing) -> bool:
     return run.train_examples > QUICK
 
 
-def candidates(_recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:
+def candidates(recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:
     """Yield the baseline for each setting."""
     require("sklearn", extra="train", purpose="logistic regression on TF-IDF")
     for length, strength in product(LENGTHS, STRENGTHS):
         setting = f"{'pairs of words' if length > 1 else 'words'}, C = {strength:g}"
-        fit = partial(_fitted, splits, length, strength)
-        yield Candidate("TF-IDF with logistic regression", setting, fit)
+        fit = partial(_fitted, recipe, splits, length, strength)
+        yield Candidate(f"TF-IDF with {linear_name(columns_of(splits, recipe))}", setting, fit)
 
 
 def texts_of(tokens: Tokens, splits: TextSplits) -> list[str]:
@@ -54,24 +57,19 @@ def ids_of(tokens: Tokens) -> list[list[int]]:
     return [row[kept > 0].tolist() for row, kept in zip(tokens.ids, tokens.mask, strict=True)]
 
 
-def _fitted(splits: TextSplits, length: int, strength: float) -> Score:
+def _fitted(recipe: Recipe, splits: TextSplits, length: int, strength: float) -> Score:
     from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
 
     texts: list[str] = []
-    labels = []
+    targets = []
     for batch in batches_of(splits.train):
         texts += texts_of(batch.inputs[0], splits)
-        labels.append(batch.target)
+        targets.append(batch.target.reshape(len(batch.target), -1))
     words = TfidfVectorizer(
         ngram_range=(1, length), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]", lowercase=True
     )
-    model = make_pipeline(words, LogisticRegression(C=strength, max_iter=1000))
-    model.fit(texts, torch.cat(labels).numpy())
-
-    def score(batch: Batch) -> Tensor:
-        logs = model.predict_log_proba(texts_of(batch.inputs[0], splits))
-        return class_scores(logs, model.classes_, splits.model_arguments["out_width"])
-
-    return score
+    x, target = words.fit_transform(texts), torch.cat(targets).numpy()
+    outputs = fit_columns(
+        partial(linear_model, 1 / strength), columns_of(splits, recipe), x, target
+    )
+    return lambda batch: outputs(words.transform(texts_of(batch.inputs[0], splits)))

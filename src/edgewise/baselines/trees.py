@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.baselines.candidate import Candidate, Score, batches_of, bounded_scores
+from edgewise.baselines.candidate import Candidate, Score, batches_of
+from edgewise.baselines.columns import columns_of, fit_columns, linear_model, linear_name
 from edgewise.batches import Batch
 from edgewise.data import Splits
 from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.preprocessing import Preprocessing
-from edgewise.tasks import Regression
 
 RADIUS = 2
 COUNTS = 2048  # Maximum number of neighbourhoods: those of most training graphs.
@@ -31,7 +31,6 @@ LEAST = 3  # Minimum number of training graphs with a neighbourhood.
 LEAVES = (15, 63)
 TREES, PATIENCE = 1000, 20
 RATE = 0.1
-LINEAR = {False: "ridge regression", True: "logistic regression"}
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 QUICK = 1000
 """Maximum number of training graphs at the end of ``edgewise train``."""
@@ -58,7 +57,7 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     require("sklearn", extra="train", purpose="trees and linear models")
     features = Features(splits, recipe)
     kinds = {bool(column.classes) for column in features.columns}
-    name = " and ".join(LINEAR[kind] for kind in sorted(kinds))
+    name = linear_name(features.columns)
     for strength in STRENGTHS:
         fit = partial(_fitted, features, partial(_linear, strength))
         yield Candidate(name, f"penalty {strength:g}", fit)
@@ -66,13 +65,6 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     for loss, leaves in product(losses, LEAVES):
         fit = partial(_fitted, features, partial(_trees, loss, leaves))
         yield Candidate("gradient-boosted trees", f"{loss}, {leaves} leaves", fit)
-
-
-class Column(NamedTuple):
-    """A target column: number of classes, 0 for a number, and number of outputs."""
-
-    classes: int
-    width: int
 
 
 class Features:
@@ -89,9 +81,7 @@ class Features:
     """
 
     def __init__(self, splits: Splits, recipe: Recipe) -> None:
-        count = splits.model_arguments["out_width"]
-        plain = Column(0, 1) if isinstance(recipe.task, Regression) else Column(count, count)
-        self.columns = [Column(len(one.classes), one.width) for one in splits.targets] or [plain]
+        self.columns = columns_of(splits, recipe)
         batches = list(batches_of(splits.train))
         x = torch.cat([batch.inputs[0] for batch in batches])
         self.whole = (x == x.round()).all(0)
@@ -177,13 +167,11 @@ def _mixed(value: Tensor) -> Tensor:
 
 
 def _linear(strength: float, classes: int) -> Any:
-    from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
     clip = FunctionTransformer(np.clip, kw_args={"a_min": -10, "a_max": 10})
-    last = LogisticRegression(C=1 / strength, max_iter=1000) if classes else Ridge(alpha=strength)
-    return make_pipeline(StandardScaler(), clip, last)
+    return make_pipeline(StandardScaler(), clip, linear_model(strength, classes))
 
 
 def _trees(loss: str, leaves: int, classes: int) -> Any:
@@ -203,40 +191,6 @@ def _trees(loss: str, leaves: int, classes: int) -> Any:
 
 
 def _fitted(features: Features, make: Callable[[int], Any]) -> Score:
-    """Fit a model of each target to the rows that have its value."""
-    models = []
-    for place, (classes, _) in enumerate(features.columns):
-        (x, y), (val_x, val_y) = (
-            _known(x, target[:, place])
-            for x, target in (
-                (features.train, features.target),
-                (features.val, features.val_target),
-            )
-        )
-        model = make(classes)
-        by_validation = getattr(model, "early_stopping", False)
-        if by_validation and not len(val_y):
-            model.set_params(early_stopping=False, max_iter=TREES // 10)
-        given = {"X_val": val_x, "y_val": val_y} if by_validation and len(val_y) else {}
-        models.append(model.fit(x, y, **given))
-
-    def score(batch: Batch) -> Tensor:
-        x = features.rows(features.table(batch))
-        parts = zip(models, features.columns, strict=True)
-        return torch.cat([_outputs(model, x, column) for model, column in parts], dim=1)
-
-    return score
-
-
-def _known(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows that have a value of the target."""
-    known = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), dtype=bool)
-    return x[known], y[known]
-
-
-def _outputs(model: Any, x: np.ndarray, column: Column) -> Tensor:
-    """Return the outputs of a target, ``[B, width]``."""
-    if not column.classes:
-        return torch.from_numpy(model.predict(x)).float()[:, None]
-    scores = bounded_scores(model, x, column.classes)
-    return scores if column.width > 1 else scores[:, 1:] - scores[:, :1]
+    val = features.val, features.val_target
+    outputs = fit_columns(make, features.columns, features.train, features.target, val)
+    return lambda batch: outputs(features.rows(features.table(batch)))

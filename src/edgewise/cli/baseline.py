@@ -28,6 +28,9 @@ from edgewise.training import RunFolder
 from edgewise.training.folder import PREPROCESSING
 
 FILE = "baseline.json"
+FINE_TUNING = "--from FOLDER --optimizer.lr 5e-5 --trainer.epochs 3"
+PAGE = "docs/howto/text.md"
+"""Page that has the code of the baseline of texts."""
 
 
 def baseline(arguments: Namespace) -> int:
@@ -91,7 +94,7 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
         metrics: metrics of the run, or their mean over seeds.
         out: run folder, which receives ``baseline.json``.
     """
-    later = f"baselines: run `{command(recipe)}`, which takes minutes"
+    later = f"baselines: run `{command('baseline', recipe)}`, which takes minutes"
     run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
     if run.has(PREPROCESSING) and is_large(recipe, load_preprocessing(run)):
         return later
@@ -115,12 +118,15 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
 def _advice(recipe: Recipe, best: Baseline) -> str:
     """Return what to do after a run that is behind the best baseline."""
     if isinstance(recipe.data, LabelledText) and not recipe.start:
-        return f"Start from a pre-trained BERT or RoBERTa with --from FOLDER, or use {best.name}."
+        return (
+            f"Fine-tune a pre-trained BERT or RoBERTa: `{command('train', recipe)} {FINE_TUNING}`. "
+            f"Or use {best.name}, which takes {best.seconds:.0f} s ({PAGE})."
+        )
     return f"Use {best.name}, or tune the recipe on the validation set."
 
 
-def command(recipe: Recipe) -> str:
-    """Return the command that measures the baselines with the changed fields of the recipe."""
+def command(name: str, recipe: Recipe) -> str:
+    """Return a command, such as ``baseline``, with the changed fields of the recipe."""
     usual = fields_of(recipes.find(recipe.name))
     changed = [
         f"--{name} {shlex.quote(as_typed(field.value))}"
@@ -128,7 +134,7 @@ def command(recipe: Recipe) -> str:
         if name.startswith(("data.", "task.", "seed", "trainer.monitor"))
         and (name not in usual or field.value != usual[name].value)
     ]
-    return " ".join(["edgewise baseline", recipe.name, *changed])
+    return " ".join(["edgewise", name, recipe.name, *changed])
 
 
 def _named(found: Baseline) -> str:

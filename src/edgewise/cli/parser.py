@@ -23,6 +23,7 @@ from edgewise.inference.predictor import check_renamed
 from edgewise.inference.predictors import predictor_of
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import load_recipe, with_values
+from edgewise.runs.preprocessing import with_known_targets
 from edgewise.training import RunFolder
 
 if TYPE_CHECKING:
@@ -151,8 +152,10 @@ def _run_for_help(words: Sequence[str]) -> Recipe | None:
     """Return the recipe of the run folder named after the command, if its runs can predict."""
     name = next((word for word in words[1:] if not word.startswith("-")), "")
     with suppress(EdgewiseError, OSError):
-        recipe = load_recipe(RunFolder(Path(name))) if name else None
-        return recipe if recipe is None or predictor_of(recipe) else None
+        if name:
+            folder = RunFolder(Path(name))
+            recipe = with_known_targets(load_recipe(folder), folder)
+            return recipe if predictor_of(recipe) else None
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -30,6 +30,14 @@ class TargetScale(NamedTuple):
     mean: float | list[float]
     std: float | list[float]
     fraction: bool = False
+
+    @classmethod
+    def of(cls, targets: Sequence[Target]) -> TargetScale | None:
+        """Return the scale of the outputs of targets; ``None`` if there are only classes."""
+        if all(target.classes for target in targets):
+            return None
+        outputs = [target for target in targets for _ in range(target.width)]
+        return cls([one.mean for one in outputs], [max(one.std, 1e-12) for one in outputs])
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,8 @@ class Splits:
             graph: JSON values or tensors by name. A run saves them for :mod:`edgewise.inference`.
         codes: precomputed positional encodings of the graphs. Those that the model uses are
             prepared before training and added to every batch.
-        targets: description of the targets, which the task receives; empty if it needs none.
+        targets: description of the targets, which the task receives and a run saves; empty if it
+            needs none.
     """
 
     model_arguments: dict[str, Any]

@@ -38,8 +38,9 @@ from edgewise.inference.molecules import (
     _flags,
     read_smiles,
 )
-from edgewise.inference.nodes import LinkSuggestions, NodeClasses
+from edgewise.inference.nodes import LinkSuggestions, NodeClasses, NodeProperties, OnNodes
 from edgewise.inference.predictor import Predictor
+from edgewise.inference.properties import Properties
 from edgewise.inference.recommendations import Recommendations
 from edgewise.inference.rows import rounded
 from edgewise.inference.series import Forecasts
@@ -47,6 +48,7 @@ from edgewise.inference.text import (
     Continuations,
     HiddenWords,
     SentenceClasses,
+    SentenceProperties,
     Translations,
     WordTags,
 )
@@ -127,6 +129,45 @@ def _rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Scores]:
     with torch.no_grad():
         given, out = _outputs(predictor, example)
     return given, out.reshape(-1, out.shape[-1]), scores
+
+
+def _target_cases(
+    predictor: Properties,
+    out: Tensor,
+    scores: Scores,
+    member: Tensor,
+    labels: list[str],
+    **fields: Any,
+) -> Iterator[Case]:
+    """Yield a case for each target; with several, its answer begins with its name.
+
+    Args:
+        predictor: the predictor.
+        out: outputs for one input, ``[1, widths]``.
+        scores: function that computes the outputs.
+        member: member of each node of the model's graph.
+        labels: name of each member.
+        fields: further fields of each case.
+    """
+    start = 0
+    for target in predictor.targets:
+        places = slice(start, start + target.width)
+        own = out[0, places]
+        name = f"{target.name} " if len(predictor.targets) > 1 else ""
+        if target.classes:
+            best = int(probabilities(target, own).argmax())
+            score = _class_odds(scores, places, best, target)
+            yield Case(score, member, labels, f"{name}{target.classes[best]}", **fields)
+        else:
+            answer = f"{name}{rounded(float(own[0]))}"
+            yield _number_case(scores, start, member, labels, answer, **fields)
+        start += target.width
+
+
+def _sentence_properties(predictor: SentenceProperties, value: Any, _: int) -> Iterator[Case]:
+    given, out, scores = _rows(predictor, value)
+    member, labels = _words(predictor.tokenizer, given[0].ids.flatten())
+    yield from _target_cases(predictor, out, scores, member, labels)
 
 
 def _sentence(predictor: SentenceClasses, value: Any, _: int) -> Iterator[Case]:
@@ -221,26 +262,15 @@ def _graph_classes(predictor: GraphClasses, value: Any, _: int) -> Iterator[Case
 def _property(predictor: PenalisedLogP, value: Any, _: int) -> Iterator[Case]:
     out, scores = _rows(predictor, value)[1:]
     labels = atom_labels(read_smiles(predictor.show(value)))
-    yield _number_case(scores, 0, labels, rounded(float(out[0, 0])))
+    member = torch.arange(len(labels))
+    yield _number_case(scores, 0, member, labels, rounded(float(out[0, 0])), by_edge=True)
 
 
 def _properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[Case]:
-    """Yield a case for each target; with several, its answer begins with its name."""
     out, scores = _rows(predictor, value)[1:]
     labels = atom_labels(predictor.prepare(value).molecule)
-    start = 0
-    for target in predictor.targets:
-        places = slice(start, start + target.width)
-        own = out[0, places]
-        name = f"{target.name} " if len(predictor.targets) > 1 else ""
-        if target.classes:
-            best = int(probabilities(target, own).argmax())
-            score = _class_odds(scores, places, best, target)
-            answer = f"{name}{target.classes[best]}"
-            yield Case(score, torch.arange(len(labels)), labels, answer, by_edge=True)
-        else:
-            yield _number_case(scores, start, labels, f"{name}{rounded(float(own[0]))}")
-        start += target.width
+    member = torch.arange(len(labels))
+    yield from _target_cases(predictor, out, scores, member, labels, by_edge=True)
 
 
 def _class_odds(scores: Scores, places: slice, label: int, target: Target) -> Scores:
@@ -255,10 +285,11 @@ def _class_odds(scores: Scores, places: slice, label: int, target: Target) -> Sc
     return odds
 
 
-def _number_case(scores: Scores, place: int, labels: list[str], answer: str) -> Case:
-    member = torch.arange(len(labels))
+def _number_case(
+    scores: Scores, place: int, member: Tensor, labels: list[str], answer: str, **fields: Any
+) -> Case:
     return Case(
-        lambda: scores()[0, place : place + 1], member, labels, answer, by_edge=True, is_odds=False
+        lambda: scores()[0, place : place + 1], member, labels, answer, is_odds=False, **fields
     )
 
 
@@ -374,11 +405,11 @@ def _recommended(predictor: Recommendations, value: Any, top: int) -> Iterator[C
         )
 
 
-def _node(predictor: NodeClasses, value: Any, _: int) -> Iterator[Case]:
+def _node(predictor: OnNodes, value: Any, _: int) -> Iterator[Case]:
     yield node_cases(predictor).case([predictor.nodes.number(value)])
 
 
-def node_cases(predictor: NodeClasses) -> NodeCases:
+def node_cases(predictor: OnNodes) -> NodeCases:
     """Return the cases of a predictor, made once."""
     if predictor not in _NODE_CASES:
         _NODE_CASES[predictor] = NodeCases(predictor)
@@ -393,14 +424,15 @@ class NodeCases:
     nodes, each case has the whole graph.
 
     Args:
-        predictor: predictor of a run of node classification.
+        predictor: predictor of a run on nodes.
     """
 
-    def __init__(self, predictor: NodeClasses) -> None:
+    def __init__(self, predictor: OnNodes) -> None:
         self.predictor, self.model = predictor, predictor.model
         kept = graph_kept(predictor.preprocessing.values)
         self.x, self.edge_index, self.ids = kept.x, kept.edge_index, kept.ids
-        self.best = predictor.probabilities.argmax(-1)
+        self.is_odds = not isinstance(predictor, NodeProperties)
+        self.best = predictor.all_outputs.argmax(-1)
         order = self.edge_index[1].argsort(stable=True)
         self._sources = self.edge_index[0][order]
         self._degree = torch.bincount(self.edge_index[1], minlength=len(self.ids))
@@ -420,10 +452,22 @@ class NodeCases:
                 return None
             with torch.no_grad():
                 found = self.case(some, hops).score()
-            chance = self.predictor.probabilities[some, self.best[some]]
-            if torch.allclose(found.sigmoid(), chance, atol=1e-4):
+            whole = self._scores(self.predictor.all_outputs[some], some)
+            if self.is_odds:
+                found, whole = found.sigmoid(), whole.sigmoid()
+            if torch.allclose(found, whole, rtol=1e-4, atol=1e-4):
                 return hops
         return None
+
+    def _scores(self, outputs: Tensor, nodes: Sequence[int]) -> Tensor:
+        """Return the log-odds of the most probable classes of some nodes, or their numbers."""
+        return log_odds(outputs, self.best[list(nodes)]) if self.is_odds else outputs[:, 0]
+
+    def answer(self, node: int) -> str:
+        """Return the class or the number of a node."""
+        if self.is_odds:
+            return str(self.predictor.preprocessing.values["labels"][int(self.best[node])])
+        return rounded(float(self.predictor.all_outputs[node, 0]))
 
     def neighbourhood(self, node: int, hops: int) -> tuple[Tensor, int]:
         """Return the nodes that reach a node in at most ``hops`` steps, nearest first.
@@ -449,9 +493,7 @@ class NodeCases:
             hops: size of the neighbourhoods in steps; by default the sufficient size.
         """
         hops = self.hops if hops is None else hops
-        best = self.best[list(nodes)]
-        names = self.predictor.preprocessing.values["labels"]
-        answer = ", ".join(str(names[one]) for one in best.tolist())
+        answer = ", ".join(map(self.answer, nodes))
         if hops is None:
             graph, member = edges(self.edge_index, len(self.ids)), torch.arange(len(self.ids))
             own, x, labels = torch.tensor(list(nodes)), self.x, list(self.ids)
@@ -465,9 +507,18 @@ class NodeCases:
             x, labels = rows_of(self.x, every), [self.ids[node] for node in every.tolist()]
 
         def score() -> Tensor:
-            return log_odds(self.model(x, graph)[own], best)
+            return self._scores(self.model(x, graph)[own], nodes)
 
-        return Case(score, member, labels, answer, own, by_edge=True, whole_graph=hops is None)
+        return Case(
+            score,
+            member,
+            labels,
+            answer,
+            own,
+            by_edge=True,
+            is_odds=self.is_odds,
+            whole_graph=hops is None,
+        )
 
     def contributions(
         self, nodes: Sequence[int], method: Method = "left_out"
@@ -499,9 +550,10 @@ class NodeCases:
                         lambda node=node: self.case([node]).score(),  # type: ignore[misc]
                         torch.arange(stop - start),
                         packed_case.labels[start:stop],
-                        str(self.predictor.preprocessing.values["labels"][int(self.best[node])]),
+                        self.answer(node),
                         torch.tensor([0]),
                         by_edge=True,
+                        is_odds=self.is_odds,
                     ),
                     Contributions(
                         found.members[start:stop],
@@ -580,7 +632,7 @@ def _too_long(count: int) -> ArgumentError:
     )
 
 
-_NODE_CASES: WeakKeyDictionary[NodeClasses, NodeCases] = WeakKeyDictionary()
+_NODE_CASES: WeakKeyDictionary[OnNodes, NodeCases] = WeakKeyDictionary()
 _MAKERS: dict[type[Predictor], Callable[[Any, Any, int], Iterator[Case]]] = {
     Continuations: _continuation,
     Forecasts: _forecast,
@@ -591,9 +643,11 @@ _MAKERS: dict[type[Predictor], Callable[[Any, Any, int], Iterator[Case]]] = {
     LinkSuggestions: _links,
     MoleculeProperties: _properties,
     NodeClasses: _node,
+    NodeProperties: _node,
     PenalisedLogP: _property,
     Recommendations: _recommended,
     SentenceClasses: _sentence,
+    SentenceProperties: _sentence_properties,
     Translations: _translation,
     WordTags: _tags,
 }

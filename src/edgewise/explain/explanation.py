@@ -16,7 +16,7 @@ from edgewise.explain.module_names import model_of, naming_the_run
 from edgewise.explain.record import MAX_EDGES, LayerRecord, Recorded, record
 from edgewise.inference.images import OnImages
 from edgewise.inference.molecules import HiddenAtoms, MoleculeProperties, PenalisedLogP
-from edgewise.inference.nodes import LinkSuggestions, NodeClasses
+from edgewise.inference.nodes import LinkSuggestions, OnNodes
 from edgewise.inference.recommendations import Recommendations
 from edgewise.inference.rows import rounded
 from edgewise.inference.series import Forecasts
@@ -262,7 +262,7 @@ def _nodes_of(predictor: Any, value: Any) -> tuple[list[str], dict[str, Any]]:
     if isinstance(predictor, Recommendations):
         labels = [*predictor.users.ids, *predictor.items.ids]
         return list(map(str, labels)), {"node": predictor.users.number(value)}
-    if isinstance(predictor, NodeClasses | LinkSuggestions):
+    if isinstance(predictor, OnNodes | LinkSuggestions):
         return list(map(str, predictor.nodes.ids)), {"node": predictor.nodes.number(value)}
     example = predictor.prepare(value)
     return [f"node {node}" for node in range(len(getattr(example, "x", ())))], {}

@@ -16,7 +16,7 @@ from edgewise.errors import ArgumentError, require
 from edgewise.explain.attribution import Case, contributions, without
 from edgewise.graphs import Graph, edges
 from edgewise.inference import Run
-from edgewise.inference.nodes import LinkSuggestions, NodeClasses
+from edgewise.inference.nodes import LinkSuggestions, OnNodes
 from edgewise.inference.recommendations import Recommendations
 
 if TYPE_CHECKING:
@@ -219,10 +219,11 @@ def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
     """Return the features ``[N, F]`` of the members, and a function of them to all outputs."""
     outputs, graph, _ = outputs_of_graph(run)
     model: Any = run.model
-    if not isinstance(run.predictor, NodeClasses):
+    if not isinstance(run.predictor, OnNodes):
         return model.embedding.weight, outputs
     x = graph_kept(run.predictor.preprocessing.values).x.to_dense().clone().requires_grad_()
-    return x, lambda: model(x, graph).softmax(-1)
+    predictor = run.predictor
+    return x, lambda: predictor.values(model(x, graph))
 
 
 def _changed_norms(run: Run, seed: int) -> Tensor:
@@ -298,10 +299,10 @@ def outputs_of_graph(run: Run) -> tuple[Callable[[], Tensor], Graph, list[str]]:
     """
     predictor, kept = run.predictor, run.predictor.preprocessing.values
     model: Any = run.model
-    if isinstance(predictor, NodeClasses):
+    if isinstance(predictor, OnNodes):
         found = graph_kept(kept)
         graph: Graph = found.graph
-        return lambda: model(found.x, graph).softmax(-1), graph, found.ids
+        return lambda: predictor.values(model(found.x, graph)), graph, found.ids
     if isinstance(predictor, LinkSuggestions):
         graph = edges(both_ways(kept["known"]), len(kept["ids"]))
         return lambda: model.embed(graph), graph, list(kept["ids"])

@@ -15,7 +15,7 @@ from edgewise.arguments import check_least
 from edgewise.explain.attribution import Case, Contributions, Method, contributions, listed
 from edgewise.explain.cases import cases, node_cases
 from edgewise.inference import Answer, Run
-from edgewise.inference.nodes import NodeClasses
+from edgewise.inference.nodes import OnNodes
 from edgewise.inference.rows import is_of_dicts, rounded
 
 MANY = 64
@@ -92,7 +92,7 @@ def attributions(
     found = []
     given = run.predictor.default_inputs() if inputs is None else run.predictor.from_python(inputs)
     given = list(given)
-    if isinstance(run.predictor, NodeClasses) and len(given) > MANY and method != "removed":
+    if isinstance(run.predictor, OnNodes) and len(given) > MANY and method != "removed":
         numbers = [run.predictor.nodes.number(value) for value in given]
         each = node_cases(run.predictor).contributions(
             numbers, "left_out" if method == "auto" else method

@@ -29,14 +29,11 @@ from edgewise.data.standardisation import Standardisation
 from edgewise.data.tables.rows import check_columns
 from edgewise.data.tables.table import as_number
 from edgewise.errors import ArgumentError
-from edgewise.inference.ensemble import Ensemble
-from edgewise.inference.intervals import Interval, intervals
 from edgewise.inference.predictor import Answer, Predictor, check_unicode
+from edgewise.inference.properties import Properties
 from edgewise.layers import shares_nodes
 from edgewise.recipes.recipe import Recipe
-from edgewise.targets import Target, probabilities, split_outputs
-from edgewise.tasks import Classification, PropertyPrediction, Regression
-from edgewise.training import RunFolder
+from edgewise.tasks import Classification, Regression
 
 KINDS = (*ELEMENTS, "another", *(kind.lower() for kind in BONDS))
 """Classes of the model's outputs: elements, then kinds of bonds."""
@@ -79,16 +76,14 @@ class CheckedMeasurement(NamedTuple):
     conditions: list[float]
 
 
-class MoleculeProperties(Predictor):
+class MoleculeProperties(Properties):
     """Properties of a molecule: numbers in the unit of the training data, and classes.
 
     An input is a SMILES, or a row with the SMILES and the conditions, under the column names of the
-    training table. A target of classes has its most probable class and ``P(NAME=CLASS)``, the
-    probability of the second of two classes or of each of several. An ensemble of seeds adds the
-    standard deviation of its members, as ``NAME_std``.
+    training table.
     """
 
-    data, task, input = MoleculeTable, PropertyPrediction, "a molecule as SMILES"
+    data, input = MoleculeTable, "a molecule as SMILES"
     batch_size = 256
     ensembles = True
 
@@ -97,12 +92,14 @@ class MoleculeProperties(Predictor):
         return isinstance(recipe.data, cls.data) and isinstance(recipe.task, Regression)
 
     def set_up(self) -> None:
+        super().set_up()
         assert isinstance(self.recipe.data, MoleculeTable)
         self.table = self.recipe.data
         self.smiles = self.preprocessing.values["smiles"]
-        self.targets = self.preprocessing.targets
-        numbers = [target for target in self.targets if not target.classes]
-        self.unit = {"unit": self.table.unit} if self.table.unit and numbers else {}
+        if self.table.unit and not all(target.classes for target in self.targets):
+            self.unit = {"unit": self.table.unit}
+        if self.table.fraction:
+            self.bounds = 0.0, 1.0
         logs = self.table.log_conditions
         self.names = tuple(dict.fromkeys((*self.table.conditions, *logs)))
         self.scales = {
@@ -158,48 +155,9 @@ class MoleculeProperties(Predictor):
             )
         return found
 
-    def answer(self, examples: list[CheckedMeasurement], *, interval: float = 0.0) -> list[Answer]:
-        """Return the properties of each molecule.
-
-        Args:
-            examples: checked inputs.
-            interval: probability with which the interval from ``NAME_low`` to ``NAME_high``
-                contains the true number; 0 for no interval.
-        """
+    def outputs(self, examples: list[CheckedMeasurement]) -> tuple[Tensor, Tensor | None]:
         batch = self._batch(examples)
-        # Explanations call this method with gradients.
-        outputs = self.model(*batch.inputs, **batch.keywords).detach()
-        widths = self.intervals(interval) if interval else {}
-        spread = self._spread(batch)
-        columns: dict[str, list[Any]] = {}
-        parts = split_outputs(self.targets, outputs)
-        for target, own in zip(self.targets, parts, strict=True):
-            columns |= _columns(target, own) | spread.get(target.name, {})
-            if target.name in widths:
-                columns |= self._bounds(columns[target.name], widths[target.name])
-        rows = zip(*columns.values(), strict=True)
-        answers: list[Answer] = [dict(zip(columns, row, strict=True)) for row in rows]
-        return [{**answer, **self.unit} for answer in answers]
-
-    def intervals(self, level: float) -> dict[str, Interval]:
-        """Return the prediction interval of each number, with its coverage on the test set.
-
-        Args:
-            level: probability of the interval, such as 0.9.
-
-        Raises:
-            ArgumentError: see :func:`edgewise.inference.intervals.intervals`.
-        """
-        folders = RunFolder(self.folder).runs() or [self.folder]
-        return intervals(folders, self.targets, level)
-
-    def notes(self, options: Mapping[str, Any]) -> list[str]:
-        level = options.get("interval")
-        return [
-            f"{name}: interval ±{found.half_width:.4g} from {found.rows} validation rows; it "
-            f"contains {found.covered} of {found.tested} test rows ({100 * found.coverage:.1f} %)"
-            for name, found in (self.intervals(level) if level else {}).items()
-        ]
+        return self.called(*batch.inputs, **batch.keywords)
 
     def _batch(self, examples: list[CheckedMeasurement]) -> Batch:
         molecules = {one.smiles: one.molecule for one in examples}
@@ -214,47 +172,8 @@ class MoleculeProperties(Predictor):
         graphs = replace(packed(molecules.values()), shared=shares_nodes(self.model))
         return self.table.inputs(graphs, number, measured, described)
 
-    def _spread(self, batch: Batch) -> dict[str, dict[str, list[Any]]]:
-        """Return the columns of standard deviations of an ensemble, by the name of the target."""
-        if not isinstance(self.model, Ensemble):
-            return {}
-        each = self.model.each(*batch.inputs, **batch.keywords).detach()
-        found: dict[str, dict[str, list[Any]]] = {}
-        for target, outputs in zip(self.targets, split_outputs(self.targets, each), strict=True):
-            values = probabilities(target, outputs) if target.classes else outputs
-            names = _keys(target) if target.classes else (target.name,)
-            stds = values.std(0).unbind(-1)[-len(names) :]
-            found[target.name] = {
-                f"{name}_std": std.tolist() for name, std in zip(names, stds, strict=True)
-            }
-        return found
-
-    def _bounds(self, numbers: list[float], interval: Interval) -> dict[str, list[Any]]:
-        """Return the columns of the bounds of an interval."""
-        low, high = (0.0, 1.0) if self.table.fraction else (-math.inf, math.inf)
-        return {
-            f"{interval.name}_low": [max(low, one - interval.half_width) for one in numbers],
-            f"{interval.name}_high": [min(high, one + interval.half_width) for one in numbers],
-        }
-
     def show(self, value: Any) -> str:
         return str(value.smiles if isinstance(value, Measurement) else value)
-
-
-def _keys(target: Target) -> tuple[str, ...]:
-    """Return the keys of the probabilities of the second of two classes, or of all classes."""
-    shown = target.classes if target.width > 1 else target.classes[1:]
-    return tuple(f"P({target.name}={one})" for one in shown)
-
-
-def _columns(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
-    """Return the columns of numbers, or of the most probable class and the probabilities."""
-    if not target.classes:
-        return {target.name: outputs[:, 0].tolist()}
-    chances, keys = probabilities(target, outputs), _keys(target)
-    best = [target.classes[label] for label in chances.argmax(-1).tolist()]
-    shown = chances.T[-len(keys) :].tolist()
-    return {target.name: best, **dict(zip(keys, shown, strict=True))}
 
 
 class PenalisedLogP(Predictor):

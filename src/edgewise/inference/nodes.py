@@ -17,6 +17,7 @@ from edgewise.data.graphs.node_data import NodeData, NodeGraph, graph_kept
 from edgewise.errors import ArgumentError
 from edgewise.graphs import edges
 from edgewise.inference.predictor import Answer, Predictor, top_labels
+from edgewise.inference.properties import Properties
 from edgewise.models.link_predictor import LinkPredictor
 from edgewise.ragged import starts
 from edgewise.recipes.recipe import Recipe
@@ -90,35 +91,35 @@ class Neighbours:
 
 
 class NewNode(NamedTuple):
-    """Node of a graph that was not trained on: its id, and its class probabilities."""
+    """Node of a graph that was not trained on: its id, and its outputs ``[out_width]``."""
 
     id: str
-    probabilities: Tensor
+    outputs: Tensor
 
 
-class NodeClasses(Predictor):
-    """Most probable classes of a node in the training graph or in a new graph.
+class OnNodes(Predictor):
+    """Base of predictors on nodes of the training graph or of a new graph.
 
-    The probabilities of all nodes of the training graph are computed when the run is loaded.
+    The outputs for all nodes of the training graph are computed when the run is loaded.
     """
 
-    data, task, input = NodeData, Classification, "a node's id"
-
-    @classmethod
-    def serves(cls, recipe: Recipe) -> bool:
-        known_task = type(recipe.task) in (Classification, Consistency)
-        return isinstance(recipe.data, NodeData) and known_task
+    data, input = NodeData, "a node's id"
 
     def set_up(self) -> None:
+        super().set_up()
         kept = graph_kept(self.preprocessing.values)
         self.nodes = KnownIds(kept.ids, "node", "give the folder or .npz file of a new graph")
-        self.probabilities = self._probabilities(kept)
+        self.all_outputs = self._all_outputs(kept)
 
     @torch.no_grad()
-    def _probabilities(self, found: NodeGraph) -> Tensor:
-        """Return the class probabilities of all nodes, ``[N, classes]``."""
-        scores: Tensor = self.model(found.x, found.graph)
-        return scores.softmax(-1)
+    def _all_outputs(self, found: NodeGraph) -> Tensor:
+        """Return the outputs for all nodes, ``[N, out_width]``."""
+        outputs: Tensor = self.model(found.x, found.graph)
+        return outputs
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """Return the numbers, or the probabilities of classes, of outputs ``[N, out_width]``."""
+        return outputs
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
         """Read ids from a table or lines, or all nodes of a new graph from a folder or ``.npz``."""
@@ -127,7 +128,7 @@ class NodeClasses(Predictor):
             return
         assert isinstance(self.recipe.data, NodeData)
         found = self.recipe.data.read_new(path, self.preprocessing.values)
-        rows = self._probabilities(found)
+        rows = self._all_outputs(found)
         for name, row in zip(found.ids, rows, strict=True):
             yield None, {"input": name}, NewNode(name, row)
 
@@ -136,14 +137,36 @@ class NodeClasses(Predictor):
 
     def prepare(self, value: Any) -> Tensor:
         if isinstance(value, NewNode):
-            return value.probabilities
-        return self.probabilities[self.nodes.number(value)]
-
-    def answer(self, examples: list[Tensor], *, top: int = 1) -> list[Answer]:
-        return top_labels(torch.stack(examples), self.preprocessing.values["labels"], top)
+            return value.outputs
+        return self.all_outputs[self.nodes.number(value)]
 
     def show(self, value: Any) -> str:
         return value.id if isinstance(value, NewNode) else str(value)
+
+
+class NodeClasses(OnNodes):
+    """Most probable classes of a node."""
+
+    task = Classification
+
+    @classmethod
+    def serves(cls, recipe: Recipe) -> bool:
+        known_task = type(recipe.task) in (Classification, Consistency)
+        return isinstance(recipe.data, NodeData) and known_task
+
+    def values(self, outputs: Tensor) -> Tensor:
+        return outputs.softmax(-1)
+
+    def answer(self, examples: list[Tensor], *, top: int = 1) -> list[Answer]:
+        chances = self.values(torch.stack(examples))
+        return top_labels(chances, self.preprocessing.values["labels"], top)
+
+
+class NodeProperties(OnNodes, Properties):
+    """Number that is predicted for a node."""
+
+    def outputs(self, examples: list[Tensor]) -> tuple[Tensor, Tensor | None]:
+        return torch.stack(examples), None
 
 
 class LinkSuggestions(Predictor):

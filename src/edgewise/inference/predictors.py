@@ -8,7 +8,7 @@ from edgewise.errors import ArgumentError
 from edgewise.inference.graphs import GraphClasses
 from edgewise.inference.images import ImageClasses
 from edgewise.inference.molecules import HiddenAtoms, MoleculeProperties, PenalisedLogP
-from edgewise.inference.nodes import LinkSuggestions, NodeClasses
+from edgewise.inference.nodes import LinkSuggestions, NodeClasses, NodeProperties
 from edgewise.inference.predictor import Predictor
 from edgewise.inference.recommendations import Recommendations
 from edgewise.inference.series import Forecasts
@@ -16,6 +16,7 @@ from edgewise.inference.text import (
     Continuations,
     HiddenWords,
     SentenceClasses,
+    SentenceProperties,
     Translations,
     WordTags,
 )
@@ -32,9 +33,11 @@ PREDICTORS: tuple[type[Predictor], ...] = (
     LinkSuggestions,
     MoleculeProperties,
     NodeClasses,
+    NodeProperties,
     PenalisedLogP,
     Recommendations,
     SentenceClasses,
+    SentenceProperties,
     Translations,
     WordTags,
 )

@@ -24,7 +24,7 @@ from edgewise.inference.predictor import Answer, Predictor
 from edgewise.inference.predictors import predictor_of
 from edgewise.inference.rows import flat, is_of_dicts
 from edgewise.recipes.recipe import Recipe
-from edgewise.runs.preprocessing import load_preprocessing
+from edgewise.runs.preprocessing import load_preprocessing, with_known_targets
 from edgewise.runs.record import check_finished, load_recipe
 from edgewise.runs.train_recipe import build_model, prepare
 from edgewise.runs.vocabulary import check_vocabulary, with_vocabulary
@@ -224,8 +224,8 @@ def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
 def load(path: Path | str) -> Run:
     """Load a finished run for prediction. The run folder may have been moved.
 
-    The seeds of ``edgewise train molecules --seeds K`` are loaded as an ensemble: predictions are
-    the mean of its members.
+    The seeds of ``edgewise train molecules --seeds K``, and of several labels of a text, are loaded
+    as an ensemble: predictions are the mean of its members.
 
     Args:
         path: run folder of ``edgewise train`` or :func:`edgewise.runs.train`.
@@ -248,13 +248,14 @@ def load(path: Path | str) -> Run:
     """
     folder = RunFolder(Path(path))
     recipe = load_recipe(folder)
-    kind = predictor_of(recipe)
     members = [one for one in folder.runs() if one.name.startswith("seed-")]
+    kind = predictor_of(with_known_targets(recipe, RunFolder(next(iter(members), folder.path))))
     if members and kind.ensembles:
         runs = [load(one) for one in members]
         first = runs[0].predictor
         ensemble = Ensemble([one.model for one in runs], first.preprocessing.targets).eval()
-        together = kind(recipe, ensemble, first.preprocessing, None, folder.path)
+        tokenizer = getattr(first, "tokenizer", None)
+        together = kind(recipe, ensemble, first.preprocessing, tokenizer, folder.path)
         return Run(folder.path, recipe, ensemble, together)
     check_finished(folder, recipe)
     preprocessing = load_preprocessing(folder)

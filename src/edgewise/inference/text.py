@@ -27,6 +27,7 @@ from edgewise.data.text.tokenizer import encode_all, special_id, special_ids
 from edgewise.decoding import Choose, Greedy, Sample
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, check_text, top_labels
+from edgewise.inference.properties import Properties
 from edgewise.layers import LanguageModel, Tokens
 from edgewise.tasks import (
     LanguageModeling,
@@ -50,29 +51,56 @@ class OnTexts(Predictor):
         return (self.preprocessing.values.get("text", "text"),)
 
 
-class SentenceClasses(OnTexts):
-    """Most probable labels of a sentence.
+class OnSentences(OnTexts):
+    """Base of predictors on sentences.
 
     A text longer than the longest training text is truncated.
     """
 
-    data, task, input = LabelledSentences, TextClassification, "a sentence"
+    data, input = LabelledSentences, "a sentence"
 
     def prepare(self, value: Any) -> str:
         return check_text(value, self.input)
 
-    def answer(self, examples: list[str], *, top: int = 1) -> list[Answer]:
+    def read(self, examples: list[str]) -> tuple[Tokens, list[Answer]]:
+        """Return the tokens, and the part of each answer that says how a text is truncated."""
         data = self.recipe.data
         assert isinstance(data, LabelledSentences)
         whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
         longest = self.preprocessing.model_arguments["longest_text"]
         texts = whole.cut(longest)
-        tokens = data.shown("test", texts.ids, texts.sizes, self.tokenizer)
-        found = top_labels(self.model(tokens).softmax(-1), self.preprocessing.values["labels"], top)
-        for answer, size in zip(found, whole.sizes.tolist(), strict=True):
-            if size > longest:
-                answer["read"] = f"the first {longest} of {size} tokens"
-        return found
+        notes: list[Answer] = [
+            {"read": f"the first {longest} of {size} tokens"} if size > longest else {}
+            for size in whole.sizes.tolist()
+        ]
+        return data.shown("test", texts.ids, texts.sizes, self.tokenizer), notes
+
+
+def _joined(answers: list[Answer], notes: list[Answer]) -> list[Answer]:
+    return [answer | note for answer, note in zip(answers, notes, strict=True)]
+
+
+class SentenceClasses(OnSentences):
+    """Most probable labels of a sentence."""
+
+    task = TextClassification
+
+    def answer(self, examples: list[str], *, top: int = 1) -> list[Answer]:
+        tokens, notes = self.read(examples)
+        chances = self.model(tokens).softmax(-1)
+        return _joined(top_labels(chances, self.preprocessing.values["labels"], top), notes)
+
+
+class SentenceProperties(OnSentences, Properties):
+    """Several labels of a sentence, each with its probability, or numbers."""
+
+    ensembles = True
+
+    def outputs(self, examples: list[str]) -> tuple[Tensor, Tensor | None]:
+        return self.called(self.read(examples)[0])
+
+    def answer(self, examples: list[str], *, interval: float = 0.0) -> list[Answer]:
+        return _joined(super().answer(examples, interval=interval), self.read(examples)[1])
 
 
 class WordTags(OnTexts):

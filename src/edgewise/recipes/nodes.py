@@ -116,7 +116,7 @@ graph_bert_cora = replace(
 
 nodes = Recipe(
     name="nodes",
-    summary="GraphSAGE classifies nodes: --data.nodes nodes.csv --data.edges edges.csv",
+    summary="GraphSAGE on nodes with classes or numbers: --data.nodes a.csv --data.edges b.csv",
     model=partial(models.graphsage, width=64, depth=2, dropout=0.5),
     data=data.node_files(),
     task=tasks.Classification(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from edgewise.data import Splits
 from edgewise.data.splits import TargetScale
 from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.recipes.recipe import Recipe
 from edgewise.renamed import DATA_SIZES
 from edgewise.targets import Target
 from edgewise.training import RunFolder
@@ -35,18 +36,18 @@ class Preprocessing:
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """Description of the targets; a run of an earlier version has one number."""
+        """Description of the targets, if any; a run of an earlier version has one number."""
         if "targets" not in self.values and "target" in self.values:
             return (Target(self.values["target"]),)
-        return tuple(map(Target.read, self.values["targets"]))
+        return tuple(map(Target.read, self.values.get("targets", ())))
 
 
 def preprocessing_of(splits: Splits) -> Preprocessing:
     """Return the preprocessing values of a data set."""
-    train = splits.train
-    return Preprocessing(
-        splits.model_arguments, train.target_scale, splits.preprocessing, train.count
-    )
+    train, values = splits.train, splits.preprocessing
+    if splits.targets:
+        values = {**values, "targets": [target._asdict() for target in splits.targets]}
+    return Preprocessing(splits.model_arguments, train.target_scale, values, train.count)
 
 
 def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
@@ -92,6 +93,14 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
         return Preprocessing(sizes, None if scale is None else TargetScale(*scale), values, count)
     except (KeyError, TypeError, AttributeError) as error:
         raise _lacking(folder.path, str(error)) from error
+
+
+def with_known_targets(recipe: Recipe, folder: RunFolder) -> Recipe:
+    """Return the recipe of a run with the task for its targets, which its data describe."""
+    if not folder.has(PREPROCESSING):
+        return recipe
+    task = recipe.task.with_targets(load_preprocessing(folder).targets)
+    return replace(recipe, task=task)
 
 
 class _RunValues(dict[str, Any]):

@@ -151,7 +151,7 @@ def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:
 
 
 def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
-    recipe.trainer.check(recipe.task.metrics())
+    recipe.trainer.check(recipe.task.possible_metrics())
     splits = recipe.data.load()
     task = recipe.task.with_targets(splits.targets)
     seed_everything(recipe.seed)

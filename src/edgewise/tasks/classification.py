@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from torch import Tensor
 from edgewise.arguments import check_share
 from edgewise.base_task import Task
 from edgewise.errors import ArgumentError, require
+from edgewise.targets import Target
+from edgewise.tasks.property_prediction import PropertyPrediction
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Classification(Task):
     """Single-label classification, with logits ``[M, classes]`` and class indices ``[M]``.
+
+    If the data describe their targets, such as several labels of a text or a number of a node, the
+    task is :class:`PropertyPrediction`.
 
     The loss raises an ``ArgumentError`` if a target has several rows of logits.
 
@@ -41,6 +47,9 @@ class Classification(Task):
     def __post_init__(self) -> None:
         check_share("task.label_smoothing", self.label_smoothing, "choose for example 0.1")
 
+    def with_targets(self, targets: Sequence[Target]) -> Task:
+        return PropertyPrediction().with_targets(targets) if targets else self
+
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if outputs.dim() > target.dim() + 1:
             raise ArgumentError(
@@ -58,3 +67,6 @@ class Classification(Task):
 
         # Labels were checked when the data were loaded.
         return {"accuracy": MulticlassAccuracy(average="micro", validate_args=False)}
+
+    def possible_metrics(self) -> dict[str, Metric]:
+        return PropertyPrediction().metrics() | self.metrics()

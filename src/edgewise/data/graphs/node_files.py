@@ -1,7 +1,8 @@
-"""Node classification on your own graph: an edge list, and features and labels of the nodes."""
+"""Your own graph: an edge list, and features and classes or numbers of the nodes."""
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,12 +26,13 @@ from edgewise.data.graphs.node_data import (
     node_split,
 )
 from edgewise.data.reading import DAMAGED, check_memory
-from edgewise.data.splits import Splits
+from edgewise.data.splits import Splits, TargetScale
 from edgewise.data.tables.edges import read_edges
 from edgewise.data.tables.frames import FRAME, FrameSource, Source, open_source, take_frames
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.split_column import NAMES, PART_OF
-from edgewise.data.tables.table import Table, as_numbers
+from edgewise.data.tables.table import Table, as_number, as_numbers, is_missing
+from edgewise.data.tables.target_columns import MANY, TargetColumns, TaskType
 from edgewise.errors import ArgumentError, MissingDataError
 
 FeatureScaling = Literal["auto", "columns", "rows", "none"]
@@ -53,6 +55,7 @@ class Nodes:
         x: features ``[N, F]``; NaN for a node without features.
         names: names of the features.
         labels: label of each node, "" if unknown; ``None`` if the file has no labels.
+        label_column: name of the label column.
         parts: split of each node, "" for none; ``None`` if the file has no splits.
         id_column: name of the id column.
         pairs: edges ``[2, E]``, if they are in the same file.
@@ -65,27 +68,31 @@ class Nodes:
     labels: list[str] | None
     parts: list[str] | None
     id_column: str
+    label_column: str = "y"
     pairs: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))
 
 
 @dataclass(frozen=True)
 class NodeFiles(NodeData):
-    """Node classification on the user's own graph: a table of nodes and a table of edges.
+    """Classes or numbers of nodes on the user's own graph: a table of nodes and a table of edges.
 
     Labels, edges and features of a node may be missing. A node without features (an empty row, or
     an id that only the edge list has) gets the mean of every feature. If there are no features at
     all, the model learns an embedding of each node. An ``.npz`` file has ``edge_index`` ``[2, E]``,
-    ``x`` ``[N, F]``, ``y`` ``[N]`` (-1 for an unknown label) and optionally ``train_mask``,
-    ``val_mask``, ``test_mask``, ``ids`` and ``classes``.
+    ``x`` ``[N, F]``, ``y`` ``[N]`` (-1 for an unknown class, NaN for an unknown number) and
+    optionally ``train_mask``, ``val_mask``, ``test_mask``, ``ids`` and ``classes``.
 
     Attributes:
         nodes: table or data frame with one row per node, or an ``.npz`` file with nodes and edges.
         edges: table or data frame with two columns of ids, or an edge list.
         id: id column of ``nodes``; "" finds it by its usual names, or takes the first column.
-        label: column of the classes, which may have blank cells; "" finds it by its usual names,
-            or takes the only text column with repeated values.
+        label: column of the classes or numbers, which may have blank cells; "" finds it by its
+            usual names, or takes the only text column with repeated values.
+        task_type: ``regression`` predicts numbers, ``classification`` classes; ``auto`` predicts
+            numbers if some are not whole, or if there are more than 20 different ones, at least one
+            for two nodes.
         split: column with ``train``, ``val`` or ``test``; "" finds it by its usual names. Without
-            such a column, the labelled nodes are split at random, stratified by class.
+            such a column, the labelled nodes are split at random; classes are stratified.
         features: feature columns; by default all other numeric columns.
         source, destination: columns of ``edges``: names, or numbers from 1 without a header; ""
             finds them by their usual names, or takes the only two columns.
@@ -112,6 +119,7 @@ class NodeFiles(NodeData):
     edges: Source = ""
     id: str = ""
     label: str = ""
+    task_type: TaskType = "auto"
     split: str = ""
     features: tuple[str, ...] = ()
     source: str = ""
@@ -126,6 +134,7 @@ class NodeFiles(NodeData):
     def __post_init__(self) -> None:
         take_frames(self, "nodes", "edges")
         check_choice("data.scale", self.scale, get_args(FeatureScaling))
+        check_choice("data.task_type", self.task_type, get_args(TaskType))
         shares = {"data.val": self.val, "data.test": self.test}
         check_shares(shares, "choose for example 0.1 and 0.2")
 
@@ -198,29 +207,43 @@ class NodeFiles(NodeData):
         taken = {id_column, split, *self.features}
         likely = [name for name in _usual(columns, LABEL) if name not in taken]
         likely = likely or _come_again(table, taken)
-        labels = None
+        labels, label = None, ""
         if labelled:
             label = table.choose(
-                "data.label", self.label, likely, "the column of the classes", taken
+                "data.label", self.label, likely, "the column of the classes or numbers", taken
             )
             labels = [text.strip() for text in table.texts("data.label", label)]
+            if self._are_numbers(labels, table.delimiter):
+                labels = _number_texts(table, label)
             taken.add(label)
         else:
             _check_same_features(table, self.features)
             taken = set(columns) - set(self.features)
         parts = _parts(table, split) if split and labelled else None
         names = list(self.features) or [name for name in columns if name not in taken]
-        return Nodes(table.path, ids, _features(table, names), names, labels, parts, id_column)
+        x = _features(table, names)
+        return Nodes(table.path, ids, x, names, labels, parts, id_column, label or "y")
 
     def _splits(self, found: Nodes) -> Splits:
-        labels = _classes(found)
-        number = {label: index for index, label in enumerate(labels)}
         assert found.labels is not None
         given = found.parts or ["train"] * len(found.ids)
         given = [part if label else "" for part, label in zip(given, found.labels, strict=True)]
-        y = torch.tensor([number.get(label, 0) for label in found.labels])
-        parts = fill_splits(given, found.labels, val=self.val, test=self.test, seed=self.split_seed)
+        numeric = self._are_numbers(found.labels)
+        labels = [] if numeric else _classes(found)
+        number = {label: index for index, label in enumerate(labels)}
+        keys = [""] * len(given) if numeric else found.labels
+        parts = fill_splits(given, keys, val=self.val, test=self.test, seed=self.split_seed)
         check_splits(**parts)
+        if numeric:
+            columns = TargetColumns(
+                Table.of(found.path.name, {found.label_column: found.labels}),
+                [found.label_column],
+                "regression",
+                argument="data.label",
+            )
+            y, targets = columns.values, columns.describe(columns.values[parts["train"]])
+        else:
+            y, targets = torch.tensor([number.get(label, 0) for label in found.labels]), ()
         filled = ~found.x.isnan().all(1) if found.names else torch.zeros(0, dtype=torch.bool)
         mean, std = torch.zeros(len(found.names)), torch.ones(len(found.names))
         scale = self.scale
@@ -244,8 +267,22 @@ class NodeFiles(NodeData):
             "mean": mean,
             "std": std,
         }
-        sizes = {"in_width": x.shape[1], "out_width": len(labels)}
-        return Splits(sizes, train, val, test, batch_size=1, preprocessing=preprocessing)
+        sizes = {"in_width": x.shape[1], "out_width": len(labels) or 1}
+        train = replace(train, target_scale=TargetScale.of(targets))
+        return Splits(
+            sizes, train, val, test, batch_size=1, preprocessing=preprocessing, targets=targets
+        )
+
+    def _are_numbers(self, labels: Sequence[str], delimiter: str = ",") -> bool:
+        """Return whether labels, blank ones aside, are numbers to predict and not classes."""
+        if self.task_type != "auto":
+            return self.task_type == "regression"
+        known = [label for label in labels if not is_missing(label)]
+        numbers = {as_number(label, delimiter) for label in known}
+        if any(math.isnan(value) for value in numbers):
+            return False
+        many = len(numbers) > max(MANY, len(known) / 2)
+        return many or not all(value.is_integer() for value in numbers)
 
     def _edge_index(self, found: Nodes) -> Tensor:
         """Return the distinct edges without self-loops, sorted by target."""
@@ -269,6 +306,16 @@ def scaled(x: Tensor, scale: FeatureScaling, mean: Tensor, std: Tensor) -> Tenso
     else:
         x = ((x - mean) / std).nan_to_num(0.0)
     return csr(x) if (x == 0).float().mean() > SPARSE else x
+
+
+def _number_texts(table: Table, column: str) -> list[str]:
+    """Return numbers as text with a decimal point; "" for a missing one.
+
+    Raises:
+        ArgumentError: a cell is not a number; the error names the row.
+    """
+    values = TargetColumns(table, [column], "regression", argument="data.label").values[:, 0]
+    return ["" if math.isnan(value) else repr(value) for value in values.tolist()]
 
 
 def _usual(columns: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -412,14 +459,17 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
     ids = [str(name) for name in found.get("ids", np.arange(count)).tolist()]
     pairs = torch.tensor(found["edge_index"], dtype=torch.long)
     names = [f"x{i}" for i in range(x.shape[1])]
-    return Nodes(path, ids, x, names, labels, parts, "id", pairs)
+    return Nodes(path, ids, x, names, labels, parts, "id", pairs=pairs)
 
 
 def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
-    """Return the class name of each node; "" if ``y`` is negative or NaN."""
+    """Return the class name of each node, "" if ``y`` is negative or NaN; or its number."""
     y = found["y"]
     if y.dtype.kind not in "iuf":
         return [str(label) for label in y.tolist()]
+    known = y[~np.isnan(y)]
+    if "classes" not in found and (known != np.round(known)).any():
+        return ["" if np.isnan(value) else repr(float(value)) for value in y]
     numbers = np.where(np.isnan(y), -1, y).astype(int).tolist()
     names = [str(name) for name in found["classes"].tolist()] if "classes" in found else None
     if names is not None and max(numbers) >= len(names):

@@ -182,11 +182,10 @@ class MoleculeTable(Data):
             how, keys = self._units(table, date, molecules, number)
             index = self._index(table, by_column, how, keys)
         train = index["train"]
-        targets = columns.describe(train, fraction=self.fraction)
+        targets = columns.describe(columns.values[train], fraction=self.fraction)
         lines = torch.tensor(table.lines)
         preprocessing: dict[str, Any] = {
             "smiles": smiles,
-            "targets": [target._asdict() for target in targets],
             "val_lines": lines[index["val"]],
             "test_lines": lines[index["test"]],
         }
@@ -264,16 +263,12 @@ class MoleculeTable(Data):
 
     def _target_scale(self, targets: Sequence[Target], y: Tensor) -> TargetScale | None:
         """Return the scale of each output; ``None`` if there are only classes."""
-        if all(target.classes for target in targets):
-            return None
-        if self.fraction:
-            each = [values[~values.isnan()] for values in y.unbind(1)]
-            logits = [values.clamp(LEAST, 1 - LEAST).logit() for values in each]
-            pairs = [(float(one.mean()), float(one.std(correction=0))) for one in logits]
-        else:
-            pairs = [(one.mean, one.std) for one in targets for _ in range(one.width)]
-        means, stds = map(list, zip(*pairs, strict=True))
-        return TargetScale(means, [max(std, 1e-12) for std in stds], self.fraction)
+        if not self.fraction:
+            return TargetScale.of(targets)
+        each = [values[~values.isnan()] for values in y.unbind(1)]
+        logits = [values.clamp(LEAST, 1 - LEAST).logit() for values in each]
+        stds = [max(float(one.std(correction=0)), 1e-12) for one in logits]
+        return TargetScale([float(one.mean()) for one in logits], stds, fraction=True)
 
     def _smiles_column(self, table: Table) -> str:
         candidates = [name for name, texts in table.columns.items() if _are_smiles(texts)]

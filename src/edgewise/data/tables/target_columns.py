@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
@@ -27,38 +28,55 @@ class TargetColumns:
         names: the columns, as :func:`target_names` returns them.
         task_type: ``regression`` reads numbers and ``classification`` classes. ``auto`` reads a
             column of 0 and 1, or of few texts that are not numbers, as classes.
+        argument: the field that names the columns, for errors.
+        classes: names of the classes of each column, if they are known, such as those of the
+            training table; empty for numbers.
 
     Attributes:
         classes: names of the classes of each column; empty for numbers.
         values: numbers or indices of classes, NaN for a missing value, ``[rows, columns]``.
 
     Raises:
-        ArgumentError: a cell is not a number, or a column has too many classes.
+        ArgumentError: a cell is not a number or not a known class, or a column has too many
+            classes.
     """
 
-    def __init__(self, table: Table, names: Sequence[str], task_type: TaskType = "auto") -> None:
-        self.table, self.names = table, names
-        columns = [_read(table, name, task_type) for name in names]
+    def __init__(
+        self,
+        table: Table,
+        names: Sequence[str],
+        task_type: TaskType = "auto",
+        *,
+        argument: str = "data.target",
+        classes: Sequence[tuple[str, ...]] | None = None,
+    ) -> None:
+        self.table, self.names, self.argument = table, names, argument
+        given: Sequence[tuple[str, ...] | None] = classes or [None] * len(names)
+        columns = [
+            _read(table, name, task_type, argument, known)
+            for name, known in zip(names, given, strict=True)
+        ]
         self.classes = [classes for classes, _ in columns]
         self.values = torch.tensor([values for _, values in columns]).T.contiguous()
 
     def describe(self, train: Tensor, *, fraction: bool = False) -> tuple[Target, ...]:
         """Return the description of the columns, with the statistics of the training rows.
 
+        A warning names columns of classes of which the training rows have a single one.
+
         Args:
-            train: indices of the training rows.
+            train: values of the training rows, ``[rows, columns]``.
             fraction: whether the numbers are fractions. Their outputs need no scale.
 
         Raises:
-            ArgumentError: the training rows have no value of a target, or a single one.
+            ArgumentError: the training rows have no value of a target, or a single one of all.
         """
-        found = []
-        for place, (name, classes) in enumerate(zip(self.names, self.classes, strict=True)):
-            values = self.values[train, place]
-            values = values[~values.isnan()]
+        found, constant = [], []
+        for name, classes, column in zip(self.names, self.classes, train.unbind(1), strict=True):
+            values = column[~column.isnan()]
             if not len(values):
                 raise ArgumentError(
-                    "data.target",
+                    self.argument,
                     expected=f"a value of {name!r} in the training rows",
                     got="none",
                     remedy="name another column, or split the rows in another way",
@@ -67,16 +85,26 @@ class TargetColumns:
                 counts = torch.bincount(values.long(), minlength=len(classes)).tolist()
                 found.append(Target(name, classes, counts=tuple(counts)))
                 if max(counts) == len(values):
-                    raise ArgumentError(
-                        "data.target",
-                        expected=f"at least two classes of {name!r} in the training rows",
-                        got=f"{classes[counts.index(len(values))]} in all {len(values)}",
-                        remedy="name another column, add rows, or split the rows in another way",
-                    )
+                    got = f"{classes[counts.index(len(values))]} in all {len(values)}"
+                    constant.append((name, got))
                 continue
-            check_varies(values, "data.target", name, self.table.path)
+            check_varies(values, self.argument, name, self.table.path)
             mean, std = float(values.mean()), float(values.std(correction=0))
             found.append(Target(name) if fraction else Target(name, mean=mean, std=std))
+        if constant:
+            (name, got), more = constant[0], len(constant) - 1
+            expected = f"at least two classes of {name!r} in the training rows"
+            if len(constant) == len(found):
+                raise ArgumentError(
+                    self.argument,
+                    expected=expected,
+                    got=got,
+                    remedy="name another column, add rows, or split the rows in another way",
+                )
+            others = f", and {more} more such columns" * (more > 0)
+            warnings.warn(
+                f"`{self.argument}`: expected {expected}; got {got}{others}", stacklevel=3
+            )
         return tuple(found)
 
 
@@ -85,6 +113,7 @@ def target_names(
     named: str | Sequence[str],
     taken: Collection[str],
     skip: Callable[[Sequence[str]], bool] = lambda _: False,
+    argument: str = "data.target",
 ) -> list[str]:
     """Return the names of the target columns.
 
@@ -94,6 +123,7 @@ def target_names(
             numbers or of few texts.
         taken: columns that other fields use.
         skip: whether a column of these texts is no candidate, such as SMILES.
+        argument: the field that names the columns, for errors.
 
     Raises:
         ArgumentError: a column does not exist, or is taken; or none is named and the table does not
@@ -104,7 +134,7 @@ def target_names(
         # A name that has commas itself is the column of this name.
         given = named.split(",") if isinstance(named, str) else list(named)
         names = [whole] if whole in table.columns else list(dict.fromkeys(given))
-        return [table.choose("data.target", name, (), "a target column", taken) for name in names]
+        return [table.choose(argument, name, (), "a target column", taken) for name in names]
     free = [name for name in table.frame.columns if name not in taken]
     numeric = set(table.numeric())
     candidates = [
@@ -117,15 +147,15 @@ def target_names(
         shown = ", ".join(map(repr, candidates[:SHOWN]))
         more = len(candidates) - SHOWN
         raise ArgumentError(
-            "data.target",
+            argument,
             expected=f"the columns of {table.path.name} to predict, as it has several candidates",
             got=f"none named, of the {len(candidates)} candidates {shown}"
             + f" and {more} more" * (more > 0),
             remedy=f"name one column, or several to train them together: "
-            f"--data.target {_typed(candidates[:1])} or --data.target {_typed(candidates[:2])}",
+            f"--{argument} {_typed(candidates[:1])} or --{argument} {_typed(candidates[:2])}",
         )
     what = "the column of numbers or of few classes to predict"
-    return [table.choose("data.target", "", candidates, what, taken)]
+    return [table.choose(argument, "", candidates, what, taken)]
 
 
 def _typed(names: Sequence[str]) -> str:
@@ -164,30 +194,43 @@ def _label(text: str) -> str:
     return str(int(value)) if not math.isnan(value) and value.is_integer() else text
 
 
-def _read(table: Table, name: str, task_type: TaskType) -> tuple[tuple[str, ...], list[float]]:
-    texts = table.texts("data.target", name)
+def _read(
+    table: Table,
+    name: str,
+    task_type: TaskType,
+    argument: str,
+    known: tuple[str, ...] | None,
+) -> tuple[tuple[str, ...], list[float]]:
+    texts = table.texts(argument, name)
     missing = [is_missing(text) for text in texts]
-    classes: tuple[str, ...] = ()
-    if task_type == "classification":
+    classes = known or ()
+    if known is None and task_type == "auto":
+        classes = _classes_of(table, name)
+    elif known is None and task_type == "classification":
         classes = _ordered({_label(t) for t, none in zip(texts, missing, strict=True) if not none})
         if not 1 < len(classes) <= MANY:
             raise ArgumentError(
-                "data.target",
+                argument,
                 expected=f"2 to {MANY} classes in column {name!r} of {table.path.name}",
                 got=f"{len(classes)}: {', '.join(classes[:SHOWN])}",
                 remedy="name another column, or set --data.task_type regression",
             )
-    elif task_type == "auto":
-        classes = _classes_of(table, name)
     if classes:
         index = {label: float(number) for number, label in enumerate(classes)}
-        return classes, [
-            math.nan if none else index[_label(text)]
-            for text, none in zip(texts, missing, strict=True)
-        ]
+        labels = [None if none else _label(text) for text, none in zip(texts, missing, strict=True)]
+        for row, label in enumerate(labels):
+            if label is not None and label not in index:
+                raise ArgumentError(
+                    argument,
+                    expected=f"one of the classes {', '.join(classes)} in column {name!r}, as in "
+                    "the training table",
+                    got=f"{label[:60]!r} in row {table.line(row)} of {table.path.name}",
+                    remedy="correct this row, or add training rows of this class",
+                )
+        return classes, [math.nan if label is None else index[label] for label in labels]
     present = [row for row, none in enumerate(missing) if not none]
     values = [math.nan] * len(texts)
-    numbers = table.only(present).numbers("data.target", [name])[:, 0].tolist()
+    numbers = table.only(present).numbers(argument, [name])[:, 0].tolist()
     for row, value in zip(present, numbers, strict=True):
         values[row] = value
     return (), values

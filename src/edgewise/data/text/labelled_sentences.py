@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
@@ -12,7 +12,8 @@ from torch import Tensor
 
 from edgewise.arguments import check_share
 from edgewise.batches import Batch
-from edgewise.data.splits import Split, Splits, TextSplits
+from edgewise.data.splits import Split, Splits, TargetScale, TextSplits
+from edgewise.data.tables.target_columns import TargetColumns
 from edgewise.data.text.packed_texts import PackedTexts, drop_words
 from edgewise.data.text.text_data import TextData
 from edgewise.data.text.tokenizer import (
@@ -25,11 +26,13 @@ from edgewise.data.text.tokenizer import (
 )
 from edgewise.errors import ArgumentError
 from edgewise.layers import Tokens
+from edgewise.targets import Target
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-Labelled = list[tuple[str, str]]
+Labelled = list[tuple[str, Any]]
+"""Texts with a label each, or with the values of several targets."""
 SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep")
 PARTS = ("train", "val", "test")
 
@@ -41,11 +44,13 @@ class LabelledParts(NamedTuple):
         parts: texts and labels of each split.
         files: file of each split, for errors.
         column: column of the texts in a table.
+        targets: target columns, if texts have the values of targets instead of a label.
     """
 
     parts: dict[str, Labelled]
     files: dict[str, str]
     column: str = "text"
+    targets: TargetColumns | None = None
 
 
 @dataclass(frozen=True)
@@ -86,18 +91,29 @@ class LabelledText(TextData):
         return tokens if self.packed else tokens.padded(special_id(tokenizer, "pad"))
 
     def text_splits(
-        self, splits: dict[str, Split], tokenizer: Tokenizer, preprocessing: dict[str, Any]
+        self,
+        splits: dict[str, Split],
+        tokenizer: Tokenizer,
+        preprocessing: dict[str, Any],
+        targets: tuple[Target, ...] = (),
     ) -> TextSplits:
         """Return the splits with the sizes that the model needs."""
         lengths = [part.lengths for part in splits.values() if part.lengths is not None]
         sizes = {
             "vocab_size": tokenizer.get_vocab_size(),
             "longest_text": max(int(each.max()) for each in lengths),
-            "out_width": len(preprocessing["labels"]),
+            "out_width": sum(one.width for one in targets) or len(preprocessing["labels"]),
         }
         train, val, test = (splits[name] for name in PARTS)
         return TextSplits(
-            sizes, train, val, test, self.batch_size, tokenizer, preprocessing=preprocessing
+            sizes,
+            replace(train, target_scale=TargetScale.of(targets)),
+            val,
+            test,
+            self.batch_size,
+            tokenizer,
+            preprocessing=preprocessing,
+            targets=targets,
         )
 
 
@@ -129,19 +145,26 @@ class LabelledSentences(LabelledText):
         """Return the sentences of each split."""
 
     def load(self) -> Splits:
-        parts, files, column = self.parts()
-        labels = sorted({label for _, label in parts["train"]})
+        parts, files, column, columns = self.parts()
+        labels = [] if columns else sorted({label for _, label in parts["train"]})
         tokenizer = self.make_tokenizer((text for text, _ in parts["train"]), SPECIAL)
         parts = {**parts, "train": self._with_labels(parts["train"])}
+        targets: tuple[Target, ...] = ()
+        if columns:
+            targets = columns.describe(torch.tensor([values for _, values in parts["train"]]))
         splits = {}
         for name, found in parts.items():
             ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
             texts = PackedTexts(ids, sizes)
             texts = texts.cut(self.max_length) if self.max_length else texts
-            target = numbered(found, labels, files[name])
+            target = (
+                torch.tensor([values for _, values in found])
+                if columns
+                else numbered(found, labels, files[name])
+            )
             splits[name] = self._split(name, texts, target, tokenizer)
         named = [self.names.get(label, label) for label in labels]
-        return self.text_splits(splits, tokenizer, {"labels": named, "text": column})
+        return self.text_splits(splits, tokenizer, {"labels": named, "text": column}, targets)
 
     def _with_labels(self, found: Labelled) -> Labelled:
         """Return the sampled training sentences, in their original order."""

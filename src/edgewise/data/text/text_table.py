@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, get_args
 
+from edgewise.arguments import check_choice
 from edgewise.data.files import unreadable
 from edgewise.data.reading import raw_texts
 from edgewise.data.tables.frames import FrameSource
+from edgewise.data.tables.label_lists import find_separator, label_columns
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.table import Table
+from edgewise.data.tables.target_columns import TargetColumns, TaskType, target_names
 from edgewise.data.text.labelled_sentences import Labelled, LabelledParts, LabelledSentences
 from edgewise.data.text.own_files import OwnFiles, check_filled
 from edgewise.errors import ArgumentError
 
 TEXTS = ("text", "sentence", "review", "comment", "message", "content")
-LABELS = ("label", "class", "category", "sentiment", "target")
+LABELS = ("label", "labels", "class", "category", "sentiment", "target")
 """Usual names of the column of texts and of the column of labels."""
+ARGUMENT = "data.label"
 MOST = 1000  # Maximum number of labels.
 WORDS = 3.0  # Minimum mean number of words per cell in a column of texts.
 
@@ -33,17 +37,25 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class TextTable(LabelledSentences, OwnFiles):
-    """Table with a text and a label in each row; see :func:`edgewise.data.tables.read.read_table`.
+    """Table with a text and its labels in each row.
 
-    A table of two columns needs no header: the first row is data if its label occurs in another
-        row.
+    A text has one label, or several labels that are predicted separately: columns of 0 and 1 with
+    gaps, or one column with several labels in a cell. A table of two columns needs no header: the
+    first row is data if its label occurs in another row. See
+    :func:`edgewise.data.tables.read.read_table` for the formats.
 
     Attributes:
         text: text column; "" finds it.
-        label: label column; "" finds it. Labels may be numbers or names.
+        label: label column; "" finds it. Labels may be numbers or names. Several columns, such as
+            ``toxic,threat``, are predicted together, and a row may lack some of them.
+        separator: separator of several labels in a cell, such as ``|``; "" finds ``|``, ``;``,
+            ``,`` or JSON arrays, and "none" reads each cell as one label. A blank cell has none of
+            the labels.
+        task_type: ``regression`` predicts the numbers in the label columns; ``auto`` predicts
+            numbers if several columns are named, and not all are classes.
         max_length: maximum number of tokens of a text; longer texts are truncated.
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Folds are
-            stratified by label.
+            stratified by a single label, and random otherwise.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
@@ -59,18 +71,76 @@ class TextTable(LabelledSentences, OwnFiles):
 
     max_length: int = 256
     text: str = ""
-    label: str = ""
+    label: str | tuple[str, ...] = ""
+    separator: str = ""
+    task_type: TaskType = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("data.task_type", self.task_type, get_args(TaskType))
 
     def parts(self) -> LabelledParts:
         files = self.files("a table of texts and labels")
         tables = {split: read_table(path) for split, path in files.items()}
-        columns = find_columns(tables["train"], self.text, self.label)
+        where = {split: str(files.get(split, files["train"])) for split in ("train", "val", "test")}
+        train = tables["train"]
+        names = target_names(train, self.label, (), argument=ARGUMENT) if self.label else []
+        if len(names) > 1:
+            text = text_column(train, self.text, names)
+            return self._several(tables, text, names, where)
+        columns = find_columns(train, self.text, "".join(names))
+        separator = self.separator.replace("none", "")
+        if not self.separator and not columns.given:
+            separator = find_separator(train.columns[columns.label])
+        if separator or self.task_type == "regression":
+            names = [columns.label]
+            if columns.given:
+                tables = {n: table.without_header(columns.given) for n, table in tables.items()}
+            return self._several(tables, columns.text, names, where, separator)
         read = {split: labelled_rows(table, columns) for split, table in tables.items()}
         labels = [label for _, label in read["train"]]
         _check_classes(labels, columns.label, files["train"])
-        parts = self.dealt(read, labels)
-        where = {split: str(files.get(split, files["train"])) for split in parts}
-        return LabelledParts(parts, where, columns.text)
+        return LabelledParts(self.dealt(read, labels), where, columns.text)
+
+    def _several(
+        self,
+        tables: Mapping[str, Table],
+        text: str,
+        names: list[str],
+        where: dict[str, str],
+        separator: str = "",
+    ) -> LabelledParts:
+        """Return the texts with the values of their targets."""
+        first: TargetColumns | None = None
+        read: dict[str, Labelled] = {}
+        for split, table in tables.items():  # The training table is the first.
+            check_filled(table, (text,))
+            cells, named = table, names
+            classes = first.classes if first else None
+            if separator:
+                known = first.names if first else ()
+                cells = label_columns(table, names[0], separator, ARGUMENT, known)
+                named = list(cells.columns)
+                classes = [("0", "1")] * len(named)
+            columns = TargetColumns(
+                cells, named, self.task_type, argument=ARGUMENT, classes=classes
+            )
+            first = first or columns
+            texts = (one.strip() for one in table.texts("data.text", text))
+            read[split] = list(zip(texts, columns.values.tolist(), strict=True))
+        return LabelledParts(self.dealt(read), where, text, first)
+
+
+def text_column(table: Table, text: str, taken: Collection[str]) -> str:
+    """Return the column of texts: the named column, or the only possible one.
+
+    Raises:
+        ArgumentError: there is no such column, or there are several possible columns.
+    """
+    free = {name.lower(): name for name in table.columns if name not in taken}
+    text = text or next((free[name] for name in TEXTS if name in free), "")
+    likely = [name for name in free.values() if _are_texts(table.columns[name])]
+    return table.choose("data.text", text, likely, "the column of texts", taken, of_words=True)
 
 
 def find_columns(table: Table, text: str, label: str) -> Columns:
@@ -149,8 +219,8 @@ def _check_classes(labels: list[str], column: str, file: Path | FrameSource) -> 
             "data.label",
             expected="labels that several texts share",
             got=f"{distinct} different values in {len(labels)} rows of {column!r} in {file.name}",
-            remedy="name the label column with --data.label, or group numbers into a few "
-            "classes, such as low and high",
+            remedy="name the label column with --data.label; predict numbers with "
+            "--data.task_type regression, and several labels in a cell with --data.separator",
         )
 
 

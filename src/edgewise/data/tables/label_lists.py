@@ -1,0 +1,78 @@
+"""Columns with several labels in a cell, such as ``sports|politics``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from edgewise.data.tables.frames import pandas_for
+from edgewise.data.tables.read import read_json
+from edgewise.data.tables.table import Table, is_missing
+from edgewise.errors import ArgumentError
+
+SEPARATORS = ("|", ";", ",")
+ARRAYS = "["
+"""Separator of JSON arrays, as a column of lists in a Parquet file is read."""
+
+
+def find_separator(cells: Sequence[str]) -> str:
+    """Return the separator of the labels in a cell; "" if each cell is one label.
+
+    A separator is one of :data:`SEPARATORS`, or :data:`ARRAYS`. Labels may contain the others, so
+    the cells must have different numbers of labels, and fewer distinct labels than distinct cells.
+    """
+    distinct = {cell.strip() for cell in cells if not is_missing(cell)}
+    if distinct and all(_array(cell) is not None for cell in distinct):
+        return ARRAYS
+    for separator in SEPARATORS:
+        lists = [split_labels(cell, separator) for cell in distinct]
+        labels = {label for each in lists for label in each}
+        if len({len(each) for each in lists}) > 1 and len(labels) < len(distinct):
+            return separator
+    return ""
+
+
+def split_labels(cell: str, separator: str) -> list[str]:
+    """Return the labels in a cell; a blank cell has none."""
+    if is_missing(cell):
+        return []
+    labels = _array(cell) if separator == ARRAYS else cell.split(separator)
+    return [label.strip() for label in labels or () if label.strip()]
+
+
+def label_columns(
+    table: Table, column: str, separator: str, argument: str, labels: Sequence[str] = ()
+) -> Table:
+    """Return a table with a column of 0 and 1 for each label.
+
+    Args:
+        table: the table.
+        column: column with several labels in a cell.
+        separator: separator of the labels.
+        argument: the field that names the column, for errors.
+        labels: labels of the training table, if this is another table.
+
+    Raises:
+        ArgumentError: a row has a label that the training table has not.
+    """
+    lists = [split_labels(cell, separator) for cell in table.texts(argument, column)]
+    names = list(labels) or sorted({label for each in lists for label in each})
+    for row, each in enumerate(lists):
+        for label in set(each) - set(names):
+            raise ArgumentError(
+                argument,
+                expected=f"labels of the training table in column {column!r}",
+                got=f"{label[:60]!r} in row {table.line(row)} of {table.path.name}",
+                remedy="correct this row, or add training rows with this label",
+            )
+    sets = list(map(set, lists))
+    cells = {name: ["1" if name in each else "0" for each in sets] for name in names}
+    return replace(table, frame=pandas_for("reading a table").DataFrame(cells, dtype=str))
+
+
+def _array(cell: str) -> list[str] | None:
+    try:
+        found = read_json(cell) if cell.lstrip().startswith("[") else None
+    except ValueError:
+        return None
+    return list(map(str, found)) if isinstance(found, list) else None

@@ -1,0 +1,121 @@
+"""Base of predictors of numbers and classes, which molecules, texts and nodes share."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from edgewise.inference.ensemble import Ensemble
+from edgewise.inference.intervals import Interval, intervals
+from edgewise.inference.predictor import Answer, Predictor
+from edgewise.targets import Target, probabilities, split_outputs
+from edgewise.tasks import PropertyPrediction
+from edgewise.training import RunFolder
+
+
+class Properties(Predictor):
+    """Numbers, and classes with their probabilities, of the targets that the data describe.
+
+    A target of classes has its most probable class and ``P(NAME=CLASS)``, the probability of the
+    second of two classes or of each of several. An ensemble of seeds adds the standard deviation of
+    its members, as ``NAME_std``.
+    """
+
+    task = PropertyPrediction
+    bounds = -math.inf, math.inf
+    """Smallest and largest possible number."""
+
+    def set_up(self) -> None:
+        self.targets = self.preprocessing.targets
+        self.unit: dict[str, str] = {}
+
+    @abstractmethod
+    def outputs(self, examples: list[Any]) -> tuple[Tensor, Tensor | None]:
+        """Return the outputs ``[M, widths]``, and ``[members, M, widths]`` of an ensemble."""
+
+    def called(self, *inputs: Any, **keywords: Any) -> tuple[Tensor, Tensor | None]:
+        """Return the outputs of the model, and of each member of an ensemble."""
+        # Explanations call this method with gradients.
+        outputs = self.model(*inputs, **keywords).detach()
+        if not isinstance(self.model, Ensemble):
+            return outputs, None
+        return outputs, self.model.each(*inputs, **keywords).detach()
+
+    def answer(self, examples: list[Any], *, interval: float = 0.0) -> list[Answer]:
+        """Return the properties of each input.
+
+        Args:
+            examples: checked inputs.
+            interval: probability with which the interval from ``NAME_low`` to ``NAME_high``
+                contains the true number; 0 for no interval.
+        """
+        outputs, each = self.outputs(examples)
+        widths = self.intervals(interval) if interval else {}
+        columns: dict[str, list[Any]] = {}
+        parts = split_outputs(self.targets, outputs)
+        spread = parts if each is None else split_outputs(self.targets, each)
+        for target, own, members in zip(self.targets, parts, spread, strict=True):
+            columns |= _columns(target, own)
+            if each is not None:
+                columns |= _spread(target, members)
+            if target.name in widths:
+                columns |= self._bounds(columns[target.name], widths[target.name])
+        rows = zip(*columns.values(), strict=True)
+        answers: list[Answer] = [dict(zip(columns, row, strict=True)) for row in rows]
+        return [{**answer, **self.unit} for answer in answers]
+
+    def intervals(self, level: float) -> dict[str, Interval]:
+        """Return the prediction interval of each number, with its coverage on the test set.
+
+        Args:
+            level: probability of the interval, such as 0.9.
+
+        Raises:
+            ArgumentError: see :func:`edgewise.inference.intervals.intervals`.
+        """
+        folders = RunFolder(self.folder).runs() or [self.folder]
+        return intervals(folders, self.targets, level)
+
+    def notes(self, options: Mapping[str, Any]) -> list[str]:
+        level = options.get("interval")
+        return [
+            f"{name}: interval ±{found.half_width:.4g} from {found.rows} validation rows; it "
+            f"contains {found.covered} of {found.tested} test rows ({100 * found.coverage:.1f} %)"
+            for name, found in (self.intervals(level) if level else {}).items()
+        ]
+
+    def _bounds(self, numbers: list[float], interval: Interval) -> dict[str, list[Any]]:
+        """Return the columns of the bounds of an interval."""
+        low, high = self.bounds
+        return {
+            f"{interval.name}_low": [max(low, one - interval.half_width) for one in numbers],
+            f"{interval.name}_high": [min(high, one + interval.half_width) for one in numbers],
+        }
+
+
+def _keys(target: Target) -> tuple[str, ...]:
+    """Return the keys of the probabilities of the second of two classes, or of all classes."""
+    shown = target.classes if target.width > 1 else target.classes[1:]
+    return tuple(f"P({target.name}={one})" for one in shown)
+
+
+def _columns(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
+    """Return the columns of numbers, or of the most probable class and the probabilities."""
+    if not target.classes:
+        return {target.name: outputs[:, 0].tolist()}
+    chances, keys = probabilities(target, outputs), _keys(target)
+    best = [target.classes[label] for label in chances.argmax(-1).tolist()]
+    shown = chances.T[-len(keys) :].tolist()
+    return {target.name: best, **dict(zip(keys, shown, strict=True))}
+
+
+def _spread(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
+    """Return the columns of standard deviations among members, ``[members, M, width]``."""
+    values = probabilities(target, outputs) if target.classes else outputs
+    names = _keys(target) if target.classes else (target.name,)
+    stds = values.std(0).unbind(-1)[-len(names) :]
+    return {f"{name}_std": std.tolist() for name, std in zip(names, stds, strict=True)}
