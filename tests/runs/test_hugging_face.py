@@ -144,6 +144,33 @@ def test_a_head_for_the_same_labels_is_kept(tmp_path, kind, recwarn):
     torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:not loaded")
+def test_several_labels_and_numbers_begin_from_a_folder(tmp_path):
+    """Numbers have a model that rescales its outputs around the text model."""
+    lines = [f"{text}\t{label}\t{i + 0.5}" for i, (text, label) in enumerate(ROWS)]
+    (tmp_path / "own.tsv").write_text("\n".join(["text\ta\tn", *lines]) + "\n")
+    names = {"id2label": {0: "a"}, "label2id": {"a": 0}}
+    start = saved(tmp_path / "theirs", "bert", "BertForSequenceClassification", **names)
+    values = {"data.path": str(tmp_path / "own.tsv"), "model.dropout": 0.0}
+    made = transformers.BertForSequenceClassification
+    one = {"data.label": "a", "data.task_type": "regression"}
+    model, _ = prepare(labels(tmp_path, start, **values, **one))
+    words = made.from_pretrained(start).bert.embeddings.word_embeddings.weight
+    for own in (model, prepare(labels(tmp_path, start, **values, **{"data.label": "a,n"}))[0]):
+        tables = own.model.trunk.state_dict().values()
+        assert any(torch.equal(table, words[: len(table)]) for table in tables if table.dim() == 2)
+    run = labels(tmp_path, start, **values, **{"data.label": "n", "data.task_type": "regression"})
+    train(run, tmp_path / "run")
+    sizes = {"model.width": 16, "model.heads": 2, "model.ffn_dim": 24}
+    sizes |= {"model.max_length": 300, "model.types": 2}
+    again = with_values(run, {"from": str(tmp_path / "run"), **sizes})
+    wanted = RunFolder(tmp_path / "run").read_tensors("model.safetensors")
+    found = prepare(again)[0].state_dict()
+    trunk = [name for name in found if name.startswith("model.trunk.")]
+    assert trunk
+    assert all(torch.equal(found[name], wanted[name]) for name in trunk)
+
+
 def test_a_head_for_the_same_tags_is_kept(tmp_path):
     start = saved(tmp_path / "theirs", "bert", "BertForTokenClassification", **LABELS)
     lines = ["".join(f"{word}\t{tag}\n" for word in text.split()) for text, tag in ROWS]

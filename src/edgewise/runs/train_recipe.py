@@ -107,7 +107,9 @@ def _started(recipe: Recipe, folder: RunFolder | None) -> tuple[nn.Module, Split
     model, splits = _prepared(with_vocabulary(recipe, folder))
     if begins:
         if is_hugging_face(recipe.start):
-            load_their_weights(model, recipe.start, splits.preprocessing.get("labels", ()))
+            inner = model.model if isinstance(model, TargetScaling) else model
+            labels = splits.preprocessing.get("labels") or [one.name for one in splits.targets]
+            load_their_weights(inner, recipe.start, labels)
             return model, splits
         start = RunFolder(Path(recipe.start))
         check_vocabulary(start, _tokenizer(splits), "data.tokenizer")

@@ -22,11 +22,11 @@ def trunk_names(names: Iterable[str]) -> dict[str, str]:
         names: names of all parameters, or of all saved weights.
     """
     names = list(names)
-    below = {name: name.removeprefix(TRUNK) for name in names if name.startswith(TRUNK)}
-    if below:
-        return below
     scaled = [name for name in names if name.startswith(SCALED)]
     own = {name: name.removeprefix(SCALED) for name in scaled or names}
+    below = {n: short.removeprefix(TRUNK) for n, short in own.items() if short.startswith(TRUNK)}
+    if below:
+        return below
     if not any(name.startswith(HEAD) for name in own.values()):
         return {}
     return {name: short for name, short in own.items() if not short.startswith(HEAD)}
