@@ -197,7 +197,7 @@ def test_friends_are_proposed(friends):
 def test_unknown_people(friends):
     run = edgewise.load(friends[0])
     assert "did you mean 'p29'" in run.predict(["p299"])[0]["error"]
-    with refused("evidence", expected="from 0", got="-1", remedy="0"):
+    with refused("evidence", expected="at least 0", got="-1", remedy="0"):
         run.predict(["p1"], evidence=-1)
 
 

@@ -67,7 +67,7 @@ def test_the_mean_of_the_last_epochs() -> None:
 
 def test_only_one_average() -> None:
     for fields in ({"average_last_epochs": -1}, {"average_last_epochs": 3, "ema_decay": 0.9}):
-        with refused("trainer.average_last_epochs", expected="from 0", got="", remedy="10"):
+        with refused("trainer.average_last_epochs", expected="at least 0", got="", remedy="to 0"):
             TrainerSettings(**fields)
 
 

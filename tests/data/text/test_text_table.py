@@ -97,7 +97,7 @@ def test_files_that_cannot_be_used(tmp_path):
         text_table(path=path).load()
     path = written(tmp_path / "b.csv", "text", REVIEWS)
     with refused(
-        path, expected="a label column", got="one column, 'text'", remedy="comma or a tab"
+        path, expected="a label column", got="one column, 'text'", remedy="commas or tabs"
     ):
         text_table(path=path).load()
     path = written(tmp_path / "c.csv", "text,label", REVIEWS, [str(i) for i in range(60)])
