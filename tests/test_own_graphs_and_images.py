@@ -31,9 +31,9 @@ def graph() -> None:
     for folder in (Path(), Path("new")):
         (folder / "nodes.csv").write_text("\n".join(["paper,topic,pages,age", *rows]))
         (folder / "edges.csv").write_text("\n".join(["source,target", *pairs]))
-    houses = [f"h{i},{50 + i},{1.5 * i + random.normal():.2f}" for i in range(40)]
+    houses = [f"h{i},{50 + i},{i + random.normal():.2f}" for i in range(120)]
     Path("houses.csv").write_text("\n".join(["house,area,price", *houses]))
-    near = [f"h{i},h{(i + k) % 40}" for i in range(40) for k in (1, 2)]
+    near = [f"h{i},h{(i + k) % 120}" for i in range(120) for k in (1, 2)]
     Path("near.csv").write_text("\n".join(["source,target", *near]))
     Path("friends.csv").write_text("\n".join(["source,target", *pairs]))
     # Forty graphs of three nodes: class 1 is a triangle, class 2 a chain.

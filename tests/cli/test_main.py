@@ -340,7 +340,8 @@ def test_doctor_knows_the_folder_of_every_published_data_set():
     """A class that loads a published set looks for its folder, or calls a function that does."""
     for name, kind in DATA.own.items():
         looks = re.search(
-            r"\b(find_raw|find_files|(raw|ewt)?_texts|read_mnist|read_papers)\(", inspect.getsource(kind)
+            r"\b(find_raw|find_files|(raw|ewt)?_texts|read_mnist|read_papers)\(",
+            inspect.getsource(kind),
         )
         assert bool(looks) <= (name in doctor.FOLDERS), name
     assert set(doctor.FOLDERS) | set(doctor.WITH) <= set(DATA)
