@@ -97,7 +97,7 @@ def test_several_candidates_are_listed() -> None:
     with refused(
         "data.target",
         expected="mine.csv",
-        got="2 candidates 'logS', 'active'",
+        got="2 candidates: 'logS', 'active'",
         remedy="--data.target logS or --data.target logS,active",
     ):
         target_names(own, "", ())

@@ -20,7 +20,7 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.runs.preprocessing import Preprocessing
 
 AUGMENTATION: Mapping[str, Any] = {"word_dropout": 0.0, "warp": 0.0, "flip": False}
-"""Fields of data sets that change training examples at random, with the value that does not."""
+"""Fields of data sets for random augmentation, with the values that turn it off."""
 
 
 class Baseline(NamedTuple):

@@ -403,7 +403,7 @@ def _add_data(command: argparse.ArgumentParser, *, importance: bool) -> None:
         )
         kinds = ("gradient", "gain", "leaving_out")
         command.add_argument("--by", choices=kinds, default="gradient", help=help_)
-    help_ = "data of the run to compute on (default: val)"
+    help_ = "split of the data to compute on (default: val)"
     command.add_argument("--split", choices=("train", "val", "test"), default="val", help=help_)
     help_ = "number of batches to compute on (default: 8)"
     command.add_argument("--batches", type=int, default=8, metavar="N", help=help_)

@@ -76,7 +76,7 @@ def _copy_block(theirs: Any, ours: AttentionBlock | CrossBlock, last_norm: nn.Mo
 
 @torch.no_grad()
 def copy_gat(theirs: Any, ours: GATLayer) -> None:
-    """Copy ``GATConv`` of PyTorch Geometric."""
+    """Copy the weights of PyTorch Geometric's ``GATConv`` to ``ours``."""
     ours.linear.weight.copy_(theirs.lin.weight)
     ours.att_src.copy_(theirs.att_src[0])
     ours.att_dst.copy_(theirs.att_dst[0])

@@ -331,7 +331,7 @@ class ShortestPath(nn.Module):
         return torch.where(steps == FAR, self.max_distance + 1, steps.clamp(max=self.max_distance))
 
     def forward(self, code: Tensor) -> EdgeTerms:
-        """Return the bias of the edges of all pairs."""
+        """Return the attention bias of each pair of nodes, for the edges of the complete graph."""
         return {"bias": TableBias(code, self.table)}
 
 

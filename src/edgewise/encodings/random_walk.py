@@ -22,7 +22,7 @@ from edgewise.graphs import Graph, check_square
 
 
 def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
-    """Return the return probabilities of a random walk after 1, 2, … steps, ``[N, steps]``.
+    """Compute the return probabilities of a random walk after 1, 2, … steps, ``[N, steps]``.
 
     The walk steps from a target to one of its sources, and ends at a node without sources. Edges
     may be directed, and the walk may use self-loops.
@@ -32,7 +32,8 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
         steps: number of steps K.
 
     Raises:
-        ArgumentError: ``steps`` is below 1, or a member has more than 8,192 nodes.
+        ArgumentError: ``steps`` is below 1, or a graph of the batch has more than 8,192
+            nodes.
 
     Example:
         >>> from edgewise import encodings, graphs

@@ -282,7 +282,7 @@ def _may_look(*nodes: Tensor) -> bool:
 
 
 def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
-    """Return whether all values are finite, or -inf if ``or_dropped``."""
+    """Return whether all values are finite; ``or_dropped`` also allows -inf, a dropped edge."""
     x = (given.table if isinstance(given, TableBias) else given).detach()
     if x.is_meta or not x.numel():
         return True

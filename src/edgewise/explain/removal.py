@@ -114,18 +114,19 @@ def edges_around(graph: Graph, nodes: Tensor) -> Tensor:
 
 
 class ReceptiveField:
-    """Part of a large graph that the score of some nodes depends on, and outputs on all of it.
+    """Edges of a large graph that a prediction depends on, with the outputs of the whole graph.
 
-    Without an edge, the outputs of few nodes change. :meth:`without` computes only those again that
-    the score depends on, and reads the other outputs from a run on the whole graph.
+    Removing an edge changes the outputs of only a few nodes. :meth:`without` recomputes those that
+    the score depends on and takes all other outputs from the recorded forward pass.
 
     Args:
-        case: the answer, about nodes of a graph.
-        steps: calls of a run on the whole graph, all over the nodes of the case.
+        case: the prediction to explain.
+        steps: attention and aggregation calls recorded in a forward pass on the whole graph; the
+            nodes of each call are those of ``case``.
 
     Attributes:
-        edges: for each call, the edges into the targets that the score depends on.
-        around: for each call, the edges into all targets that the score depends on in any call.
+        edges: for each call, edges into the nodes whose output in this call affects the score.
+        around: for each call, edges into the nodes whose output in some call affects the score.
     """
 
     def __init__(self, case: Case, steps: list[Step]) -> None:

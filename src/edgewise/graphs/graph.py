@@ -150,11 +150,11 @@ WHILE_TRACING = "_derived_"
 
 @while_tracing
 def _derive_while_tracing(graph: Graph, function: Callable[[Graph], Any]) -> str | None:
-    """Compute :meth:`Graph.derived` during tracing; return the name of an attribute.
+    """Compute ``function(graph)`` while PyTorch traces, store it, and return its attribute's name.
 
-    Compiled code reads the value from the attribute, because it cannot compute values that depend
-    on data, such as the number of edges. The result is None for a graph that the compiled code
-    creates, which has no data yet.
+    Compiled code reads the value from this attribute of the graph, because it cannot compute values
+    that depend on data, such as the number of edges. The result is None if the graph is itself
+    created inside the compiled code, because its edges have no values yet.
     """
     if "_cache" not in vars(graph):
         return None

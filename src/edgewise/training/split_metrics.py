@@ -32,7 +32,7 @@ class MeanLoss(Metric):
         self.count += count
 
     def compute(self) -> Tensor:
-        """Return the mean loss of all batches so far."""
+        """Return the mean loss per example over all batches so far."""
         return self.total / self.count
 
 

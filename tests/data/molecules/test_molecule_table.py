@@ -259,7 +259,9 @@ def test_columns_in_doubt_are_listed(tmp_path: Path) -> None:
     path.write_text("\n".join(["one,other,logS,logP", *lines]))
     with refused("data.smiles", expected="SMILES", got="'one', 'other'", remedy="data.smiles one"):
         molecule_table(path=str(path)).load()
-    with refused("data.target", expected="candidates", got="'logS', 'logP'", remedy="logS,logP"):
+    with refused(
+        "data.target", expected="names of the columns", got="'logS', 'logP'", remedy="logS,logP"
+    ):
         molecule_table(path=str(path), smiles="one").load()
     spec = molecule_table(path=str(path), smiles="one", conditions=("logP",), val=0.25)
     assert names_of(spec.load()) == ("one", "logS")

@@ -148,8 +148,8 @@ def target_names(
         more = len(candidates) - SHOWN
         raise ArgumentError(
             argument,
-            expected=f"the columns of {table.path.name} to predict, as it has several candidates",
-            got=f"none named, of the {len(candidates)} candidates {shown}"
+            expected=f"the names of the columns of {table.path.name} to predict",
+            got=f"none, and there are {len(candidates)} candidates: {shown}"
             + f" and {more} more" * (more > 0),
             remedy=f"name one column, or several to train them together: "
             f"--{argument} {_typed(candidates[:1])} or --{argument} {_typed(candidates[:2])}",

@@ -372,9 +372,9 @@ class AttentionOperator(KernelOperator):
 
 
 class _Eager(torch.autograd.Function):
-    """Autograd function for eager calls, without the bookkeeping of the operator.
+    """Autograd function for eager calls, which avoids the overhead of the custom operator.
 
-    Results for the backward pass only are saved, not returned.
+    Results that only the backward pass needs are saved for it and not returned.
     """
 
     @staticmethod

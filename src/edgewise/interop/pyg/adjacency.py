@@ -107,10 +107,11 @@ def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
 
 
 def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) -> Tensor:
-    """Return edge features with self-loops filled by ``fill_value``, as PyG does.
+    """Return the edge features, with ``fill`` for the new self-loops, as PyG does.
 
-    PyG fills by the second row of ``edge_index`` for both flows. Features without gradient are
-    filled once and cached for all layers and steps.
+    If ``fill`` is a reduction such as "mean", the self-loop of node i reduces the features of the
+    edges with i in the second row of ``edge_index``, for both flows, as in PyG. The result is
+    cached if the features need no gradient.
     """
     looped, kept, _ = fresh_loops(graph)
 
