@@ -51,13 +51,14 @@ class WriteError(EdgewiseError, OSError):
     Args:
         path: file or folder.
         cause: error of the operating system.
+        resumable: whether the folder contains a started run.
     """
 
-    def __init__(self, path: Path, cause: OSError) -> None:
+    def __init__(self, path: Path, cause: OSError, *, resumable: bool = False) -> None:
+        resume = "; --resume continues the run" if resumable else ""
         super().__init__(
             f"{path}: cannot be written ({cause.strerror or cause}). Remedy: free disk space, fix "
-            "the permissions, or choose another folder with --out; --resume continues a started "
-            "run."
+            f"the permissions, or choose another folder{resume}."
         )
 
 

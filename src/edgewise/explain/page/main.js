@@ -60,7 +60,7 @@ function start(data) {
   const short = shortNames(data.layers.map((layer) => layer.name));
   const usable = (layer) => data.heads(layer).some((head) => data.has(layer, head));
   const option = (text, value, disabled) => Object.assign(document.createElement("option"), { textContent: text, value, disabled });
-  for (const layer of layers) by("layer").append(option(typeof layer === "number" ? `${layer}: ${short[layer]}` : name(layer), layer, !usable(layer)));
+  for (const layer of layers) by("layer").append(option(typeof layer === "number" ? `${data.layers[layer].number}: ${short[layer]}` : name(layer), layer, !usable(layer)));
   const parse = (text) => (/^\d+$/.test(text) ? Number(text) : text);
 
   function choose(layer, head) {
@@ -123,7 +123,7 @@ function start(data) {
   // -------------------------------------------------------------------- the drawing
 
   function measure() {
-    const { clientWidth, clientHeight } = by("stage");
+    const { clientWidth, clientHeight } = canvas;
     const ratio = window.devicePixelRatio || 1;
     Object.assign(scene, { width: clientWidth, height: clientHeight, view: state.view });
     if (canvas.width !== Math.round(clientWidth * ratio) || canvas.height !== Math.round(clientHeight * ratio)) {
@@ -315,7 +315,7 @@ function start(data) {
     const colour = Number.parseInt(colours().edge.slice(1), 16);
     grid.replaceChildren();
     data.layers.forEach((layer, number) => {
-      const text = Object.assign(document.createElement("span"), { className: "name", textContent: number, title: layer.name });
+      const text = Object.assign(document.createElement("span"), { className: "name", textContent: layer.number, title: layer.name });
       grid.append(text);
       layer.heads.forEach((head, place) => {
         const button = document.createElement("button");
