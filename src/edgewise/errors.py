@@ -15,6 +15,8 @@ from urllib.request import url2pathname
 
 SHOWN = 12
 """Maximum number of names that an error lists in addition to the most similar one."""
+MANY = 60
+"""Maximum number of names that an error lists if none is similar."""
 
 
 class EdgewiseError(Exception):
@@ -137,7 +139,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
     lowered = {choice.lower(): choice for choice in choices}
     matches = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
     if not matches:
-        expected, remedy = f"one of {', '.join(choices)}", "choose one of them"
+        more = len(choices) - MANY
+        names = f"{', '.join(choices[:MANY])}{f' or {more} other names' if more > 0 else ''}"
+        expected, remedy = f"one of {names}", "choose one of them"
     else:
         nearest = lowered[matches[0]]
         others = [choice for choice in choices if choice != nearest]

@@ -127,7 +127,9 @@ def test_a_layer_has_one_number_in_every_command(capsys: Captured, tmp_path: Pat
     capsys.readouterr()
     assert main(["heads", str(path)]) == 0
     out = capsys.readouterr().out
-    assert all(f"\n{number}: {layer.module} " in out for number, layer in zip(numbers, cross))
+    assert all(
+        f"\n{number}: {layer.module} " in out for number, layer in zip(numbers, cross, strict=True)
+    )
     assert "for example 3:0" in out
     assert "The heads of layers 0, 1, 2, 4 cannot be removed." in out
     assert main(["prune", str(path), "--heads", "5:0", "--out", str(pruned)]) == 0

@@ -395,7 +395,9 @@ const nodes = {
       return;
     }
     const small = [];
-    for (let i = 0; i < count; i++) {
+    const last = focus && focus.node < count ? focus.node : count - 1; // the chosen node lies on top
+    for (let k = 0; k < count; k++) {
+      const i = k === count - 1 ? last : k === last ? count - 1 : k;
       if (!inside(i)) continue;
       const mine = focus?.node === i;
       const link = linked.get(i);
@@ -412,14 +414,23 @@ const nodes = {
     pen.dots(small, 2 * radius, { colour: colours.node, alpha: scene.pinned ? 0.3 : 0.8 });
     if (data.kind === "molecule") return;
     const strongestLinks = [...linked].sort((a, b) => b[1].share - a[1].share).slice(0, 14).map(([i]) => i);
-    const listed = new Set([...strongestLinks, ...(focus ? [focus.node] : [])]);
+    const listed = new Set([...(focus ? [focus.node] : []), ...strongestLinks]);
     if (named) for (let i = 0; i < count && listed.size < 250; i++) if (inside(i)) listed.add(i);
+    const taken = [];
     for (const i of listed) {
       if (i >= count || !inside(i)) continue;
       const text = shorten(data.label(graph.rows, i), 28);
-      // The name of the chosen node stands above it, where its neighbours do not cover it.
-      if (focus?.node === i) pen.text(x(i), y(i) - Math.max(radius, 5) - 11, text, { colour: colours.pin, size: 12, anchor: "middle", bold: true });
-      else pen.text(x(i) + radius + 4, y(i), text, { colour: colours.ink, size: 11 });
+      const width = 7 * text.length + 4;
+      const mine = focus?.node === i;
+      // The name of the chosen node stands above it.
+      const [left, middle] = mine ? [x(i) - width / 2, y(i) - Math.max(radius, 5) - 11] : [x(i) + radius + 4, y(i)];
+      // A name that would cover another one is left out; stronger links come first.
+      if (taken.some(([a, b, wide]) => left < a + wide && a < left + width && Math.abs(middle - b) < 13)) continue;
+      taken.push([left, middle, width]);
+      if (mine) {
+        pen.rectangle(left, middle - 8, width, 15, { colour: colours.back, alpha: 0.85 });
+        pen.text(x(i), middle, text, { colour: colours.pin, size: 12, anchor: "middle", bold: true });
+      } else pen.text(left, middle, text, { colour: colours.ink, size: 11 });
     }
   },
   hit(scene, x, y) {
