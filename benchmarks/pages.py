@@ -118,8 +118,8 @@ def theirs(view: str, name: str, recorded: Recorded, tokens: int, path: Path) ->
     return written(f"bertviz, {view} view, {name}", path, write, "#vis svg text", "#vis")
 
 
-def spent() -> float:
-    """Return the processor time of all processes below this one, in seconds (Linux)."""
+def processor_seconds() -> dict[int, float]:
+    """Return the processor time of each process below this one (Linux)."""
     fields = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # The process has ended.
@@ -127,8 +127,8 @@ def spent() -> float:
     below = {os.getpid()}
     while more := {one for one, own in fields.items() if int(own[1]) in below} - below:
         below |= more
-    ticks = sum(int(fields[one][11]) + int(fields[one][12]) for one in below - {os.getpid()})
-    return ticks / os.sysconf("SC_CLK_TCK")
+    tick = os.sysconf("SC_CLK_TCK")
+    return {one: (int(fields[one][11]) + int(fields[one][12])) / tick for one in below}
 
 
 def measure(browser: Any, page: Page, scripts: Path | None) -> None:
@@ -143,12 +143,13 @@ def measure(browser: Any, page: Page, scripts: Path | None) -> None:
 
     opened.route(re.compile("^https:"), script)
     try:
-        start, before = time.perf_counter(), spent()
+        start, before = time.perf_counter(), processor_seconds()
         opened.goto(page.path.as_uri())
         opened.wait_for_selector(page.ready, state="attached")
         opened.evaluate("() => new Promise(done => requestAnimationFrame(() => done()))")
         page.opened.append(time.perf_counter() - start)
-        page.spent.append(spent() - before)
+        spent = {one: s - before.get(one, 0.0) for one, s in processor_seconds().items()}
+        page.spent.append(sum(spent.values()))
         box = opened.locator(page.area).first.bounding_box()
         x, y = box["x"] + min(box["width"], 900) / 2, box["y"] + min(box["height"], 500) / 2
         opened.evaluate(COUNT)

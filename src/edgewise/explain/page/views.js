@@ -43,7 +43,7 @@ const look = (level, faint = 1, least = 0.1) => ({
 });
 
 // Many lines are fainter, so that the drawing is not one blot.
-const fade = (count, few) => clamp(Math.sqrt(few / Math.max(count, 1)), 0.3, 1);
+const fade = (count, few, least = 0.3) => clamp(Math.sqrt(few / Math.max(count, 1)), least, 1);
 
 // Edges of the pinned or hovered node: those it attends to, and those that attend to it.
 function own(scene) {
@@ -96,7 +96,7 @@ const lines = {
     const focus = scene.focus;
     if (!focus || !scene.pinned)
       strongest(scene, () => true, graph.start[first], graph.start[last]).forEach((edges, level) =>
-        pen.lines(put(edges), { colour: colours.edge, ...look(level, focus ? 0.2 : fade(scene.drawn, 200)) }),
+        pen.lines(put(edges), { colour: colours.edge, ...look(level, focus ? 0.2 : fade(scene.drawn, 200, 0.12)) }),
       );
     const { to, by } = own(scene);
     if (scene.pinned) scene.drawn = scene.passing = to.length + by.length;
