@@ -4,22 +4,25 @@
 
 Random weights of 12 layers with 12 heads on all pairs of tokens, the same for both tools, and of 4
 layers with 8 heads on a window of 16,384 tokens. Printed are the bytes of the page, the processor
-time to write it, the time until it is drawn, and the frames per second while the mouse drags over
-it (bertviz: scrolls, and moves over the tokens). A page is opened three times, the tools in
-alternation; times are minima and frames are maxima. bertviz's pages are written if it is installed.
-They load scripts from the network; these are read from ``FOLDER`` (``require.js``, ``d3.min.js``
-and ``jquery.min.js``). The size includes them.
+time to write it, the time until it is drawn and the processor time that the browser spends for
+that, and the frames per second while the mouse drags over it (bertviz: scrolls, and moves over the
+tokens). A page is opened three times, the tools in alternation; times are minima and frames are
+maxima. bertviz's pages are written if it is installed. They load scripts from the network; these
+are read from ``FOLDER`` (``require.js``, ``d3.min.js`` and ``jquery.min.js``). The size includes
+them.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,8 +36,9 @@ from edgewise.explain.record import LayerRecord, Recorded
 
 LAYERS = HEADS = 12
 SCRIPTS = {"require": "require.js", "d3": "d3.min.js", "jquery": "jquery.min.js"}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu"]
-ROUNDS, SECONDS, TIMEOUT = 3, 2.0, 60_000
+ROUNDS, SECONDS, TIMEOUT = 3, 2.0, 120_000
 COUNT = """() => {
   window.frames_drawn = 0;
   const count = () => { window.frames_drawn++; requestAnimationFrame(count); };
@@ -62,6 +66,7 @@ class Page:
     write: float
     size: int
     opened: list[float] = field(default_factory=list)
+    spent: list[float] = field(default_factory=list)
     frames: list[float] = field(default_factory=list)
     error: str = ""
 
@@ -113,6 +118,19 @@ def theirs(view: str, name: str, recorded: Recorded, tokens: int, path: Path) ->
     return written(f"bertviz, {view} view, {name}", path, write, "#vis svg text", "#vis")
 
 
+def processor_seconds() -> dict[int, float]:
+    """Return the processor time of each process below this one (Linux)."""
+    fields = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # The process has ended.
+            fields[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
+    below = {os.getpid()}
+    while more := {one for one, own in fields.items() if int(own[1]) in below} - below:
+        below |= more
+    tick = os.sysconf("SC_CLK_TCK")
+    return {one: (int(fields[one][11]) + int(fields[one][12])) / tick for one in below}
+
+
 def measure(browser: Any, page: Page, scripts: Path | None) -> None:
     """Open a page, drag over it, and add the seconds and frames."""
     opened = browser.new_page(viewport={"width": 1280, "height": 800})
@@ -125,11 +143,13 @@ def measure(browser: Any, page: Page, scripts: Path | None) -> None:
 
     opened.route(re.compile("^https:"), script)
     try:
-        start = time.perf_counter()
+        start, before = time.perf_counter(), processor_seconds()
         opened.goto(page.path.as_uri())
         opened.wait_for_selector(page.ready, state="attached")
         opened.evaluate("() => new Promise(done => requestAnimationFrame(() => done()))")
         page.opened.append(time.perf_counter() - start)
+        spent = {one: s - before.get(one, 0.0) for one, s in processor_seconds().items()}
+        page.spent.append(sum(spent.values()))
         box = opened.locator(page.area).first.bounding_box()
         x, y = box["x"] + min(box["width"], 900) / 2, box["y"] + min(box["height"], 500) / 2
         opened.evaluate(COUNT)
@@ -152,12 +172,13 @@ def measure(browser: Any, page: Page, scripts: Path | None) -> None:
 
 def show(pages: list[Page]) -> None:
     """Print a Markdown table."""
-    print("| page | bytes | write, s | open, s | frames |\n| --- | ---: | ---: | ---: | ---: |")
+    print("| page | bytes | write, s | open, s | processor, s | frames |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for page in pages:
         times = (
-            f"{min(page.opened):.1f} | {max(page.frames):.0f}"
+            f"{min(page.opened):.1f} | {min(page.spent):.1f} | {max(page.frames):.0f}"
             if page.frames
-            else f"{page.error or 'not opened'} |"
+            else f"{page.error or 'not opened'} | |"
         )
         print(f"| {page.name} | {page.size:,} | {page.write:.2f} | {times} |")
 
@@ -174,7 +195,9 @@ def main() -> None:
     playwright = require("playwright.sync_api", extra="dev", purpose="opening pages")
     compared = importlib.util.find_spec("bertviz") is not None and given.scripts is not None
     scripts = sum((given.scripts / name).stat().st_size for name in SCRIPTS.values() if compared)
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))))
+    chromium = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if chromium is None:
+        parser.error("Chromium is not installed: apt-get install chromium")
     with tempfile.TemporaryDirectory() as folder, playwright.sync_playwright() as started:
         path, pages = Path(folder), []
         for tokens in given.tokens:

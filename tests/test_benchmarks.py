@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import shutil
 import sys
 from dataclasses import replace
 from itertools import islice
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 import edgewise
-from benchmarks import long_texts, paired, pruning, sparse_attention, tiles
+from benchmarks import long_texts, pages, paired, pruning, sparse_attention, tiles
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
 from edgewise import explain
 from edgewise.batches import UNLABELLED, Batch
@@ -175,3 +176,40 @@ def test_scores_without_heads_are_measured_once(
     pruning.main()
     again = capsys.readouterr().out
     assert tables == [line for line in again.splitlines() if line.startswith("|")]
+
+
+def test_pages_are_measured_in_a_browser(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A page whose scripts are read from the folder, and one that does not open, stand in a row."""
+    pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    if not any(map(shutil.which, pages.BROWSERS)):
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    for name, value in {"ROUNDS": 1, "SECONDS": 0.2, "LAYERS": 2, "HEADS": 2}.items():
+        monkeypatch.setattr(pages, name, value)
+    monkeypatch.setattr(pages.importlib.util, "find_spec", lambda _: True)
+    for name in pages.SCRIPTS.values():
+        (tmp_path / name).write_text("document.getElementById('vis').innerHTML = '<svg><text>a'")
+
+    def theirs(view: str, name: str, *given: object) -> pages.Page:
+        path = given[-1]
+        assert isinstance(path, Path)
+        if view == "head":
+            path.write_text("<div id=vis></div><script src=https://a.test/d3.min.js></script>")
+        return pages.Page(f"{view} of {name}", path, "#vis svg text", "#vis", 1.5, 7)
+
+    monkeypatch.setattr(pages, "theirs", theirs)
+    monkeypatch.setattr(sys, "argv", ["pages", "--tokens", "5", "--scripts", str(tmp_path)])
+    pages.main()
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    names = ["| Edgewise, 5", "| head of 5", "| model of 5", "| Edgewise, 16,384"]
+    assert all(row[0].startswith(name) for row, name in zip(rows, names, strict=True))
+    ours, head, model, window = rows
+    assert 100_000 < int(ours[1].replace(",", "")) < int(window[1].replace(",", "")) < 1_000_000
+    size = 7 + sum((tmp_path / name).stat().st_size for name in pages.SCRIPTS.values())
+    assert head[1:3] == model[1:3] == [str(size), "1.50"]
+    for row in (ours, head, window):
+        assert float(row[3]) > 0
+        assert float(row[4]) > 0
+        assert int(row[5].removesuffix(" |")) > 0
+    assert model[3].startswith("Error"), "the file is missing"

@@ -57,7 +57,9 @@ def sentences(folder: Path, **changes: Any) -> Path:
     return trained(folder, models.bert, table, task, epochs=6, **sizes | changes)
 
 
-def translations(folder: Path, epochs: int = 1) -> Path:
+def translations(
+    folder: Path, epochs: int = 1, model: Any = models.transformer, **changes: Any
+) -> Path:
     """Train a translator of a few words."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(0)
@@ -69,7 +71,7 @@ def translations(folder: Path, epochs: int = 1) -> Path:
     parallel = data.parallel(folder=str(folder), vocab_size=60, batch_size=200)
     sizes = {"width": 16, "depth": 1, "heads": 2, "ffn_dim": 16, "dropout": 0.0}
     task = tasks.Translation(num_beams=2)
-    return trained(folder, models.transformer, parallel, task, epochs, **sizes)
+    return trained(folder, model, parallel, task, epochs, **sizes | changes)
 
 
 def of_recipe(name: str, folder: Path, **values: Any) -> Path:

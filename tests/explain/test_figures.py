@@ -76,7 +76,7 @@ def test_all_heads_are_a_grid(recorded: Recorded, tmp_path: Path) -> None:
 def pruned() -> Recorded:
     torch.manual_seed(0)
     model = models.bert(11, width=8, depth=2, heads=4, ffn_dim=8).eval()
-    explain.prune(model, {0: [0, 2]})
+    explain.prune(model, {next(iter(explain.layers_with_heads(model))): [0, 2]})
     with explain.record(model) as found:
         model(torch.arange(2, 7)[None])
     return found

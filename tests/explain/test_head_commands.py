@@ -10,9 +10,10 @@ import pytest
 import torch
 
 import edgewise
-from edgewise import explain
+from edgewise import explain, models
 from edgewise.cli import main
 from edgewise.explain.losses import losses_of
+from edgewise.explain.page import _Page
 from edgewise.runs import fields_of
 from tests.explain import small_runs
 
@@ -106,6 +107,37 @@ def test_heads_keep_their_numbers_in_every_command(
     assert main(["prune", str(once), "--heads", "0:3", "--out", str(twice)]) == 0
     assert edgewise.load(twice).predict(text)[0]["probability"] == pytest.approx(masked, rel=1e-5)
     assert explain.layers_with_heads(edgewise.load(twice))[LAYER] == [1]
+
+
+def test_a_layer_has_one_number_in_every_command(capsys: Captured, tmp_path: Path) -> None:
+    """The heads of convolutions cannot be removed, but their layers are counted."""
+    pytest.importorskip("tokenizers")
+    made, pruned = tmp_path / "made", tmp_path / "pruned"
+    path = small_runs.translations(made, model=models.light_conv, kernels=(3, 5), depth=2)
+    run = edgewise.load(path)
+    found = explain.explanation(run, "the cat")
+    cross = [layer for layer in found.recorded if "cross" in layer.module]
+    numbers = [found.recorded.number(layer) for layer in cross]
+    assert numbers == [3, 5]
+    page = _Page(found, None)
+    page.data()
+    assert [layer.number for layer in page.layers] == [0, 1, 2, 3, 4, 5]
+    only = explain.explanation(run, "the cat", layers=[cross[1].module]).recorded
+    assert [only.number(layer) for layer in only] == [5]
+    capsys.readouterr()
+    assert main(["heads", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert all(
+        f"\n{number}: {layer.module} " in out for number, layer in zip(numbers, cross, strict=True)
+    )
+    assert "for example 3:0" in out
+    assert "The heads of layers 0, 1, 2, 4 cannot be removed." in out
+    assert main(["prune", str(path), "--heads", "5:0", "--out", str(pruned)]) == 0
+    assert f"\n5: {cross[1].module} " in capsys.readouterr().out
+    left = explain.layers_with_heads(edgewise.load(pruned))
+    assert left == {cross[0].module: [0, 1], cross[1].module: [1]}
+    assert main(["prune", str(path), "--heads", "0:0", "--out", str(tmp_path / "no")]) == 2
+    assert cross[0].module in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -332,3 +332,32 @@ def test_json_has_null_for_what_is_no_number(tmp_path: Path) -> None:
     assert math.isnan(read["b"]["mean"])
     assert read["b"]["values"][0] == 1.5
     assert math.isnan(read["b"]["values"][1])
+
+
+def test_weights_of_another_model_are_named(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.write_weights({"weight": torch.zeros(2, 3), "extra": torch.zeros(4)})
+    with refused(
+        str(run.weights),
+        expected="the model in recipe.json",
+        got="3 weights that differ: weight is [2, 3] there and [2, 5] here; bias is none there and "
+        "[2] here; extra is [4] there and none here",
+        remedy="train again",
+    ):
+        run.load_weights(torch.nn.Linear(5, 2))
+    run.write_weights({"weight": torch.zeros(2, 3), "bias": torch.zeros(2)})
+    with refused(str(run.weights), expected="", got="1 weight that differs: weight", remedy=""):
+        run.load_weights(torch.nn.Linear(5, 2))
+
+
+def test_only_started_runs_can_be_resumed_after_a_full_disk(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+
+    def full(part: Path) -> None:
+        raise OSError(28, "No space left on device", str(part))
+
+    with pytest.raises(WriteError, match=r"another folder\.$"):
+        run.write("heads.png", full)
+    run.checkpoint.touch()
+    with pytest.raises(WriteError, match=r"another folder; --resume continues the run\.$"):
+        run.write("log.csv", full)

@@ -83,7 +83,7 @@ def _terminable() -> Iterator[None]:
 
 
 def _in_one_line(message: Warning | str, *_: Any) -> None:
-    print(f"edgewise: warning: {message}.", file=sys.stderr)
+    print(f"edgewise: warning: {str(message).removesuffix('.')}.", file=sys.stderr)
 
 
 def _discard_output() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -52,18 +52,25 @@ def heads(arguments: Namespace) -> int:
     ordered = has_order(run)
     kept = [name for name in STATISTICS if ordered or name not in OF_ORDER]
     cells = [["layer", "head", "importance", *(STATISTICS[name][0] for name in kept)]]
-    removable = list(explain.layers_with_heads(run))
     for layer, found in zip(recorded, explain.statistics(recorded), strict=True):
-        is_known = layer.module in removable
-        name = f"{removable.index(layer.module)}: {layer.name}" if is_known else layer.name
+        name = f"{recorded.number(layer)}: {layer.name}"
         own = scores.get(layer.module)
         for place, head in enumerate(found.heads):
             values = [float(getattr(found, statistic)[place]) for statistic in kept]
             values = [math.nan if own is None else float(own[place]), *values]
             cells.append([name, str(head), *map(_shown, values)])
     print(table(cells, left=1))
+    layers = explain.layers_with_heads(run)
+    removable = {recorded.number(layer): layer for layer in recorded if layer.module in layers}
     if removable:
-        print("\nedgewise prune --heads LAYER:HEAD removes a head, for example 0:1.")
+        first, layer = next(iter(removable.items()))
+        print(
+            "\nedgewise prune --heads LAYER:HEAD removes a head, for example "
+            f"{first}:{layer.heads[0]}."
+        )
+        fixed = dict.fromkeys(map(recorded.number, recorded)) - removable.keys()
+        if fixed:
+            print(f"The heads of layers {_listed(fixed)} cannot be removed.")
     print(
         f"\nimportance: by {arguments.by.replace('_', ' ')}, over at most {arguments.batches} "
         f"batches of {arguments.split}. The other columns are means over one batch:"
@@ -94,11 +101,11 @@ def prune(arguments: Namespace) -> int:
     RunFolder(arguments.folder).refuse_several()
     run = load(arguments.folder)
     layers = explain.layers_with_heads(run)
-    chosen: dict[str | int, list[int]]
-    if arguments.heads:
-        chosen = {}
+    names = explain.recorded_batch(run, split=arguments.split).modules if layers else []
+    chosen: dict[str, list[int]] = {}
+    if arguments.heads and layers:
         for layer, heads in map(_layer_and_heads, arguments.heads):
-            chosen.setdefault(layer, []).extend(heads)
+            chosen.setdefault(_name_of(layer, names), []).extend(heads)
     elif layers:
         most = 1 - len(layers) / sum(map(len, layers.values()))
         if most < arguments.fraction < 1:
@@ -115,9 +122,7 @@ def prune(arguments: Namespace) -> int:
         least = explain.least_important(
             scores, arguments.fraction, layers, normalise=arguments.by == "gradient"
         )
-        chosen = dict(least.items())
-    else:
-        chosen = {0: [0]}  # prune names the model, which has no such layer
+        chosen = least
     before = _size(run)
     losses = losses_of(run, split=arguments.split)
     full = losses.mean()
@@ -125,8 +130,9 @@ def prune(arguments: Namespace) -> int:
     path = explain.save_pruned(run, arguments.out)
     left = explain.layers_with_heads(run)
     cells = [
-        [f"{number}: {name}", _listed(set(heads) - set(left[name])), _listed(left[name])]
-        for number, (name, heads) in enumerate(layers.items())
+        [f"{number}: {name}", _listed(set(layers[name]) - set(left[name])), _listed(left[name])]
+        for number, name in enumerate(names)
+        if name in layers
     ]
     print(table([["layer", "removed", "left"], *cells], left=3))
     print(f"\nweights: {before:,} before, {_size(run):,} after")
@@ -197,8 +203,8 @@ def _new(folder: Path) -> Path:
     return next(path for name in names if not (path := folder.with_name(name)).exists())
 
 
-def _layer_and_heads(text: str) -> tuple[str | int, list[int]]:
-    """Read ``LAYER:HEAD,HEAD``, in which the layer is a name or an index."""
+def _layer_and_heads(text: str) -> tuple[str, list[int]]:
+    """Read ``LAYER:HEAD,HEAD``, in which the layer is a name or a number."""
     layer, _, numbers = text.rpartition(":")
     try:
         chosen = [int(number) for number in numbers.split(",")]
@@ -211,7 +217,21 @@ def _layer_and_heads(text: str) -> tuple[str | int, list[int]]:
             got=text,
             remedy="write for example --heads 0:1,3 for two heads of the first layer",
         )
-    return (int(layer) if layer.isdecimal() else layer), chosen
+    return layer, chosen
+
+
+def _name_of(layer: str, names: Sequence[str]) -> str:
+    """Return the name of a layer, which is given by its name or number."""
+    if not layer.isdecimal():
+        return layer
+    if int(layer) >= len(names):
+        raise ArgumentError(
+            "--heads",
+            expected=f"the number of a layer, from 0 to {len(names) - 1}",
+            got=layer,
+            remedy="`edgewise heads` lists the layers",
+        )
+    return names[int(layer)]
 
 
 def _size(run: Any) -> int:

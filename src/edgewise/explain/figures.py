@@ -110,7 +110,7 @@ def draw_heads(
             matrix = _matrix(one, _weights(one, head, member))
             images.append(axes.imshow(matrix.numpy(), cmap=CMAP, vmin=0, vmax=1))
             axes.set_title(f"head {head}", fontsize=7, pad=2)
-        row[0].set_ylabel(f"layer {recorded.layers.index(one)}\ntarget", fontsize=7)
+        row[0].set_ylabel(f"layer {recorded.number(one)}\ntarget", fontsize=7)
         for axes in row:
             axes.set(xticks=[], yticks=[])
             axes.set_visible(bool(axes.images))
@@ -155,7 +155,7 @@ def draw_rollout(
     images: list[AxesImage] = []
     for axes, (one, matrix) in zip(grid, shown, strict=True):
         images.append(_draw_matrix(axes, matrix, explanation, one))
-        axes.set_title(f"up to layer {whole.layers.index(one)}", fontsize=9)
+        axes.set_title(f"up to layer {whole.number(one)}", fontsize=9)
         axes.set(xlabel="input node", ylabel="node of the layer")
     for image in images:  # All images have the same colour scale.
         image.set_clim(0, max(float(product.max()) for _, product in shown))
@@ -210,7 +210,7 @@ def draw_statistics(
         axes.set_xlabel("head", fontsize=7)
         axes.set_ylabel("layer", fontsize=7)
         axes.set_xticks(range(width), range(width))
-        axes.set_yticks(range(len(found)), range(len(found)))
+        axes.set_yticks(range(len(found)), map(recorded.number, recorded))
         axes.tick_params(labelsize=7)
         figure.colorbar(image, ax=axes, shrink=0.9).ax.tick_params(labelsize=7)
     figure.suptitle(f"attention heads of {len(found)} layers", fontsize=9)

@@ -119,6 +119,7 @@ class _Layer:
     """
 
     name: str
+    number: int
     weights: NDArray[np.float32]
     heads: list[int]
     group: int
@@ -246,8 +247,8 @@ class _Page:
 
     def _read_layers(self) -> list[_Layer]:
         layers = []
-        records = list(self.explanation.recorded.layers)
-        if not records:
+        recorded = self.explanation.recorded
+        if not recorded.layers:
             raise ArgumentError(
                 "explanation",
                 expected="recorded layers",
@@ -255,7 +256,7 @@ class _Page:
                 remedy="record a model that computes attention",
             )
         known: dict[Any, int] = {}
-        for record in records:
+        for record in recorded:
             graph, edges = record.graph, record.edges
             rows, columns = map(self._side, self.explanation.labels_of(record))
             chosen = None if edges is None else edges.cpu().numpy().tobytes()
@@ -278,7 +279,8 @@ class _Page:
                 )
             sorted_weights = weights.numpy()[group.order]
             heads = [int(head) for head in record.heads]
-            layers.append(_Layer(record.name, sorted_weights, heads, known[key]))
+            number = recorded.number(record)
+            layers.append(_Layer(record.name, number, sorted_weights, heads, known[key]))
         return layers
 
     def _group(self, edge_index: Tensor, graph: Any, rows: int, columns: int) -> int:
@@ -617,6 +619,7 @@ class _Page:
         pictures, width, height = _thumbnails(group, layer.weights, unit)
         found: dict[str, Any] = {
             "name": layer.name,
+            "number": layer.number,
             "heads": layer.heads,
             "entropy": [round(value, 4) for value in layer.entropy],
             "largest": [round(float(value), 6) for value in layer.weights.max(0, initial=0)],

@@ -43,7 +43,7 @@ CONFIG = "edgewise_kept_heads"
 """Field that is added to a ``transformers`` configuration: the remaining heads of each layer."""
 
 
-def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
+def prune(model: M, heads: Mapping[str, Sequence[int]]) -> M:
     """Remove attention heads from a model, in place.
 
     The rows of the query, key and value projections and the columns of the output projection are
@@ -53,9 +53,8 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
         model: a model with layers of :class:`edgewise.layers.MultiHeadAttention`, a
             ``transformers`` model (BERT, RoBERTa, DistilBERT, ViT, GPT-2, Llama, BART and others
             with the same projections), or a run of :func:`edgewise.load`.
-        heads: indices of the heads to remove from each layer, as ``{layer: indices}``. A layer is
-            given by name, or by its index in :func:`layers_with_heads`. Heads keep the numbers that
-            they had before any pruning.
+        heads: indices of the heads to remove from each layer, as ``{layer name: indices}``; see
+            :func:`layers_with_heads`. Heads keep the numbers that they had before any pruning.
 
     Returns:
         The model.
@@ -75,16 +74,16 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
     """
     module = model_of(model)
     layers = layers_with_heads(module)
-    kept: dict[str, list[int]] = {}
-    chosen: dict[str, list[int]] = {}
     with naming_the_run(
         model,
         "a run whose model has heads that can be removed",
         "choose a run of a Transformer, such as bert or vit",
     ):
-        for layer, indices in heads.items():  # An index and a name can stand for one layer.
-            chosen.setdefault(_name_of(layer, layers, module), []).extend(indices)
-    for name, removed in chosen.items():
+        _check_any(layers, module)
+    kept: dict[str, list[int]] = {}
+    for name, removed in heads.items():
+        if name not in layers:
+            raise unknown_name("layer", name, layers)
         left = layers[name]
         places_of(removed, left, name)
         kept[name] = [head for head in left if head not in set(removed)]
@@ -229,7 +228,8 @@ def load_pruned(kind: Any, folder: str | Path) -> Any:
     return model.eval()
 
 
-def _name_of(layer: str | int, layers: Mapping[str, Any], model: nn.Module) -> str:
+def _check_any(layers: Mapping[str, Any], model: nn.Module) -> None:
+    """Raise ArgumentError if a model has no layers with heads."""
     if not layers:
         raise ArgumentError(
             "model",
@@ -238,18 +238,6 @@ def _name_of(layer: str | int, layers: Mapping[str, Any], model: nn.Module) -> s
             remedy="prune a Transformer with edgewise.layers.MultiHeadAttention, or a transformers "
             "model with separate projections",
         )
-    if isinstance(layer, str):
-        if layer not in layers:
-            raise unknown_name("layer", layer, layers)
-        return layer
-    if not 0 <= layer < len(layers):
-        raise ArgumentError(
-            "layer",
-            expected=f"an index from 0 to {len(layers) - 1}",
-            got=str(layer),
-            remedy=f"the layers are {', '.join(layers)}",
-        )
-    return list(layers)[layer]
 
 
 def _get(module: nn.Module, names: Sequence[str]) -> Any:

@@ -94,15 +94,24 @@ class Recorded:
 
     Attributes:
         layers: list of :class:`LayerRecord`.
+        modules: names of the modules that made calls, recorded or not, in the order of their first
+            calls. Commands, pages and figures number the layers in this order.
     """
 
     def __init__(self) -> None:
         self.layers: list[LayerRecord] = []
+        self.modules: list[str] = []
 
     @property
     def names(self) -> list[str]:
         """Names of the layers."""
         return [layer.name for layer in self.layers]
+
+    def number(self, layer: LayerRecord) -> int:
+        """Return the number of a layer in commands, pages and figures."""
+        if layer.module in self.modules:
+            return self.modules.index(layer.module)
+        return self.layers.index(layer)
 
     def __len__(self) -> int:
         return len(self.layers)
@@ -220,10 +229,10 @@ def record(
     recorder = _Recorder(recorded, wanted, heads, targets, max_edges)
     with recorder.watching(module):
         yield recorded
-        if not recorder.seen:
+        if not recorded.modules:
             recorder.record_unweighted()
     if not recorded.layers:
-        raise _nothing_recorded(module, wanted, recorder.seen)
+        raise _nothing_recorded(module, wanted, recorded.modules)
 
 
 def _nothing_recorded(
@@ -232,7 +241,7 @@ def _nothing_recorded(
     if wanted is not None and seen:
         return ArgumentError(
             "layers",
-            expected=f"layers that compute attention: {', '.join(dict.fromkeys(seen))}",
+            expected=f"layers that compute attention: {', '.join(seen)}",
             got=", ".join(wanted),
             remedy="choose some of these layers, or omit layers to record all",
         )
@@ -260,7 +269,6 @@ class _Recorder(NamedInterceptor):
         super().__init__()
         self.recorded, self.layers, self.heads = recorded, layers, heads
         self.targets, self.max_edges = targets, max_edges
-        self.seen: list[str] = []
         self.unweighted: list[tuple[str, Graph, str]] = []
         self._parts = WeakIdKeyDictionary()
         self._last: tuple[str, Tensor] | None = None
@@ -372,7 +380,8 @@ class _Recorder(NamedInterceptor):
         module: str | None = None,
     ) -> LayerRecord | None:
         module = self.name if module is None else module
-        self.seen.append(module)
+        if module not in self.recorded.modules:
+            self.recorded.modules.append(module)
         if self.layers is not None and not _is_chosen(module, self.layers):
             return None
         with torch.no_grad(), without_interception():

@@ -14,13 +14,11 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.renamed import with_new_names
 from edgewise.runs.recipe_fields import model_fields
 from edgewise.training import RunFolder
-from edgewise.training.folder import RECIPE
+from edgewise.training.folder import RECIPE, differing, disagreements
 from edgewise.training.trunk import trunk_names
 
 OWN = "head."
 """Prefix of the language-model head in a text model's backbone, which classifiers do not use."""
-SHOWN = 3
-"""Maximum number of weights that an error lists."""
 
 
 def check_start(recipe: Recipe) -> None:
@@ -71,7 +69,9 @@ def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
             f"{'the recipe' if found else 'the run'} has no backbone separate from a head",
             remedy="omit --from, or name another run",
         )
-    wrong = _disagreements(found, wanted)
+    if not any(name.startswith(OWN) for name in wanted):
+        found = {name: weight for name, weight in found.items() if not name.startswith(OWN)}
+    wrong = disagreements(found, wanted)
     if wrong:
         raise _other_model(recipe, run, wrong)
     _check_heads(model, run)
@@ -107,12 +107,6 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
     return ArgumentError("--from", expected=f"the model of {_about(run)}", got=got, remedy=remedy)
 
 
-def differing(wrong: list[str]) -> str:
-    """Describe the number of weights that differ, and list the first few."""
-    more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-    return f"{len(wrong)} weights that differ: {'; '.join(wrong[:SHOWN])}{more}"
-
-
 def _differing_fields(recipe: Recipe, recorded: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return recorded and present values of integer fields that differ, such as width and depth."""
     fields = model_fields(recipe.model, recipe.data.provides)
@@ -141,18 +135,3 @@ def _check_heads(model: nn.Module, run: RunFolder) -> None:
 
 def _trunk(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {short: weights[name] for name, short in trunk_names(weights).items()}
-
-
-def _disagreements(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> list[str]:
-    heads = any(name.startswith(OWN) for name in wanted)
-    wrong = []
-    for name in {**wanted, **found}:  # The order is that of the model.
-        if name.startswith(OWN) and not heads:
-            continue
-        shapes = [
-            "none" if name not in weights else str(list(weights[name].shape))
-            for weights in (found, wanted)
-        ]
-        if shapes[0] != shapes[1]:
-            wrong.append(f"{name} is {shapes[0]} there and {shapes[1]} here")
-    return wrong

@@ -14,10 +14,9 @@ from edgewise.data.text.tokenizer import TOKENIZER
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.layers import TextClassifier, TokenClassifier
 from edgewise.recipes.recipe import Recipe
-from edgewise.runs.fine_tuning import differing
 from edgewise.runs.recipe_fields import with_values
 from edgewise.tasks import TextClassification
-from edgewise.training.folder import RECIPE
+from edgewise.training.folder import RECIPE, differing
 
 CONFIG = "config.json"
 FAMILIES = ("bert", "roberta")

@@ -46,6 +46,8 @@ BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
 """Files that are written before the first step, in addition to the file that claims the folder."""
 BEGIN_AGAIN = "delete it, and --resume restarts the run"
 DIGEST = "sha256"
+SHOWN = 3
+"""Maximum number of weights that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class RunFolder:
         Raises:
             WriteError: the folder cannot be created.
         """
-        with _as_write_error(self.path):
+        with self._as_write_error(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
 
     def refuse_overwriting(self) -> None:
@@ -199,11 +201,20 @@ class RunFolder:
     def _part(self, final: Path) -> Iterator[Path]:
         """Yield a temporary path next to ``final``, and delete it afterwards."""
         part = final.with_name(f".part-{os.getpid()}-{final.name}")
-        with _as_write_error(final):
+        with self._as_write_error(final):
             try:
                 yield part
             finally:
                 part.unlink(missing_ok=True)
+
+    @contextmanager
+    def _as_write_error(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, EdgewiseError):
+                raise
+            raise WriteError(path, error, resumable=self.checkpoint.is_file()) from error
 
     def _parts(self) -> list[Path]:
         """Return the temporary files in the folder, including leftovers of killed processes."""
@@ -384,8 +395,9 @@ class RunFolder:
             raise ArgumentError(
                 str(self.weights),
                 expected=f"the weights of the model in {RECIPE}",
-                got=" ".join(str(error).split()),
-                remedy=f"use {RECIPE} and {self.weights.name} of the same run",
+                got=differing(disagreements(weights, model.state_dict())),
+                remedy="train again if the run is of an earlier version of Edgewise; otherwise use "
+                f"{RECIPE} and {self.weights.name} of the same run",
             ) from error
 
     def write_figure(self, name: str, figure: Figure) -> None:
@@ -436,11 +448,24 @@ def _digest(weights: Mapping[str, Tensor]) -> str:
     return found.hexdigest()
 
 
-@contextmanager
-def _as_write_error(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, EdgewiseError):
-            raise
-        raise WriteError(path, error) from error
+def disagreements(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
+    """Describe each saved weight whose shape differs from that in a model, or that is missing."""
+    shapes = {
+        name: tuple(
+            str(list(weights[name].shape)) if name in weights else "none"
+            for weights in (found, wanted)
+        )
+        for name in {**wanted, **found}  # The order is that of the model.
+    }
+    return [
+        f"{name} is {there} there and {here} here"
+        for name, (there, here) in shapes.items()
+        if there != here
+    ]
+
+
+def differing(wrong: list[str]) -> str:
+    """Describe the number of weights that differ, and list the first few."""
+    count = f"{len(wrong)} weight{'s that differ' if len(wrong) > 1 else ' that differs'}"
+    more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+    return f"{count}: {'; '.join(wrong[:SHOWN])}{more}"

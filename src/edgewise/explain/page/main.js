@@ -44,7 +44,7 @@ function start(data) {
   by("title").textContent = data.title;
   by("answer").textContent = data.answer;
   const views = data.points ? ["nodes", "matrix"] : ["lines", "matrix"];
-  state.view = views[0];
+  state.wanted = views[0];
   if (data.image) {
     const bitmap = document.createElement("canvas");
     [bitmap.width, bitmap.height] = data.image.size;
@@ -60,7 +60,8 @@ function start(data) {
   const short = shortNames(data.layers.map((layer) => layer.name));
   const usable = (layer) => data.heads(layer).some((head) => data.has(layer, head));
   const option = (text, value, disabled) => Object.assign(document.createElement("option"), { textContent: text, value, disabled });
-  for (const layer of layers) by("layer").append(option(typeof layer === "number" ? `${layer}: ${short[layer]}` : name(layer), layer, !usable(layer)));
+  const called = (layer) => (typeof layer === "number" ? `${data.layers[layer].number}: ${short[layer]}` : name(layer));
+  for (const layer of layers) by("layer").append(option(called(layer), layer, !usable(layer)));
   const parse = (text) => (/^\d+$/.test(text) ? Number(text) : text);
 
   function choose(layer, head) {
@@ -89,7 +90,7 @@ function start(data) {
     const scale = Math.max(max, Math.min(1, (4 * sum) / Math.max(values.length, 1)));
     scene = { data, graph, values, max, scale, drawn: 0, passing: 0 };
     if (before && before.rows !== graph.rows) search(by("search").value);
-    setView(state.view);
+    setView(state.wanted);
     details();
   }
 
@@ -106,6 +107,7 @@ function start(data) {
   const inPlane = () => !data.points || (scene.graph.targets === data.points.x.length && scene.graph.sources === scene.graph.targets);
 
   function setView(view) {
+    state.wanted = view; // shown again when a layer has coordinates
     if (view === "nodes" && !inPlane()) view = "matrix";
     state.view = view;
     for (const button of by("views").children) {
@@ -123,7 +125,7 @@ function start(data) {
   // -------------------------------------------------------------------- the drawing
 
   function measure() {
-    const { clientWidth, clientHeight } = by("stage");
+    const { clientWidth, clientHeight } = canvas;
     const ratio = window.devicePixelRatio || 1;
     Object.assign(scene, { width: clientWidth, height: clientHeight, view: state.view });
     if (canvas.width !== Math.round(clientWidth * ratio) || canvas.height !== Math.round(clientHeight * ratio)) {
@@ -200,7 +202,7 @@ function start(data) {
   new ResizeObserver(() => {
     if (!scene) return;
     measure();
-    setView(state.view);
+    setView(state.wanted);
   }).observe(by("stage"));
 
   // ------------------------------------------------------------ pointer and details
@@ -259,7 +261,9 @@ function start(data) {
     const section = document.createElement("div");
     const shown = edges.filter((e) => scene.values[e] !== 0).sort((a, b) => Math.abs(scene.values[b]) - Math.abs(scene.values[a])).slice(0, 25);
     const rest = edges.length - shown.length;
-    section.append(Object.assign(document.createElement("h3"), { textContent: title }));
+    const heading = Object.assign(document.createElement("h3"), { textContent: title });
+    if (state.view === "nodes" && !data.image) heading.style.color = `var(--${side === "source" ? "pin" : "edge"})`; // as the arrows
+    section.append(heading);
     const items = document.createElement("ol");
     for (const e of shown) {
       const item = document.createElement("li");
@@ -291,7 +295,7 @@ function start(data) {
     }
     if (state.layer === "rollout" && data.rolloutNote) lines.push(data.rolloutNote);
     if (!focus) {
-      by("pinned").textContent = `${name(state.layer)}, ${typeof state.head === "number" ? `head ${state.head}` : state.head}`;
+      by("pinned").textContent = `${called(state.layer)}, ${typeof state.head === "number" ? `head ${state.head}` : state.head}`;
       lines.push("Point at a node to see its weights, click it to keep them.");
     } else {
       const shared = graph.rows === graph.columns && graph.targets === graph.sources;
@@ -315,7 +319,7 @@ function start(data) {
     const colour = Number.parseInt(colours().edge.slice(1), 16);
     grid.replaceChildren();
     data.layers.forEach((layer, number) => {
-      const text = Object.assign(document.createElement("span"), { className: "name", textContent: number, title: layer.name });
+      const text = Object.assign(document.createElement("span"), { className: "name", textContent: layer.number, title: layer.name });
       grid.append(text);
       layer.heads.forEach((head, place) => {
         const button = document.createElement("button");

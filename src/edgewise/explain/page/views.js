@@ -43,7 +43,7 @@ const look = (level, faint = 1, least = 0.1) => ({
 });
 
 // Many lines are fainter, so that the drawing is not one blot.
-const fade = (count, few) => clamp(Math.sqrt(few / Math.max(count, 1)), 0.3, 1);
+const fade = (count, few, least = 0.3) => clamp(Math.sqrt(few / Math.max(count, 1)), least, 1);
 
 // Edges of the pinned or hovered node: those it attends to, and those that attend to it.
 function own(scene) {
@@ -96,7 +96,7 @@ const lines = {
     const focus = scene.focus;
     if (!focus || !scene.pinned)
       strongest(scene, () => true, graph.start[first], graph.start[last]).forEach((edges, level) =>
-        pen.lines(put(edges), { colour: colours.edge, ...look(level, focus ? 0.2 : fade(scene.drawn, 200)) }),
+        pen.lines(put(edges), { colour: colours.edge, ...look(level, focus ? 0.2 : fade(scene.drawn, 200, 0.12)) }),
       );
     const { to, by } = own(scene);
     if (scene.pinned) scene.drawn = scene.passing = to.length + by.length;
@@ -395,7 +395,9 @@ const nodes = {
       return;
     }
     const small = [];
-    for (let i = 0; i < count; i++) {
+    const last = focus && focus.node < count ? focus.node : count - 1; // the chosen node lies on top
+    for (let k = 0; k < count; k++) {
+      const i = k === count - 1 ? last : k === last ? count - 1 : k;
       if (!inside(i)) continue;
       const mine = focus?.node === i;
       const link = linked.get(i);
@@ -412,14 +414,23 @@ const nodes = {
     pen.dots(small, 2 * radius, { colour: colours.node, alpha: scene.pinned ? 0.3 : 0.8 });
     if (data.kind === "molecule") return;
     const strongestLinks = [...linked].sort((a, b) => b[1].share - a[1].share).slice(0, 14).map(([i]) => i);
-    const listed = new Set([...strongestLinks, ...(focus ? [focus.node] : [])]);
+    const listed = new Set([...(focus ? [focus.node] : []), ...strongestLinks]);
     if (named) for (let i = 0; i < count && listed.size < 250; i++) if (inside(i)) listed.add(i);
+    const taken = [];
     for (const i of listed) {
       if (i >= count || !inside(i)) continue;
       const text = shorten(data.label(graph.rows, i), 28);
-      // The name of the chosen node stands above it, where its neighbours do not cover it.
-      if (focus?.node === i) pen.text(x(i), y(i) - Math.max(radius, 5) - 11, text, { colour: colours.pin, size: 12, anchor: "middle", bold: true });
-      else pen.text(x(i) + radius + 4, y(i), text, { colour: colours.ink, size: 11 });
+      const width = 7 * text.length + 4;
+      const mine = focus?.node === i;
+      // The name of the chosen node stands above it.
+      const [left, middle] = mine ? [x(i) - width / 2, y(i) - Math.max(radius, 5) - 11] : [x(i) + radius + 4, y(i)];
+      // A name that would cover another one is left out; stronger links come first.
+      if (taken.some(([a, b, wide]) => left < a + wide && a < left + width && Math.abs(middle - b) < 13)) continue;
+      taken.push([left, middle, width]);
+      if (mine) {
+        pen.rectangle(left, middle - 8, width, 15, { colour: colours.back, alpha: 0.85 });
+        pen.text(x(i), middle, text, { colour: colours.pin, size: 12, anchor: "middle", bold: true });
+      } else pen.text(left, middle, text, { colour: colours.ink, size: 11 });
     }
   },
   hit(scene, x, y) {
