@@ -135,6 +135,31 @@ BESIDE = {
             " --seeds 10 --out grand-citeseer",
         ),
     },
+    **{
+        name: {
+            f"{name}-without": (
+                "without propagation of outputs, settings tuned for this; seeds 0 to 9",
+                f"edgewise train {name} --model.output_hops 0 {options} --seeds 10"
+                f" --out {name}-without",
+            )
+        }
+        for name, options in (
+            (
+                "magna-cora",
+                "--data.normalize true --optimizer.weight_decay 5e-4 --trainer.epochs 200"
+                " --trainer.patience 100",
+            ),
+            ("graph-bert-cora", "--optimizer.weight_decay 5e-4 --trainer.epochs 60"),
+            *(
+                (
+                    f"{name}-cora",
+                    "--data.normalize true --model.width 64 --model.attention_dropout 0"
+                    " --optimizer.name adamw --optimizer.weight_decay 0.05",
+                )
+                for name in ("gps", "exphormer")
+            ),
+        )
+    },
     "ionic-liquids-co2": {
         "ionic-liquids-without": (
             "the same without descriptors from RDKit",

@@ -16,7 +16,7 @@ from edgewise_examples import data
 sketches = Recipe(
     name="sketches",
     summary="Transformer over strokes of sketches of 150 categories, 15 training sketches each",
-    model=partial(models.multi_graph_transformer, width=192, depth=1, heads=6, dropout=0.3),
+    model=partial(models.multi_graph_transformer, width=120, depth=1, heads=6, dropout=0.3),
     data=data.quickdraw(categories=150, flip=True, warp=0.2, batch_size=100),
     task=tasks.Classification(label_smoothing=0.1),
     optimizer=training.OptimizerSettings("adamw", lr=2e-3, weight_decay=0.01),
