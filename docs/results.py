@@ -135,6 +135,31 @@ BESIDE = {
             " --seeds 10 --out grand-citeseer",
         ),
     },
+    **{
+        name: {
+            f"{name}-without": (
+                "without propagation of outputs, settings tuned for this; seeds 0 to 9",
+                f"edgewise train {name} --model.output_hops 0 {options} --seeds 10"
+                f" --out {name}-without",
+            )
+        }
+        for name, options in (
+            (
+                "magna-cora",
+                "--data.normalize true --optimizer.weight_decay 5e-4 --trainer.epochs 200"
+                " --trainer.patience 100",
+            ),
+            ("graph-bert-cora", "--optimizer.weight_decay 5e-4 --trainer.epochs 60"),
+            *(
+                (
+                    f"{name}-cora",
+                    "--data.normalize true --model.width 64 --model.attention_dropout 0"
+                    " --optimizer.name adamw --optimizer.weight_decay 0.05",
+                )
+                for name in ("gps", "exphormer")
+            ),
+        )
+    },
     "ionic-liquids-co2": {
         "ionic-liquids-without": (
             "the same without descriptors from RDKit",
@@ -227,36 +252,20 @@ BESIDE = {
         },
     },
     "sketches": {
+        "sketches-without": (
+            "without attention (depth 0); seeds 0 to 2",
+            "edgewise train sketches --model.depth 0 --seeds 3 --out sketches-without",
+        ),
         **{
             f"sketches-{name}": (
-                f"{what}, {seeds}",
-                f"edgewise train sketches {options} --out sketches-{name}",
+                f"{what}; 30 epochs, seeds 0 to 2",
+                f"edgewise train sketches --data.joined {name} --data.batch_size 25"
+                " --model.width 60 --model.depth 3 --model.dropout 0 --task.label_smoothing 0"
+                f" --optimizer.lr 3e-3 --trainer.epochs 30 --seeds 3 --out sketches-{name}",
             )
-            for name, what, seeds, options in (
-                (
-                    "two_hop",
-                    "the same on points up to two steps apart",
-                    "one seed",
-                    "--data.joined two_hop",
-                ),
-                (
-                    "complete",
-                    "the same on all pairs of points",
-                    "seeds 0 to 2",
-                    "--data.joined complete --seeds 3",
-                ),
-                (
-                    "order",
-                    "the same with sinusoidal encodings of the point index",
-                    "one seed",
-                    "--data.order true",
-                ),
-                (
-                    "order-complete",
-                    "all pairs of points, with sinusoidal encodings of the index",
-                    "one seed",
-                    "--data.order true --data.joined complete",
-                ),
+            for name, what in (
+                ("multi", "three graphs of points, as in the paper"),
+                ("complete", "all pairs of points"),
             )
         },
     },

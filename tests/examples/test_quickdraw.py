@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from edgewise_examples import data
-from edgewise_examples.baselines.sketches import DIRECTIONS, described
+from edgewise_examples.baselines.sketches import described
 from edgewise_examples.data.quickdraw import (
+    DIRECTIONS,
     FILES,
+    INK,
     NAME,
     PLACE,
     POINTS,
@@ -77,17 +79,43 @@ def test_a_point_has_its_place_the_pen_and_its_number_where_asked() -> None:
     assert torch.equal(numbered, torch.cat([x, waves], dim=1))
 
 
-def test_the_baseline_reads_the_ink_of_each_stroke() -> None:
+def test_ink_is_the_length_of_the_lines_by_direction() -> None:
     """A line from left to right has ink of one direction, and the next has a quarter turn."""
-    pytest.importorskip("sklearn")
     drawings: list[list[Stroke]] = [[([0, 255], [100, 100])], [([100, 100], [0, 255])]]
-    x, graph, given = inputs(packed(drawings, "multi", order=False), torch.arange(2), "multi")
+    x, *_ = inputs(packed(drawings, "strokes", order=False), torch.arange(2), "strokes")
+    by_direction = x[::2, :INK].unflatten(1, (DIRECTIONS, -1)).square().sum(-1)
+    wanted = torch.zeros(2, DIRECTIONS)
+    wanted[0, 0] = wanted[1, DIRECTIONS // 2] = 255 / SIDE
+    torch.testing.assert_close(by_direction, wanted)
+
+
+def test_nodes_are_the_drawing_and_its_strokes() -> None:
+    drawings = [STROKES, STROKES[2:], STROKES[:1]]
+    graphs = packed(drawings, "strokes", order=False)
+    x, graph, given = inputs(graphs, torch.tensor([2, 0, 2]), "strokes")
+    assert graph.segments is not None
+    assert graph.segments[0].tolist() == [4, 2], "each drawing once, and one node per stroke"
+    assert graph.num_edges == 4**2 + 2**2
+    targets, sources = given["batch"].edge_index[1], given["batch"].edge_index[0]
+    outputs = [sources[targets == output].tolist() for output in range(3)]
+    assert outputs == [[4, 5], [0, 1, 2, 3], [4, 5]]
+    assert x[:, INK].tolist() == [1, 0, 0, 0, 1, 0]
+    ink = x[:, :INK].square()
+    torch.testing.assert_close(ink[0], ink[1:4].sum(0))
+    lengths = [255 + (245**2 + 20**2) ** 0.5, 0, 3 * 2**0.5]
+    torch.testing.assert_close(ink[1:4].sum(1), torch.tensor(lengths) / SIDE)
+    torch.testing.assert_close(ink[1], ink[5])
+
+
+@pytest.mark.parametrize("joined", ["strokes", "complete"])
+def test_the_baseline_reads_the_ink_and_the_number_of_strokes(joined: Joined) -> None:
+    pytest.importorskip("sklearn")
+    graphs = packed([STROKES, STROKES[:1]], joined, order=False)
+    x, graph, given = inputs(graphs, torch.arange(2), joined)
     found = described(Batch((x, graph), torch.zeros(2), keywords=given))
-    ink = found[:, :-2].unflatten(1, (DIRECTIONS, -1)).square().sum(-1)
-    torch.testing.assert_close(ink[0].argmax(), torch.tensor(0))
-    torch.testing.assert_close(ink[1].argmax(), torch.tensor(DIRECTIONS // 2))
-    torch.testing.assert_close(ink.sum(1), torch.full((2,), 255 / SIDE))
-    torch.testing.assert_close(found[:, -2:], torch.tensor([[1.0, 2], [1, 2]]))
+    strokes, *_ = inputs(graphs, torch.arange(2), "strokes")
+    torch.testing.assert_close(found[:, :INK], strokes[[0, 4], :INK])
+    assert found[:, INK].tolist() == [3, 1]
 
 
 def test_a_long_sketch_is_cut() -> None:
@@ -114,7 +142,7 @@ def test_the_first_of_each_category_are_trained_on(
     lines = [line(word, number) for number in range(25) for word in ("dog", "cat")]
     monkeypatch.setenv("EDGEWISE_DATA", str(folder(tmp_path, lines)))
     monkeypatch.delitem(SHA256, NAME)
-    splits = data.quickdraw(categories=2).load()
+    splits = data.quickdraw(joined="multi", categories=2).load()
     numbers = {}
     for name in ("train", "val", "test"):
         part = getattr(splits, name)
@@ -141,7 +169,7 @@ def test_each_sketch_to_train_on_is_under_a_map_of_its_own(
     monkeypatch.setenv("EDGEWISE_DATA", str(folder(tmp_path, lines)))
     monkeypatch.delitem(SHA256, NAME)
     plain, bent = (
-        data.quickdraw(categories=2, **options).load()
+        data.quickdraw(joined="multi", categories=2, **options).load()
         for options in ({}, {"warp": 0.2, "flip": True})
     )
     index = torch.cat([torch.randperm(30), torch.tensor([3])])  # a sketch may come twice

@@ -1,4 +1,4 @@
-"""Quick, Draw!: sketches as graphs of pen positions, 25 sketches in each of 344 categories.
+"""Quick, Draw!: sketches as graphs of strokes or points, 25 sketches in each of 344 categories.
 
 The data are a selection of Google's simplified drawings from a public repository. Of each category
 the first 15 are for training, five for validation and five for testing.
@@ -10,8 +10,10 @@ Multigraph Transformer for free-hand sketch recognition, 2019 (the graphs).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -27,8 +29,8 @@ from edgewise.data.reading import read_text
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.encodings import sinusoidal_positions
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, batch, complete
-from edgewise.ragged import segment_index
+from edgewise.graphs import Graph, Intervals, batch, complete
+from edgewise.ragged import segment_index, starts
 from edgewise_examples.data.strokes import SIDE, Stroke, read_strokes
 
 NAME, FILES = "quickdraw_25x344", ["quickdraw_25x344.ndjson.gz", "categories.txt"]
@@ -37,22 +39,28 @@ POINTS = 100  # maximum number of points of a sketch, as in the paper
 GRAPHS = 3
 PLACE = 2  # number of coordinates, the first features of a point
 WAVES = 16
+CELLS, DIRECTIONS = 12, 4
+INK = DIRECTIONS * CELLS * CELLS
+BETWEEN = 8  # sampled positions on each line between two points
 
-Joined = Literal["multi", "two_hop", "complete"]
+Joined = Literal["strokes", "multi", "two_hop", "complete"]
 
 
 @dataclass(frozen=True)
 class QuickDraw(Data):
-    """Classification of sketches as graphs of their points.
+    """Classification of sketches as graphs of their strokes or points.
 
-    Models are called ``model(x, graph, batch=, edge_attr=)``. The features of a point are its
-    coordinates, and whether it starts or ends a stroke. ``edge_attr`` ``[E, 3]`` marks the edges of
-    three graphs, which have self-loops; the complete graph has no ``edge_attr``.
+    Models are called ``model(x, graph, batch=, edge_attr=)``. The nodes of a sketch are its
+    strokes, after a node for the whole sketch, or its points. The features of a stroke are the ink
+    in each cell of a grid for each of four directions; see :func:`ink`. The features of a point are
+    its coordinates, and whether it starts or ends a stroke. ``edge_attr`` ``[E, 3]`` marks the
+    edges of three graphs, which have self-loops; graphs of all pairs have no ``edge_attr``.
 
     Attributes:
-        joined: edges of the graphs. ``multi``: points one step apart on a stroke; up to two steps
-            apart; the end of each stroke and the start of the next. ``two_hop``: the second of
-            these three times; ``complete``: all pairs.
+        joined: nodes and edges of the graphs. ``strokes``: all pairs of strokes. ``multi``: points
+            one step apart on a stroke; up to two steps apart; the end of each stroke and the start
+            of the next. ``two_hop``: the second of these three times; ``complete``: all pairs of
+            points.
         order: whether points have a sinusoidal encoding of their index as features.
         categories: number of categories, the first in alphabetical order.
         flip: whether training sketches are mirrored with probability 1/2.
@@ -61,7 +69,7 @@ class QuickDraw(Data):
         batch_size: number of sketches per batch.
     """
 
-    joined: Joined = "multi"
+    joined: Joined = "strokes"
     order: bool = False
     categories: int = 344
     flip: bool = False
@@ -98,6 +106,8 @@ class QuickDraw(Data):
             for (first, last), vary in zip(bounds, (self._varied, None, None), strict=True)
         )
         sizes = {"in_width": graphs.x.shape[1], "out_width": len(names), "edge_width": GRAPHS}
+        if self.joined == "strokes":
+            sizes |= {"in_width": INK + 1, "edge_width": 0}
         return Splits(sizes, train, val, test, self.batch_size, preprocessing={"labels": names})
 
     def _varied(self, x: Tensor, sizes: Tensor) -> Tensor:
@@ -118,9 +128,7 @@ class QuickDraw(Data):
         vary: Callable[[Tensor, Tensor], Tensor] | None,
     ) -> Split:
         def make(index: Tensor) -> Batch:
-            x, graph, keywords = inputs(graphs, which[index], self.joined)
-            if vary is not None:
-                x = vary(x, graphs.sizes[which[index].unique()])
+            x, graph, keywords = inputs(graphs, which[index], self.joined, vary)
             return Batch((x, graph), y[which[index]], keywords=keywords)
 
         return Split(len(which), make)
@@ -133,20 +141,87 @@ def packed(drawings: Sequence[Sequence[Stroke]], joined: Joined, order: bool) ->
 
 
 def inputs(
-    graphs: PackedGraphs, which: Tensor, joined: Joined
+    graphs: PackedGraphs,
+    which: Tensor,
+    joined: Joined,
+    vary: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Graph, dict[str, Any]]:
-    """Return the points of drawings, their graph, and the keyword arguments for a model."""
+    """Return the nodes of drawings, their graph, and the keyword arguments for a model.
+
+    Args:
+        graphs: graphs of the points.
+        which: indices of drawings, ``[B]``.
+        joined: see :class:`QuickDraw`.
+        vary: function that maps the points ``[N, F]`` of drawings, given their numbers ``[B]``.
+    """
     x, graph, members, flags = graphs.take(which)
+    assert graph.segments is not None
+    points = graph.segments[0]
+    if vary is not None:
+        x = vary(x, points)
+    if joined == "strokes":
+        x, sizes = strokes_of(x, points)
+        place = which.unique(return_inverse=True)[1]  # The nodes of a drawing occur once.
+        start = starts(sizes)
+        members = Intervals(start[place], (start + sizes)[place], len(x))
+        return x, batch(complete(), sizes), {"batch": members}
     if joined == "complete":  # contiguous ranges, which need no memory per pair
-        assert graph.segments is not None
-        return x, batch(complete(), graph.segments[0]), {"batch": members}
+        return x, batch(complete(), points), {"batch": members}
     return x, graph, {"batch": members, "edge_attr": flags}
+
+
+def strokes_of(x: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the features ``[S, INK + 1]`` of drawings and their strokes, and numbers of nodes.
+
+    The first node of a drawing is the whole drawing, which the last feature marks.
+
+    Args:
+        x: features of points, ``[N, 4 or more]``.
+        points: number of points of each drawing, ``[B]``.
+    """
+    drawing, begins = segment_index(points, len(x)), x[:, PLACE] > 0
+    strokes = torch.bincount(drawing[begins], minlength=len(points))
+    whole = starts(strokes + 1)
+    # Each begin of a stroke is one node further, and so is each drawing.
+    stroke = begins.cumsum(0) + drawing
+    count = len(points) + int(strokes.sum())
+    lines = ink(x, points)
+    found = torch.zeros(count, INK).index_add(0, stroke, lines)
+    found = found.index_add(0, whole[drawing], lines).sqrt()
+    mark = torch.zeros(count, 1).index_fill(0, whole, 1.0)
+    return torch.cat([found, mark], dim=1), strokes + 1
+
+
+def ink(x: Tensor, points: Tensor) -> Tensor:
+    """Return the ink of the line from each point to the next, ``[N, INK]``.
+
+    The length of the line is spread over the cells of a grid and four directions, interpolated
+    linearly between neighbouring cells and directions. Arguments are those of :func:`strokes_of`.
+    """
+    place, ends = x[:, :PLACE], x[:, PLACE + 1].clone()
+    ends[points.cumsum(0) - 1] = 1  # the last stroke of a truncated drawing ends, too
+    step = place.diff(dim=0, append=place[-1:]) * (1 - ends[:, None])
+    along = (torch.arange(BETWEEN) + 0.5) / BETWEEN
+    place = place[:, None] + along[:, None] * step[:, None]
+    place = ((place + 0.5) * CELLS - 0.5).clamp(0, CELLS - 1.001)
+    turn = torch.atan2(step[:, 1], step[:, 0]) % math.pi / math.pi * DIRECTIONS
+    cell, way = place.long(), turn.long()
+    line = INK * torch.arange(len(x))[:, None]
+    length = step.norm(dim=1)[:, None] / BETWEEN
+    found = torch.zeros(len(x) * INK)
+    for across, down, after in product((0, 1), repeat=3):
+        weight = (1 - (place - cell - torch.tensor([across, down])).abs()).prod(-1)
+        weight = weight * (1 - (turn - way - after).abs())[:, None] * length
+        bin_ = ((way + after) % DIRECTIONS)[:, None] * CELLS + cell[..., 1] + down
+        index = line + bin_ * CELLS + cell[..., 0] + across
+        found.index_add_(0, index.flatten(), weight.flatten())
+    return found.view(-1, INK)
 
 
 def sketch(strokes: Sequence[Stroke], joined: Joined, order: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Return features of points ``[n, 4 or more]``, edges ``[2, E]``, and their graphs ``[E, 3]``.
 
-    For the complete graph there are no edges here; :func:`inputs` adds them.
+    For graphs of all pairs there are no edges here; :func:`inputs` adds them.
     """
     places, stroke, begins, ends = [], [], [], []
     for number, (xs, ys) in enumerate(strokes):
@@ -167,7 +242,7 @@ def sketch(strokes: Sequence[Stroke], joined: Joined, order: bool) -> tuple[Tens
 def adjacency(stroke: Tensor, joined: Joined) -> Tensor:
     """Return adjacency matrices ``[3, n, n]``, given the index of the stroke of each point."""
     n = len(stroke)
-    if joined == "complete":
+    if joined in ("strokes", "complete"):
         return torch.zeros(GRAPHS, n, n, dtype=torch.bool)
     number = torch.arange(n)
     apart = (number[:, None] - number).abs()
