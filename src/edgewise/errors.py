@@ -81,7 +81,7 @@ class MissingExtraError(EdgewiseError, ImportError):
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs an extra, from the source of this installation.
+    """Return the command that installs an extra, from PyPI, the repository or the local clone.
 
     For a clone the command has its absolute path, so that it works from any folder.
 

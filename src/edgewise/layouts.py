@@ -173,7 +173,10 @@ class Tiling(NamedTuple):
 
 
 def _tiling(graph: Graph) -> Tiling | None:
-    """Return the cost on the engine ``tiles``; ``None`` if the sources of a target are not runs."""
+    """Return the cost on the engine ``tiles``; ``None`` if it does not support the graph.
+
+    It supports targets whose sources are ranges of consecutive or evenly spaced nodes.
+    """
     if isinstance(graph, Edges):
         return None
     if isinstance(graph, Permuted):

@@ -85,7 +85,7 @@ def test_scores_that_grow_along_the_tiles() -> None:
 def test_other_runs_and_edge_terms_are_refused() -> None:
     x = torch.randn(8, 2, 4)
     refused = {
-        "are not runs": (graphs.random(2), {}),
+        "are not ranges": (graphs.random(2), {}),
         "Dot scores only": (graphs.causal(), {"score": None, "bias": torch.randn(36, 2)}),
         "neither gain nor edge vectors": (graphs.causal(), {"gain": torch.randn(36, 2)}),
     }

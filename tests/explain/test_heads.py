@@ -112,7 +112,7 @@ def test_bad_prunings_are_named() -> None:
     with refused("heads", expected=f"heads of {name}: 0, 1, 2, 3", got="4", remedy="choose"):
         explain.prune(model, {name: [0, 4]})
     with refused(
-        "heads", expected="at least one", got="all of 0, 1, 2, 3", remedy="keep at least one"
+        "heads", expected="at least one", got="all heads, 0, 1, 2, 3", remedy="keep at least one"
     ):
         explain.prune(model, {name: [0, 1, 2, 3]})
     explain.prune(model, {name: [1]})

@@ -64,11 +64,9 @@ def prune(model: M, heads: Mapping[str, Sequence[int]]) -> M:
             heads cannot be removed.
 
     Example:
-        >>> import torch
         >>> from edgewise import explain, models
-        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32).eval()
-        >>> ids = torch.randint(100, (1, 6))
-        >>> _ = explain.prune(bert, {0: [1]})  # head 1 of the first layer
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32)
+        >>> _ = explain.prune(bert, {"backbone.stack.layers.0.attention.sublayer": [1]})
         >>> explain.layers_with_heads(bert)
         {'backbone.stack.layers.0.attention.sublayer': [0]}
     """
@@ -91,7 +89,7 @@ def prune(model: M, heads: Mapping[str, Sequence[int]]) -> M:
             raise ArgumentError(
                 "heads",
                 expected=f"at least one remaining head in {name}",
-                got=f"all of {listed(left)}",
+                got=f"all heads, {listed(left)}, to remove",
                 remedy=f"keep at least one head of {name}",
             )
     keep(module, kept)

@@ -52,13 +52,13 @@ class Tiles:
         if problem.entmax:
             reasons.append("it only normalises by softmax")
         if problem.tiled is None:
-            reasons.append("the sources of a target are not runs of nodes")
+            reasons.append("the sources of a target are not ranges of nodes")
         if problem.operation == "attend" and not problem.width:
             reasons.append("keys of width 0 are not supported")
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the operation counts, of packing nodes and of products and exp of pairs."""
+        """Return the operation counts: packing per node, products and exponentials per pair."""
         if problem.device.type in flex.DEVICES:
             return flex.work(problem)
         heads, elements = problem.batch * problem.heads, problem.width + problem.value_width

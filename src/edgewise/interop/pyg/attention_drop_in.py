@@ -1,4 +1,4 @@
-"""Base class of the three attention layers: self-loops, edge features and return values."""
+"""Base class of GATConv, GATv2Conv and TransformerConv: self-loops, edge features, results."""
 
 from __future__ import annotations
 
