@@ -36,7 +36,7 @@ class TextTable(LabelledSentences, OwnFiles):
     """Table with a text and a label in each row; see :func:`edgewise.data.tables.read.read_table`.
 
     A table of two columns needs no header: the first row is data if its label occurs in another
-        row.
+    row.
 
     Attributes:
         text: text column; "" finds it.
