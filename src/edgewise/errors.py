@@ -78,8 +78,9 @@ class MissingExtraError(EdgewiseError, ImportError):
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs an extra, from the source of this installation.
+    """Return the command that installs an extra for this installation.
 
+    The installation is from PyPI, from the URL of a repository or from a clone.
     For a clone the command has its absolute path, so that it works from any folder.
 
     Args:

@@ -173,7 +173,10 @@ class Tiling(NamedTuple):
 
 
 def _tiling(graph: Graph) -> Tiling | None:
-    """Return the cost on the engine ``tiles``; ``None`` if the sources of a target are not runs."""
+    """Return the cost on the engine ``tiles``; ``None`` if it does not support the graph.
+
+    The sources of each target must form evenly spaced ranges of nodes.
+    """
     if isinstance(graph, Edges):
         return None
     if isinstance(graph, Permuted):

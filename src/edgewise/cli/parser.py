@@ -258,7 +258,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
     command = _command_on_recipe(add, baseline, "baseline", summary, example + known_fields)
     help_ = "evaluate once for each fold, which is then the test set, and print the means"
     command.add_argument("--folds", action="store_true", help=help_)
-    help_ = "folder of baseline.json (default: runs/RECIPE-baseline)"
+    help_ = "folder in which to write baseline.json (default: runs/RECIPE-baseline)"
     command.add_argument("--out", type=Path, metavar="DIR", help=help_)
     summary = "train a recipe once for each value of one field, and write a report"
     example = 'edgewise compare digits model.graph "empty()" "window(1)" "complete()"'

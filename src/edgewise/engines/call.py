@@ -1,4 +1,4 @@
-"""Input of an engine: the tensors of a call, and facts for the choice of an engine."""
+"""Input of an engine: the tensors of a call, and the properties that decide which engine runs."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Tiles:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the operation counts, of packing nodes and of products and exp of pairs."""
+        """Return the operation counts: packing for each node; products and exp for each pair."""
         if problem.device.type in flex.DEVICES:
             return flex.work(problem)
         heads, elements = problem.batch * problem.heads, problem.width + problem.value_width

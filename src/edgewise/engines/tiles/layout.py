@@ -1,4 +1,4 @@
-"""Layout of the tiles kernels: runs of sources, grouped by blocks of targets."""
+"""Layout of the tiles kernels: ranges of consecutive sources, grouped by blocks of targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base class of the three attention layers: self-loops, edge features and return values."""
+"""Base class of GATConv, GATv2Conv and TransformerConv, with their self-loops and edge features."""
 
 from __future__ import annotations
 
