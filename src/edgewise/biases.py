@@ -221,8 +221,8 @@ class Projected:
                 "Projected",
                 expected="features [E, F] and weight [H, D, F] with the same F",
                 got=f"{list(self.features.shape)} and {list(self.weight.shape)}",
-                remedy="reshape the weight of nn.Linear(F, H * D) with .view(H, D, F); edges have "
-                "one set of features for the whole batch",
+                remedy="reshape the weight of nn.Linear(F, H * D) with .view(H, D, F); features "
+                "must not have a batch dimension",
             )
 
     def expand(self) -> Tensor:

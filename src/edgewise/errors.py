@@ -15,8 +15,6 @@ from urllib.request import url2pathname
 
 SHOWN = 12
 """Maximum number of names that an error lists in addition to the most similar one."""
-MANY = 60
-"""Maximum number of names that an error lists if none is similar."""
 
 
 class EdgewiseError(Exception):
@@ -53,14 +51,13 @@ class WriteError(EdgewiseError, OSError):
     Args:
         path: file or folder.
         cause: error of the operating system.
-        resumable: whether the folder contains a started run.
     """
 
-    def __init__(self, path: Path, cause: OSError, *, resumable: bool = False) -> None:
-        resume = "; --resume continues the run" if resumable else ""
+    def __init__(self, path: Path, cause: OSError) -> None:
         super().__init__(
             f"{path}: cannot be written ({cause.strerror or cause}). Remedy: free disk space, fix "
-            f"the permissions, or choose another folder{resume}."
+            "the permissions, or choose another folder with --out; --resume continues a started "
+            "run."
         )
 
 
@@ -81,8 +78,9 @@ class MissingExtraError(EdgewiseError, ImportError):
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs an extra, from PyPI, the repository or the local clone.
+    """Return the command that installs an extra for this installation.
 
+    The installation is from PyPI, from the URL of a repository or from a clone.
     For a clone the command has its absolute path, so that it works from any folder.
 
     Args:
@@ -139,9 +137,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
     lowered = {choice.lower(): choice for choice in choices}
     matches = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
     if not matches:
-        more = len(choices) - MANY
-        names = f"{', '.join(choices[:MANY])}{f' or {more} other names' if more > 0 else ''}"
-        expected, remedy = f"one of {names}", "choose one of them"
+        expected, remedy = f"one of {', '.join(choices)}", "choose one of them"
     else:
         nearest = lowered[matches[0]]
         others = [choice for choice in choices if choice != nearest]

@@ -98,7 +98,7 @@ def deal(
     Args:
         how: ``"random"``; ``"stratified"``: each part has the same proportion of every key
             (class); ``"group"``: examples with the same key (ionic liquid, scaffold) stay
-            together. Groups are assigned in order of size, each to the smallest part; ``"time"``:
+            together, and groups are assigned in order of size to the smallest part; ``"time"``:
             parts follow each other in time, and examples of the same time stay together, so a
             part may be larger, and others empty.
         keys: key of each example; ``"random"`` uses only their number.

@@ -1,4 +1,4 @@
-"""Input of an engine: tensors of a call, and properties that the choice of an engine needs."""
+"""Input of an engine: the tensors of a call, and the properties that decide which engine runs."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ class Masked(NamedTuple):
 class HiddenAtoms(Predictor):
     """Most probable elements of atoms written as ``*``, and kinds of bonds written as ``~``.
 
-    RDKit computes the features of the other atoms from the molecule with its unknown parts. In
+    RDKit computes the features of the other atoms from the molecule including its unknown parts. In
     training they were computed from the complete molecule.
     """
 

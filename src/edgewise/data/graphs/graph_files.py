@@ -78,7 +78,7 @@ def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFil
 
 
 def _members(path: Path) -> Tensor:
-    """Return the graph index of each node ``[N]``, from 0; nodes of a graph are consecutive."""
+    """Return the graph index of each node, ``[N]``; nodes of a graph must be consecutive."""
     member = read_numbers(path, integers=True)[:, 0] - 1
     step = member.diff(prepend=torch.tensor([-1]))
     wrong = ((step < 0) | (step > 1) | (member < 0)).nonzero()

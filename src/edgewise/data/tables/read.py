@@ -145,7 +145,7 @@ def _of_text(path: Path, argument: str) -> Table:
 def _chunks(
     path: Path, form: TextForm, delimiter: str, argument: str, size: int | None = None
 ) -> Iterator[tuple[list[int], DataFrame]]:
-    """Yield the line numbers and rows of a text file in chunks; cells of blank rows are missing."""
+    """Yield line numbers and rows of a CSV or TSV file by chunks; a blank row has missing cells."""
     pandas = pandas_for("reading a table")
     names: list[str] = []
     end = 0
