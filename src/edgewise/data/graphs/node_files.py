@@ -214,7 +214,7 @@ class NodeFiles(NodeData):
             )
             labels = [text.strip() for text in table.texts("data.label", label)]
             if self._are_numbers(labels, table.delimiter):
-                labels = _number_texts(table, label)
+                labels = _decimals(table, label)
             taken.add(label)
         else:
             _check_same_features(table, self.features)
@@ -308,7 +308,7 @@ def scaled(x: Tensor, scale: FeatureScaling, mean: Tensor, std: Tensor) -> Tenso
     return csr(x) if (x == 0).float().mean() > SPARSE else x
 
 
-def _number_texts(table: Table, column: str) -> list[str]:
+def _decimals(table: Table, column: str) -> list[str]:
     """Return numbers as text with a decimal point; "" for a missing one.
 
     Raises:
