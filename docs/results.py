@@ -180,14 +180,6 @@ BESIDE = {
             " --out gps-esol-pretrained",
         ),
     },
-    "lightgcn-gowalla": {
-        "gowalla-by-user": (
-            "batches of 2,048 users and 2,048 items, 120 epochs",
-            "edgewise train lightgcn-gowalla --data.by_user true --data.negatives 2048"
-            " --data.batch_size 2048 --data.val_users 300 --trainer.epochs 120"
-            " --out gowalla-by-user",
-        ),
-    },
     "gps-match": dict(
         begun_on_shallow_trees("gps-match", "gps-match", depth=depth, epochs=2) for depth in (5, 6)
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -94,6 +96,14 @@ def test_validation_and_test_read_the_training_edges_only(data):
     assert val.inputs[1].num_edges == 2 * splits.train.count
     for batch in (val, test):
         assert not keys(batch.inputs[1].edge_index) & keys(batch.inputs[0])
+
+
+def test_training_has_several_negatives_and_validation_and_test_have_one(data):
+    splits = replace(data, negatives=3).load()
+    parts = {part: next(iter(loader)).target for part, loader in splits.loaders(0).items()}
+    negatives = {part: int((target == 0).sum()) for part, target in parts.items()}
+    links = {part: int(target.sum()) for part, target in parts.items()}
+    assert negatives == {"train": 3 * 40, "val": links["val"], "test": links["test"]}
 
 
 def test_draws_are_decided_by_seed_and_epoch(data):

@@ -82,14 +82,14 @@ class Links(Data):
     Attributes:
         val, test: fractions of the edges used for validation and test.
         split_seed: random seed of the split and of the validation and test negatives.
-        negatives: negative pairs per edge.
+        negatives: negative pairs per edge of a training batch. Validation and test have one.
         batch_size: supervised edges per training batch, at most half of all.
     """
 
     val: float = 0.05
     test: float = 0.1
     split_seed: int = 0
-    negatives: int = 1
+    negatives: int = 4
     batch_size: int = 4096
 
     provides: ClassVar[tuple[str, ...]] = ("num_nodes",)
@@ -116,7 +116,7 @@ class Links(Data):
         drawn = Generator().manual_seed(self.split_seed)
 
         def held_out(part: Tensor, *earlier: Tensor) -> Split:
-            none = draw_non_edges(self.negatives * part.shape[1], known, left, right, drawn)
+            none = draw_non_edges(part.shape[1], known, left, right, drawn)
             plain = _batch(graph, part, none)
             batch = LinkBatch(
                 plain.inputs,
