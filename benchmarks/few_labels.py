@@ -1,6 +1,6 @@
 """Fine-tuning with few labels, from pre-trained and from random weights.
 
-    python -m benchmarks.few_labels text [--counts 100 200 500 1000] [--seeds 5] [--folder DIR]
+    python -m benchmarks.few_labels text [--counts 100 200 500] [--seeds 5] [--folder DIR]
 
 A study pre-trains a model once, without labels, by ``edgewise train``. It then trains the same
 model on a few labels from the pre-trained weights and from random ones. The seed sets the initial
