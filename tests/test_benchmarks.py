@@ -14,10 +14,11 @@ import pytest
 import torch
 
 import edgewise
-from benchmarks import long_texts, pages, paired, pruning, sparse_attention, tiles
+from benchmarks import few_labels, long_texts, pages, paired, pruning, sparse_attention, tiles
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
-from edgewise import explain
+from edgewise import data, explain
 from edgewise.batches import UNLABELLED, Batch
+from edgewise.runs import with_values
 from tests.explain import small_runs
 from tests.places import needs
 
@@ -213,3 +214,49 @@ def test_pages_are_measured_in_a_browser(
         assert float(row[4]) > 0
         assert int(row[5].removesuffix(" |")) > 0
     assert model[3].startswith("Error"), "the file is missing"
+
+
+def test_few_labels_are_measured_once_and_chosen_by_validation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for package in ("lightning", "tokenizers", "sklearn", "scipy"):
+        pytest.importorskip(package)
+    words = ("good fine great", "bad dull poor")
+    rows = [f"a {words[i % 2].split()[i % 3]} film {i % 7}\t{i % 2}" for i in range(60)]
+    (tmp_path / "table.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n")
+    (tmp_path / "lines.txt").write_text("\n".join(row.split("\t")[0] for row in rows))
+    study = few_labels.STUDIES["text"]
+    own = {"data.sources": "", "data.paths": str(tmp_path / "lines.txt")}
+    own |= {"data.test_paths": str(tmp_path / "lines.txt"), "trainer.epochs": 1}
+    table = data.text_table(path=str(tmp_path / "table.tsv"))
+    small = replace(
+        study,
+        pretraining=with_values(study.pretraining, own),
+        tuning=with_values(replace(study.tuning, data=table), {"trainer.epochs": 2}),
+        grid={"optimizer.lr": (1e-3, 1e-2)},
+    )
+    monkeypatch.setitem(few_labels.STUDIES, "text", small)
+    command = ["few_labels", "text", "--counts", "12", "--seeds", "3", "--folder", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", command)
+    few_labels.main()
+    out = capsys.readouterr().out
+    (row,) = (line for line in out.splitlines() if line.startswith("| 12 |"))
+    assert row.count("±") == 4  # both sides, their difference, and one baseline
+    monkeypatch.setattr(few_labels, "fine_tuned", lambda *_: pytest.fail("measured again"))
+    few_labels.main()
+    assert row in capsys.readouterr().out
+    results = few_labels.Results(tmp_path / "text.json")
+    found = few_labels.Measured(small, 12, tmp_path / "text", 3, results)
+    for rate, better in ((1e-3, 1.0), (1e-2, 2.0)):
+        for seed in range(few_labels.CHOOSING):
+            key = f"12 labels, scratch, optimizer.lr {rate:g}, seed {seed}"
+            assert key in results
+            results.values[key] = {"val": better}
+    assert found.chosen("scratch") == {"optimizer.lr": 1e-2}
+
+
+def test_the_paired_test_is_that_of_scipy() -> None:
+    pytest.importorskip("scipy")
+    mean, std, p = few_labels.paired([3.0, 5.0, 4.0], [1.0, 2.0, 3.0])
+    assert (mean, std) == (2.0, 1.0)
+    assert p == pytest.approx(0.0742, abs=1e-4)  # t = 2 √3, two degrees of freedom

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from edgewise.ragged import boundaries, ranges, runs_and_positions, starts
+from edgewise.ragged import boundaries, chosen, ranges, runs_and_positions, starts
 
 
 @pytest.mark.parametrize("lengths", [[2, 0, 3], [0], [], [1, 1], [0, 4, 0, 0, 2]])
@@ -18,3 +18,13 @@ def test_runs(lengths: list[int]) -> None:
     assert boundaries(sizes).tolist() == [*starts(sizes).tolist(), sum(lengths)]
     first = torch.arange(len(lengths)) * 10
     assert ranges(first, sizes).tolist() == [10 * r + p for r, p in pairs]
+
+
+def test_a_fraction_of_each_segment_is_chosen() -> None:
+    counts = torch.tensor([5, 0, 20, 1])
+    found = [chosen(counts, 0.15, torch.Generator().manual_seed(s)) for s in range(200)]
+    for one in found:
+        assert [int(part.sum()) for part in one.split(counts.tolist())] == [1, 0, 3, 1]
+    often = torch.stack(found).float().mean(0)[5:25]
+    assert often.min() > 0.05  # 0.15 ± 0.025 of 200 draws: none is left out
+    assert often.max() < 0.25

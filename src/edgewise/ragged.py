@@ -60,3 +60,21 @@ def ranges(start: Tensor, lengths: Tensor) -> Tensor:
     """
     run, position = runs_and_positions(lengths)
     return start[run] + position
+
+
+def chosen(counts: Tensor, fraction: float, generator: torch.Generator | None = None) -> Tensor:
+    """Sample a fraction of the elements of each segment, and return the mask ``[N]``.
+
+    Args:
+        counts: length of each segment, ``[R]``.
+        fraction: fraction to sample, rounded up in each segment.
+        generator: random generator. Defaults to PyTorch's global one.
+    """
+    segment = torch.arange(len(counts)).repeat_interleave(counts)
+    # Sort the elements by segment, in random order within each segment.
+    order = torch.rand(len(segment), generator=generator, dtype=torch.double).argsort()
+    order = order[segment[order].argsort(stable=True)]
+    rank = ranges(torch.zeros_like(counts), counts)
+    found = torch.empty(len(segment), dtype=torch.bool)
+    found[order] = rank < (fraction * counts).ceil()[segment]
+    return found

@@ -13,6 +13,7 @@ from tests.places import needs
 DATA = {
     **dict.fromkeys(("swin-cifar10", "vit-cifar10"), "cifar10_12k"),
     **dict.fromkeys(("swin-mnist", "vit-mnist"), "MNIST"),
+    **dict.fromkeys(("bag-sst2", "sst2"), "SST2"),
     "bert-wikitext": "wikitext-2",
     "caption-digits": "MNIST",
     "exphormer-cora": "Cora",
@@ -28,7 +29,6 @@ DATA = {
     "ionic-liquids-co2": "ionic_liquids",
     "lightgcn-gowalla": "gowalla",
     "sage-facebook": "ego_facebook",
-    "sst2": "SST2",
     "tag-ewt": "UD_English-EWT",
     "transformer-multi30k": "multi30k",
     "light-conv-multi30k": "multi30k",

@@ -56,7 +56,10 @@ FOLDERS = {
     "gowalla": ("gowalla",),
     "ionic_liquids": ("ionic_liquids",),
     "masked_molecules": ("ZINC_jtvae12k",),
-    "masked_text": ("wikitext-2", "SST2", "UD_English-EWT", "multi30k", "war_and_peace"),
+    **dict.fromkeys(
+        ("masked_text", "text_halves"),
+        ("wikitext-2", "SST2", "UD_English-EWT", "multi30k", "war_and_peace"),
+    ),
     "mnist": ("MNIST",),
     "multi30k": ("multi30k",),
     "shakespeare": ("tinyshakespeare",),

@@ -37,6 +37,7 @@ from edgewise.data.text.parallel import Multi30k as multi30k
 from edgewise.data.text.parallel import Parallel as parallel
 from edgewise.data.text.tag_file import EWT as ewt
 from edgewise.data.text.tag_file import TagFile as tag_file
+from edgewise.data.text.text_halves import TextHalves as text_halves
 from edgewise.data.text.text_table import SST2 as sst2
 from edgewise.data.text.text_table import TextTable as text_table
 from edgewise.plugins import Registry
@@ -77,6 +78,7 @@ __all__ = [
     "sst2",
     "tag_file",
     "text_files",
+    "text_halves",
     "text_table",
     "time_series",
     "tu",

@@ -146,7 +146,7 @@ class TextClassifier(nn.Module):
 
     Args:
         trunk: text model; its language model head is removed.
-        head: maps states to logits of each text.
+        head: maps states to logits of each text; a :class:`Pool` gives a vector of each text.
 
     Attributes:
         labels: class names, if a checkpoint has them.
@@ -161,7 +161,7 @@ class TextClassifier(nn.Module):
 
     labels: tuple[str, ...] = ()
 
-    def __init__(self, trunk: TextModel, head: ClassificationHead | LastTokenHead) -> None:
+    def __init__(self, trunk: TextModel, head: ClassificationHead | LastTokenHead | Pool) -> None:
         super().__init__()
         trunk.head = None
         self.trunk, self.head = trunk, head

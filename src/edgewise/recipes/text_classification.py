@@ -1,4 +1,4 @@
-"""Recipes of text classification: film reviews, and the user's own texts."""
+"""Recipes of text classification: film reviews, few labels, and the user's own texts."""
 
 from __future__ import annotations
 
@@ -46,6 +46,30 @@ def _recurrent(name: str, model: Any) -> Recipe:
 lstm_sst2 = _recurrent("lstm", models.lstm)
 gru_sst2 = _recurrent("gru", models.gru)
 rnn_sst2 = _recurrent("rnn", models.rnn)
+
+# Without layers and positions, the mean of the token embeddings represents a text.
+bag = partial(models.bert, width=128, depth=0, heads=4, max_length=384, positions="none", types=0)
+
+contrastive_sst2 = Recipe(
+    name="contrastive-sst2",
+    summary="Mean of token embeddings, pre-trained to match the two halves of a film review",
+    model=partial(bag, dropout=0.1),
+    data=data.text_halves(sources=("sst2",)),
+    task=tasks.Contrastive(temperature=0.2),
+    optimizer=training.OptimizerSettings(lr=5e-3, weight_decay=0.01),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=16, clip_norm=1.0),
+)
+
+bag_sst2 = replace(
+    sst2,
+    name="bag-sst2",
+    summary="Mean of token embeddings on film reviews; --from a run of contrastive-sst2",
+    model=partial(bag, dropout=0.3),
+    optimizer=replace(sst2.optimizer, lr=2e-3),
+    trainer=replace(sst2.trainer, epochs=20),
+    protocol=None,
+)
 
 texts = replace(
     sst2,

@@ -7,6 +7,7 @@ from edgewise.plugins import Registry
 from edgewise.renamed import refuse_old_names
 from edgewise.tasks.classification import Classification
 from edgewise.tasks.consistency import Consistency
+from edgewise.tasks.contrastive import Contrastive
 from edgewise.tasks.forecast import Forecast
 from edgewise.tasks.language_modeling import LanguageModeling, MaskedLanguageModeling
 from edgewise.tasks.link_prediction import LinkPrediction
@@ -21,6 +22,7 @@ TASKS: Registry[type[Task]] = Registry(
     {
         "classification": Classification,
         "consistency": Consistency,
+        "contrastive": Contrastive,
         "forecast": Forecast,
         "language_modeling": LanguageModeling,
         "link_prediction": LinkPrediction,
@@ -39,6 +41,7 @@ __all__ = [
     "TASKS",
     "Classification",
     "Consistency",
+    "Contrastive",
     "Forecast",
     "LanguageModeling",
     "LinkPrediction",

@@ -12,7 +12,7 @@ from edgewise import data
 from edgewise.data.checksums import SHA256
 from edgewise.data.molecules import zinc
 from edgewise.data.molecules.chem import molecule_graph, parse
-from edgewise.data.molecules.masked_molecules import ATOM_KINDS, HiddenParts, chosen
+from edgewise.data.molecules.masked_molecules import ATOM_KINDS, HiddenParts
 from tests.errors import refused
 from tests.unlabelled import SMILES, write_molecules
 
@@ -95,16 +95,6 @@ def test_tests_hide_the_same_whatever_else_is_in_the_batch_and_training_other_pa
     loader.set_epoch(1)
     assert not torch.equal(next(iter(loader)).inputs[0], first)
     assert not torch.equal(splits.val.make(torch.arange(7)).inputs[0], every.inputs[0])
-
-
-def test_of_each_group_a_share_is_chosen() -> None:
-    counts = torch.tensor([5, 0, 20, 1])
-    found = [chosen(counts, 0.15, torch.Generator().manual_seed(s)) for s in range(200)]
-    for one in found:
-        assert [int(part.sum()) for part in one.split(counts.tolist())] == [1, 0, 3, 1]
-    often = torch.stack(found).float().mean(0)[5:25]
-    assert often.min() > 0.05  # 0.15 ± 0.025 of 200 draws: none is left out
-    assert often.max() < 0.25
 
 
 def test_a_share_of_zero_is_refused() -> None:

@@ -43,6 +43,19 @@ def splits_of(loaded: Splits) -> list[Split]:
     return [loaded.train, loaded.val, loaded.test]
 
 
+def test_some_labels_alone(tmp_path: Path) -> None:
+    every, some = data(tmp_path).load(), data(tmp_path, labelled=3).load()
+    assert some.train.count == 3
+    kept, known = (set(whole(one.train)[-1].flatten().tolist()) for one in (some, every))
+    assert kept < known
+    for name in ("val", "test"):
+        assert torch.equal(whole(getattr(some, name))[-1], whole(getattr(every, name))[-1])
+    assert some.train.target_scale is not None
+    assert some.train.target_scale.mean == [pytest.approx(sum(kept) / 3)]
+    with refused("data.labelled", expected="at most 6", got="7", remedy="0 for all"):
+        data(tmp_path, labelled=7).load()
+
+
 def test_every_row_is_in_one_split_with_its_molecule_and_its_number(tmp_path: Path) -> None:
     loaded = data(tmp_path).load()
     assert loaded.model_arguments["edge_width"] == 8

@@ -59,6 +59,12 @@ def test_some_labels_alone(paths):
     assert [split.count for split in (some.train, some.val, some.test)] == [2, 2, 2]
     ids = [split.train.make(torch.arange(2)).inputs[0].ids.tolist() for split in (some, again)]
     assert ids[0] == ids[1]
+    samples = set()
+    for seed in range(8):
+        other = text_table(**paths, kind="words", vocab_size=None, labelled=2, split_seed=seed)
+        batch = other.load().train.make(torch.arange(2))
+        samples.add(tuple(batch.inputs[0].ids.tolist()))
+    assert len(samples) > 1
     with refused("data.labelled", expected="at most 4", got="5", remedy="0 for all"):
         text_table(**paths, labelled=5).load()
 

@@ -27,7 +27,7 @@ from edgewise.data.reading import read_text
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.errors import ArgumentError
-from edgewise.ragged import ranges, starts
+from edgewise.ragged import chosen, ranges, starts
 
 FILES = [f"{part}.csv" for part in PARTS]
 ATOM_KINDS, BOND_KINDS = len(ELEMENTS) + 1, len(BONDS)  # One class for all other elements.
@@ -158,24 +158,6 @@ def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tenso
         keywords,
         bonds=graph.edge_index[:, ::2][:, bonds],
     )
-
-
-def chosen(counts: Tensor, share: float, generator: Generator) -> Tensor:
-    """Sample a fraction of the members of each group, and return the mask ``[counts.sum()]``.
-
-    Args:
-        counts: number of members of each group, ``[G]``.
-        share: fraction to sample, rounded up in each group.
-        generator: random generator.
-    """
-    group = torch.arange(len(counts)).repeat_interleave(counts)
-    # Sort the members by group, in random order within each group.
-    order = torch.rand(len(group), generator=generator, dtype=torch.double).argsort()
-    order = order[group[order].argsort(stable=True)]
-    rank = ranges(torch.zeros_like(counts), counts)
-    found = torch.empty(len(group), dtype=torch.bool)
-    found[order] = rank < (share * counts).ceil()[group]
-    return found
 
 
 def _counts(codes: PrecomputedEncodings, which: Tensor) -> tuple[Tensor, Tensor]:

@@ -99,6 +99,7 @@ class MoleculeTable(Data):
             and of the rest, standardised over the training molecules and clipped to ±4.
         batch_size: rows per batch.
         epoch_rows: maximum number of rows sampled per epoch; 0 for all.
+        labelled: number of training rows to use, a random sample with ``split_seed``; 0 for all.
 
     A run saves the scaling of conditions and descriptors, the column names, and the row numbers of
     the validation and test sets.
@@ -125,6 +126,7 @@ class MoleculeTable(Data):
     descriptors: bool = False
     batch_size: int = 64
     epoch_rows: int = 0
+    labelled: int = 0
 
     provides: ClassVar[tuple[str, ...]] = (
         "in_width",
@@ -154,6 +156,7 @@ class MoleculeTable(Data):
             )
         check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
         check_least("data.epoch_rows", self.epoch_rows, 0, "choose 0 for all")
+        check_least("data.labelled", self.labelled, 0, "choose 0 for all")
 
     def _folds(self) -> Folds:
         return Folds(self.folds, self.fold, self.val, self.split_seed)
@@ -181,7 +184,7 @@ class MoleculeTable(Data):
         with naming(table.path):
             how, keys = self._units(table, date, molecules, number)
             index = self._index(table, by_column, how, keys)
-        train = index["train"]
+        train = index["train"] = self._with_labels(index["train"])
         targets = columns.describe(columns.values[train], fraction=self.fraction)
         lines = torch.tensor(table.lines)
         preprocessing: dict[str, Any] = {
@@ -224,6 +227,21 @@ class MoleculeTable(Data):
             codes=codes,
             targets=targets,
         )
+
+    def _with_labels(self, train: Tensor) -> Tensor:
+        """Return the sampled training rows, in their original order."""
+        if not self.labelled:
+            return train
+        if self.labelled > len(train):
+            raise ArgumentError(
+                "data.labelled",
+                expected=f"at most {len(train)}, the number of training rows",
+                got=str(self.labelled),
+                remedy="choose fewer rows, or 0 for all",
+            )
+        generator = torch.Generator().manual_seed(self.split_seed)
+        drawn = torch.randperm(len(train), generator=generator)[: self.labelled]
+        return train[drawn.sort().values]
 
     def inputs(
         self, graphs: PackedGraphs, number: Tensor, measured: Tensor, described: Tensor | None

@@ -123,14 +123,16 @@ class LabelledSentences(LabelledText):
 
     Attributes:
         max_length: maximum number of tokens per sentence, with special tokens; 0 for no limit.
-        labelled: number of training sentences to use, a fixed random sample; 0 for all. The
-            vocabulary is always built from all training sentences.
+        labelled: number of training sentences to use, a random sample; 0 for all. The vocabulary
+            is always built from all training sentences.
+        split_seed: random seed of the sample; independent of a recipe's seed.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
     max_length: int = 0
     labelled: int = 0
+    split_seed: int = 0
 
     names: ClassVar[Mapping[str, str]] = {}
     """Names of the labels in predictions, for a file with numbers as labels."""
@@ -177,7 +179,7 @@ class LabelledSentences(LabelledText):
                 got=str(self.labelled),
                 remedy="choose fewer sentences, or 0 for all",
             )
-        drawn = torch.randperm(len(found), generator=torch.Generator().manual_seed(0))
+        drawn = torch.randperm(len(found), generator=torch.Generator().manual_seed(self.split_seed))
         return [found[i] for i in drawn[: self.labelled].sort().values.tolist()]
 
     def _split(self, name: str, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer) -> Split:

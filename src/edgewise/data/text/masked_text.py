@@ -1,4 +1,4 @@
-"""Masked language modelling on texts of several data sets, for pre-training."""
+"""Texts without labels, for pre-training: masked language modelling, and halves of texts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
 
 
 @dataclass(frozen=True)
-class MaskedText(TextData):
-    """Lines of text joined by ``<sep>`` and cut into windows that begin with ``<cls>``.
+class UnlabelledTexts(TextData):
+    """Base class of data for pre-training on lines of text.
 
     The test set is the test file of WikiText-2, or your own files. From labelled data sets, only
     the training sentences are used, so that a model pre-trained on these texts has not seen test
@@ -36,10 +36,6 @@ class MaskedText(TextData):
         sources: public data sets to use.
         paths: your own text files, with one text per line.
         test_paths: your own text files for the test set.
-        mask_fraction: fraction of tokens to predict, as in
-            :func:`edgewise.data.text.masking.mask_tokens`.
-        context: tokens per window, with ``<cls>``.
-        windows: windows per epoch; 0 for as many as fit without overlap.
         val: fraction of the lines used for validation, evenly spaced.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
@@ -50,19 +46,13 @@ class MaskedText(TextData):
     sources: tuple[str, ...] = field(default=get_args(Source))
     paths: tuple[str, ...] = ()
     test_paths: tuple[str, ...] = ()
-    mask_fraction: float = 0.15
-    context: int = 64
-    windows: int = 0
     val: float = 0.02
 
     provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest_text")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.at_least("context", 2, 64)
-        self.at_least("windows", 0, 1000)
         self.shares("val")
-        self.shares("mask_fraction")
         for source in self.sources:
             check_choice("data.sources", source, get_args(Source))
 
@@ -73,11 +63,39 @@ class MaskedText(TextData):
         remedy = f"name some of {', '.join(get_args(Source))}, or files"
         return check_given("data.sources, data.paths", found, "training texts", remedy)
 
-    def load(self) -> Splits:
-        lines = self.lines()
-        train, val = _apart(lines, self.val)
+    def texts(self) -> dict[str, list[str]]:
+        """Return the texts of each split."""
+        train, val = _apart(self.lines(), self.val)
         test = _lines(self.test_paths) or WikiText2().parts()[2].splitlines()
-        tokenizer = self.make_tokenizer(train, SPECIAL)
+        return {"train": train, "val": val, "test": _stripped(test)}
+
+
+@dataclass(frozen=True)
+class MaskedText(UnlabelledTexts):
+    """Lines of text joined by ``<sep>`` and cut into windows that begin with ``<cls>``.
+
+    Attributes:
+        mask_fraction: fraction of tokens to predict, as in
+            :func:`edgewise.data.text.masking.mask_tokens`.
+        context: tokens per window, with ``<cls>``.
+        windows: windows per epoch; 0 for as many as fit without overlap.
+        sources, paths, test_paths, val: see :class:`UnlabelledTexts`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+    """
+
+    mask_fraction: float = 0.15
+    context: int = 64
+    windows: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.at_least("context", 2, 64)
+        self.at_least("windows", 0, 1000)
+        self.shares("mask_fraction")
+
+    def load(self) -> Splits:
+        parts = self.texts()
+        tokenizer = self.make_tokenizer(parts["train"], SPECIAL)
         size, first = tokenizer.get_vocab_size(), special_id(tokenizer, "cls")
         hide = partial(
             mask_tokens,
@@ -87,7 +105,7 @@ class MaskedText(TextData):
             vocab_size=size,
         )
         streams = {}
-        for name, texts in (("train", train), ("val", val), ("test", _stripped(test))):
+        for name, texts in parts.items():
             streams[name], _ = encode_all(tokenizer, texts, last="sep")
             check_some(name, streams[name])
         held_out = partial(held_out_masked_windows, context=self.context, first=first, hide=hide)

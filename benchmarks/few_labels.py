@@ -1,0 +1,244 @@
+"""Fine-tuning with few labels, from pre-trained and from random weights.
+
+    python -m benchmarks.few_labels text [--counts 100 200 500] [--seeds 5] [--folder DIR]
+
+A study pre-trains a model once, without labels, by ``edgewise train``. It then trains the same
+model on a few labels from the pre-trained weights and from random ones. The seed sets the initial
+weights and the labels that are used, equal on both sides. Both sides choose among the same settings
+by the validation metric, averaged over the first two seeds, separately for each number of labels.
+The test metric of the other settings is not used. The simple baselines of
+``edgewise baseline`` are measured on the same labels.
+
+A fine-tuning is that of ``edgewise train`` with the last epoch instead of the best one, and
+without files, which takes less time than to load the data.
+
+Printed are mean and standard deviation over the seeds, the paired difference, and p of the paired
+t-test. Measured values are kept in ``DIR/STUDY.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from benchmarks.pruning import Results
+from edgewise import recipes
+from edgewise.baselines import baselines
+from edgewise.batches import Batch
+from edgewise.data import Splits
+from edgewise.recipes import Recipe
+from edgewise.runs import fields_of, train, with_values
+from edgewise.runs.fine_tuning import load_trunk
+from edgewise.runs.preprocessing import preprocessing_of
+from edgewise.runs.seeds import mean_and_std
+from edgewise.runs.train_recipe import build_model
+from edgewise.training import RunFolder, seed_everything
+
+CHOOSING = 2
+"""Number of seeds by which the settings are chosen."""
+STARTS = ("scratch", "pretrained")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Recipes and settings of a study.
+
+    Attributes:
+        pretraining: recipe without labels.
+        tuning: recipe of the task.
+        metric: name of the reported metric.
+        sign: 1 if a higher metric is better, -1 if a lower one.
+        scale: factor of the reported values, such as 100 for percent.
+        grid: values of each field among which both sides choose.
+        counts: numbers of labels.
+    """
+
+    pretraining: Recipe
+    tuning: Recipe
+    metric: str
+    sign: int
+    scale: float
+    grid: Mapping[str, tuple[float, ...]]
+    counts: tuple[int, ...]
+
+    def settings(self) -> list[dict[str, float]]:
+        """Return all combinations of the values of the grid."""
+        return [dict(zip(self.grid, one, strict=True)) for one in product(*self.grid.values())]
+
+
+STUDIES = {
+    "text": Study(
+        recipes.find("contrastive-sst2"),
+        recipes.find("bag-sst2"),
+        metric="accuracy",
+        sign=1,
+        scale=100,
+        grid={"optimizer.lr": (1e-3, 5e-3)},
+        counts=(100, 200, 500),
+    ),
+}
+
+
+class Measured:
+    """Trainings of a study with one number of labels.
+
+    Args:
+        study: the study.
+        count: number of labels.
+        begin: folder of the pre-trained run.
+        seeds: number of seeds.
+        results: values measured before, by name; new ones are added.
+    """
+
+    def __init__(self, study: Study, count: int, begin: Path, seeds: int, results: Results) -> None:
+        self.study, self.count, self.begin, self.results = study, count, begin, results
+        self.seeds = range(seeds)
+        self.loaded: dict[int, Splits] = {}
+
+    def recipe(self, start: str, setting: Mapping[str, float], seed: int) -> Recipe:
+        """Return the recipe of one training."""
+        values: dict[str, Any] = {**setting, "data.labelled": self.count, "data.split_seed": seed}
+        if "data.tokenizer" in fields_of(self.study.tuning):  # one vocabulary for both sides
+            values["data.tokenizer"] = str(self.begin)
+        if start == "pretrained":
+            values["from"] = str(self.begin)
+        return replace(with_values(self.study.tuning, values), seed=seed)
+
+    def measured(self, start: str, setting: Mapping[str, float], seed: int) -> dict[str, float]:
+        """Train and return the scaled metric of each split, or read it."""
+        values = ", ".join(f"{name} {value:g}" for name, value in setting.items())
+        key = f"{self.count} labels, {start}, {values}, seed {seed}"
+        if key not in self.results:
+            recipe = self.recipe(start, setting, seed)
+            if seed not in self.loaded:
+                self.loaded[seed] = recipe.data.load()
+            found = fine_tuned(recipe, self.loaded[seed], self.study.metric)
+            self.results[key] = {split: self.study.scale * found[split] for split in found}
+            print(f"{key}: val {self.results[key]['val']:.3f}", flush=True)
+        metrics: dict[str, float] = self.results[key]
+        return metrics
+
+    def chosen(self, start: str) -> dict[str, float]:
+        """Return the setting with the best validation metric; ties go to the first."""
+
+        def score(setting: Mapping[str, float]) -> float:
+            each = [self.measured(start, setting, seed)["val"] for seed in self.seeds[:CHOOSING]]
+            return self.study.sign * statistics.fmean(each)
+
+        return max(self.study.settings(), key=score)
+
+    def tested(self, start: str) -> list[float]:
+        """Return the test metric of each seed with the chosen setting."""
+        setting = self.chosen(start)
+        return [self.measured(start, setting, seed)["test"] for seed in self.seeds]
+
+    def simple(self) -> dict[str, list[float]]:
+        """Return the test metric of each baseline and seed."""
+        key = f"baselines, {self.count} labels, {len(self.seeds)} seeds"
+        if key not in self.results:
+            found: dict[str, list[float]] = {}
+            for seed in self.seeds:
+                for one in baselines(self.recipe("scratch", {}, seed)):
+                    value = one.metrics[f"test/{self.study.metric}"]
+                    found.setdefault(one.name, []).append(self.study.scale * value)
+            self.results[key] = found
+        values: dict[str, list[float]] = self.results[key]
+        return values
+
+
+def fine_tuned(recipe: Recipe, splits: Splits, metric: str) -> dict[str, float]:
+    """Train a recipe on its loaded data, and return the metric of the last epoch on each split."""
+    seed_everything(recipe.seed)
+    model = build_model(recipe, preprocessing_of(splits))
+    if recipe.start:
+        load_trunk(model, recipe, RunFolder(Path(recipe.start)))
+    loaders = splits.loaders(recipe.seed)
+    task = recipe.task.with_targets(splits.targets)
+    epochs, clip = recipe.trainer.epochs, recipe.trainer.clip_norm
+    optimizer = recipe.optimizer.build(model)
+    steps = epochs * len(loaders["train"])
+    schedule = LambdaLR(optimizer, lambda step: recipe.schedule.factor(step, steps))
+    seed_everything(recipe.seed + 1)
+    model.train()
+    for _ in range(epochs):
+        for batch in loaders["train"]:
+            optimizer.zero_grad()
+            task.loss(outputs_of(model, batch), batch.target).backward()
+            if clip:
+                nn.utils.clip_grad_norm_(model.parameters(), clip)
+            optimizer.step()
+            schedule.step()
+    model.eval()
+    found = {}
+    with torch.no_grad():
+        for split in ("val", "test"):
+            measure = task.metrics()[metric]
+            for batch in loaders[split]:
+                measure.update(outputs_of(model, batch), batch.target)
+            found[split] = float(measure.compute())
+    return found
+
+
+def outputs_of(model: nn.Module, batch: Batch) -> Tensor:
+    """Return the outputs of a model for the targets of a batch."""
+    return batch.select_outputs(model(*batch.inputs, **batch.keywords))
+
+
+def paired(one: list[float], other: list[float]) -> tuple[float, float, float]:
+    """Return mean and standard deviation of the differences, and p of the paired t-test."""
+    from scipy.stats import ttest_rel
+
+    differences = [a - b for a, b in zip(one, other, strict=True)]
+    return *mean_and_std(differences), float(ttest_rel(one, other).pvalue)
+
+
+def lines(name: str, found: list[Measured]) -> Iterator[str]:
+    """Yield the table of a study, and the chosen settings."""
+    digits = 1 if STUDIES[name].scale > 1 else 3
+    tested = [[one.tested(start) for start in STARTS] for one in found]
+    simple = list(found[0].simple())
+    yield f"| labels | from scratch | pre-trained | difference | p | {' | '.join(simple)} |"
+    yield f"| ---: |{' ---: |' * (4 + len(simple))}"
+    for one, (scratch, pretrained) in zip(found, tested, strict=True):
+        mean, std, p = paired(pretrained, scratch)
+        columns = [scratch, pretrained, *one.simple().values()]
+        cells = ["{:.{d}f} ± {:.{d}f}".format(*mean_and_std(each), d=digits) for each in columns]
+        cells.insert(2, f"{mean:+.{digits}f} ± {std:.{digits}f} | {p:.2g}")
+        yield f"| {one.count} | {' | '.join(cells)} |"
+    for one in found:
+        for start in STARTS:
+            yield f"{one.count} labels, {start}: {one.chosen(start)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("study", choices=STUDIES, help="study to run")
+    parser.add_argument("--counts", type=int, nargs="+", help="numbers of labels")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
+    parser.add_argument("--folder", type=Path, default=Path("runs/few-labels"), help="run folders")
+    given = parser.parse_args()
+    study = STUDIES[given.study]
+    given.folder.mkdir(parents=True, exist_ok=True)
+    begin, began = given.folder / given.study, time.process_time()
+    train(study.pretraining, begin, resume=(begin / "recipe.json").is_file())
+    results = Results(given.folder / f"{given.study}.json")
+    counts = given.counts or study.counts
+    found = [Measured(study, count, begin, given.seeds, results) for count in counts]
+    print("\n".join(lines(given.study, found)))
+    print(f"{time.process_time() - began:.0f} s of processor time in this call")
+
+
+if __name__ == "__main__":
+    main()
