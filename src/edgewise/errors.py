@@ -15,6 +15,8 @@ from urllib.request import url2pathname
 
 SHOWN = 12
 """Maximum number of names that an error lists in addition to the most similar one."""
+MANY = 60
+"""Maximum number of names that an error lists if none is similar."""
 
 
 class EdgewiseError(Exception):
@@ -51,13 +53,14 @@ class WriteError(EdgewiseError, OSError):
     Args:
         path: file or folder.
         cause: error of the operating system.
+        resumable: whether the folder contains a started run.
     """
 
-    def __init__(self, path: Path, cause: OSError) -> None:
+    def __init__(self, path: Path, cause: OSError, *, resumable: bool = False) -> None:
+        resume = "; --resume continues the run" if resumable else ""
         super().__init__(
             f"{path}: cannot be written ({cause.strerror or cause}). Remedy: free disk space, fix "
-            "the permissions, or choose another folder with --out; --resume continues a started "
-            "run."
+            f"the permissions, or choose another folder{resume}."
         )
 
 
@@ -137,7 +140,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
     lowered = {choice.lower(): choice for choice in choices}
     matches = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
     if not matches:
-        expected, remedy = f"one of {', '.join(choices)}", "choose one of them"
+        more = len(choices) - MANY
+        names = f"{', '.join(choices[:MANY])}{f' or {more} other names' if more > 0 else ''}"
+        expected, remedy = f"one of {names}", "choose one of them"
     else:
         nearest = lowered[matches[0]]
         others = [choice for choice in choices if choice != nearest]
