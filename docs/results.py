@@ -467,7 +467,8 @@ def fields_of_baseline(record: dict[str, Any], kind: str, metrics: list[str]) ->
         kind: name of the kind of recipe.
         metrics: names of the metrics of the task.
     """
-    ignored = {"batch_size", "fold", *AUGMENTATION}
+    # Baselines read the training graph, not sampled batches.
+    ignored = {"batch_size", "fold", "negatives", "by_user", *AUGMENTATION}
     data = {name: value for name, value in record["data"].items() if name not in ignored}
     monitored = record["trainer"]["monitor"].partition("/")[2]
     chosen = monitored if monitored in metrics else (metrics or ["loss"])[0]
