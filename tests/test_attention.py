@@ -229,7 +229,7 @@ AGGREGATE: dict[str, tuple[Callable[[], Any], tuple[str, str, str, str]]] = {
     ),
     "projection of a batch": (
         lambda: ew.Projected(zeros(2, E, 3), zeros(H, D, 3)),
-        ("Projected", "features [E, F]", "[2, 4, 3] and [2, 3, 3]", "for the whole batch"),
+        ("Projected", "features [E, F]", "[2, 4, 3] and [2, 3, 3]", "batch dimension"),
     ),
     "activation": (
         lambda: ew.Additive("leaky"),

@@ -302,6 +302,26 @@ def test_hidden_words_are_found(masked: Path) -> None:
     assert not [word for word in every["words"] if "<" in word["word"]]
 
 
+def test_embeddings_of_texts_that_share_words_are_nearer(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    topics = (["goal", "match", "team", "ball"], ["stock", "bank", "price", "fund"])
+    lines = [" ".join(draw.choices(draw.choice(topics), k=6)) for _ in range(300)]
+    (tmp_path / "mine.txt").write_text("\n".join(lines))
+    paths = (str(tmp_path / "mine.txt"),)
+    fields = {"sources": (), "paths": paths, "test_paths": paths, "kind": "words"}
+    source = data.text_halves(**fields, vocab_size=None, batch_size=32, max_length=8)
+    what = recipe("halves", source, tasks.Contrastive())
+    run = edgewise.load(trained(tmp_path, with_values(what, {"trainer.epochs": 3})))
+    texts = ["goal match", "team ball", "bank price", "goal " * 20]
+    answers = run.predict(texts)
+    goal, ball, bank, long = (torch.tensor(answer["embedding"]) for answer in answers)
+    assert float(goal.norm()) == pytest.approx(1, abs=1e-6)
+    assert float(goal @ ball) > float(goal @ bank)
+    assert answers[3]["read"] == "the first 8 of 22 tokens"
+    assert float(long.norm()) == pytest.approx(1, abs=1e-6)
+    assert "error" in run.predict([" "])[0]
+
+
 def test_texts_without_a_mask_or_too_long_are_named(masked: Path) -> None:
     none, long, good = edgewise.load(masked).predict(
         ["the cat", "cat " * 20 + "<mask>", "the <mask> ran"]

@@ -17,6 +17,7 @@ from edgewise.inference.text import (
     HiddenWords,
     SentenceClasses,
     SentenceProperties,
+    TextEmbeddings,
     Translations,
     WordTags,
 )
@@ -38,6 +39,7 @@ PREDICTORS: tuple[type[Predictor], ...] = (
     Recommendations,
     SentenceClasses,
     SentenceProperties,
+    TextEmbeddings,
     Translations,
     WordTags,
 )

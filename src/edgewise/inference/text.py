@@ -1,4 +1,4 @@
-"""Predictors for texts: labels, tags, masked words, continuations and translations."""
+"""Predictors for texts: labels, tags, embeddings, masked words, continuations, translations."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise import decoding
@@ -22,6 +23,7 @@ from edgewise.data.text.masked_text import MaskedText
 from edgewise.data.text.packed_texts import PackedTexts
 from edgewise.data.text.parallel import Pairs, TextPairs, sources_of
 from edgewise.data.text.tagged_words import TaggedWords, encode_words
+from edgewise.data.text.text_halves import TextHalves
 from edgewise.data.text.text_stream import TextStream
 from edgewise.data.text.tokenizer import encode_all, special_id, special_ids
 from edgewise.decoding import Choose, Greedy, Sample
@@ -30,6 +32,7 @@ from edgewise.inference.predictor import Answer, Predictor, check_text, top_labe
 from edgewise.inference.properties import Properties
 from edgewise.layers import LanguageModel, Tokens
 from edgewise.tasks import (
+    Contrastive,
     LanguageModeling,
     MaskedLanguageModeling,
     Tagging,
@@ -50,6 +53,16 @@ class OnTexts(Predictor):
     def columns(self) -> tuple[str, ...]:
         return (self.preprocessing.values.get("text", "text"),)
 
+    def truncated(self, examples: list[str]) -> tuple[PackedTexts, list[Answer]]:
+        """Return the tokens, and the part of each answer that says how a text is truncated."""
+        whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
+        longest = self.preprocessing.model_arguments["longest_text"]
+        notes: list[Answer] = [
+            {"read": f"the first {longest} of {size} tokens"} if size > longest else {}
+            for size in whole.sizes.tolist()
+        ]
+        return whole.cut(longest), notes
+
 
 class OnSentences(OnTexts):
     """Base of predictors on sentences.
@@ -63,16 +76,10 @@ class OnSentences(OnTexts):
         return check_text(value, self.input)
 
     def read(self, examples: list[str]) -> tuple[Tokens, list[Answer]]:
-        """Return the tokens, and the part of each answer that says how a text is truncated."""
+        """Return the tokens in the form of the training data, and notes as :meth:`truncated`."""
         data = self.recipe.data
         assert isinstance(data, LabelledSentences)
-        whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
-        longest = self.preprocessing.model_arguments["longest_text"]
-        texts = whole.cut(longest)
-        notes: list[Answer] = [
-            {"read": f"the first {longest} of {size} tokens"} if size > longest else {}
-            for size in whole.sizes.tolist()
-        ]
+        texts, notes = self.truncated(examples)
         return data.shown("test", texts.ids, texts.sizes, self.tokenizer), notes
 
 
@@ -101,6 +108,20 @@ class SentenceProperties(OnSentences, Properties):
 
     def answer(self, examples: list[str], *, interval: float = 0.0) -> list[Answer]:
         return _joined(super().answer(examples, interval=interval), self.read(examples)[1])
+
+
+class TextEmbeddings(OnTexts):
+    """Embedding of a text, of length 1, so that a product of two embeddings is their cosine."""
+
+    data, task, input = TextHalves, Contrastive, "a text"
+
+    def prepare(self, value: Any) -> str:
+        return check_text(value, self.input)
+
+    def answer(self, examples: list[str]) -> list[Answer]:
+        texts, notes = self.truncated(examples)
+        embeddings = F.normalize(self.model(Tokens(texts.ids, texts.sizes)), dim=-1)
+        return _joined([{"embedding": row} for row in embeddings.tolist()], notes)
 
 
 class WordTags(OnTexts):
