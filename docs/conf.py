@@ -61,6 +61,9 @@ def digest_of_library() -> str:
 
 
 nb_execution_cache_path = str(ROOT / "build" / "cells" / digest_of_library())
+if not os.environ.get("EDGEWISE_DATA"):  # This page needs a data set, and is shown without outputs.
+    nb_execution_excludepatterns = ["*26_observations.md"]
+    suppress_warnings = ["myst-nb.lexer"]
 
 # Docstrings: Google style, formulas and code in plain text.
 default_role = "code"
