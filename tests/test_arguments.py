@@ -146,7 +146,7 @@ def test_many_columns_are_counted() -> None:
 def test_labels(wrong: int, place: int) -> None:
     labels = torch.tensor([0, 1, 2])
     labels[place] = wrong
-    got = f"1 other labels, first {wrong} at example {place}"
+    got = f"1 outside of this range; the first is {wrong}, at example {place}"
     with refused("labels", expected="from 0 to 2", got=got, remedy="without gaps"):
         check_labels(labels, 3)
 

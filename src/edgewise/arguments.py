@@ -150,7 +150,8 @@ def check_labels(labels: Tensor, classes: int) -> None:
         raise ArgumentError(
             "labels",
             expected=f"integers from 0 to {classes - 1}",
-            got=f"{int(invalid.sum())} other labels, first {int(labels[first])} at example {first}",
+            got=f"{int(invalid.sum())} outside of this range; the first is {int(labels[first])}, "
+            f"at example {first}",
             remedy="number the classes from 0 without gaps",
         )
 

@@ -51,7 +51,7 @@ def edge_scores(
     if call.normaliser is not None:
         raise ArgumentError(
             "normaliser",
-            expected="softmax (the default), because edge_scores does not normalise",
+            expected="no normaliser, because edge_scores returns unnormalised scores",
             got=repr(options["normaliser"]),
             remedy="omit normaliser, or call attention_weights for normalised scores",
         )

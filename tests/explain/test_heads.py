@@ -125,7 +125,7 @@ def test_bad_prunings_are_named() -> None:
         "heads", expected="groups of 2 heads", got="2, 1 heads left", remedy="whole groups"
     ):
         grouped.keep_heads([0, 1, 2])
-    with refused("heads", expected="at least one", got="none", remedy="keep"):
+    with refused("heads", expected="at least one", got="none", remedy="still has"):
         grouped.keep_heads([])
     for split in (models.bert(11, width=8, depth=1, heads=2, ffn_dim=8, projections="split"),
                   models.gcn(4, 2)):  # fmt: skip

@@ -74,8 +74,9 @@ class Suggestion:
     def fields(self, recipe: Recipe) -> dict[str, str]:
         """Return the graphs as fields of a recipe, such as ``{"model.graph": "window(3)"}``.
 
-        A field holds the graph of several layers, so it gets the widest of their suggestions. A
-        graph of the recipe that is not complete, such as a causal one, is intersected with it.
+        A field sets the graph of several layers, so it gets their suggestion with the most edges.
+        If the recipe's own graph is not ``complete()``, such as ``causal()``, the suggestion is
+        intersected with that graph.
 
         Args:
             recipe: recipe of the run.

@@ -226,9 +226,9 @@ class MultiHeadAttention(GraphLayer):
         if not heads or not set(heads) <= set(known):
             raise ArgumentError(
                 "heads",
-                expected=f"at least one of the heads {', '.join(map(str, known))}",
+                expected=f"at least one of the heads {', '.join(map(str, known))}, and no others",
                 got=", ".join(map(str, heads)) or "none",
-                remedy="keep at least one head of the layer",
+                remedy="give only heads that the layer still has, at least one",
             )
         places = [known.index(head) for head in heads]
         groups = kept_groups(places, self.heads, self.key_heads, type(self).__name__)

@@ -68,7 +68,7 @@ class PairTable(TextPairs, OwnFiles):
         if len(files) > 1:
             raise ArgumentError(
                 "data.val_path, data.test_path",
-                expected="no such file if data.target_path is set",
+                expected="neither of them if data.target_path is set",
                 got=", ".join(str(path) for split, path in files.items() if split != "train"),
                 remedy="omit these files (validation and test pairs are then split off), or use "
                 "data.parallel in Python",

@@ -1,4 +1,4 @@
-"""Triton kernels of the rows engine, for GPUs of NVIDIA and AMD; both have ``cuda`` tensors.
+"""Triton kernels of the rows engine, for NVIDIA and AMD GPUs (device type ``cuda`` on both).
 
 The operators have the same arguments and results as those in ``engines/rows``. For tests without a
 GPU, set ``TRITON_INTERPRET=1`` and ``EDGEWISE_TRITON=1`` before Python starts: Triton's interpreter
