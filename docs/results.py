@@ -180,6 +180,13 @@ BESIDE = {
             " --out gps-esol-pretrained",
         ),
     },
+    "sage-facebook": {
+        f"sage-facebook-{seed}": (
+            f"split {seed}",
+            f"edgewise train sage-facebook --data.split_seed {seed} --out sage-facebook-{seed}",
+        )
+        for seed in (1, 2)
+    },
     "gps-match": dict(
         begun_on_shallow_trees("gps-match", "gps-match", depth=depth, epochs=2) for depth in (5, 6)
     ),

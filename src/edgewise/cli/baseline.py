@@ -22,10 +22,9 @@ from edgewise.data.text.labelled_sentences import LabelledText
 from edgewise.recipes import Recipe
 from edgewise.runs import fields_of
 from edgewise.runs.parsing import as_typed
-from edgewise.runs.preprocessing import load_preprocessing
+from edgewise.runs.preprocessing import kept_preprocessing
 from edgewise.runs.seeds import fold_recipes, mean_and_std
 from edgewise.training import RunFolder
-from edgewise.training.folder import PREPROCESSING
 
 FILE = "baseline.json"
 FINE_TUNING = "--from FOLDER --optimizer.lr 5e-5 --trainer.epochs 3"
@@ -96,7 +95,8 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     """
     later = f"baselines: run `{command('baseline', recipe)}`, which takes minutes"
     run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
-    if run.has(PREPROCESSING) and is_large(recipe, load_preprocessing(run)):
+    kept = kept_preprocessing(run)
+    if kept is not None and is_large(recipe, kept):
         return later
     found = list(baselines(recipe, quick=True))
     if not found:

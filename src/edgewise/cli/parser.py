@@ -23,7 +23,7 @@ from edgewise.inference.predictor import check_renamed
 from edgewise.inference.predictors import predictor_of
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import load_recipe, with_values
-from edgewise.runs.preprocessing import with_known_targets
+from edgewise.runs.preprocessing import kept_preprocessing, with_known_targets
 from edgewise.training import RunFolder
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _run_for_help(words: Sequence[str]) -> Recipe | None:
     with suppress(EdgewiseError, OSError):
         if name:
             folder = RunFolder(Path(name))
-            recipe = with_known_targets(load_recipe(folder), folder)
+            recipe = with_known_targets(load_recipe(folder), kept_preprocessing(folder))
             return recipe if predictor_of(recipe) else None
     return None
 

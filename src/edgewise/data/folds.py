@@ -90,6 +90,31 @@ class Folds:
         return torch.cat(inner[:-1]), inner[-1]
 
 
+def sample_labelled(count: int, labelled: int, seed: int, examples: str) -> Tensor:
+    """Return the indices of a random sample of the training examples, in their original order.
+
+    Args:
+        count: number of training examples.
+        labelled: size of the sample; 0 for all.
+        seed: random seed.
+        examples: plural noun for the examples, such as "sentences", for the error.
+
+    Raises:
+        ArgumentError: there are fewer examples than ``labelled``.
+    """
+    if labelled > count:
+        raise ArgumentError(
+            "data.labelled",
+            expected=f"at most {count}, the number of training {examples}",
+            got=str(labelled),
+            remedy=f"choose fewer {examples}, or 0 for all",
+        )
+    if not labelled:
+        return torch.arange(count)
+    drawn = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    return drawn[:labelled].sort().values
+
+
 def deal(
     how: How, keys: Sequence[Key], parts: int, seed: int, of: str = "data.folds"
 ) -> list[Tensor]:

@@ -155,9 +155,9 @@ class MoleculeProperties(Properties):
             )
         return found
 
-    def outputs(self, examples: list[CheckedMeasurement]) -> tuple[Tensor, Tensor | None]:
+    def answer(self, examples: list[CheckedMeasurement], *, interval: float = 0.0) -> list[Answer]:
         batch = self._batch(examples)
-        return self.called(*batch.inputs, **batch.keywords)
+        return self.described(*self.called(*batch.inputs, **batch.keywords), interval)
 
     def _batch(self, examples: list[CheckedMeasurement]) -> Batch:
         molecules = {one.smiles: one.molecule for one in examples}

@@ -165,8 +165,8 @@ class NodeClasses(OnNodes):
 class NodeProperties(OnNodes, Properties):
     """Number that is predicted for a node."""
 
-    def outputs(self, examples: list[Tensor]) -> tuple[Tensor, Tensor | None]:
-        return torch.stack(examples), None
+    def answer(self, examples: list[Tensor], *, interval: float = 0.0) -> list[Answer]:
+        return self.described(torch.stack(examples), None, interval)
 
 
 class LinkSuggestions(Predictor):

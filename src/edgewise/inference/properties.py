@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,27 +32,23 @@ class Properties(Predictor):
         self.targets = self.preprocessing.targets
         self.unit: dict[str, str] = {}
 
-    @abstractmethod
-    def outputs(self, examples: list[Any]) -> tuple[Tensor, Tensor | None]:
-        """Return the outputs ``[M, widths]``, and ``[members, M, widths]`` of an ensemble."""
-
     def called(self, *inputs: Any, **keywords: Any) -> tuple[Tensor, Tensor | None]:
-        """Return the outputs of the model, and of each member of an ensemble."""
+        """Return the outputs ``[M, widths]``, and ``[members, M, widths]`` of an ensemble."""
         # Explanations call this method with gradients.
         outputs = self.model(*inputs, **keywords).detach()
         if not isinstance(self.model, Ensemble):
             return outputs, None
         return outputs, self.model.each(*inputs, **keywords).detach()
 
-    def answer(self, examples: list[Any], *, interval: float = 0.0) -> list[Answer]:
+    def described(self, outputs: Tensor, each: Tensor | None, interval: float) -> list[Answer]:
         """Return the properties of each input.
 
         Args:
-            examples: checked inputs.
+            outputs: outputs of the model, ``[M, widths]``.
+            each: outputs of the members of an ensemble, ``[members, M, widths]``.
             interval: probability with which the interval from ``NAME_low`` to ``NAME_high``
                 contains the true number; 0 for no interval.
         """
-        outputs, each = self.outputs(examples)
         widths = self.intervals(interval) if interval else {}
         columns: dict[str, list[Any]] = {}
         parts = split_outputs(self.targets, outputs)

@@ -24,7 +24,11 @@ from edgewise.inference.predictor import Answer, Predictor
 from edgewise.inference.predictors import predictor_of
 from edgewise.inference.rows import flat, is_of_dicts
 from edgewise.recipes.recipe import Recipe
-from edgewise.runs.preprocessing import load_preprocessing, with_known_targets
+from edgewise.runs.preprocessing import (
+    kept_preprocessing,
+    load_preprocessing,
+    with_known_targets,
+)
 from edgewise.runs.record import check_finished, load_recipe
 from edgewise.runs.train_recipe import build_model, prepare
 from edgewise.runs.vocabulary import check_vocabulary, with_vocabulary
@@ -249,7 +253,8 @@ def load(path: Path | str) -> Run:
     folder = RunFolder(Path(path))
     recipe = load_recipe(folder)
     members = [one for one in folder.runs() if one.name.startswith("seed-")]
-    kind = predictor_of(with_known_targets(recipe, RunFolder(next(iter(members), folder.path))))
+    known = kept_preprocessing(RunFolder(next(iter(members), folder.path)))
+    kind = predictor_of(with_known_targets(recipe, known))
     if members and kind.ensembles:
         runs = [load(one) for one in members]
         first = runs[0].predictor
@@ -258,7 +263,7 @@ def load(path: Path | str) -> Run:
         together = kind(recipe, ensemble, first.preprocessing, tokenizer, folder.path)
         return Run(folder.path, recipe, ensemble, together)
     check_finished(folder, recipe)
-    preprocessing = load_preprocessing(folder)
+    preprocessing = load_preprocessing(folder) if members or known is None else known
     tokenizer = load_tokenizer(folder.path / TOKENIZER) if folder.has(TOKENIZER) else None
     check_vocabulary(folder, tokenizer, TOKENIZER)
     model = build_model(recipe, preprocessing)

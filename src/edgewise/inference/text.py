@@ -53,6 +53,9 @@ class OnTexts(Predictor):
     def columns(self) -> tuple[str, ...]:
         return (self.preprocessing.values.get("text", "text"),)
 
+    def prepare(self, value: Any) -> Any:
+        return check_text(value, self.input)
+
     def truncated(self, examples: list[str]) -> tuple[PackedTexts, list[Answer]]:
         """Return the tokens, and the part of each answer that says how a text is truncated."""
         whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
@@ -71,9 +74,6 @@ class OnSentences(OnTexts):
     """
 
     data, input = LabelledSentences, "a sentence"
-
-    def prepare(self, value: Any) -> str:
-        return check_text(value, self.input)
 
     def read(self, examples: list[str]) -> tuple[Tokens, list[Answer]]:
         """Return the tokens in the form of the training data, and notes as :meth:`truncated`."""
@@ -103,20 +103,15 @@ class SentenceProperties(OnSentences, Properties):
 
     ensembles = True
 
-    def outputs(self, examples: list[str]) -> tuple[Tensor, Tensor | None]:
-        return self.called(self.read(examples)[0])
-
     def answer(self, examples: list[str], *, interval: float = 0.0) -> list[Answer]:
-        return _joined(super().answer(examples, interval=interval), self.read(examples)[1])
+        tokens, notes = self.read(examples)
+        return _joined(self.described(*self.called(tokens), interval), notes)
 
 
 class TextEmbeddings(OnTexts):
     """Embedding of a text, of length 1, so that a product of two embeddings is their cosine."""
 
     data, task, input = TextHalves, Contrastive, "a text"
-
-    def prepare(self, value: Any) -> str:
-        return check_text(value, self.input)
 
     def answer(self, examples: list[str]) -> list[Answer]:
         texts, notes = self.truncated(examples)

@@ -95,12 +95,16 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
         raise _lacking(folder.path, str(error)) from error
 
 
-def with_known_targets(recipe: Recipe, folder: RunFolder) -> Recipe:
+def kept_preprocessing(folder: RunFolder) -> Preprocessing | None:
+    """Return :func:`load_preprocessing`, or ``None`` if the folder has no such file."""
+    return load_preprocessing(folder) if folder.has(PREPROCESSING) else None
+
+
+def with_known_targets(recipe: Recipe, run: Preprocessing | None) -> Recipe:
     """Return the recipe of a run with the task for its targets, which its data describe."""
-    if not folder.has(PREPROCESSING):
+    if run is None:
         return recipe
-    task = recipe.task.with_targets(load_preprocessing(folder).targets)
-    return replace(recipe, task=task)
+    return replace(recipe, task=recipe.task.with_targets(run.targets))
 
 
 class _RunValues(dict[str, Any]):

@@ -19,7 +19,7 @@ from torch import Tensor
 from edgewise.arguments import check_choice, check_least, check_named, check_splits
 from edgewise.batches import Batch
 from edgewise.data.files import naming
-from edgewise.data.folds import Folds, How, Key
+from edgewise.data.folds import Folds, How, Key, sample_labelled
 from edgewise.data.molecules.chem import (
     canonical,
     descriptors,
@@ -184,7 +184,8 @@ class MoleculeTable(Data):
         with naming(table.path):
             how, keys = self._units(table, date, molecules, number)
             index = self._index(table, by_column, how, keys)
-        train = index["train"] = self._with_labels(index["train"])
+        sample = sample_labelled(len(index["train"]), self.labelled, self.split_seed, "rows")
+        train = index["train"] = index["train"][sample]
         targets = columns.describe(columns.values[train], fraction=self.fraction)
         lines = torch.tensor(table.lines)
         preprocessing: dict[str, Any] = {
@@ -227,21 +228,6 @@ class MoleculeTable(Data):
             codes=codes,
             targets=targets,
         )
-
-    def _with_labels(self, train: Tensor) -> Tensor:
-        """Return the sampled training rows, in their original order."""
-        if not self.labelled:
-            return train
-        if self.labelled > len(train):
-            raise ArgumentError(
-                "data.labelled",
-                expected=f"at most {len(train)}, the number of training rows",
-                got=str(self.labelled),
-                remedy="choose fewer rows, or 0 for all",
-            )
-        generator = torch.Generator().manual_seed(self.split_seed)
-        drawn = torch.randperm(len(train), generator=generator)[: self.labelled]
-        return train[drawn.sort().values]
 
     def inputs(
         self, graphs: PackedGraphs, number: Tensor, measured: Tensor, described: Tensor | None

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from edgewise.arguments import check_share
 from edgewise.batches import Batch
+from edgewise.data.folds import sample_labelled
 from edgewise.data.splits import Split, Splits, TargetScale, TextSplits
 from edgewise.data.tables.target_columns import TargetColumns
 from edgewise.data.text.packed_texts import PackedTexts, drop_words
@@ -150,7 +151,9 @@ class LabelledSentences(LabelledText):
         parts, files, column, columns = self.parts()
         labels = [] if columns else sorted({label for _, label in parts["train"]})
         tokenizer = self.make_tokenizer((text for text, _ in parts["train"]), SPECIAL)
-        parts = {**parts, "train": self._with_labels(parts["train"])}
+        train = parts["train"]
+        sample = sample_labelled(len(train), self.labelled, self.split_seed, "sentences")
+        parts = {**parts, "train": [train[i] for i in sample.tolist()]}
         targets: tuple[Target, ...] = ()
         if columns:
             targets = columns.describe(torch.tensor([values for _, values in parts["train"]]))
@@ -167,20 +170,6 @@ class LabelledSentences(LabelledText):
             splits[name] = self._split(name, texts, target, tokenizer)
         named = [self.names.get(label, label) for label in labels]
         return self.text_splits(splits, tokenizer, {"labels": named, "text": column}, targets)
-
-    def _with_labels(self, found: Labelled) -> Labelled:
-        """Return the sampled training sentences, in their original order."""
-        if not self.labelled:
-            return found
-        if self.labelled > len(found):
-            raise ArgumentError(
-                "data.labelled",
-                expected=f"at most {len(found)}, the number of training sentences",
-                got=str(self.labelled),
-                remedy="choose fewer sentences, or 0 for all",
-            )
-        drawn = torch.randperm(len(found), generator=torch.Generator().manual_seed(self.split_seed))
-        return [found[i] for i in drawn[: self.labelled].sort().values.tolist()]
 
     def _split(self, name: str, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer) -> Split:
         def make(index: Tensor) -> Batch:
