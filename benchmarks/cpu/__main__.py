@@ -4,9 +4,10 @@
     python -m benchmarks.cpu --only transformer    # problems whose name contains this
     python -m benchmarks.cpu --json results.json
 
-Ratios are theirs / ours: above 1, Edgewise is better. Outputs and all gradients are compared before
-timing, and a disagreement ends the run. Implementations alternate; times are medians with half the
-interquartile range; memory is measured in separate processes.
+Ratios are the other implementation's value divided by Edgewise's: above 1, Edgewise is better.
+Outputs and all gradients are compared before timing, and a disagreement ends the run.
+Implementations alternate; times are medians with half the interquartile range; memory is measured
+in separate processes.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def measure(problem: Problem, rounds: int, bandwidth: float) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """Print the table's lines for a problem, one per implementation."""
+    """Return the table's lines for a problem, one per implementation."""
     seconds, memory = result["seconds"], result["memory"]
     ours = seconds["edgewise"]
     out = []
@@ -108,7 +109,7 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def power_law_penalty(results: list[dict[str, Any]]) -> list[str]:
-    """Compare the time per edge of each power-law problem with its uniform one."""
+    """Compare the time per edge of each power-law problem with that of the uniform problem."""
 
     def each(result: dict[str, Any]) -> float:
         return float(result["nanoseconds an edge"])

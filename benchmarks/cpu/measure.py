@@ -26,10 +26,11 @@ def gradients(run: Run, leaves: tuple[Tensor, ...], grad: Tensor) -> tuple[Tenso
 
 
 def disagreement(built: Built) -> dict[str, float]:
-    """The largest error of each peer, relative to the largest number of its tensor.
+    """Return the largest error of each other implementation, relative to the tensor's maximum.
 
-    Tensors of nothing but rounding (a key's bias shifts all scores of a row alike, so its gradient
-    is zero) are compared with a thousandth of the largest number of all.
+    Tensors that contain only rounding errors are compared with a thousandth of the maximum of all
+    tensors. An example is the gradient of a key's bias, which is zero, because the bias shifts all
+    scores of a row equally.
     """
     errors = {}
     expected = built.runs["edgewise"]()

@@ -1,6 +1,6 @@
 r"""Attention over a graph: the one primitive of the library.
 
-For each target i and head h, over the sources :math:`j \in N(i)` that it attends to:
+For each target i and head h, with softmax and sum over the sources :math:`j \in N(i)` of i:
 
 .. math::
     s_{ij} = \mathrm{score}(q_i, k_j) \cdot \mathrm{gain}_{ij} + \mathrm{bias}_{ij}, \qquad
@@ -73,7 +73,8 @@ def attend(
 
     Args:
         query: ``[..., N_dst, H, D]``. All members of the leading batch dimensions share one graph.
-            A ragged batch is one packed node axis with :func:`edgewise.graphs.batch`.
+            To batch graphs of different sizes, concatenate their nodes along the node axis and pack
+            their graphs with :func:`edgewise.graphs.batch`.
         key: ``[..., N_src, H, D]``. The number of heads may also be a divisor of H (grouped-query
             attention).
         value: ``[..., N_src, H, Dv]``, with as many heads as the key.
@@ -82,7 +83,8 @@ def attend(
             scores of 0, to which the bias is added.
         bias: added to the score: ``[..., E, H]``, ``[..., E, 1]``, a ``TableBias`` or an
             ``OffsetBias``. A bias of -inf masks an edge: its weight is 0.
-        gain: multiplies the score, in the same forms. It has no effect if ``score`` is ``None``.
+        gain: factor of the score, in the same forms as ``bias``. A gain has no effect if ``score``
+            is ``None``.
         edge_key: added to the key on each edge: ``[..., E, H, D]`` or ``Projected``.
         edge_value: added to the value on each edge: ``[..., E, H, Dv]`` or ``Projected``.
         dropout: probability of setting a weight to 0. The others are divided by 1 - ``dropout``.
@@ -104,12 +106,12 @@ def attend(
     Notes:
         NaN and infinity follow IEEE arithmetic on each edge of the graph, on every engine: 0 times
         NaN is NaN. A NaN in a query, a key or a score makes the output of the target NaN. A NaN or
-        an infinity in a value does so for every target with an edge from that source, also where
-        the weight underflows to 0, is dropped, or is masked by a bias of -inf. A pair that is not
-        an edge contributes nothing. To exclude a source with NaN, remove its edges. There are three
-        exceptions, in which NaN and infinity may also reach targets without an edge from the
-        source: ``dense`` and ``tiles`` on a GPU, ``dense`` in compiled code, and ``dense`` in the
-        backward pass if the gradient of the output is not finite.
+        an infinity in a value makes the output of every target with an edge from that source NaN or
+        infinite, even if the weight underflows to 0, is dropped, or is masked by a bias of -inf. A
+        pair that is not an edge contributes nothing. To exclude a source with NaN, remove its
+        edges. There are three exceptions, in which NaN and infinity may also reach targets without
+        an edge from the source: ``dense`` and ``tiles`` on a GPU, ``dense`` in compiled code, and
+        ``dense`` in the backward pass if the gradient of the output is not finite.
 
         ``torch.autocast`` has no effect here: attention is computed in the dtype of its inputs,
         which are 16-bit if autocast computed the projections. The engines ``reference``, ``rows``
@@ -231,9 +233,10 @@ def explain_plan(
 ) -> Plan:
     """Return the estimated time of each engine for a call of :func:`attend`.
 
-    Printed, the result is a table, with the reasons why engines do not support the call. For a
-    union of patterns, it lists the parts and their engines if :func:`attend` computes them
-    separately and merges the results, because the estimated time is lower than that of one pass.
+    The printed result is a table of engines. For an engine that does not support the call, the
+    table gives the reason. For a union of patterns, the table lists the parts and their engines if
+    :func:`attend` computes them separately and merges the results, because the estimated time is
+    lower than that of one pass.
 
     Example:
         >>> import torch, edgewise
@@ -258,14 +261,14 @@ def aggregate(
     reduce: Reduce = "sum",
     engine: str = "auto",
 ) -> Tensor:
-    r"""Compute the sum, mean, max or min of :math:`\text{weight}_{ij} \cdot v_j` of each target.
+    r"""Reduce :math:`\text{weight}_{ij} \cdot v_j` over the sources j of each target i.
 
     Args:
         value: ``[..., N_src, H, D]``, or plain features ``[N_src, F]``.
         graph: the edges. A pattern is bound with as many targets as sources.
         weight: ``[E]``, or ``[..., E, H]`` for a weight for each head.
         reduce: ``"sum"``, ``"mean"`` (the weighted sum divided by the number of edges), ``"max"``
-            or ``"min"``. Equal extremes share the gradient evenly.
+            or ``"min"``. Equal maxima or minima share the gradient evenly.
         engine: as in :func:`attend`. NaN, infinity and autocast are treated as there.
 
     Returns:

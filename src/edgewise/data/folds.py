@@ -170,8 +170,8 @@ def hold_out(keys: Sequence[Key], *, val: float, test: float, seed: int) -> dict
 
     Args:
         keys: class of each example.
-        val: fraction of validation examples; 0 if they are given.
-        test: fraction of test examples; 0 if they are given.
+        val: fraction of validation examples; 0 if there is a validation set already.
+        test: fraction of test examples; 0 if there is a test set already.
         seed: random seed.
 
     Returns:
@@ -183,7 +183,7 @@ def hold_out(keys: Sequence[Key], *, val: float, test: float, seed: int) -> dict
     rank = torch.arange(len(order), dtype=torch.double)
 
     def every(share: float, offset: float) -> Tensor:
-        # True where the cumulative sum passes an integer: evenly spread, so also over classes.
+        # True where the cumulative sum passes an integer: evenly spaced, so stratified by class.
         return ((rank + 1) * share + offset).floor() > (rank * share + offset).floor()
 
     tested = every(test, 0.5)
@@ -201,7 +201,8 @@ def fill_splits(
     """Return the indices of each split, with missing splits held out from ``"train"``.
 
     Args:
-        given: split of each example; others than ``"train"``, ``"val"`` and ``"test"`` have none.
+        given: split of each example. Examples with a value other than ``"train"``, ``"val"`` and
+            ``"test"`` are in no split.
         keys: class of each example, by which the missing splits are stratified.
         val: fraction of validation examples, if there are none.
         test: fraction of test examples, if there are none.

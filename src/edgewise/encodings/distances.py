@@ -285,7 +285,7 @@ class DistanceEncoding(nn.Module):
         return distance_encoding(graph, None, self.max_distance)[:, 1:]
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Add projected counts, ``[N, max_distance + 1]``, to features ``x``, ``[N, width]``."""
+        """Add the linear map of log(1 + ``code``), ``[N, max_distance + 1]``, to features x."""
         check_code(code, x.shape[-2], self.max_distance + 1)
         out: Tensor = x + self.project(code.to(x).log1p())
         return out

@@ -5,14 +5,14 @@ r"""Laplacian eigenvectors and eigenvalues, and encodings based on them.
 Neighbouring nodes have similar entries in eigenvectors of low eigenvalues (low frequencies), as
 with sines and cosines on a line.
 
-Eigenvectors are not unique. The sign is arbitrary: :class:`Laplacian` samples it in every training
-step, and :class:`SignInvariant` does not depend on it. The basis of a repeated eigenvalue is
-arbitrary too, and all encodings of this module depend on the basis, so their outputs may change
-when nodes are renumbered. If a symmetry of the graph permutes the basis vectors, the graph does not
-determine a basis. Both cases are common in molecules: with k = 10, 45 % of the 1,128 graphs of ESOL
-and 42 % of 12,000 graphs of ZINC have a repeated eigenvalue. In 72 % and 68 % of the graphs, an
-eigenvector and its negative have the same entries up to order, so no rule on the entries can choose
-the sign.
+Eigenvectors are not unique. The sign is arbitrary: :class:`Laplacian` samples the sign in every
+training step, and the output of :class:`SignInvariant` does not depend on the sign. The basis of a
+repeated eigenvalue is arbitrary too, and all encodings of this module depend on the basis, so their
+outputs may change when nodes are renumbered. If a symmetry of the graph permutes the basis vectors,
+the graph does not determine a basis. Both cases are common in molecules: with k = 10, 45 % of the
+1,128 graphs of ESOL and 42 % of 12,000 graphs of ZINC have a repeated eigenvalue. In 72 % and 68 %
+of the graphs, an eigenvector and its negative have the same entries up to order, so no rule on the
+entries can choose the sign.
 
 Papers: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020; Lim et al.,
 Sign and basis invariant networks for spectral graph representation learning, 2022.
@@ -46,11 +46,10 @@ NOTHING = 1e-6
 def laplacian_eigenvectors(graph: Graph, k: int) -> Tensor:
     """Return the unit eigenvectors of the k lowest nonzero eigenvalues, ``[N, k]``.
 
-    The sign is chosen so that the first nonzero entry is positive; the result does not depend on
-    the batch, but it does on the node order. The basis of a repeated eigenvalue is arbitrary.
-    Eigenvectors of eigenvalue 0 encode only the component and the degree of a node, and are
-    omitted. A graph with fewer than k other eigenvectors is padded with columns of 0. Self-loops
-    are ignored.
+    The sign is chosen so that the first nonzero entry is positive; the result depends on the node
+    order, but not on the batch. The basis of a repeated eigenvalue is arbitrary. Eigenvectors of
+    eigenvalue 0 encode only the component and the degree of a node, and are omitted. A graph with
+    fewer than k other eigenvectors is padded with columns of 0. Self-loops are ignored.
 
     Args:
         graph: undirected; the members of a packed batch have separate eigenvectors.

@@ -136,7 +136,11 @@ class ALiBi(nn.Module):
 
 
 def alibi_slopes(heads: int) -> Tensor:
-    """Return the slopes ``[H]``, steepest first; if H is not a power of two, add slopes of 2H."""
+    """Return the slopes :math:`m_h` of ALiBi, ``[H]``.
+
+    If H is not a power of two, the slopes of P heads, P being the next lower power of two, are
+    followed by the first H - P slopes of odd index of 2P heads.
+    """
     power = 2 ** int(math.log2(heads))  # Largest power of two up to H.
     slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
     slopes += [2 ** (-4 * (h + 1) / power) for h in range(0, 2 * (heads - power), 2)]
@@ -152,7 +156,7 @@ class Shaw(nn.Module):
     Args:
         heads: number of heads H.
         width: head size D.
-        radius: larger offsets are clipped.
+        radius: offsets are clipped to -radius, …, radius.
 
     Example:
         >>> import torch
@@ -192,7 +196,7 @@ class TransformerXLRelative(nn.Module):
     Args:
         heads: number of heads H.
         width: head size D.
-        num_frequencies: number of features of R, half of them sines and half cosines.
+        encoding_width: number of features of R, half of them sines and half cosines.
     """
 
     def __init__(self, heads: int, width: int, num_frequencies: int = 64) -> None:
@@ -235,7 +239,8 @@ def by_offset(
     Args:
         graph: graph of the edges; it caches the classes.
         key: cache key.
-        classes: maps offsets ``i - j`` to classes, also offsets at which the graph has no edge.
+        classes: function from offsets ``i - j`` to classes; it also receives offsets at which the
+            graph has no edge.
         table: bias of each class, ``[classes, H]``.
     """
     graph = check_sized(graph).to(table.device)

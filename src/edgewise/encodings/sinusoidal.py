@@ -15,7 +15,7 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
     .. math:: PE(p, 2i) = \sin(p\,\omega_i), \quad PE(p, 2i+1) = \cos(p\,\omega_i), \quad
               \omega_i = \mathrm{base}^{-2i/\mathrm{width}}
 
-    PE(p + k) is a rotation of PE(p), the same for every p; PE(p)·PE(p + k) = Σ cos(k ω_i).
+    PE(p + k) is a rotation of PE(p) that depends on k only, and PE(p)·PE(p + k) = Σ cos(k ω_i).
 
     Args:
         positions: numbers of shape ``[...]``, not necessarily integers.
@@ -44,7 +44,7 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
 
 
 class Sinusoidal(nn.Module):
-    """Add the sinusoidal code of its position to each node, :math:`x_p + PE(p)`.
+    """Add to each node the sinusoidal code of the node's position, :math:`x_p + PE(p)`.
 
     Example:
         >>> import torch

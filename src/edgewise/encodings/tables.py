@@ -57,7 +57,8 @@ POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "distance": DistanceEncoding,
     "random": RandomFeatures,
 }
-"""Encodings of nodes that models choose by name: ``f(width, size)``."""
+"""Encodings of nodes that models choose by name: ``f(width, size)``, with the code size
+``size``."""
 
 OF_PAIRS: dict[str, type[nn.Module]] = {"shortest_path": ShortestPath}
 """``encoding(encoding.code(graph))``: edge terms of ``graphs.batch(graphs.complete(), sizes)``."""

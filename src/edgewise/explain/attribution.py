@@ -7,11 +7,12 @@ thus give a contribution of each edge in each layer:
 
 * ``"left_out"``: the product of the gradient and the exact change of the layer's output if the edge
   is left out (:mod:`edgewise.explain.edges_left_out`), negated.
-* ``"gradient"``: gradient × gain of attention, gradient × weight of sums.
+* ``"gradient"``: for attention, gradient × gain; for sums, gradient × weight of the edge.
 * ``"attention"``: the mean weight, as PyTorch Geometric's ``AttentionExplainer`` computes it.
 * ``"rollout"``: weights multiplied over layers (Abnar and Zuidema, 2020).
 
-``"removed"`` is exact: it computes the answer again without each part, one forward pass per part.
+The method ``"removed"`` is exact: the answer is computed again without each part, with one forward
+pass per part.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ Method = Literal["auto", "left_out", "gradient", "attention", "rollout", "remove
 MOST_REMOVED = 64
 """Maximum number of parts for which ``"auto"`` chooses ``"removed"``."""
 MOST_NODES = 2_000_000
-"""In a large graph, ``"auto"`` chooses it up to this number of parts times nodes, too: seconds."""
+"""Maximum number of parts times nodes for which ``"auto"`` chooses ``"removed"`` in a large
+graph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +53,9 @@ class Case:
         labels: name of each member.
         answer: description of the answer.
         own: index of the node that the answer is about, if there is one; this node is not listed.
-        by_edge: whether edges are named, such as bonds or citations, instead of members.
-        is_odds: whether the score is the log-odds of the answer; otherwise it is a property in the
-            unit of the property.
+        by_edge: whether an explanation names edges, such as bonds or citations, instead of members.
+        is_odds: whether the score is the log-odds of the answer; otherwise the score is a property,
+            in the unit of the property.
         whole_graph: whether the graph has many members on which the answer does not depend.
         class_token: whether the model puts a class token before the other nodes.
         best: method of ``"auto"``; by default it depends on the number of parts.
@@ -111,11 +113,11 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
             ``MOST_REMOVED`` parts, and in a large graph for up to ``MOST_NODES`` parts times nodes,
             else ``"left_out"``.
 
-    The default was the most faithful method for all kinds of runs but one, on 200 cases per kind
-    (``python -m benchmarks.fidelity``); the page on explanations has the figures.
+    The default was the most faithful method for all kinds of runs but one, on up to 200 cases per
+    kind (``python -m benchmarks.fidelity``); the page on explanations has the figures.
 
     Raises:
-        ArgumentError: unknown method, or the model does not attend over the members.
+        ArgumentError: the method is unknown, or the model does not attend over the members.
 
     """
     check_choice("method", method, get_args(Method))
@@ -179,8 +181,8 @@ def listed(case: Case) -> Tensor:
 def named_pairs(case: Case, pairs: Tensor) -> Tensor:
     """Return the indices of the pairs that may be named in an answer.
 
-    In a graph with many more nodes than an answer depends on, they are the edges at the node that
-    gives the answer.
+    If the answer depends on a small part of a graph only, these are the edges at the node of the
+    answer.
     """
     if not case.whole_graph or case.own is None:
         return torch.arange(pairs.shape[1])

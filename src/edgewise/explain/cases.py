@@ -197,7 +197,7 @@ def _hidden_words(predictor: HiddenWords, value: Any, _: int) -> Iterator[Case]:
     member, labels = _words(predictor.tokenizer, given[0].ids.flatten())
     special = special_ids(predictor.tokenizer)
 
-    def scores() -> Tensor:  # as the answer, without special tokens
+    def scores() -> Tensor:  # Special tokens are excluded, as in the answer.
         return every().index_fill(1, special, -torch.inf)
 
     out = out.index_fill(1, special, -torch.inf)
@@ -410,14 +410,14 @@ def _node(predictor: OnNodes, value: Any, _: int) -> Iterator[Case]:
 
 
 def node_cases(predictor: OnNodes) -> NodeCases:
-    """Return the cases of a predictor, made once."""
+    """Return the cases of a predictor, which are created once."""
     if predictor not in _NODE_CASES:
         _NODE_CASES[predictor] = NodeCases(predictor)
     return _NODE_CASES[predictor]
 
 
 class NodeCases:
-    """Cases of the nodes of a training graph, each on the neighbourhood that matters for the node.
+    """Cases of the nodes of a training graph, each on the neighbourhood that affects the answer.
 
     The neighbourhoods of several nodes are packed, so that one pass explains all of them. If the
     answers on the neighbourhoods differ from those on the whole graph, as with attention to all
@@ -460,11 +460,11 @@ class NodeCases:
         return None
 
     def _scores(self, outputs: Tensor, nodes: Sequence[int]) -> Tensor:
-        """Return the log-odds of the most probable classes of some nodes, or their numbers."""
+        """Return the log-odds of the predicted classes of some nodes, or the predicted numbers."""
         return log_odds(outputs, self.best[list(nodes)]) if self.is_odds else outputs[:, 0]
 
     def answer(self, node: int) -> str:
-        """Return the class or the number of a node."""
+        """Return the predicted class or number of a node as text."""
         if self.is_odds:
             return str(self.predictor.preprocessing.values["labels"][int(self.best[node])])
         return rounded(float(self.predictor.all_outputs[node, 0]))
@@ -486,7 +486,7 @@ class NodeCases:
         return known, inner
 
     def case(self, nodes: Sequence[int], hops: int | None = None) -> Case:
-        """Return the case of the classes of some nodes.
+        """Return one case for the predictions of some nodes.
 
         Args:
             nodes: indices of nodes; a single node if cases have the whole graph.

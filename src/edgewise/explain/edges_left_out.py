@@ -6,8 +6,8 @@ the output without the edge from j is
 .. math:: o_{i,-j} = \frac{o_i - w_{ij} v_j}{1 - w_{ij}}
 
 The division loses precision as w approaches 1. At most one edge of a target and head has a weight
-above ``DOMINANT``, so one more call of attention, in which all such edges are masked, computes
-these rows again.
+above ``DOMINANT``, so one more call of attention, in which all such edges are masked, computes the
+outputs of these targets and heads again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from edgewise.graphs import Graph, Pattern, incidence
 from edgewise.scores import Dot
 
 DOMINANT = 0.9
-"""Weight of an edge above which the row is computed again, at least 0.5."""
+"""Weight of an edge above which the output of the target is computed again, at least 0.5."""
 
 
 def outputs_left_out(

@@ -25,7 +25,7 @@ from edgewise.layers import PatchEmbedding
 
 Kind = Literal["sequence", "pair of sequences", "graph", "molecule", "image"]
 FEW_EDGES = 100_000
-"""Most edges that are recorded around a node of a graph with more than ``MAX_EDGES`` edges."""
+"""Maximum number of recorded edges around a node if the graph has more than ``MAX_EDGES`` edges."""
 
 
 @dataclass(eq=False)
@@ -37,12 +37,12 @@ class Explanation:
         labels: names of the nodes: tokens, atoms, patches or node ids. In a pair of sequences, the
             tokens of the source.
         kind: kind of the input.
-        positions: coordinates ``[N, 2]`` of the nodes, or ``None`` if they have none.
+        positions: coordinates ``[N, 2]`` of the nodes, or ``None``.
         answer: prediction as text; empty for a model without a run.
         target_labels: in a pair of sequences, the tokens of the target.
         details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"patches"``, the
-            number of nodes that are patches of it, which come last; ``"smiles"``;
-            ``"node"``, the index of the node in question.
+            number of patches of the image, which are the last nodes; ``"smiles"``; ``"node"``, the
+            index of the node in question.
     """
 
     recorded: Recorded
@@ -313,13 +313,13 @@ ORDERED = (OnTexts, OnImages, Forecasts)
 
 
 def has_order(run: Any) -> bool:
-    """Return whether the nodes of a run's graphs have an order, which gives them distances."""
+    """Return whether the nodes of a run's graphs have an order, so that they have distances."""
     return isinstance(run.predictor, ORDERED)
 
 
 @contextmanager
 def _arguments(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
-    """Collect the arguments of all calls of a model in this context."""
+    """Collect the arguments of all calls of a model within the ``with`` block."""
     calls: list[tuple[Any, ...]] = []
     handle = model.register_forward_pre_hook(lambda _, args: calls.append(args))
     try:

@@ -18,7 +18,7 @@ class Fidelity:
         plus: Fid+, the change if the named parts are deleted; higher is better.
         minus: Fid-, the change if all other parts are deleted; lower is better.
         parts: number of named parts.
-        of: number of parts.
+        of: number of all parts.
     """
 
     plus: float

@@ -34,7 +34,7 @@ STATISTICS = {
 }
 """Titles of :func:`draw_statistics`, by the attribute of a :class:`HeadStatistics`."""
 OF_ORDER = ("distance", "first")
-"""Statistics that mean nothing for nodes without an order."""
+"""Statistics that are defined only for nodes with an order."""
 
 
 def draw_head(
@@ -183,7 +183,7 @@ def draw_statistics(
         path: file to which the figure is saved.
 
     Raises:
-        ArgumentError: not all heads of a layer are recorded, so that ``importance`` has more.
+        ArgumentError: ``importance`` has more heads of a layer than were recorded.
     """
     found = statistics(recorded)
     width = 1 + max(head for one in found for head in one.heads)

@@ -25,7 +25,7 @@ HUB_FACTOR = 4.0
 
 @contextmanager
 def masked_heads(model: Any, heads: Mapping[str, Iterable[int]]) -> Iterator[None]:
-    """Multiply the outputs of some heads by 0 in this context.
+    """Multiply the outputs of some heads by 0 within the ``with`` block.
 
     Args:
         model: a model, or a run of :func:`edgewise.load`.
@@ -61,7 +61,7 @@ def importance(
 ) -> dict[str, Tensor]:
     r"""Return the importance of the heads of each layer, as ``{layer name: [H]}``.
 
-    The H heads of a pruned layer are those that are left, in the order of
+    The H heads of a pruned layer are the remaining heads, in the order of
     :func:`layers_with_heads`.
 
     Args:
@@ -219,7 +219,7 @@ class HeadStatistics:
         relative_entropy: entropy divided by that of equal weights, from 0 to 1.
         distance: distance between target and source, by index or, on a grid, by position. NaN in
             cross-attention.
-        own: weight of the target itself. NaN in cross-attention.
+        own: weight of the edge from the target to itself. NaN in cross-attention.
         first: weight of the first source of each text.
         hubs: weight of sources that receive more than 4 times the mean of their text.
     """
@@ -328,8 +328,9 @@ class Observations:
         local: fraction of the other weights between nodes at a distance of at most ``window``.
         local_edges: fraction of edges at a distance of at most ``window``: the value of ``local``
             if all weights were equal.
-        global_nodes: mean number of nodes in a text to which 90 % of the targets that can attend to
-            them give at least ``large`` times the equal weight, in the mean over heads.
+        global_nodes: mean number of global nodes in a text. At least 90 % of the targets that can
+            attend to a global node give it ``large`` times the equal weight or more, in the mean
+            over heads.
         nodes: mean number of nodes in a text.
         small: weights below this multiple of the equal weight count as near zero.
         window: distance up to which a weight counts as local.

@@ -27,8 +27,8 @@ By = Literal["removed", "changed"]
 PROBES = 32
 """Number of random projections of the outputs; each needs one forward and one backward pass."""
 PAIRS = 20_000_000
-"""Maximum of nodes times undirected edges for exact results. Above it, betweenness is computed from
-sampled sources, and the influence on a model is estimated."""
+"""Maximum product of the numbers of nodes and undirected edges for exact results. Above it,
+betweenness is computed from sampled sources, and the influence on a model is estimated."""
 AT_ONCE = 512
 ZERO = 1e-12
 LONGEST = 40
@@ -69,13 +69,15 @@ class Influence:
         return ranks
 
     def ranking(self, by: str = MODEL, top: int = 10) -> list[dict[str, Any]]:
-        """Return the most influential members by a measure, with their ranks by all others."""
+        """Return the members with the highest values of a measure, with their ranks by all
+        measures.
+        """
         ranks = {name: self.ranks(name) for name in self.measures}
         order = ranks[by].argsort()[:top].tolist()
         return [self._row(member, ranks) for member in order]
 
     def disagreements(self, name: str = "PageRank", top: int = 5) -> list[dict[str, Any]]:
-        """Return members that the model ranks much higher than a measure, then much lower.
+        """Return members that the model ranks much higher than a measure, then much lower ones.
 
         Differences are between logarithms of ranks, because rank 1 against 10 matters more than
         rank 991 against 1000.
@@ -138,12 +140,12 @@ def influence(run: Run, *, by: By = "removed", seed: int = 0) -> Influence:
 
     The influence on the model is the Euclidean norm of the change of the outputs if the member is
     removed, so that no node attends to it, or if its features are changed to the mean of all
-    members. Outputs are class probabilities, or the states of nodes for links and items. The
-    member's own output does not count if it is changed. Features are those of the data, or the
-    learned vectors of a model without features. The influence is computed exactly if members times
-    edges are at most ``PAIRS`` (Cora takes 25 s). For larger graphs, it is estimated to first order
-    for all members at once, from random projections of the outputs. On ego-Facebook, the rank
-    correlation of estimated and exact influence was 0.99 over 120 members.
+    members. Outputs are class probabilities, or the states of nodes for links and items. With
+    ``by="changed"``, the output of the member itself does not count. Features are those of the
+    data, or the learned vectors of a model without features. The influence is computed exactly if
+    members times edges are at most ``PAIRS`` (Cora takes 25 s). For larger graphs, it is estimated
+    to first order for all members at once, from random projections of the outputs. On ego-Facebook,
+    the rank correlation of estimated and exact influence was 0.99 over 120 members.
 
     Args:
         run: run of node classification, link prediction or recommendation.
@@ -151,8 +153,7 @@ def influence(run: Run, *, by: By = "removed", seed: int = 0) -> Influence:
         seed: random seed of the projections and of the sources sampled for betweenness.
 
     Raises:
-        ArgumentError: the run has no graph of its own.
-
+        ArgumentError: the data of the run are not a single graph.
     """
     check_choice("by", by, get_args(By))
     outputs, graph, labels = outputs_of_graph(run)
@@ -174,7 +175,7 @@ def _shortened(label: str) -> str:
 
 
 def removals(run: Run, members: Tensor) -> Tensor:
-    """Compute the change of all outputs without each of some members, ``[M]``, exactly.
+    """Compute exactly the change of all outputs if a member is removed, for each member, ``[M]``.
 
     Args:
         run: run as for :func:`influence`.
@@ -193,7 +194,7 @@ def removals(run: Run, members: Tensor) -> Tensor:
 
 
 def changes(run: Run, members: Tensor) -> Tensor:
-    """Compute the change of the outputs of the others with each of some members changed, ``[M]``.
+    """Compute the change of all other outputs if a member is changed, for each member, ``[M]``.
 
     The features of the member become the mean of those of all members.
 
@@ -216,7 +217,7 @@ def changes(run: Run, members: Tensor) -> Tensor:
 
 
 def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
-    """Return the features ``[N, F]`` of the members, and a function of them to all outputs."""
+    """Return the member features ``[N, F]``, and a function that computes all outputs from them."""
     outputs, graph, _ = outputs_of_graph(run)
     model: Any = run.model
     if not isinstance(run.predictor, OnNodes):
@@ -229,8 +230,8 @@ def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
 def _changed_norms(run: Run, seed: int) -> Tensor:
     """Estimate the norms of :func:`changes` to first order for all members at once, ``[N]``.
 
-    Each projection reads the outputs of a random half of the members, and estimates the influence
-    of the other half, so that the member's own output does not count.
+    Each projection is over the outputs of a random half of the members, and estimates the influence
+    of the other half, so that the output of a member itself does not count.
     """
     x, outputs = _features(run)
     random = torch.Generator().manual_seed(seed)
@@ -250,7 +251,7 @@ def _changed_norms(run: Run, seed: int) -> Tensor:
 def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Compute degree, closeness, betweenness, eigenvector centrality and PageRank.
 
-    Edges are read in both directions and without self-loops.
+    Edges count in both directions; self-loops are ignored.
 
     Args:
         graph: graph of the members.

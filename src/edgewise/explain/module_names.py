@@ -40,7 +40,7 @@ class NamedInterceptor(Interceptor):
 
     @contextmanager
     def watching(self, model: nn.Module) -> Iterator[None]:
-        """Activate an interceptor for the calls of a model in this context."""
+        """Activate an interceptor for the calls of a model within the ``with`` block."""
         # A method other than forward may make calls, such as ``embed`` of recommenders.
         self._running = [(type(model).__name__, model)]
         with ExitStack() as stack:

@@ -2,10 +2,10 @@
 
 The data of the page are a JSON header and integer arrays, compressed with zlib and written in
 base 85. An array is stored as byte planes, the lowest bytes of all entries first. The edges of a
-graph are sorted by target, then by source. Stored are the differences of consecutive in-degrees,
-the difference of the first source of a target to the target, and the gaps between further sources.
-A column of weights is the square root of each weight, quantised to 16 bits, or to 6 to 8 bits if
-there are many.
+graph are sorted by target, then by source. The page stores the differences of consecutive
+in-degrees, the difference between each target and its first source, and the gaps between further
+sources. A column of weights is the square root of each weight, quantised to 16 bits, or to 5 to 8
+bits if there are many.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MAX_BYTES = 710_000
 """Maximum compressed size of the data, so that the page is at most 1 MB."""
 MAX_NODES_OF_LAYOUT = 100_000
 MAX_NODES = 50_000
-"""Most nodes of a page of a graph whose edges are not all in it."""
+"""Maximum number of nodes in a page that does not have all edges of the graph."""
 THUMBNAIL = 32
 MAX_IMAGE = 256
 MAX_PRODUCTS, MAX_ENTRIES = 2.5e10, 3e6
@@ -186,7 +186,7 @@ class _Arrays:
         return place
 
     def add_signed(self, values: NDArray[np.int64]) -> list[int]:
-        """Add signed integers, which alternate: 0, -1, 1, -2 and so on."""
+        """Add signed integers as unsigned integers, counted in the order 0, -1, 1, -2 and so on."""
         return self.add(((values << 1) ^ (values >> 63)).astype("<u4"))
 
 
@@ -379,7 +379,7 @@ class _Page:
             )
 
     def _touched(self, count: int) -> NDArray[np.int64]:
-        """Return the nodes with an edge in the page, and the one that was asked for."""
+        """Return the nodes with an edge in the page, and the node in question."""
         touched = np.zeros(count, dtype=bool)
         for group in self.groups:
             kept = slice(None) if group.kept is None else group.kept
@@ -527,7 +527,7 @@ class _Page:
         return count * min(degree**depth, 2 * offset * depth + 1, count) > MAX_ENTRIES
 
     def _positions(self) -> dict[str, Any] | None:
-        """Return the coordinates of the nodes; a graph without any gets a layout."""
+        """Return the coordinates of the nodes; without given coordinates, compute a layout."""
         explanation = self.explanation
         if explanation.kind in ("sequence", "pair of sequences"):
             return None
@@ -633,7 +633,7 @@ class _Page:
 
 
 def _strongest(target: NDArray[Any], weights: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Return the indices, in order, of the largest weights and of the largest of each target.
+    """Return the sorted indices of the largest weights and of each target's largest weight.
 
     The edges are sorted by target.
     """

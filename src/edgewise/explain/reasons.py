@@ -68,8 +68,8 @@ def attributions(
     """Explain the predictions of a run by parts of the inputs.
 
     For inputs of up to 64 parts, the default method is ``"removed"``, which computes the prediction
-    again without each part; on 200 cases per kind it was the most faithful method (``python -m
-    benchmarks.fidelity``). For links and items, the limit is higher (see
+    again without each part; on up to 200 cases per kind, this was the most faithful method
+    (``python -m benchmarks.fidelity``). For links and items, the limit is higher (see
     :func:`edgewise.explain.contributions`). For larger inputs, and for more than 64 nodes of a
     graph, the default is ``"left_out"``, which needs one forward and one backward pass.
 
@@ -85,7 +85,7 @@ def attributions(
         forecast.
 
     Raises:
-        ArgumentError: invalid input, or a run whose model does not attend over its inputs.
+        ArgumentError: an input is invalid, or the model of the run does not attend over its inputs.
 
     """
     check_least("top", top, 1, "choose how many reasons you want")

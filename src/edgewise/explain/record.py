@@ -33,7 +33,8 @@ class LayerRecord:
 
     Attributes:
         name: dotted name of the module that made the call, such as
-            ``"backbone.stack.layers.0.attention"``. Further calls of a module end in "#2", "#3", …
+            ``"backbone.stack.layers.0.attention"``. The names of further calls of a module end in
+            "#2", "#3", …
         graph: bound graph of the call.
         weights: ``[..., E, H]`` in the order of ``graph.edge_index``, detached, before dropout. If
             ``edges`` is given, ``[..., K, H]`` for these K edges.
@@ -178,11 +179,11 @@ def record(
     targets: Sequence[int] | Tensor | None = None,
     max_edges: int = MAX_EDGES,
 ) -> Iterator[Recorded]:
-    """Record the attention weights of every call of a model in this context.
+    """Record the attention weights of every call of a model within the ``with`` block.
 
-    Outputs, gradients and random numbers of the model are the same bit for bit. The model may be an
-    Edgewise model, a model with layers of :mod:`edgewise.interop.pyg`, or a ``transformers`` model
-    on the ``"edgewise"`` attention; its code need not be changed.
+    Recording does not change the outputs, gradients and random numbers of the model. The model may
+    be an Edgewise model, a model with layers of :mod:`edgewise.interop.pyg`, or a ``transformers``
+    model on the ``"edgewise"`` attention; its code need not be changed.
 
     Recorded calls are :func:`edgewise.attend`; :func:`edgewise.aggregate` with ``weight``; and
     :func:`edgewise.attend_with_lse`, whose parts become one layer if
@@ -200,14 +201,14 @@ def record(
         heads: numbers of recorded heads, before any pruning; all heads by default.
         targets: indices of target nodes whose edges are recorded; all targets by default.
         max_edges: max number of recorded edges of a call, over all members of a batch. If a call
-            has more, only the edges of targets at even distances are recorded, with a warning.
+            has more, only the edges of evenly spaced targets are recorded, with a warning.
 
     Yields:
         A :class:`Recorded`, to which each call adds a layer.
 
     Raises:
         ArgumentError: a layer or head does not exist; a target does not exist; or, at the end of
-            the context, no attention was computed in it.
+            the block, no attention was computed.
 
     Example:
         >>> import torch, edgewise as ew

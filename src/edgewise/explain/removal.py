@@ -1,4 +1,4 @@
-"""Forward passes without some members or edges: of the whole graph, or of what changes in it."""
+"""Forward passes without some members or edges: on the whole graph, or on the changed part."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ class Removal(Interceptor):
 
 
 def remaining(graph: Graph) -> Graph:
-    """Return a graph without the pairs that are removed in this context.
+    """Return a graph without the pairs that the active :class:`Removal` removes.
 
-    A score that reads the graph outside of attention and aggregation, such as a count of common
-    neighbours, reads this one.
+    Scores that depend on the graph outside of attention and aggregation, such as a count of common
+    neighbours, use this graph.
     """
     for active in ACTIVE.get():
         if isinstance(active, Removal):
@@ -139,7 +139,7 @@ class ReceptiveField:
             self.edges.insert(0, of_graph.into(rows))
             read = torch.cat([rows, of_graph.source[self.edges[0]]]).unique()
             first, rows = rows, read
-        # The edges at the nodes of the answer point to its neighbours too.
+        # Some edges at the nodes of the answer enter the neighbours of these nodes.
         first = rows if len(steps) == 1 else first
         self.around = [incoming[id(step.graph)].into(first) for step in steps]
 

@@ -151,8 +151,8 @@ def draw_tree(
 ) -> Figure:
     """Draw the edges of a syntax tree above a sentence, and recovered edges below it.
 
-    Edges of both are blue. Edges of the syntax tree that were not recovered are grey, and recovered
-    ones that are not in it are red and dashed.
+    Edges in both trees are blue. Edges of the syntax tree that were not recovered are grey, and
+    recovered edges that are not in the syntax tree are red and dashed.
 
     Args:
         sentence: the sentence and its syntax tree.
@@ -209,7 +209,7 @@ def edge_recovery(layers: Sequence[LayerRecord], graph: Graph) -> dict[str, floa
 
     Args:
         layers: recorded weights of a model on the complete graph, without batch dimensions.
-        graph: graph of the same nodes that the model did not read.
+        graph: graph of the same nodes, which the model did not see.
 
     Returns:
         Area under the ROC curve by ``"layer/head"``: the probability that an edge has a larger

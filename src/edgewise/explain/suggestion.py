@@ -40,7 +40,7 @@ class LayerSuggestion:
     Attributes:
         pattern: ``window(w)``, or ``window(w) | hubs([...])``.
         weight: fraction of the attention weight on edges of the pattern, the mean over heads.
-        edges: fraction of the edges of the recorded graphs that the pattern has.
+        edges: fraction of the edges of the recorded graphs that are in the pattern.
     """
 
     pattern: Pattern
@@ -74,9 +74,9 @@ class Suggestion:
     def fields(self, recipe: Recipe) -> dict[str, str]:
         """Return the graphs as fields of a recipe, such as ``{"model.graph": "window(3)"}``.
 
-        A field sets the graph of several layers, so it gets their suggestion with the most edges.
-        If the recipe's own graph is not ``complete()``, such as ``causal()``, the suggestion is
-        intersected with that graph.
+        A field sets the graph of several layers, so its value is the suggestion with the most edges
+        among these layers. If the recipe's graph is not ``complete()``, such as ``causal()``, the
+        suggestion is intersected with that graph.
 
         Args:
             recipe: recipe of the run.
@@ -205,7 +205,7 @@ def _measured(losses: Losses, *patterns: Mapping[str, Pattern]) -> list[tuple[fl
 
 @contextmanager
 def restricted_to(model: nn.Module, patterns: Mapping[str, Pattern]) -> Iterator[None]:
-    """Restrict the attention of the named layers to a pattern each, in this context.
+    """Restrict the attention of each named layer to its pattern within the ``with`` block.
 
     The pattern is bound to each text of a batch.
     """

@@ -99,7 +99,7 @@ def membership(sizes: Sizes) -> Graph:
 def _packed(members: Sequence[Graph]) -> Graph:
     device = common_device(members)
     counts = torch.tensor([(m.num_targets, m.num_sources) for m in members], dtype=torch.long)
-    # Sizes stay on the CPU, because reading values from the GPU would wait.
+    # Sizes stay on the CPU, because reading values from the GPU would wait for its queue.
     sizes = counts.view(-1, 2).T.contiguous()
     num_targets, num_sources = sizes.sum(1).tolist()
     target_sizes, source_sizes = sizes.to(device)

@@ -85,8 +85,8 @@ def draw_nodes(
         graph: the graph.
         axes: axes to draw on.
         weights: weights ``[E]``; edges with a larger weight are darker and wider.
-        places: coordinates ``[N, 2]`` of the nodes of a square graph; by default those of the
-            graph, or a circle.
+        places: coordinates ``[N, 2]`` of the nodes of a square graph. Default:
+            ``graph.positions()`` if defined, else a circle.
     """
     from matplotlib.collections import LineCollection
 

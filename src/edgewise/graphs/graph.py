@@ -227,7 +227,7 @@ class Graph(Pattern):
 
     @property
     def has_duplicates(self) -> bool:
-        """Whether the graph has duplicate edges, which only explicit edges can."""
+        """Whether the graph has duplicate edges; only explicit edge lists can have duplicates."""
         return False
 
     def dense(self) -> Tensor:

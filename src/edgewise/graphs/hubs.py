@@ -15,10 +15,11 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Hubs(Pattern):
-    """Global attention: ``nodes`` attend to all nodes, which attend to them (Longformer, BigBird).
+    """Global attention: ``nodes``, the hubs, and all nodes attend to each other.
 
-    ``is_read=False`` keeps only the rows of the hubs, ``reads=False`` only their columns.
-    Longformer uses the two halves with separate projections.
+    With ``is_read=False``, the hubs attend to all nodes, and other nodes attend to nothing. With
+    ``reads=False``, all nodes attend to the hubs only. Longformer has separate projections for
+    these two halves of the pattern; BigBird has one.
 
     A negative index counts from the end. Indices are positions among the sources, also if the
     targets are only the last positions.
@@ -53,7 +54,8 @@ class Hubs(Pattern):
         hubs = sorted({node % num_sources for node in self.nodes})
         position = torch.arange(num_targets) + ahead
         is_hub = torch.isin(position, torch.tensor(hubs, dtype=torch.long))
-        # Consecutive hubs are one interval of every row; the rows of hubs hold all sources.
+        # Consecutive hubs form one interval of sources for every target. The hubs attend to all
+        # sources.
         parts: list[Graph] = []
         for first, last in _runs(hubs):
             start = torch.full_like(position, first)

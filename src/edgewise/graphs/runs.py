@@ -197,7 +197,7 @@ def _within(a: Lists, begin: Tensor, end: Tensor, width: int) -> Lists:
 
 
 def _apart(a: Lists, step: int) -> Lists:
-    """Split runs by the remainder r of the source; rows become ``row * step + r``."""
+    """Split runs by r, the source modulo ``step``; rows become ``row * step + r``."""
     if step == 1:
         return a
     finer = step // a.step

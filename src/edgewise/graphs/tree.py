@@ -19,7 +19,8 @@ READS = ("parent", "children", "both")
 class Tree(Pattern):
     """Tree or forest in which node i has the parent ``parents[i]``, -1 for a root.
 
-    ``reads`` says whether nodes attend to their parent, their children, or both.
+    Nodes attend to their parent (``reads="parent"``), their children (``"children"``) or
+    ``"both"``.
 
     Example:
         >>> from edgewise import graphs

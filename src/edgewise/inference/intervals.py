@@ -2,8 +2,8 @@
 
 The half-width of the interval is a quantile of the absolute errors on the validation set. If new
 rows come from the same distribution as the validation rows, the interval contains the true value
-with at least the chosen probability, whatever the model. The validation set has also chosen the
-best epoch, so the coverage on the test set is reported.
+with at least the chosen probability, for any model. The validation set has also chosen the best
+epoch, so the coverage on the test set is reported.
 
 Papers: Papadopoulos et al., Inductive confidence machines for regression, 2002; Lei et al.,
 Distribution-free predictive inference for regression, 2018.

@@ -91,7 +91,7 @@ class Neighbours:
 
 
 class NewNode(NamedTuple):
-    """Node of a graph that was not trained on: its id, and its outputs ``[out_width]``."""
+    """Node of a graph other than the training graph: its id, and its outputs ``[out_width]``."""
 
     id: str
     outputs: Tensor

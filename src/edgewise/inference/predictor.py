@@ -62,7 +62,7 @@ class Predictor(ABC):
     batch_size: ClassVar[int] = 64
     """Default number of inputs per batch."""
     ensembles: ClassVar[bool] = False
-    """Whether several seeds in one folder predict together."""
+    """Whether several seeds in one run folder are loaded as an ensemble."""
     frame_is_one_input: ClassVar[bool] = False
     """Whether all rows of a data frame are one input."""
 
@@ -187,7 +187,7 @@ class Predictor(ABC):
         """Check options for :meth:`answer` and convert text to the annotated types.
 
         Raises:
-            ArgumentError: unknown option, or a value of the wrong type.
+            ArgumentError: an option is unknown, or a value has the wrong type.
         """
         known, hints = self.options(), get_type_hints(type(self).answer)
         for name in options:

@@ -19,9 +19,9 @@ from edgewise.training import RunFolder
 class Properties(Predictor):
     """Numbers, and classes with their probabilities, of the targets that the data describe.
 
-    A target of classes has its most probable class and ``P(NAME=CLASS)``, the probability of the
-    second of two classes or of each of several. An ensemble of seeds adds the standard deviation of
-    its members, as ``NAME_std``.
+    For a target of classes, the prediction has the most probable class and ``P(NAME=CLASS)``, the
+    probability of the second of two classes or of each of several classes. An ensemble of seeds
+    adds the standard deviation of its members, as ``NAME_std``.
     """
 
     task = PropertyPrediction

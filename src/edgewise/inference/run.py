@@ -95,7 +95,7 @@ class Run:
             row for each part.
 
         Raises:
-            ArgumentError: unknown option, or a file in another format.
+            ArgumentError: an option is unknown, or a file has an unsupported format.
             MissingDataError: the file does not exist.
         """
         answers = list(self.stream(inputs, batch_size=batch_size, **options))
@@ -131,7 +131,7 @@ class Run:
         return joined
 
     def explain(self, inputs: Any = None, *, top: int = 5, **options: Any) -> Any:
-        """Explain predictions by the words, atoms, neighbours or items that carry them.
+        """Explain predictions by the words, atoms, neighbours or items that contribute most.
 
         Args:
             inputs: inputs as for :meth:`predict`, without files.

@@ -43,8 +43,7 @@ from edgewise.tasks import (
 MASK = re.compile(r"<mask>|\[MASK\]")
 MAX_LENGTH_FACTOR = 4
 """Maximum length of a text to translate, as a multiple of the longest training text. For longer
-texts,
-the output is useless and slow to compute."""
+texts, the output is useless and slow to compute."""
 
 
 class OnTexts(Predictor):
@@ -322,7 +321,7 @@ class Continuations(OnTexts):
     def _continue(self, ids: Tensor, max_new_tokens: int, choose: Choose) -> str:
         """Generate in windows of the context length that the model was trained with.
 
-        When a window is full, the next one starts with its second half.
+        When a window is full, the next window starts with the second half of the full one.
         """
         data, model = self.recipe.data, self.model
         assert isinstance(data, TextStream)

@@ -1,6 +1,7 @@
 """Backends for models of other libraries.
 
-Each subpackage imports the other library, and is imported on first use: ``ew.interop.pyg.GATConv``.
+Each subpackage imports one other library, and is itself imported on first use:
+    ``ew.interop.pyg.GATConv``.
 """
 
 from __future__ import annotations

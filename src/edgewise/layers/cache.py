@@ -67,7 +67,7 @@ class Cache:
         return new
 
     def of_step(self, number: int) -> Cache:
-        """Return the cache of call n, for models that apply the same layer several times."""
+        """Return the cache of call ``number``, for models that apply a layer several times."""
         step = self._steps.setdefault(number, Cache())
         step.length = self.length
         return step

@@ -21,7 +21,7 @@ from edgewise.layers.transformer import activation
 
 
 class ClassificationHead(nn.Module):
-    r"""Classification head :math:`W \tanh(P x_0)`, where x₀ is the first token (BERT) or pooled.
+    r"""Classification head :math:`W \tanh(P x_0)`, with x₀ the state of the first token or pooled.
 
     Args:
         width: feature size of the states.

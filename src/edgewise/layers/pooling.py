@@ -29,7 +29,8 @@ REDUCTIONS: dict[str, Reduce] = {
 Membership = Sizes | Graph | None
 """Type that assigns nodes to the graphs of a packed batch: the sizes of consecutive graphs; or a
 membership graph (``graphs.membership``), with an edge to output b from each node of its graph; or
-``None`` for one graph. In a membership graph, a graph may occur twice, and the order is free."""
+``None`` for one graph. In a membership graph, two outputs may pool the same nodes, and outputs may
+be in any order."""
 
 
 def members_of(x: Tensor, batch: Membership) -> Graph:

@@ -41,7 +41,7 @@ class Recommender(nn.Module):
 
         ``positives`` ``[B, K]`` are items that each user has chosen, padded with -1. If given,
         their scores come first: the result is ``[B, K + M]``, with -∞ at padding. The scores of
-        ``items`` that are positives of the user are -∞ too, so that they are no negatives.
+        ``items`` that are positives of the user are -∞ too, so that they do not count as negatives.
         """
         z = self.embed(graph)
         user, item = z.index_select(0, users), z.index_select(0, items + self.num_users)
@@ -59,7 +59,7 @@ class Recommender(nn.Module):
 
 
 def _repeated(positives: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the row and the column in ``items`` of each item that is a positive of the row."""
+    """Return the row of ``positives`` and the index in ``items`` of each item that both contain."""
     ordered, column = items.sort()
     row, nth = (positives >= 0).nonzero(as_tuple=True)
     wanted = positives[row, nth]

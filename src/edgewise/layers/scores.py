@@ -18,7 +18,7 @@ from edgewise.scores import DOT, Additive, Score
 class LearnedScore(nn.Module):
     """Score with parameters: ``module(query, key)`` returns query, key and a fixed score.
 
-    The last axis of query ``[..., N_dst, H, D]`` and key ``[..., N_src, H, D]`` may change size.
+    The returned query ``[..., N_dst, H, D]`` and key ``[..., N_src, H, D]`` may have another D.
     """
 
     def forward(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Score]:

@@ -19,7 +19,14 @@ from edgewise.ragged import runs_and_positions
 
 
 class Extent(NamedTuple):
-    """Extent of the nodes in a row of the attention mask."""
+    """Position of the nodes (entries that are not padding) in a row of the attention mask.
+
+    Attributes:
+        size: number of nodes.
+        new: number of nodes in this call, without cached nodes.
+        first: index of the first node.
+        end: index of the last node, plus 1.
+    """
 
     size: int
     new: int
@@ -43,7 +50,7 @@ class SequenceBatch:
             nodes come first.
         sizes: number of nodes of each sequence of a packed batch.
         positions: positions, shaped as the tokens; by default 0, 1, ... after cached positions.
-        cache: state of earlier calls, whose nodes precede these.
+        cache: state of earlier calls, whose nodes precede the nodes of this call.
 
     Attributes:
         count: T or N, the number of nodes of this call.

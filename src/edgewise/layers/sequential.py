@@ -18,7 +18,7 @@ class GraphLayer(nn.Module):
 
     Attributes:
         reads_edge_attr: whether the layer accepts edge features, ``edge_attr=``.
-        shares_nodes: whether several outputs of a batch may read the same nodes.
+        shares_nodes: whether several outputs of a batch may depend on the same nodes.
     """
 
     reads_edge_attr: bool = False

@@ -25,7 +25,7 @@ class Linear(nn.Linear):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``[..., out_features]`` from ``[..., in_features]``, sparse ``[N, ...]``.
+        """Return ``[..., out_features]`` from dense or sparse features ``[..., in_features]``.
 
         Raises:
             ArgumentError: the features do not match the weight in size or dtype, or are integers.

@@ -136,7 +136,7 @@ class Backbone(nn.Module):
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
             sequences: padding, packing, positions and cache; none by default.
-            graph: attention graph, instead of the stack's own pattern.
+            graph: attention graph, instead of the default pattern of the stack.
             memory: another sequence to attend to, for decoder layers.
 
         Raises:
@@ -172,7 +172,7 @@ class LanguageModelHead(nn.Module):
         width: feature size of the states.
         tied: whether E is the embedding matrix (Press and Wolf, 2017) or a separate matrix.
         bias: whether there is a bias b.
-        transform: the function f; :meth:`for_masked_tokens` has the one of BERT.
+        transform: the function f; :meth:`for_masked_tokens` uses that of BERT.
         scale: scale of the logits; width^-0.5 in T5.
     """
 
@@ -257,9 +257,9 @@ class TextModel(nn.Module):
             token_type_ids: token types, shaped as ``input_ids``.
             sizes: number of tokens of each text of a packed batch.
             positions: positions, shaped as ``input_ids``; by default 0, 1, ... in each text.
-            graph: attention graph, instead of the model's own pattern.
+            graph: attention graph, instead of the default pattern of the model.
             memory: another sequence to attend to, for decoders.
-            cache: state of earlier calls, whose tokens precede these.
+            cache: state of earlier calls, whose tokens precede ``input_ids``.
 
         Raises:
             ArgumentError: mask or sizes do not match the tokens, or both are given; ``graph`` does

@@ -299,7 +299,7 @@ class MultiHeadAttention(GraphLayer):
     def _project_source(
         self, x: Tensor, source: Tensor, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return query, key and value of cross-attention; a cache keeps the first key and value."""
+        """Return query, key and value of cross-attention; a cache stores key and value once."""
 
         def key_value() -> KeyValue:
             return self._heads(self.key(source)), self._heads(self.value(source))
@@ -385,7 +385,8 @@ class FeedForward(nn.Sequential):
 class GatedFeedForward(nn.Module):
     r"""Gated feed-forward network, :math:`W_2 (\sigma(W_g x) \odot W_1 x)`, without biases.
 
-    SwiGLU for ``silu``, GEGLU for ``gelu`` (Shazeer, GLU variants improve Transformer, 2020).
+    The network is called SwiGLU with ``silu`` and GEGLU with ``gelu`` (Shazeer, GLU variants
+    improve Transformer, 2020).
 
     Args:
         width: feature size of input and output.

@@ -106,8 +106,8 @@ class SpanAttention(GraphLayer):
               m_z(x) = \min(\max((R + z - x) / R, 0), 1)
 
     The soft mask is a bias by distance, log m. Heads with equal radius, rounded up to a multiple of
-    ``STEP``, share a call on a window of that radius. Pairs outside it are not computed, because
-    their weights and gradients are 0.
+    ``STEP``, share a call on a window of that radius. Pairs outside the window are not computed,
+    because their weights and gradients are 0.
 
     Args:
         width: hidden size.
@@ -152,7 +152,7 @@ class SpanAttention(GraphLayer):
         return self.span * (clamped + (self.share - self.share.detach()))
 
     def mask(self, distance: Tensor) -> Tensor:
-        """Return the soft mask m ``[..., H]`` at these distances ``[...]`` for each head."""
+        """Return the soft mask m ``[..., H]`` of each head at distances ``[...]``."""
         return ((self.ramp + self.spans - distance[..., None]) / self.ramp).clamp(0, 1)
 
     def forward(
@@ -171,16 +171,16 @@ class SpanAttention(GraphLayer):
             sequences: padding, packing, positions and cache.
             radii: radius of each head's window, if :func:`radii_of` was called for all layers.
         """
-        # Restrict the parameter to [0, 1] again, which an optimizer step may have left.
+        # An optimizer step may have moved the parameter out of [0, 1], so clamp it.
         if self.training:
-            # Autograd may have saved the parameter, so .data is changed.
+            # Change .data, because autograd may have saved the parameter.
             self.share.data.clamp_(0, 1)
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         query, key = (self.rotary(each, sequences.positions) for each in (query, key))
         radii = radii_of([self])[0] if radii is None else radii
         if sequences.cache is not None:
             key, value = sequences.cache.extended(self, (key, value))
-        # Other patterns may need any earlier position, so nothing is dropped from the cache.
+        # Another pattern may need any earlier position, so its cache keeps all positions.
         if sequences.cache is not None and graph == causal():
             sequences.cache.forget(self, max(radii))
         heads_by_radius: dict[int, list[int]] = {}

@@ -71,7 +71,7 @@ def bert(
         act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
-        projections: "full" projects all features for each head; "split" only the head's own slice.
+        projections: "full": each head projects all features; "split": each head projects its slice.
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         padding: id of the padding token; positions then skip padding, as in RoBERTa (None = off).

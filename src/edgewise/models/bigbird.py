@@ -101,7 +101,7 @@ def bigbird(
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         token_scale: factor of the token vectors.
-        graph: attention graph of all layers, instead of block-sparse attention (None = off).
+        graph: attention graph of all layers (None = block-sparse attention).
 
     Example:
         >>> import torch
@@ -150,7 +150,7 @@ def sample_blocks(
 
     Args:
         blocks: number of blocks of the text.
-        heads: number of heads, each with its own random blocks.
+        heads: number of heads, for each of which blocks are sampled separately.
         num_random: number of random blocks r.
         seed: random seed of the layer.
         size: block size in tokens.
@@ -183,7 +183,7 @@ def sample_blocks(
                     sampled[head, row - 1] = chosen
         return torch.from_numpy(sampled)
     num_candidates = 5 + 2 * num_random
-    # The authors' code also samples for the last block and discards the result; this sample keeps
+    # As in the authors' code, blocks are also sampled for the last block and discarded, which keeps
     # the random generator in the same state.
     for row in range(1, blocks):
         excluded = {0, row - 1, row, row + 1, num_candidates - 1}
@@ -207,10 +207,10 @@ class BlockSparse(Pattern):
         size: block size in tokens.
         num_random: number of random blocks that each block attends to.
         heads: number of heads; the graph of n tokens has ``heads`` times n nodes.
-        seed: random seed of the layer; None puts the first block instead of random ones.
+        seed: random seed of the layer; with None, the first block replaces the random blocks.
         length: max length of a text in tokens.
-        copy: because a pair of blocks can be sampled several times, one pattern has the pairs that
-            occur at least ``copy`` times. :meth:`copies` returns the patterns for all counts.
+        copy: the pattern has the pairs of blocks that occur at least ``copy`` times. (A pair can be
+            sampled several times.) :meth:`copies` returns the patterns for all counts.
     """
 
     size: int
@@ -288,8 +288,8 @@ class BlockSparse(Pattern):
 class BlockAttention(MultiHeadAttention):
     """Multi-head attention on one graph for all heads, or on one graph per head.
 
-    A graph of N nodes serves all heads; a graph of H · N nodes is the concatenation of one graph
-    per head.
+    A graph of N nodes is used by all heads; a graph of H · N nodes is the concatenation of one
+    graph per head.
     """
 
     def forward(  # type: ignore[override]
@@ -334,7 +334,7 @@ def _heads_to_nodes(nodes: Tensor) -> Tensor:
 
 
 class BigBirdBackbone(SingleTextBackbone):
-    """Stack of layers, each with its own block-sparse pattern.
+    """Stack of layers with one block-sparse pattern per layer.
 
     Args:
         layers: layers called as ``layer(x, graph, repeats=)``.
@@ -361,7 +361,7 @@ class BigBirdBackbone(SingleTextBackbone):
         """Return the states of x; states of padding are meaningless.
 
         The blocks of a padded text are those of its padded length, as in Hugging Face Transformers.
-        In a packed batch they depend on the text's own length.
+        In a packed batch, they are those of each text's length.
         """
         graph = self.graph if graph is None else graph
         if graph is not None:

@@ -1,7 +1,7 @@
 """BP-Transformer: attention to near tokens and to spans of a binary partition of the text.
 
 Formula: z = norm(u + attention(u)); u' = norm(z + FFN(z)), for tokens and spans; spans start as 0
-Graph: spans attend to their tokens; tokens to k nodes of each level on either side
+Graph: spans attend to their tokens; tokens attend to k nodes of each level on either side
 Score: Dot (scaled), full projections, and a learned bias per head and edge type
 Encoding: by edge type: level, side and rank of the node beside the token
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer

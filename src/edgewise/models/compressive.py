@@ -44,7 +44,7 @@ def compressive(
     call continues the text of the previous call. Each layer attends to its last ``memory`` inputs
     and, for older inputs, to the last ``compressed`` means of ``rate`` inputs. Mean pooling is the
     paper's compression without weights. (Learned compression would need an auxiliary loss, because
-    no gradient flows into memories.) Memories are empty at first; the paper's are zeros.
+    no gradient flows into memories.) Memories are empty at first; in the paper they are zeros.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -135,5 +135,5 @@ class Compressed(Recent):
         return super().mask(mask, past, count)
 
     def _means(self, inputs: int) -> int:
-        """Return the number of compressed memories after ``past`` inputs."""
+        """Return the number of compressed memories after ``inputs`` inputs."""
         return max(inputs - self.length, 0) // self.rate

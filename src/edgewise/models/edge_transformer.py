@@ -2,7 +2,7 @@
 
 Formula: s_ij = q_i ∘ k_j ∘ (E e_ij) / √D; h_i' = Σ_j softmax_j(Σ s_ij) v_j; e_ij' = O s_ij
 Graph: the input graph
-Score: sum of the vector s_ij, by gathers: the fused primitive has no multiplicative edge vectors
+Score: sum over the entries of s_ij, by gathers, because ``attend`` has no factor per entry
 Normalisation: softmax over the neighbourhood; batch norm after each sublayer
 Update: residual connections around attention and the feed-forward networks of nodes and edges
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020

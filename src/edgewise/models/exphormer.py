@@ -30,7 +30,7 @@ class Exphormer(GPS):
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Attention has
     E + ``degree`` · N + 2 · ``virtual`` · N edges instead of N². The expander depends on the node
-    order. Attention always uses edge features, whatever message-passing layer ``local`` is. The
+    order. Attention uses edge features for every choice of the message-passing layer ``local``. The
     arguments that are not listed here are those of :class:`GPS`.
 
     Args:

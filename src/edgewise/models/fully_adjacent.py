@@ -59,8 +59,8 @@ LAYERS: dict[str, Callable[[int, int], GraphLayer]] = {
 class FullyAdjacent(GraphLayer):
     """Message-passing network whose last layer has a complete graph.
 
-    Called as ``model(x [N, in_width], graph, batch=...)``. GCN and GIN weight all nodes alike in
-    the complete last layer, so they cannot tell distant nodes apart.
+    Called as ``model(x [N, in_width], graph, batch=...)``. In the complete last layer, GCN and GIN
+    give all nodes the same weight, so they cannot distinguish distant nodes.
 
     Args:
         in_width: number of input features per node.

@@ -172,8 +172,8 @@ class GPS(GraphLayer):
         edge_width: number of features per edge (0 = none).
         local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
         position: positional encoding: "random_walk", "laplacian", "sign_invariant" (eigenvectors,
-            whatever their sign), "distance" (number of nodes at each distance), "random" (noise,
-            sampled anew in every call) or "none".
+            independent of their sign), "distance" (number of nodes at each distance), "random"
+            (noise, sampled anew in every call) or "none".
         position_size: number of return probabilities, eigenvectors, distances or random numbers in
             the positional encoding.
         width: hidden size.

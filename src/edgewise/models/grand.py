@@ -76,7 +76,7 @@ class Grand(GraphLayer):
         check_node_features(x, self.first.weight)
         # Propagation is linear, so the first layer may be applied before, on fewer features.
         h = F.linear(self.dropout(x), self.first.weight).unsqueeze(-2)
-        if self.training:  # Each augmented view, with its own dropped nodes, is one head.
+        if self.training:  # Each augmentation, with separately dropped nodes, is one head.
             views = (*h.shape[:-2], self.views, 1)
             h = h * (torch.rand(views, device=h.device) >= self.drop_node)
         else:

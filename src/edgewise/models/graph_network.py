@@ -152,7 +152,8 @@ class GraphNetwork(GraphLayer):
         batch: Membership = None,
         global_attr: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs ``[..., G, out_width]`` of graphs, or N rows of nodes or E rows of edges.
+        """Return outputs ``[..., G, out_width]``, with N nodes or E edges instead of G by
+        ``focus``.
 
         Args:
             x: node features ``[..., N, in_width]``.

@@ -96,7 +96,7 @@ def graph_transformer(
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        projections: "full" projects all features for each head; "split" only the head's own slice.
+        projections: "full": each head projects all features; "split": each head projects its slice.
         norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
         dropout: dropout probability.
 

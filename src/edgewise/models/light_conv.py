@@ -81,7 +81,7 @@ class SoftmaxConvolution(GraphLayer):
 
     Args:
         width: hidden size.
-        heads: number of heads H, each with its own kernel; must divide ``width``.
+        heads: number of heads H, each with a separate kernel; must divide ``width``.
         kernel: kernel size K.
         taps: factory of the module that computes the logits f.
         is_causal: causal convolution.
@@ -127,7 +127,7 @@ class SoftmaxConvolution(GraphLayer):
         Args:
             x: features.
             graph: :attr:`graph`, bound to the sizes of x.
-            cache: cache of the gated features of earlier nodes; those of x are added.
+            cache: cache of the gated features of earlier nodes; the gated features of x are added.
             bias: edge bias whose exponential multiplies the weights; -inf on edges from padding.
         """
         x = F.glu(self.gate(x))
@@ -143,7 +143,7 @@ class SoftmaxConvolution(GraphLayer):
 
     def _edge_weights(self, weight: Tensor, graph: Graph) -> Tensor:
         """Return edge weights ``[..., E, H]``, looked up in the kernel by the edges' offsets."""
-        # This is the distance of the first kernel position.
+        # Distance of the node from the first kernel position.
         first = self.kernel - 1 if self.is_causal else self.kernel // 2
         tap = graph.cached(("tap", first), lambda: first - offsets(graph))
         if weight.dim() == 2:
@@ -154,7 +154,7 @@ class SoftmaxConvolution(GraphLayer):
 
 
 class ConvolutionBackbone(nn.Module):
-    """Stack of convolution layers, each with its own window.
+    """Stack of convolution layers with one window per layer.
 
     Args:
         name: name of the model, for error messages.
@@ -201,8 +201,8 @@ class ConvolutionBackbone(nn.Module):
 class LightConv(EncoderDecoderModel):
     """Encoder-decoder with lightweight convolutions instead of self-attention.
 
-    ``model.logits(states)`` gives the logits of the next token at each position. The decoder
-    attends to the encoder as the Transformer's does.
+    ``model.logits(states)`` gives the logits of the next token at each position. As in the
+    Transformer, the decoder attends to the output of the encoder.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -210,14 +210,14 @@ class LightConv(EncoderDecoderModel):
         width: hidden size.
         depth: number of layers, in the encoder and in the decoder.
         heads: number of convolution heads: channels of one head share a kernel.
-        kernels: kernel size of each layer, odd; further layers use the last one.
+        kernels: odd kernel size of each layer; layers without a size use the last size.
         ffn_dim: hidden size of the feed-forward networks.
         dropout: dropout probability.
         act: name of the activation function of the feed-forward networks.
         order: position of the norms: "post" after each sublayer, "pre" before it.
 
     Raises:
-        ArgumentError: ``kernels`` is empty, no sequence, or has a size that is even or below 1.
+        ArgumentError: ``kernels`` is empty or not a sequence, or a size is even or below 1.
 
     Example:
         >>> import torch

@@ -157,7 +157,7 @@ class LinformerAttention(GraphLayer):
 
         Args:
             x: features.
-            graph: which of the k rows each token attends to.
+            graph: graph from the k projected rows to the tokens.
             real: ``[B, T]``, True for tokens that are not padding.
             shared: projection of all layers, used for E and F if the layer has none.
         """

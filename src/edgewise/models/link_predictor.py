@@ -104,7 +104,7 @@ class LinkPredictor(nn.Module):
 
 
 def _structure(pairs: Tensor, graph: Graph) -> Tensor:
-    """Return the structural features of pairs ``[M, 5]``; they do not depend on the direction."""
+    """Return the structural features ``[M, 5]`` of pairs; the order of a pair has no effect."""
     degrees = graph.in_degree()[pairs].sort(0).values.t()
     return torch.cat([SCALE * common_neighbours(pairs, graph), degrees], dim=1).log1p()
 

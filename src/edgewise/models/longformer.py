@@ -2,7 +2,7 @@
 
 Formula: as BERT; o_i = attend(Q x_i, K x_j, V x_j); for a hub o_i = attend(Q' x_i, K' x_j, V' x_j)
 Graph: ``window(r)`` and all tokens to the hubs, r per layer; the hubs to all tokens, a second graph
-Score: Dot (scaled), full projections; hubs have their own query, key and value projections
+Score: Dot (scaled), full projections; hubs have separate query, key and value projections
 Encoding: learned; the token at position p, not counting padding, uses row p + padding + 1
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
@@ -162,8 +162,8 @@ class LongformerAttention(GraphLayer):
             graph: window and hubs that each token attends to.
             hubs: node indices of the hubs, ``[G]``.
             hub_graph: graph from all nodes to the hubs. It has G targets, or G · H targets, one per
-                hub and head; the second form computes no keys and values of all nodes, which is
-                faster for few hubs.
+                hub and head; the second form is faster for few hubs, because no keys and values are
+                computed.
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
@@ -182,8 +182,9 @@ class LongformerAttention(GraphLayer):
         if not by_head:
             key, value = self._heads(self.hub_key(x)), self._heads(self.hub_value(x))
             return attend(query, key, value, hub_graph, dropout=dropout, layout="NHD").flatten(-2)
-        # Few hubs attend to x itself: q·(K x + b) = (Kᵀ q)·x + q·b, where the softmax ignores the
-        # constant q·b, and Σ w (V x + b) = V (Σ w x) + b; dropout does not apply to the bias b.
+        # Few hubs attend to x instead of keys and values: q·(K x + b) = (Kᵀ q)·x + q·b, where the
+        # softmax ignores the constant q·b, and Σ w (V x + b) = V (Σ w x) + b; dropout does not
+        # apply to the bias b.
         shape = self.heads, self.head_width, x.shape[-1]
         key_map, value_map = (m.weight.view(shape) for m in (self.hub_key, self.hub_value))
         mapped_query = torch.einsum("...ghd,hdw->...ghw", query, key_map).to(x.dtype)
@@ -204,7 +205,7 @@ class LongformerAttention(GraphLayer):
 
 
 class LongformerBackbone(nn.Module):
-    """Stack of Longformer layers over packed texts, each layer with its own window.
+    """Stack of Longformer layers over packed texts, with one window per layer.
 
     Args:
         layers: layers called as ``layer(x, graph, hubs=, hub_graph=)``.

@@ -1,7 +1,7 @@
 r"""Masked autoencoder: predicts the masked patches of an image from the visible patches.
 
-Formula: keep the patches of the lowest noise; encode them; decode with a learned mask token for
-    each masked patch; loss = mean (pixels − predicted)² over masked patches
+Formula: keep randomly chosen patches; encode them; decode with a learned mask token for each masked
+    patch; loss = mean (pixels − predicted)² over masked patches
 Graph: encoder complete over the class token and visible patches; decoder complete over all patches
 Score: Dot (scaled), full projections
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
@@ -55,7 +55,7 @@ class MaskedAutoencoder(nn.Module):
         >>> from edgewise import models
         >>> model = models.mae(32, 3, patch=4)
         >>> images, noise = torch.randn(2, 3, 32, 32), torch.rand(2, 64)
-        >>> model(images, noise).shape  # 48 hidden patches of 4 · 4 · 3 numbers
+        >>> model(images, noise).shape  # 48 masked patches of 4 · 4 · 3 numbers
         torch.Size([2, 48, 48])
     """
 
@@ -209,7 +209,7 @@ class _Sinusoids(nn.Module):
 
     Args:
         grid: number of rows and columns.
-        width: hidden size, in quarters for the sine and cosine of the column and of the row.
+        width: hidden size; a quarter each for sine and cosine of the column and of the row.
     """
 
     table: Tensor

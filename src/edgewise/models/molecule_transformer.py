@@ -37,7 +37,8 @@ SLOPE_SCALE = 0.1  # Factor of the initial weights of b and f in the conditional
 class BondLayer(GraphLayer):
     """Pre-norm Transformer layer with linear maps of bond features added to keys and values.
 
-    All layers use the input bond features. Their linear maps are not expanded to ``[E, width]``.
+    All layers use the input bond features. The maps of bond features are applied without a tensor
+    of shape ``[E, width]``.
 
     Args:
         width: hidden size; the FFN dimension is twice as large.
@@ -69,10 +70,11 @@ class ConditionalHead(nn.Module):
 
     .. math:: y = a(z) + b(z) \cdot c + f([z; c])
 
-    Intercept a and slopes b depend on the molecule; f is the nonlinear remainder. Slopes that
-    differ between molecules and f start small. This structure extrapolates to new molecules: for
-    example, the logit of the dissolved fraction is linear in the logarithm of the pressure (Henry's
-    law) and in the temperature. Without conditions the output is a(z).
+    Intercept a and slopes b depend on the molecule; f is the nonlinear remainder. When training
+    starts, f and the differences of the slopes between molecules are small. This structure
+    extrapolates to new molecules: for example, the logit of the dissolved fraction is linear in the
+    logarithm of the pressure (Henry's law) and in the temperature. Without conditions the output is
+    a(z).
 
     Args:
         width: size of z, the representation of the molecule.

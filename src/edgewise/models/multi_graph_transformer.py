@@ -1,4 +1,4 @@
-"""Multi-graph Transformer: each group of heads attends on its own graph.
+"""Multi-graph Transformer: each group of heads attends over a separate graph.
 
 Formula: h = norm(h + O [heads of graph 1; …; heads of graph G]); h = norm(h + FFN(h))
 Graph: union of G graphs on the same nodes, with G indicator features per edge
@@ -79,7 +79,7 @@ class MultiGraphTransformer(GraphLayer):
         self.head = nn.Sequential(
             nn.Linear(2 * width, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, out_width)
         )
-        # Row c is the bias of edges that are in the graphs given by the bits of c, and no others.
+        # Row c is the bias of edges that are exactly in the graphs given by the bits of c.
         bits = torch.arange(2**groups)[:, None] >> torch.arange(groups) & 1
         outside = torch.zeros(2**groups, groups).masked_fill(bits == 0, -torch.inf)
         self.outside: Tensor

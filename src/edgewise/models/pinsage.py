@@ -4,7 +4,8 @@ Formula: n_i = Σ_j w_ij Q h_j; h_i' = norm(W [h_i, n_i] + b), and z = norm(h + 
 Graph: the T nodes most visited by random walks on the graph of interactions
 Score: none; the weight of an edge is its fraction of the visits (importance pooling)
 Normalisation: the weights of a node sum to 1; embeddings have unit length
-Update: W of both, concatenated; the embeddings of all layers are summed, and s_ui = z_u · z_i
+Update: W of the concatenation [h_i, n_i]; the embeddings of all layers are summed, and s_ui = z_u ·
+    z_i
 Paper: Ying et al., Graph convolutional neural networks for web-scale recommender systems, 2018
 """
 
@@ -26,7 +27,7 @@ class ImportancePooling(GraphLayer):
     r"""Weighted mean of the T most visited nodes, :math:`\sum_j w_{ij} h_j`.
 
     Args:
-        top: number of neighbours T. As many walks start at each node; see :func:`walk_neighbours`.
+        top: number of neighbours T, and of walks that start at a node; see :func:`walk_neighbours`.
         walk_length: length of a walk in steps.
     """
 
@@ -79,7 +80,8 @@ class PinSage(Recommender):
         num_items: number of items.
         width: embedding size.
         depth: number of layers.
-        top: number of neighbours, the most visited nodes. As many random walks start at each node.
+        top: number of neighbours (the most visited nodes), and of random walks that start at a
+            node.
         steps: length of a random walk in steps.
 
     Example:

@@ -76,10 +76,10 @@ def reformer(
 
     The result for a text depends on the length that it is padded to, if padding adds a chunk: the
     first chunk of a round attends to the last chunk of the round before, which then holds padding,
-    and the number of buckets may change. This follows transformers. With four rounds, gradients of
-    a text of 500 tokens alone and padded to 768, in chunks of 64, differ by up to 5e-2 (1.2 with
-    one round); padded to 512 tokens in chunks of 32, or packed with ``sizes=``, they agree to 1e-13
-    in float64.
+    and the number of buckets may change. Hugging Face Transformers does the same. For a text of 500
+    tokens in chunks of 64, gradients without padding and with padding to 768 tokens differ by up to
+    5e-2 with four rounds, and by up to 1.2 with one round. If the text is padded to 512 tokens in
+    chunks of 32, or packed with ``sizes=``, the gradients agree to 1e-13 in float64.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -413,8 +413,8 @@ def sorted_graphs(
 ) -> SortedGraphs:
     """Sort tokens by bucket, and return the attention graphs of the sorted tokens.
 
-    A token attends to itself only if it has no other source in any round. Sorting takes ``n log
-    n``, and the graphs have a few runs for each token.
+    A token attends to itself only if it has no other source in any round. Sorting takes O(n log n)
+    time, and the graphs have a few runs for each token.
 
     Args:
         bucket: buckets ``[rounds, N]`` of the tokens of all texts, one text after the other.
@@ -520,9 +520,8 @@ class LSHAttention(nn.Module):
 
     Each hash round is a separate call on the unsorted tokens, over a
     :class:`~edgewise.graphs.Permuted` graph. A single call for all rounds would need less code, but
-    copies queries, keys and values for each round: it takes 1.6 to 2.1 times as long forward, and
-        1.6
-    to 1.7 times with backward (4,096 tokens, 12 heads of 64, four rounds, one thread).
+    copies queries, keys and values for each round, and takes 1.6 to 2.1 times as long forward, and
+    1.6 to 1.7 times with backward (4,096 tokens, 12 heads of 64, four rounds, one thread).
 
     Args:
         width, heads, head_width: see :class:`edgewise.layers.MultiHeadAttention`.
@@ -711,9 +710,9 @@ class ReformerBackbone(SingleTextBackbone):
     def run(self, x: Tensor, sequences: SequenceBatch, _graph: Pattern | None) -> Tensor:
         """Return states ``[..., 2 * width]`` of x, 0 at padding.
 
-        The number of chunks of a padded text follows from its padded length, as in transformers. A
-        text of a packed batch has separate chunks. There is no cache, because a new token can move
-        earlier tokens to other chunks, which would invalidate cached states.
+        The number of chunks of a padded text follows from its padded length, as in Hugging Face
+        Transformers. A text of a packed batch has separate chunks. There is no cache, because a new
+        token can move earlier tokens to other chunks, which would invalidate cached states.
         """
         if sequences.sizes is None and not sequences.has_padding:
             members = x.shape[:-2].numel()

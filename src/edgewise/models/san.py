@@ -2,8 +2,8 @@
 
 Formula: near_i = Σ_j softmax_j(q_i·(k_j ∘ (1 + E e_ij)) / √D) v_j over the edges, far_i = Σ_j
 softmax_j(q'_i·k'_j / √D) v_j over other pairs; h_i' = FFN(norm(h_i + W (near + γ far)_i / (1 + γ)))
-Graph: the input graph; and the complete graph without its edges
-Score: Dot (scaled) for each of both graphs, keys of edges multiplied by a map of edge features
+Graph: the input graph; and a second graph of all pairs of nodes that are not edges
+Score: Dot (scaled) on both graphs, keys of edges multiplied by a map of edge features
 Encoding: a small Transformer over the eigenvalues and the node's entries of their eigenvectors
 Normalisation: softmax over each graph separately; batch norm after each part
 Update: residuals around attention and the feed-forward network
@@ -55,10 +55,9 @@ class LearnedSpectrum(nn.Module):
     token holds the eigenvalue and the node's entry of the eigenvector. The paper concatenates the
     sum with the node features; adding a projection of the sum is as expressive.
 
-    Signs of eigenvectors are sampled in every training step. In evaluation the encoding depends on
-    the
-    node order: the sign and the basis of a repeated eigenvalue are arbitrary, and symmetric graphs,
-    among them most molecules, have no canonical choice (measured in
+    Signs of eigenvectors are sampled in every training step. In evaluation, the encoding depends on
+    the node order: the sign and the basis of a repeated eigenvalue are arbitrary, and symmetric
+    graphs, among them most molecules, have no canonical choice (measured in
     :mod:`edgewise.encodings.laplacian`). Outputs for small graphs change by about 3e-3.
     :meth:`code` warns once if a graph has a repeated eigenvalue.
 
@@ -203,7 +202,8 @@ class SAN(GraphLayer):
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Unless
     ``gamma`` is 0, attention costs n² for each graph. The defaults are those of the paper for ZINC,
-    except γ, which is 1e-5 there. Outputs depend on the node order; see :class:`LearnedSpectrum`.
+    except γ, which is 1e-5 in the paper. Outputs depend on the node order; see
+    :class:`LearnedSpectrum`.
 
     As in the paper's formula, each graph has a separate softmax; the authors' code has a joint
     softmax with weighted exponentials. Differences from the paper: keys of edges are multiplied by

@@ -57,8 +57,8 @@ def swin(
         window: side of a window in patches; a smaller grid is one window.
         ffn_ratio: FFN dimension divided by the hidden size.
         act: name of the activation function of the feed-forward networks.
-        epsilon: epsilon of the layer norms in the layers and after the last layer (others use
-            1e-5).
+        epsilon: epsilon of the layer norms in the layers and after the last layer (the other norms
+            use 1e-5).
         dropout: dropout probability of attention weights, hidden features and sublayer outputs.
 
     Raises:

@@ -75,7 +75,7 @@ def transformer(
         act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
-        projections: "full" projects all features for each head; "split" only the head's own slice.
+        projections: "full": each head projects all features; "split": each head projects its slice.
         order: position of the norms: "post" after each sublayer, "pre" before it.
 
     Example:

@@ -55,7 +55,7 @@ def transformer_encoder(
         act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
-        projections: "full" projects all features for each head; "split" only the head's own slice.
+        projections: "full": each head projects all features; "split": each head projects its slice.
         order: position of the norms: "post" after each sublayer, "pre" before it.
         norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
         max_length: max length of a sequence, for learned and binary positions only.

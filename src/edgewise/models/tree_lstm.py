@@ -2,7 +2,7 @@
 
 Formula: i, o, u from W x_j + U Σ_k h_k; f_jk = σ(W_f x_j + U_f h_k); c_j = i u + Σ_k f_jk c_k;
 bidirectional: then the same from the roots down, with [x_j; h_j] for x_j and the parent for k
-Graph: a forest in which nodes read their children, processed level by level
+Graph: a forest with edges from children to parents, processed level by level
 Score: none; a gate for each child
 Normalisation: none (sum)
 Update: h_j = o tanh(c_j); the N-ary form has separate matrices for each child
@@ -168,12 +168,12 @@ class NAry(nn.Module):
 class TreeLSTM(GraphLayer):
     """Tree-LSTM for node-level outputs.
 
-    Called as ``model(x [N, in_width], graph)``, in which nodes read their children. With
+    Called as ``model(x [N, in_width], graph)``, with edges from children to parents. With
     ``children=0`` the states of any number of unordered children are summed; ``children=2`` is the
     binary form, in which the child of lower index is the left one. With ``bidirectional``, half of
-    each state is computed from the root down, from the parent and the upward state, so every state
-    covers the whole tree (Teng and Zhang, Head-lexicalized bidirectional tree LSTMs, 2017, without
-    head words).
+    each state is computed from the roots down, from the parent's state and the node's upward state,
+    so every state depends on the whole tree (Teng and Zhang, Head-lexicalized bidirectional tree
+    LSTMs, 2017, without head words).
 
     Args:
         in_width: number of input features per node.
@@ -223,7 +223,7 @@ class TreeLSTM(GraphLayer):
 
         Args:
             x: node features ``[N, in_width]``.
-            graph: forest in which nodes read their children, such as all sentences of a batch.
+            graph: forest with edges from children to parents, such as all sentences of a batch.
             edge_attr: must be ``None``.
             batch: see :mod:`edgewise.models`.
 

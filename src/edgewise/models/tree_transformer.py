@@ -41,9 +41,7 @@ def tree_relations(graph: Graph) -> Tensor:
     a child (0, 1), a sibling (1, 1). Nodes of different trees have -1.
 
     Args:
-        graph: forest in which nodes read their children.
-
-    Raises:
+        graph: forest with edges from children to parents. Raises:
         ArgumentError: a node has two parents, or is among its own descendants.
     """
     check_parents(graph)
@@ -117,8 +115,8 @@ class TreeRelation(nn.Module):
 class TreeTransformer(GraphLayer):
     """Tree Transformer for node-level outputs.
 
-    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. In the graph,
-    nodes read their children.
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. The edges of
+    ``graph`` run from children to parents.
 
     Args:
         in_width: number of input features per node.
@@ -180,7 +178,7 @@ class TreeTransformer(GraphLayer):
 
         Args:
             x: node features ``[N, in_width]``.
-            graph: forest in which nodes read their children.
+            graph: forest with edges from children to parents.
             edge_attr: edge features ``[E, edge_width]``, such as one-hot dependency labels.
             batch: the nodes of each tree; see :mod:`edgewise.models`.
             relations: ``model.relation.code(graph)``, if computed before.

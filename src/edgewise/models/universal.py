@@ -58,9 +58,10 @@ def universal(
     On a causal graph, the model can generate text; with ``cache=``, each step has separate cached
     keys and values, and no step is skipped.
 
-    Norms come before the sublayers, as in the authors' implementation (tensor2tensor). The paper
-    writes them after the sublayers. Such a model does not learn at the default settings: position
-    and step codes are added before every step, and each norm scales the tokens down with them.
+    Norms come before the sublayers, as in the authors' implementation (tensor2tensor).  With
+    ``order="post"``, as in the paper, the model does not learn at the default settings: position
+    and step codes are added before every step, and each norm scales down the tokens together with
+    these codes.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -244,7 +245,7 @@ class UniversalStack(TransformerStack):
 
 
 class UniversalBackbone(Backbone):
-    """Backbone whose stack knows which tokens are padding, for the ponder cost."""
+    """Backbone that passes the padding mask to its stack, for the ponder cost."""
 
     def _run(
         self, x: Tensor, sequences: SequenceBatch, pattern: Pattern, terms: dict[str, Any]

@@ -44,7 +44,7 @@ def vit(
     """Build a Vision Transformer.
 
     Called as ``model(images [B, channels, height, width])``. With ``pool="class"`` the class token
-    and all patches attend to each other, whatever the graph.
+    and all patches attend to each other, for any graph.
 
     Args:
         image_size: height and width in pixels, or one number for both.
@@ -56,7 +56,7 @@ def vit(
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
         act: name of the activation function of the feed-forward networks.
-        projections: "full" projects all features for each head; "split" only the head's own slice.
+        projections: "full": each head projects all features; "split": each head projects its slice.
         norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
         dropout: dropout probability.
         pool: readout of the patch states, such as "mean", or "class" for a class token.

@@ -29,9 +29,9 @@ class Contrastive(Task):
         L = -\frac1M \sum_i \log
             \frac{e^{\cos(z_i, z_{t_i}) / T}}{\sum_{j \ne i} e^{\cos(z_i, z_j) / T}}
 
-    Outputs are M vectors ``[M, width]``, and targets ``[M]`` the index :math:`t_i` of the view that
-    belongs to view i. All other views of the batch are negatives. ``accuracy`` is the fraction of
-    views whose nearest view is the one that belongs to it; it falls with the batch size.
+    Outputs are M vectors ``[M, width]``, and targets ``[M]`` are the indices :math:`t_i` of the
+    views that belong to views i. All other views of the batch are negatives. ``accuracy`` is the
+    fraction of views i whose nearest view is :math:`t_i`; this fraction falls with the batch size.
 
     Papers: Chen et al., A simple framework for contrastive learning of visual representations, 2020
     (the loss); Giorgi et al., DeCLUTR: deep contrastive learning for unsupervised textual

@@ -73,7 +73,7 @@ class LinkPrediction(Task):
 
         Returns:
             Nodes ``[B]``, and the k best new neighbours of each, ``[B, k]``. If a node has fewer
-            than k possible neighbours, other nodes follow them.
+            than k possible neighbours, other nodes fill the list.
         """
         pairs, graph = batch.inputs
         held_out = pairs[:, batch.target > 0.5]

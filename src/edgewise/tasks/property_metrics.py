@@ -32,8 +32,8 @@ CURVES = ("roc_auc", "average_precision")
 class BrierScore(MeanSquaredError):  # noqa: N818
     """Mean squared difference of predicted probabilities and true classes (Brier, 1950).
 
-    Of two classes, the probability of the second counts. With more, the differences are summed over
-    the classes.
+    With two classes, only the probability of the second class counts. With more classes, the
+    differences are summed over the classes.
     """
 
     def update(self, chances: Tensor, classes: Tensor) -> None:
@@ -106,7 +106,7 @@ class MeanOverTargets(Metric):
     """Mean of the metrics of several targets, without undefined ones.
 
     Args:
-        metrics: metrics of the targets, which are updated and reset by themselves.
+        metrics: metrics of the targets, which are updated and reset separately.
     """
 
     full_state_update = False

@@ -1,4 +1,4 @@
-"""Callbacks that the trainer settings ask for: averages of weights, frozen backbone, stopping."""
+"""Callbacks for the trainer settings: averages of weights, frozen backbone, early stopping."""
 
 # ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
@@ -124,8 +124,8 @@ class HeadFirst(Callback):
 class ResumableEarlyStopping(EarlyStopping):
     """Lightning's EarlyStopping, for a run that is resumed after it decided to stop.
 
-    A checkpoint does not contain the Trainer's ``should_stop``, so with Lightning's own class such
-    a run trains one epoch more than an uninterrupted run.
+    A checkpoint does not contain the Trainer's ``should_stop``, so with Lightning's class such a
+    run trains one epoch more than an uninterrupted run.
     """
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -16,7 +16,7 @@ COLOURS = {"train": "#9aa7b8", "val": "#1f6feb"}
 def curves(rows: list[Row], best_epoch: int) -> Figure:
     """Plot training and validation metrics over epochs, one panel for each metric.
 
-    Metrics of one of several targets have no panel, only their mean.
+    With several targets, a metric has one panel, for its mean over the targets.
     """
     require("matplotlib", extra="plot", purpose="drawing learning curves")
     from matplotlib.figure import Figure

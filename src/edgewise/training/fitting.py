@@ -67,7 +67,8 @@ def fit(
         )
 
     Args:
-        model: called as ``model(*batch.inputs, **batch.keywords)``. Gets the best weights.
+        model: called as ``model(*batch.inputs, **batch.keywords)``. After training, it has the best
+            weights.
         task: loss and metrics.
         loaders: a list of batches, or a loader with a length such as PyTorch's DataLoader, for each
             of ``train``, ``val`` and ``test``. Batches are :class:`edgewise.data.Batch`, tuples
@@ -79,8 +80,8 @@ def fit(
         trainer: trainer settings.
         schedule: learning-rate schedule. Constant by default.
         logger: Lightning loggers for the metrics of each epoch and of the test.
-        callbacks: Lightning callbacks for training, which run before Edgewise's own. A progress bar
-            among them replaces Edgewise's.
+        callbacks: Lightning callbacks for training, which run before those of Edgewise. A progress
+            bar among them replaces the progress display of Edgewise.
         title: title of the progress display.
 
     Returns:

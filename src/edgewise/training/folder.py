@@ -307,7 +307,7 @@ class RunFolder:
 
     @contextmanager
     def restoring(self, has_begun: Callable[[], bool]) -> Iterator[None]:
-        """Report an error before training has begun as a checkpoint of another run."""
+        """Report an error that is raised before training begins as a checkpoint of another run."""
         try:
             yield
         except Exception:

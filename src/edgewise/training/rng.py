@@ -12,8 +12,8 @@ import torch
 def seed_everything(seed: int) -> None:
     """Seed Python, NumPy and PyTorch on every device.
 
-    Unlike Lightning's function of this name, it needs no Lightning, accepts seeds of 2³² and more,
-    and does not set an environment variable.
+    Unlike Lightning's function of this name, this one does not need Lightning, accepts seeds of 2³²
+    and more, and does not set an environment variable.
 
     Example:
         >>> import torch

@@ -37,7 +37,8 @@ class TrainerSettings:
         ema_decay: decay per step of an exponential moving average of the weights, such as 0.99. The
             averaged weights are validated, tested and saved. 0 disables averaging.
         average_last_epochs: number of last epochs over which weights are averaged. The averaged
-            weights are validated, tested and saved. 0 disables averaging. Excludes ``ema_decay``.
+            weights are validated, tested and saved. 0 disables averaging. Cannot be combined with
+            ``ema_decay``.
         accumulate_grad_batches: number of batches whose gradients are averaged for one optimizer
             step. The last step of an epoch uses the remaining batches.
         precision: ``32`` for float32; ``bf16`` for mixed precision with bfloat16 matrix products

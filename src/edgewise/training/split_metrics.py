@@ -58,7 +58,9 @@ class SplitMetrics(nn.ModuleDict):
         return loss, count
 
     def finish(self) -> dict[str, float]:
-        """Return the values by name, with those that follow from the loss, and reset the state."""
+        """Return the values by name, including values derived from the loss, and reset the
+        state.
+        """
         values = finished(self)
         return values | {
             name: round(value, 6) for name, value in self.task.from_loss(values["loss"]).items()

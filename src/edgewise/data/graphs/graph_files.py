@@ -1,4 +1,4 @@
-"""Reader of graphs in the text format of TU Dortmund, for its data sets and the user's own.
+"""Reader of graphs in the text format of TU Dortmund, for public and user data sets.
 
 PyTorch Geometric's ``read_tu_data`` returns the same tensors (a test compares them), but discards
 the original values of node and class labels, which predictions need, and names neither file nor

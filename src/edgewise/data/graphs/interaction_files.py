@@ -35,8 +35,8 @@ class InteractionFiles(Interactions):
         user, item, time, rating: column names, or column numbers from 1 without a header; "" finds
             them by their usual names. Of two columns, the first is users and the second items.
         min_rating: lowest rating that counts as an interaction; ``None`` counts all rows.
-        test: fraction of each user's interactions in the test set, at least one if the user has
-            three; ``val`` works in the same way.
+        test: fraction of each user's interactions in the test set; at least one interaction of
+            users with three or more. ``val`` works in the same way.
         header: whether the first line names the columns; ``None`` detects it.
         names: whether ids are names, even if they look like numbers.
         val, split_seed, negatives, by_user, batch_size, val_users: see :class:`Interactions`.

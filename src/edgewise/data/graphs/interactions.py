@@ -91,7 +91,8 @@ class Interactions(Data):
     ``[B, K + M]``. Positives and targets are padded with -1. Validation and test batches have
     inputs ``(users [B], items, graph)`` and targets ``[B, items]``: 1 for a held-out item of the
     user, 0 for another item, and -1 for a training item of the user, which is ignored. With
-    ``negatives=0``, training batches have this form too, with all training items as positive.
+    ``negatives=0``, training batches have the form of validation batches, with all training items
+    as positive.
 
     Attributes:
         val: fraction of the training interactions used for validation; they are not in the graph.

@@ -83,7 +83,7 @@ class Links(Data):
         val, test: fractions of the edges used for validation and test.
         split_seed: random seed of the split and of the validation and test negatives.
         negatives: negative pairs per edge of a training batch. Validation and test have one.
-        batch_size: supervised edges per training batch, at most half of all.
+        batch_size: supervised edges per training batch, at most half of the training edges.
     """
 
     val: float = 0.05

@@ -88,9 +88,9 @@ class NodeFiles(NodeData):
         id: id column of ``nodes``; "" finds it by its usual names, or takes the first column.
         label: column of the classes or numbers, which may have blank cells; "" finds it by its
             usual names, or takes the only text column with repeated values.
-        task_type: ``regression`` predicts numbers, ``classification`` classes; ``auto`` predicts
-            numbers if some are not whole, or if there are more than 20 different ones, at least one
-            for two nodes.
+        task_type: ``regression`` predicts numbers, ``classification`` classes. ``auto`` predicts
+            numbers if all labels are numbers, and either some are not integers, or there are more
+            than 20 distinct numbers and more than one for every two nodes.
         split: column with ``train``, ``val`` or ``test``; "" finds it by its usual names. Without
             such a column, the labelled nodes are split at random; classes are stratified.
         features: feature columns; by default all other numeric columns.
@@ -274,7 +274,7 @@ class NodeFiles(NodeData):
         )
 
     def _are_numbers(self, labels: Sequence[str], delimiter: str = ",") -> bool:
-        """Return whether labels, blank ones aside, are numbers to predict and not classes."""
+        """Return whether labels are numbers to predict, not classes; blank labels are ignored."""
         if self.task_type != "auto":
             return self.task_type == "regression"
         known = [label for label in labels if not is_missing(label)]
@@ -463,7 +463,9 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
 
 
 def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
-    """Return the class name of each node, "" if ``y`` is negative or NaN; or its number."""
+    """Return class names or numbers of the nodes as text; "" if ``y`` is NaN or a negative
+    class.
+    """
     y = found["y"]
     if y.dtype.kind not in "iuf":
         return [str(label) for label in y.tolist()]

@@ -69,7 +69,7 @@ class Digits(DigitImages):
     Example:
         >>> from edgewise import data
         >>> splits = data.digits().load()
-        >>> splits.model_arguments  # what the data determine
+        >>> splits.model_arguments  # determined by the data
         {'image_size': 8, 'channels': 1, 'out_width': 10}
         >>> batch = next(iter(splits.loaders(seed=0)["train"]))
         >>> batch.inputs[0].shape, batch.target.shape

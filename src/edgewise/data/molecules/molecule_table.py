@@ -68,12 +68,14 @@ class MoleculeTable(Data):
     Attributes:
         path: table with a header, such as a CSV or Parquet file; a data frame; or an SDF file,
             whose properties are the columns.
-        smiles: SMILES column; an ionic liquid, ``cation.anion``, is one graph. "" finds it by its
-            name, or takes the only column that RDKit can parse.
-        target: columns to predict, such as ``logS`` or ``logS,active``. With several, a row may
-            lack some of them. "" takes the only other column of numbers or of few texts.
+        smiles: SMILES column; an ionic liquid, ``cation.anion``, is one graph. "" finds the column
+            by its name, or takes the only column that RDKit can parse.
+        target: columns to predict, such as ``logS`` or ``logS,active``. If there are several
+            columns, a row may lack some of the values. "" takes the only other column of numbers or
+            of few texts.
         task_type: ``regression`` predicts numbers, ``classification`` classes; ``auto`` takes a
-            column of 0 and 1, or of at most 20 different texts, as classes, and others as numbers.
+            column of 0 and 1, or of at most 20 different texts, as classes, and other columns as
+            numbers.
         unit: unit of the numbers to predict, which predictions include.
         fraction: whether each target is a fraction from 0 to 1, such as a mole fraction. The
             network then predicts its logit, which for a dissolved gas is about linear in log
@@ -81,9 +83,9 @@ class MoleculeTable(Data):
         conditions: columns such as temperature and pressure, concatenated to the vector of the
             molecule. They are standardised over the training set.
         log_conditions: columns whose logarithm is an additional condition.
-        split: unit of the folds: ``random`` rows; all rows of a ``molecule`` or of a Bemis-Murcko
-            ``scaffold`` in one fold; or ``time``, which tests on the latest rows and validates on
-            the latest of the others.
+        split: how rows are assigned to folds: ``random``; ``molecule`` or ``scaffold``
+            (Bemis-Murcko) keeps all rows of a molecule or scaffold in one fold; ``time`` tests on
+            the latest rows and validates on the latest of the other rows.
         date: column of dates or years, for a split by ``time``; "" finds one that is named date,
             year, time or timestamp.
         split_column: column with the words train, val and test, used instead of folds; "" finds a
@@ -92,8 +94,8 @@ class MoleculeTable(Data):
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`.
         invalid: ``refuse`` raises an error for SMILES that RDKit cannot parse and for rows without
             a target; ``skip`` drops these rows with a warning. Both name the rows.
-        fragments: parts of a salt or mixture, ``A.B``, that are read: ``all`` as one graph, or the
-            ``largest`` organic one. Its charge is kept.
+        fragments: parts of a salt or mixture, ``A.B``, that are used: ``all`` as one graph, or the
+            ``largest`` organic one. Charges are kept.
         bonds: whether the model receives bond features and conditions.
         descriptors: whether the model also gets RDKit descriptors of each molecule, of its cations
             and of the rest, standardised over the training molecules and clipped to ±4.
@@ -283,7 +285,7 @@ class MoleculeTable(Data):
         return table.choose("data.smiles", self.smiles, candidates, what, of_words=True)
 
     def _check_fractions(self, columns: TargetColumns) -> None:
-        """Check that all targets are fractions if the data say so.
+        """Check that all targets are fractions if ``fraction`` is set.
 
         Raises:
             ArgumentError: a number is outside of 0 to 1, or a target has classes.

@@ -66,7 +66,8 @@ class IonicLiquids(MoleculeTable):
         return find_raw("ionic_liquids", [CO2_FILE], _no_download) / CO2_FILE
 
     def identity(self, smiles: str, molecule: Any) -> str:  # noqa: ARG002
-        # The file writes one of its 182 liquids in two ways. Published results have these folds.
+        # The file writes one of its 182 liquids in two ways. They count as two liquids, as in
+        # published results.
         return smiles
 
 

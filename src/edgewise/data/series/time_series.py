@@ -68,9 +68,9 @@ class TimeSeries(Data):
         path: the user's own table or data frame, with one row per time step.
         column: column of the values; ``""`` for the only numeric one.
         date: column of the dates; ``""`` for the only one that can be parsed as dates, if any, and
-            ``"none"`` for rows in their order. Rows are sorted by date. Up to a fifth of the dates
-            and values may be missing: they are interpolated linearly, with a warning. Without
-            dates, a missing value is an error.
+            ``"none"`` to keep the order of the rows. With dates, rows are sorted by date. Up to a
+            fifth of the dates and values may be missing: they are interpolated linearly, with a
+            warning. Without dates, a missing value is an error.
         date_format: format of the dates, such as ``%d.%m.%Y``; ``""`` infers it.
         season: season length in steps; 0 for that of a series of statsmodels, or the usual one for
             the step of the dates: 12 months, 52 weeks, 7 days (5 weekdays), 24 hours, otherwise 1.

@@ -118,7 +118,7 @@ def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], S
 
     Raises:
         ArgumentError: no format reads all cells, two rows have the same date, the dates are not
-            regular, or two formats fit equally well. Names the row.
+            regular, or two formats fit equally well. The error names the row.
     """
     texts = table.texts("data.date", column)
     read = {one: parse_dates(texts, one) for one in ([named] if named else FORMATS)}
@@ -155,8 +155,8 @@ def read_times(table: Table, argument: str, column: str) -> list[float]:
     """Return the numbers in a column, such as years, or its dates as seconds.
 
     Raises:
-        ArgumentError: no format reads all cells (names the row), or formats that do give another
-            order of the rows.
+        ArgumentError: no format reads all cells (the error names the row), or the formats that read
+            all cells give different orders of the rows.
     """
     texts = table.texts(argument, column)
     numbers = as_numbers(table.frame[column], table.delimiter)

@@ -154,8 +154,8 @@ def read_edges(
         destination: column of the destination nodes; "" as for ``source``.
 
     Raises:
-        ArgumentError: a line is not two ids (gives its number and text), there is no edge, or the
-            columns cannot be determined.
+        ArgumentError: a line does not have two ids (the error gives its number and text), there is
+            no edge, or the columns cannot be determined.
         MissingDataError: there is no such file.
     """
     columns = SOURCE.named(source), DESTINATION.named(destination)
@@ -190,8 +190,8 @@ def read_interactions(
         further: columns of numbers or dates, which may be missing unless they are named.
 
     Raises:
-        ArgumentError: an id is missing or a file has no items (names the line), or the columns
-            cannot be determined.
+        ArgumentError: an id is missing or a file has no items (the error names the line), or the
+            columns cannot be determined.
         MissingDataError: there is no such file.
     """
     columns = USER.named(user), ITEM.named(item)

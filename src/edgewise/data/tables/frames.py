@@ -94,7 +94,7 @@ def is_frame(value: Any) -> bool:
 def to_pandas(value: Any) -> DataFrame:
     """Convert a data frame of any library to pandas.
 
-    PyArrow converts its own and Polars tables; other frames use the interchange protocol.
+    PyArrow converts PyArrow and Polars tables; other frames use the interchange protocol.
     """
     pandas = pandas_for("reading a data frame")
     if isinstance(value, pandas.DataFrame):

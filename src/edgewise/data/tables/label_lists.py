@@ -12,14 +12,15 @@ from edgewise.errors import ArgumentError
 
 SEPARATORS = ("|", ";", ",")
 ARRAYS = "["
-"""Separator of JSON arrays, as a column of lists in a Parquet file is read."""
+"""Value for cells with JSON arrays, in which form columns of lists of Parquet files are read."""
 
 
 def find_separator(cells: Sequence[str]) -> str:
     """Return the separator of the labels in a cell; "" if each cell is one label.
 
-    A separator is one of :data:`SEPARATORS`, or :data:`ARRAYS`. Labels may contain the others, so
-    the cells must have different numbers of labels, and fewer distinct labels than distinct cells.
+    A separator is one of :data:`SEPARATORS`, or :data:`ARRAYS`. Labels may contain the other
+    separators, so the cells must have different numbers of labels, and fewer distinct labels than
+    distinct cells.
     """
     distinct = {cell.strip() for cell in cells if not is_missing(cell)}
     if distinct and all(_array(cell) is not None for cell in distinct):
@@ -53,7 +54,7 @@ def label_columns(
         labels: labels of the training table, if this is another table.
 
     Raises:
-        ArgumentError: a row has a label that the training table has not.
+        ArgumentError: a row has a label that the training table does not have.
     """
     lists = [split_labels(cell, separator) for cell in table.texts(argument, column)]
     names = list(labels) or sorted({label for each in lists for label in each})

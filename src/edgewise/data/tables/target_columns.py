@@ -62,7 +62,7 @@ class TargetColumns:
     def describe(self, train: Tensor, *, fraction: bool = False) -> tuple[Target, ...]:
         """Return the description of the columns, with the statistics of the training rows.
 
-        A warning names columns of classes of which the training rows have a single one.
+        A warning names the class columns for which the training rows have a single class.
 
         Args:
             train: values of the training rows, ``[rows, columns]``.
@@ -131,7 +131,7 @@ def target_names(
     """
     whole = named if isinstance(named, str) else ",".join(named)
     if whole:
-        # A name that has commas itself is the column of this name.
+        # If the whole text, commas included, is the name of a column, take this column.
         given = named.split(",") if isinstance(named, str) else list(named)
         names = [whole] if whole in table.columns else list(dict.fromkeys(given))
         return [table.choose(argument, name, (), "a target column", taken) for name in names]

@@ -57,7 +57,7 @@ def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide:
     """Return a training split of windows with ``<cls>`` first, masked anew each time.
 
     Args:
-        stream: token ids, ``[N]``; a window may begin at any of them.
+        stream: token ids, ``[N]``; a window may begin at any token.
         context: tokens per window, with ``<cls>``.
         draw: windows per epoch; 0 for as many as fit without overlap.
         first: id of ``<cls>``.

@@ -21,9 +21,9 @@ class PairTable(TextPairs, OwnFiles):
     Attributes:
         source: column of source texts (encoder inputs); by default the first of two columns.
         target: column of target texts (to generate); by default the second of two columns.
-        header: whether the first row names the columns; ``None`` assumes so if each cell is a
-            single word. Without a header the columns are ``source`` and ``target`` if there are
-            two, otherwise 1, 2, ...
+        header: whether the first row names the columns; ``None`` assumes a header if each cell of
+            the first row is a single word. Without a header the columns are ``source`` and
+            ``target`` if there are two, otherwise 1, 2, ...
         target_path: file with one target text per line; ``path`` then has one source per line.
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Validation
             and test files must be tables; for parallel files use :class:`Parallel`.

@@ -45,10 +45,10 @@ class TextTable(LabelledSentences, OwnFiles):
     :func:`edgewise.data.tables.read.read_table` for the formats.
 
     Attributes:
-        text: text column; "" finds it.
-        label: label column; "" finds it. Labels may be numbers or names. Several columns, such as
-            ``toxic,threat``, are predicted together, and a row may lack some of them.
-        separator: separator of several labels in a cell, such as ``|``; "" finds ``|``, ``;``,
+        text: text column; "" finds the column.
+        label: label column; "" finds the column. Labels may be numbers or names. Several columns,
+            such as ``toxic,threat``, are predicted together, and a row may lack some of them.
+        separator: separator of several labels in a cell, such as ``|``; "" detects ``|``, ``;``,
             ``,`` or JSON arrays, and "none" reads each cell as one label. A blank cell has none of
             the labels.
         task_type: ``regression`` predicts the numbers in the label columns; ``auto`` predicts

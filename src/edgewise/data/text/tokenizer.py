@@ -100,7 +100,7 @@ def encode_all(
 
     Args:
         tokenizer: tokenizer from :func:`train_tokenizer` or :func:`load_tokenizer`.
-        texts: S texts; an empty one has only the tokens ``first`` and ``last``.
+        texts: S texts; an empty text has only the tokens ``first`` and ``last``.
         first: special token added before each text.
         last: special token added after each text.
 

@@ -64,10 +64,10 @@ def load(
     Args:
         model_or_folder: a live ``transformers`` model, or a folder with ``config.json`` and
             ``model.safetensors`` (or its shards).
-        graph: attention pattern that replaces the model's own. ``graphs.window(128) |
-            graphs.hubs([0])`` turns BERT into a Longformer. Causal models attend to its causal
-            part; an encoder-decoder uses it in the encoder, a ViT over patches. Text such as
-            ``"window(128) | hubs([0])"`` is parsed by :func:`edgewise.graphs.parse`.
+        graph: attention pattern that replaces the pattern of the model. ``graphs.window(128) |
+            graphs.hubs([0])`` turns BERT into a Longformer. Causal models use only the causal part
+            of ``graph``; an encoder-decoder uses it in the encoder, and a ViT between patches. Text
+            such as ``"window(128) | hubs([0])"`` is parsed by :func:`edgewise.graphs.parse`.
         leave_out: parts of the names of tensors to drop, such as ``"pooler"``. Any other tensor
             that the model does not have raises an error.
         positions: max length of a BERT, RoBERTa, Longformer, BigBird or GPT-2, if longer than in

@@ -68,14 +68,14 @@ def attention(
         attention_mask: result of :func:`edgewise.interop.huggingface.masks.reads_of_call`, a mask
             ``[B, H, T, S]`` of the caller, or ``None``. The graph of a caller's mask is cached
             until the mask is changed in place. Changes through ``.data`` or a NumPy array that
-            shares memory are not noticed: pass a new tensor after them.
+            shares memory are not noticed: pass a new tensor after such changes.
         dropout: dropout probability of the attention weights.
         scaling: factor of the scores.
         is_causal: whether attention is causal if there is no mask.
         position_bias: ``[B, H, T, S]``, added to the scores (T5).
         output_attentions: whether to return the attention weights; by default if the configuration
             of the layer says so, or the running model collects them.
-        other: ignored, except unsupported arguments, which raise an error.
+        other: further arguments, which are ignored; but those in ``UNKNOWN`` raise an error.
 
     Returns:
         The output ``[B, T, H, D]``, and the attention weights ``[B, H, T, S]`` before dropout, or
@@ -183,7 +183,7 @@ def _reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Ten
         if stamp.equal(mask) if isinstance(stamp, Tensor) else stamp == version_of(mask):
             cached: tuple[Reads, Tensor | None] = found
             return cached
-    # The cached mask must be valid in later calls, which may be training.
+    # The cached mask must be valid in later calls, which may be training steps.
     with persist_on(mask.device):
         own = detach_from_inference(mask)
         found = reads_of_mask(own, targets, sources)
@@ -211,8 +211,8 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
     and padding is never attended to. Positions are counted within each text without padding, or
     within an image (a class token is position 0).
 
-    A mask ``[B, H, T, S]`` passed to the model is cached as a graph. It must not be changed through
-    ``.data`` or NumPy, as such changes are not noticed; ordinary changes in place are.
+    A mask ``[B, H, T, S]`` passed to the model is cached as a graph. Do not change the mask through
+    ``.data`` or NumPy: unlike ordinary changes in place, such changes are not noticed.
 
     Args:
         model: a model that uses ``AttentionInterface``, as most do. Only the encoder of an
@@ -318,8 +318,9 @@ def register() -> None:
 def _accept_output_attentions(config: Any) -> None:
     """Let configurations have ``output_attentions=True`` with ``"edgewise"``.
 
-    ``transformers`` raises an error for any name but ``"eager"``, in a setter and in a validator,
-    of which each class of configurations keeps its own list. Versions without either raise none.
+    ``transformers`` raises an error for every name except ``"eager"``, in a setter and in a
+    validator. Each configuration class has a separate list of validators. Versions without setter
+    and validator raise no error.
     """
     known = getattr(config, "output_attentions", None)
     setter = getattr(known, "fset", None)
@@ -393,7 +394,8 @@ class _WhenImported(importlib.abc.MetaPathFinder):
 
             def then_register(module: ModuleType) -> None:
                 execute(module)
-                # If this version is too old for graphs, everything else still works.
+                # If this version of transformers is too old for graphs, everything else still
+                # works.
                 with suppress(ImportError):
                     register()
 

@@ -68,7 +68,7 @@ def filled(model: TextModel, layers: dict[str, Piece], theirs: Checkpoint) -> nn
 def head_pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
     """Return the pieces of the head; an untied decoder gets a separate matrix."""
     pieces = linear("head.transform.0", "head.dense") | linear("head.transform.2", "head.norm")
-    # If the biases differ, transformers adds the bias of the decoder. If tied, either may be saved.
+    # transformers adds the bias of the decoder. If both biases are tied, either may be saved.
     own_bias = "head.decoder.bias" in theirs.tensors
     pieces["head.bias"] = Piece("head.decoder.bias" if own_bias else "head.bias")
     decoder = theirs.tensors.get("head.decoder.weight")

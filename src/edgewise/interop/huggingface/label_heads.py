@@ -62,7 +62,7 @@ def label_head(theirs: Checkpoint) -> LabelHead | None:
     """Return the classification head of a checkpoint, found by tensor names, or None.
 
     BERT's head follows the pooler, and RoBERTa's head an additional linear layer. The heads of
-    GPT-2 and Llama are a single linear layer, without bias for texts.
+    GPT-2 and Llama are a single linear layer, which has no bias in text classifiers.
     """
     names = theirs.tensors
     if "classifier.out_proj.weight" in names:

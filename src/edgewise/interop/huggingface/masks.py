@@ -27,7 +27,7 @@ AT_ONCE = 1 << 24
 
 
 class Reads:
-    """Replacement of a mask ``[B, 1, T, S]``, which is never expanded.
+    """Description of a mask ``[B, 1, T, S]`` that replaces the tensor.
 
     Attributes:
         own: pattern of the allowed pairs, one for the batch or one per member.
@@ -375,7 +375,7 @@ def side_by_side(members: Sequence[Graph]) -> Graph:
 
 
 def lengths_of_texts(graph: Graph, first: int, stop: int) -> list[int]:
-    """Return the lengths of texts packed in one row that do not attend to one another.
+    """Return the lengths of the texts packed in one row; texts do not attend to each other.
 
     Args:
         graph: graph with as many targets as sources.

@@ -73,7 +73,7 @@ def edge_index_of(adjacency: Tensor) -> Tensor:
 
 
 def values_of(adjacency: Tensor) -> Tensor | None:
-    """Return the entries ``[E, ...]`` of a sparse matrix in edge order, else None."""
+    """Return the entries ``[E, ...]`` of a sparse matrix in edge order; None for other types."""
     values: Tensor | None = None
     if is_torch_sparse_tensor(adjacency):
         values = to_edge_index(adjacency)[1]

@@ -65,7 +65,7 @@ class AttentionDropIn(DropIn):
         return aggregate(value, graph, weight=weight), weight
 
     def _edge_vector(self, features: Tensor | None) -> Projected | None:
-        """Return ``lin_edge(features)`` as a projection, which engines apply to nodes instead."""
+        """Return ``lin_edge(features)`` as an edge term that engines do not expand."""
         if features is None:
             return None
         if self.lin_edge is None:
