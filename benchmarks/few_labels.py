@@ -3,17 +3,17 @@
     python -m benchmarks.few_labels text [--counts 100 200 500] [--seeds 5] [--folder DIR]
 
 A study pre-trains a model once, without labels, by ``edgewise train``. It then trains the same
-model on a few labels from the pre-trained weights and from random ones. The seed sets the initial
-weights and the labels that are used, equal on both sides. Both sides choose among the same settings
-by the validation metric, averaged over the first two seeds, separately for each number of labels.
-The test metric of the other settings is not used. The simple baselines of
+model on a few labels from the pre-trained weights and from random ones. The seed determines the
+initial weights and the labels that are used; both are equal on both sides. Both sides choose among
+the same settings by the validation metric, averaged over the first two seeds, separately for each
+number of labels. The test metric of the other settings is not used. The simple baselines of
 ``edgewise baseline`` are measured on the same labels.
 
-A fine-tuning is that of ``edgewise train`` with the last epoch instead of the best one, and
-without files, which takes less time than to load the data.
+Fine-tuning is as in ``edgewise train``, but with the weights of the last epoch instead of the best
+one, and without writing files: for small data, loading and writing would take most of the time.
 
-Printed are mean and standard deviation over the seeds, the paired difference, and p of the paired
-t-test. Measured values are kept in ``DIR/STUDY.json``.
+The benchmark prints mean and standard deviation over the seeds, the paired difference, and p of the
+paired t-test. Measured values are kept in ``DIR/STUDY.json``.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Measured:
         count: number of labels.
         begin: folder of the pre-trained run.
         seeds: number of seeds.
-        results: values measured before, by name; new ones are added.
+        results: values measured before, by name; new values are added.
     """
 
     def __init__(self, study: Study, count: int, begin: Path, seeds: int, results: Results) -> None:

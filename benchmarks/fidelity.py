@@ -2,13 +2,13 @@
 
     python -m benchmarks.fidelity RUN [--input FILE] [--cases 200] [--per-input N] [--gnn-explainer]
 
-Fid+ is the loss of the answer's probability (of a property: the absolute change) if the named parts
-are deleted, Fid- if all others are. A fifth of the parts are named, 10 at most. ``random`` names as
-many at random. Inputs are those of the file; nodes, users and histories of the training data in
-random order without a file. In texts without a mask and molecules without an unknown atom, a random
-word or atom is hidden if the run predicts hidden ones. ``--gnn-explainer`` adds PyTorch Geometric's
-GNNExplainer with 200 epochs, for runs of gat-cora: on the neighbourhood of each node, and its time
-on the whole graph for 3 nodes.
+Fid+ is the decrease of the answer's probability (for a property, the absolute change of its value)
+if the named parts are deleted; Fid- is the decrease if all other parts are deleted. A fifth of the
+parts are named, at most 10. The method ``random`` names the same number of parts at random. Inputs
+come from the file; without a file, they are nodes, users or histories of the training data in
+random order. If the run predicts masked words or atoms and an input has none, a random one is
+masked. ``--gnn-explainer`` adds PyTorch Geometric's GNNExplainer with 200 epochs, for runs of
+gat-cora: on the neighbourhood of each node, and its time on the whole graph for 3 nodes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
 
 
 def hidden(predictor: Any, value: Any, random: Random) -> Any:
-    """Return an input in which a word or atom is hidden, if the run predicts hidden ones."""
+    """Return an input with a masked word or atom, if the run predicts masked words or atoms."""
     if isinstance(predictor, HiddenWords) and "[MASK]" not in value:
         words = value.split()
         if words:

@@ -178,7 +178,7 @@ def main() -> None:
     medians: dict[str, list[float]] = {name: [] for name in steps}
     for round_number in range(options.rounds + 1):
         taken: dict[str, list[float]] = {name: [] for name in steps}
-        for batch in batches:  # alternate, so that other load affects both models alike
+        for batch in batches:  # alternate, so that other load affects both models equally
             for name in sorted(steps, reverse=bool(len(taken["ours"]) % 2)):
                 start = time.perf_counter()
                 steps[name](batch)

@@ -4,12 +4,13 @@
     python -m benchmarks.gpu --only gatv2 --dtype bfloat16         # problems with this in the name
     python -m benchmarks.gpu --check                               # correctness only
 
-Ratios are theirs / ours: above 1, Edgewise is better; some have a goal. Before timing, the tests of
-the kernels (``tests/triton``) run on this GPU, outputs and all gradients of each problem are
-compared with the other implementations, and two runs must agree bit for bit. Any failure ends the
-benchmark. Times are from CUDA events, after a warm-up, with alternating implementations. Memory is
-the peak that forward and backward add. Without a GPU, ``--check`` runs the kernels in Triton's
-interpreter on small problems: set ``TRITON_INTERPRET=1`` and ``EDGEWISE_TRITON=1``.
+Ratios are the other implementation's value divided by Edgewise's: above 1, Edgewise is better. Some
+ratios have a goal. Before timing, the tests of the kernels (``tests/triton``) run on this GPU,
+outputs and all gradients of each problem are compared with the other implementations, and two runs
+must agree bit for bit. Any failure ends the benchmark. Times are from CUDA events, after a warm-up,
+with alternating implementations. Memory is the peak that forward and backward add. Without a GPU,
+``--check`` runs the kernels in Triton's interpreter on small problems: set ``TRITON_INTERPRET=1``
+and ``EDGEWISE_TRITON=1``.
 """
 
 from __future__ import annotations

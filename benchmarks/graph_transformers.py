@@ -3,8 +3,8 @@
     python -m benchmarks.graph_transformers [--rounds 7] [--threads 2] [--json FILE]
 
 - Training step with Adam of five GPS layers on packed molecules, versus PyTorch Geometric's
-  ``GPSConv``, which pads them, with equal weights and new batches in each round. The same with each
-  atom attending to itself only gives the limit of what faster attention could save.
+  ``GPSConv``, which pads them, with equal weights and new batches in each round. A further run, in
+  which each atom attends to itself only, shows how much faster attention could save at most.
 - Graphormer's bias on packed molecules, forward and backward with the gradient of its table, versus
   the padded form ``[B, n, n, H]`` with ``scaled_dot_product_attention``.
 - Exphormer on 100,000 nodes: bytes per additional edge, forward and backward, at two widths.
@@ -137,7 +137,7 @@ def conv() -> nn.Module:
 
 
 def copied(peer: TheirGPS) -> OurGPS:
-    """Return an Edgewise model with the weights of PyTorch Geometric's."""
+    """Return an Edgewise model with the weights of a PyTorch Geometric model."""
     ours = OurGPS()
     for own, other in zip(ours.layers, peer.layers, strict=True):
         weights = {

@@ -5,9 +5,9 @@
 The layer has the size of BERT-base (12 heads of 64) and random weights. Three parts are timed: the
 attention function of ``transformers``' attention interface, self-attention with projections, and
 the whole layer, whose feed-forward network does not depend on the graph. Outputs are compared
-first. Then runs alternate; results are medians of theirs / ours over rounds, for forward, and for
-forward and backward: above 1, Edgewise is faster. SDPA always computes the complete graph. Times
-are wall times, so the machine should be idle.
+first. Then runs alternate; results are medians over rounds of SDPA's time divided by Edgewise's,
+for forward, and for forward and backward: above 1, Edgewise is faster. SDPA always computes the
+complete graph. Times are wall times, so the machine should be idle.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
 Forward and backward of the attention of one layer on one text, with 4 heads of width 64 in float32:
 softmax(QKᵀ)V with an explicit matrix; PyTorch's fused attention; Edgewise on Longformer's graph
 (window of 256 tokens on either side, one global token) and on BigBird's (blocks of 64: neighbours,
-first and last, three random). Each point is measured in its own process: the median of three runs
-after a warm-up, and the memory that they add. A line ends if the next point is expected to take
-more than S seconds or G gigabytes. Times are wall times, so the machine should be idle.
+first and last, three random). Each point is measured in a separate process: the median of three
+runs after a warm-up, and the memory that they add. A line ends if the next point is expected to
+take more than S seconds or G gigabytes. Times are wall times, so the machine should be idle.
 """
 
 from __future__ import annotations

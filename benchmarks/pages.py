@@ -1,15 +1,15 @@
-"""Pages of attention weights in a headless browser: size, time and frames, with bertviz's beside.
+"""Pages of attention weights in a headless browser: size, time and frames, compared with bertviz.
 
     python -m benchmarks.pages [--tokens 64 128 256] [--scripts FOLDER] [--views head model]
 
-Random weights of 12 layers with 12 heads on all pairs of tokens, the same for both tools, and of 4
-layers with 8 heads on a window of 16,384 tokens. Printed are the bytes of the page, the processor
-time to write it, the time until it is drawn and the processor time that the browser spends for
-that, and the frames per second while the mouse drags over it (bertviz: scrolls, and moves over the
+Both tools draw the same random weights of 12 layers with 12 heads on all pairs of tokens. Edgewise
+also draws 4 layers with 8 heads on a window of 16,384 tokens. The benchmark prints the size of the
+page in bytes, the processor time to write it, the time and the browser's processor time until it is
+drawn, and the frames per second while the mouse drags over it (bertviz: scrolls, and moves over the
 tokens). A page is opened three times, the tools in alternation; times are minima and frames are
-maxima. bertviz's pages are written if it is installed. They load scripts from the network; these
-are read from ``FOLDER`` (``require.js``, ``d3.min.js`` and ``jquery.min.js``). The size includes
-them.
+maxima. bertviz is measured if it is installed. Its pages load scripts from the network; the
+benchmark reads the scripts from ``FOLDER`` (``require.js``, ``d3.min.js`` and ``jquery.min.js``),
+and includes them in the size.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Page:
     Attributes:
         name: contents in words.
         path: the file.
-        ready: selector of an element that is there when the page is drawn.
+        ready: selector of an element that exists once the page is drawn.
         area: selector of the part under the mouse.
         write: seconds of processor time to write the page.
         size: bytes of the page and its scripts.

@@ -215,8 +215,8 @@ def tasks(
 def seconds(runs: Mapping[str, Callable[[], object]], device: str) -> dict[str, float]:
     """Return the best time of each of several alternating runs, over three rounds or more.
 
-    CPU time of this process on a CPU, so that other load matters little; on another device wall
-    time, with synchronisation.
+    On a CPU, times are CPU times of this process, which depend little on other load. On another
+    device, they are wall times with synchronisation.
     """
 
     def clock() -> float:

@@ -10,15 +10,15 @@ interrupted and measure what is missing; the scores are kept in ``FOLDER/STUDY-S
 Heads are removed with ``edgewise.explain.prune`` in steps of 10 %, without further training; each
 layer keeps at least one. They are removed in the order of an importance that is measured on the
 validation set: ``gradient`` and ``leaving out`` as in Michel et al. (2019), or ``random``. The
-score is accuracy on the test set, or BLEU on it with greedy decoding. The time is the processor
-time of the forward pass of a validation batch in one thread with the first seed, in the order
-``gradient``, measured in turn with and without the heads.
+score is accuracy, or BLEU with greedy decoding, on the test set. The time is the processor time of
+the forward pass of a validation batch in one thread with the first seed, in the order ``gradient``,
+measured in turn with and without the heads.
 
 ``--fine-tune`` removes 38 of 48 encoder heads, as Voita et al. (2019) did, and trains for one more
-epoch; the model with all heads is trained as long. ``--patterns`` prints the three observations
-about attention weights, and the suggested patterns. ``--bootstrap`` tests whether the translations
-without a fifth of the encoder heads have another BLEU, by sacrebleu's paired bootstrap on the
-sentences of both test sets.
+epoch; the model with all heads is trained for one more epoch, too. ``--patterns`` prints the three
+observations about attention weights, and the suggested patterns. ``--bootstrap`` tests whether the
+translations without a fifth of the encoder heads have another BLEU, by sacrebleu's paired bootstrap
+on the sentences of both test sets.
 """
 
 from __future__ import annotations

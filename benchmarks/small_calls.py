@@ -2,15 +2,16 @@
 
     python benchmarks/small_calls.py [--rounds 200] [--list]
 
-Problems have 20 nodes and 2 heads of width 8, in float32, on one thread. First the time of
-``attend``, for forward without gradients and for forward and backward. It is compared with
-``scaled_dot_product_attention`` on contiguous ``[1, H, N, D]``, both bare (a lower bound) and with
-the mask or ``is_causal`` that gives the same result, and with an ``autograd.Function`` that only
-allocates its results (a lower bound in Python). Runs alternate in one process; minimum and median
-over rounds are printed, and ratios (ours / theirs) of the minima.
+Problems have 20 nodes and 2 heads of width 8, in float32, on one thread. The first table shows the
+time of ``attend``, for forward without gradients and for forward and backward. The time is compared
+with ``scaled_dot_product_attention`` on contiguous ``[1, H, N, D]``, both bare (a lower bound) and
+with the mask or ``is_causal`` that gives the same result, and with an ``autograd.Function`` that
+only allocates its results (a lower bound in Python). Runs alternate in one process; minimum and
+median over rounds are printed, and ratios (ours / theirs) of the minima.
 
-Then the number of functions of this package that a call enters, and of their files: for a cold call
-(the first on its graph, in a warm process) and a warm call (a repeated one). ``--list`` names them.
+The second table shows how many functions of this package a call enters, and in how many files: for
+a cold call (the first on its graph, in a warm process) and a warm call (a repeated one). ``--list``
+names them.
 """
 
 from __future__ import annotations

@@ -8,10 +8,11 @@ neighbours, first and last, three random) and Reformer (four hash rounds, chunks
 projections, 12 heads of 64, and the same weights as in ``transformers``. Then attention on such
 graphs without projections, versus compiled FlexAttention with a BlockMask (forward only on a CPU)
 and ``scaled_dot_product_attention`` with a mask. Outputs and input gradients must agree to 1e-4
-before timing. Then runs alternate; results are medians of theirs / ours in CPU time, which depends
-little on other load, for forward, and for forward and backward. Memory is what one run of both
-passes adds in a separate process, with tensors of the graph, without weights and inputs. Times in
-brackets are those of our linear layers. Above ``--largest`` tokens only ours is measured.
+before timing. Then runs alternate; results are medians of ratios of CPU times, theirs / ours, for
+forward, and for forward and backward; CPU times depend little on other load. Memory is what one run
+of both passes adds in a separate process, with tensors of the graph, without weights and inputs.
+Times in brackets are those of our linear layers. Above ``--largest`` tokens, only Edgewise is
+measured.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def states(tokens: int) -> list[Tensor]:
 
 
 def common(**others: Any) -> dict[str, Any]:
-    """Return the arguments of a configuration of one layer, with these added."""
+    """Return the arguments of a configuration of one layer, with ``others`` added."""
     return {
         "vocab_size": 8,
         "hidden_size": HEADS * WIDTH,

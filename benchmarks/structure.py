@@ -4,14 +4,13 @@
     python -m benchmarks.structure --hidden RUN [--draw FILE]
     python -m benchmarks.structure --process 40
 
-``--tags`` is a run of tag-ewt: dependency edges are read off its attention, with half of the
-sentences for the fit of the combination; ``--draw`` draws the first tested sentence of 8 to 14
-words. ``--hidden`` is a run of node classification that attends
-to all nodes and reads no edges, such as gps-cora with ``--model.local none``: the edges of its
-graph are compared with its attention, and with the cosine similarity of the features.
-``--process`` trains one layer of attention over all nodes of a random graph of that many nodes.
-Each node has a random number, and the layer has to predict the mean of its neighbours' numbers
-without their edges.
+``--tags`` is a run of tag-ewt: dependency edges are predicted from its attention, and half of the
+sentences are used to fit the combination of heads; ``--draw`` draws the first tested sentence of 8
+to 14 words. ``--hidden`` is a run of node classification that attends to all nodes and does not use
+edges, such as gps-cora with ``--model.local none``: the edges of its graph are compared with its
+attention, and with the cosine similarity of the features. ``--process`` trains one layer of
+attention over all nodes of a random graph with the given number of nodes. Each node has a random
+number, and the layer has to predict the mean of its neighbours' numbers without their edges.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from edgewise.explain.record import record
 from edgewise.explain.structure import Sentence, dependencies, draw_tree, edge_recovery, roc_auc
 
 LONGEST = 40
-"""Maximum number of words, which the tagger reads as a whole."""
+"""Maximum number of words of a sentence, so that the tagger does not split it."""
 
 
 def show_dependencies(run: edgewise.Run, path: Path, count: int, picture: Path | None) -> None:
@@ -87,7 +86,7 @@ def show_hidden(run: edgewise.Run, path: Path | None) -> None:
 
 
 class Predictor(nn.Module):
-    """Attention over all nodes, each known by a learned vector and its present value.
+    """Attention over all nodes; a learned vector and the current value represent a node.
 
     Args:
         count: number of nodes.
@@ -107,7 +106,7 @@ class Predictor(nn.Module):
 
 
 def show_process(count: int, steps: int = 2000) -> None:
-    """Train a layer on means of neighbours, and print how well its weights name the edges."""
+    """Train a layer on means of neighbours, and print how well its weights identify the edges."""
     random = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
     adjacency = torch.rand(count, count, generator=random) < 3 / count

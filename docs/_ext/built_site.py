@@ -84,7 +84,7 @@ def broken(folder: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Check the site in a folder; print what is wrong."""
+    """Check the site in a folder, and print all faults."""
     folder = Path(sys.argv[1])
     wrong = [f"broken link in {one}" for one in broken(folder)]
     wrong += [f"loaded from another host: {one}" for one in foreign(folder)]

@@ -1,7 +1,7 @@
 """Pages that are generated when the site is built: models, API, commands, recipes.
 
-They are written to ``docs/reference``, where git ignores them; a page that has not changed is not
-written, and so not read again.
+The pages are written to ``docs/reference``; git ignores them. A page that has not changed is not
+written again, so Sphinx does not read it again.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def members(package: str) -> dict[str, Any]:
 def homes() -> dict[str, tuple[str, Any]]:
     """Return each public object by its full name, with its package.
 
-    An object with several names has the one of the package that is deepest: ``edgewise.Graph`` is
-    on the page of ``edgewise.graphs``.
+    An object in several packages gets its name in the most deeply nested package:
+    ``edgewise.Graph`` is on the page of ``edgewise.graphs``.
     """
     by_object: dict[int, tuple[str, str, Any]] = {}
     for package in PACKAGES:
@@ -74,7 +74,7 @@ def homes() -> dict[str, tuple[str, Any]]:
 
 
 def comment_of(package: str, name: str) -> str:
-    """Return the docstring after the assignment of a constant, in the module that has it."""
+    """Return the docstring after the assignment of a constant, in the module that defines it."""
     for module in sorted(name for name in sys.modules if name.startswith(package)):
         try:
             found = ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))

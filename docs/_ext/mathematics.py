@@ -18,7 +18,7 @@ SPELLINGS = [
     (re.compile(r"\\([Bb]igg?)(?=\s*(?:[(\[|]|\\[{lL]))"), r"\\\1l"),
     (re.compile(r"\\([Bb]igg?)(?=\s*(?:[)\]]|\\[}rR]))"), r"\\\1r"),
 ]
-"""Commands that the converter does not know, and the same in commands that it knows."""
+"""Patterns of LaTeX that the converter does not support, and replacements that it supports."""
 
 
 def converted(node: nodes.Element, *, as_block: bool) -> str:

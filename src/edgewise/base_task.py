@@ -93,7 +93,7 @@ class Task(ABC):
     def generation_metrics(self) -> dict[str, Metric]:
         """Return new metrics of generated outputs by name, updated as ``(generated, batch)``.
 
-        Generated outputs are for example translations, or the nodes ranked for a node. These
+        Generated outputs are for example translations, or a ranking of nodes for each node. These
         metrics are computed on the test split only, because generation is slow.
         """
         return {}

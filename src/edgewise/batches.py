@@ -77,7 +77,7 @@ class WritingBatch(Batch):
 
 @dataclass(frozen=True)
 class LinkBatch(Batch):
-    """Pairs of nodes, with what is needed to rank all possible links of a node.
+    """Pairs of nodes, and the data for ranking all possible links of a node.
 
     Attributes:
         known: undirected edges ``[2, E]`` of the earlier splits, which rankings leave out.

@@ -99,8 +99,8 @@ def checked_call(
 ) -> tuple[AttentionCall, Graph]:
     """Check the arguments of ``attend`` and return them with the bound graph.
 
-    The tensors of the returned call have nodes before heads, whatever ``layout`` is. With dropout,
-    a seed is taken from PyTorch's generator.
+    The tensors of the returned call have nodes before heads, for any ``layout``. With dropout, a
+    seed is taken from PyTorch's generator.
     """
     check_nodes(query=query, key=key, value=value)
     if layout is not None:

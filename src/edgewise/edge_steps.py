@@ -1,6 +1,6 @@
 """The three steps of attention as separate functions.
 
-They serve models that cannot use :func:`edgewise.attend`: MAGNA diffuses the same weights several
+Use them in models that cannot use :func:`edgewise.attend`: MAGNA diffuses the same weights several
 times, GatedGCN has vectors as scores, and a plot of attention needs only the weights. The third
 step, the weighted sum, is :func:`edgewise.aggregate` with ``weight``.
 """

@@ -1,4 +1,4 @@
-"""Models of scikit-learn, one for each target column; molecules, texts and nodes share them."""
+"""Models of scikit-learn, one for each target column, for molecules, texts and nodes."""
 
 from __future__ import annotations
 

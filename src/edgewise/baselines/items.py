@@ -146,7 +146,7 @@ def _scored(r: Any, predict: Predict) -> Score:
 
 
 def _normalised(r: Any) -> tuple[Any, np.ndarray]:
-    """Return the matrix normalised by the degrees of users and items, and the latter."""
+    """Return the matrix normalised by the degrees of users and items, and the item degrees."""
     user, item = (np.maximum(np.ravel(r.sum(axis=axis)), 1) for axis in (1, 0))
     scaled = r.multiply(user[:, None] ** -0.5).multiply(item[None] ** -0.5)
     return scaled.tocsr().astype(np.float32), item

@@ -46,8 +46,8 @@ class Kind(NamedTuple):
         data: base class of the data, or several.
         tasks: classes of the task.
         candidates: function that yields the methods for a recipe and its loaded data.
-        is_large: function that returns whether all of them take more than about ten seconds, by the
-            properties of the data that a run folder holds.
+        is_large: function that returns whether all candidates together take more than about ten
+            seconds, given the properties of the data that a run folder holds.
     """
 
     name: str

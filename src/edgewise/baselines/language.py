@@ -42,7 +42,7 @@ def counts(splits: Splits) -> Any:
 
     size, context = (splits.model_arguments[name] for name in ("vocab_size", "longest_text"))
     total = sparse.csr_matrix((size, size), dtype=np.float64)
-    # A window may begin at any token; these do not overlap.
+    # Windows may begin at any token; those with these indices do not overlap.
     for index in torch.arange(0, splits.train.count, context).split(EXAMPLES):
         batch = splits.train.make(index)
         before, after = batch.inputs[0].ids.flatten().numpy(), batch.target.numpy()

@@ -20,7 +20,7 @@ from edgewise.recipes.recipe import Recipe
 
 INDICES = ("common neighbours", "Adamic–Adar", "resource allocation")
 KATZ = (1e-4, 1e-3, 1e-2)
-"""Weights of a path per edge."""
+"""Values of β, the weight of a path for each of its edges."""
 LARGEST = 12_000
 """Maximum number of nodes for Katz, which computes a dense matrix of all pairs of nodes."""
 

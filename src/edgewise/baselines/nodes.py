@@ -36,9 +36,10 @@ STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
 STEPS = (1, 2, 4, 8)
 PROPAGATION = (0.5, 0.9, 0.99)
 QUICK = 20_000
-"""Maximum number of nodes of the baselines at the end of ``edgewise train``."""
+"""Maximum number of nodes for the baselines at the end of ``edgewise train``."""
 QUICK_FEATURES = 10_000_000
-"""Maximum number of entries of the feature matrix there, since smoothing makes it dense."""
+"""Maximum number of entries of the feature matrix for these baselines, since smoothing makes it
+dense."""
 
 
 def is_large(run: Preprocessing) -> bool:

@@ -33,7 +33,7 @@ TREES, PATIENCE = 1000, 20
 RATE = 0.1
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 QUICK = 1000
-"""Maximum number of training graphs at the end of ``edgewise train``."""
+"""Maximum number of training graphs for the baselines at the end of ``edgewise train``."""
 MIXERS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
 """Odd multipliers of the hash function of splitmix64 (Steele et al., 2014)."""
 
@@ -44,7 +44,7 @@ def is_large(run: Preprocessing) -> bool:
 
 
 class Table(NamedTuple):
-    """Features of graphs: ``colors`` of the nodes, the graph of each, and other columns."""
+    """Features of graphs: ``colors`` of the nodes, the graph index of each node, other columns."""
 
     colors: Tensor
     graph: Tensor
@@ -96,7 +96,7 @@ class Features:
         self.known = torch.tensor(common[:COUNTS], dtype=torch.long).sort().values
         self.kept: Any = slice(None)
         every = np.concatenate([self.rows(table) for table in tables])
-        # Few molecules have many equal columns, on which trees spend half of their time.
+        # With few molecules, many columns are equal; trees would spend half of their time on them.
         self.kept = np.sort(np.unique(every, axis=1, return_index=True)[1])
         self.train = every[:, self.kept]
         self.target = torch.cat([table.target for table in tables]).numpy()

@@ -67,7 +67,8 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
         nodes: number of nodes to show of a graph.
 
     Raises:
-        ArgumentError: unknown name, or ``draw`` is given for something that is not a graph.
+        ArgumentError: the name is unknown, or ``draw`` is given and the name is not that of a
+            graph.
     """
     graph = _graph(name)
     check_least("--nodes", nodes, 1, "choose for example 16")

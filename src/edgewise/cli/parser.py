@@ -55,11 +55,11 @@ REPLACED = {
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Parse a command line; ``fields`` of the result are the given fields of a recipe, as text.
+    """Parse a command line; ``fields`` of the result has the given recipe fields as text.
 
     Raises:
-        ArgumentError: a field without a value, a field for a command without fields, or a command
-            or option of an earlier version.
+        ArgumentError: a field has no value, the command has no fields, or a command or option has a
+            name of an earlier version.
     """
     rest, fields = _split(argv, FIELD)
     command = next((word for word in rest if not word.startswith("-")), "")
@@ -100,7 +100,7 @@ def _split_options(words: list[str]) -> tuple[list[str], Fields]:
     """Remove options that only the predictor of a run knows, which a package may have added.
 
     Raises:
-        ArgumentError: an option without a value, or with the name of an earlier version.
+        ArgumentError: an option has no value, or a name of an earlier version.
     """
     rest, options = _split(words, OPTION)
     for name in options:

@@ -20,7 +20,9 @@ from edgewise.models.gcn import GCNLayer
 
 @torch.no_grad()
 def copy_multi_head(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
-    """Copy ``torch.nn.MultiheadAttention``, whose three projections are one matrix."""
+    """Copy the weights of a ``torch.nn.MultiheadAttention``, which has one matrix for
+    projections.
+    """
     assert theirs.in_proj_weight is not None
     assert theirs.in_proj_bias is not None
     if ours.qkv is not None:
@@ -34,13 +36,13 @@ def copy_multi_head(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> 
 
 @torch.no_grad()
 def copy_encoder_layer(theirs: nn.TransformerEncoderLayer, ours: AttentionBlock) -> None:
-    """Copy ``torch.nn.TransformerEncoderLayer``."""
+    """Copy the weights of a ``torch.nn.TransformerEncoderLayer`` to ``ours``."""
     _copy_block(theirs, ours, theirs.norm2)
 
 
 @torch.no_grad()
 def copy_decoder_layer(theirs: nn.TransformerDecoderLayer, ours: DecoderLayer) -> None:
-    """Copy ``torch.nn.TransformerDecoderLayer``."""
+    """Copy the weights of a ``torch.nn.TransformerDecoderLayer`` to ``ours``."""
     _copy_block(theirs, ours, theirs.norm3)
     assert isinstance(ours.cross.sublayer, MultiHeadAttention)
     copy_multi_head(theirs.multihead_attn, ours.cross.sublayer)
@@ -48,7 +50,7 @@ def copy_decoder_layer(theirs: nn.TransformerDecoderLayer, ours: DecoderLayer) -
 
 
 def copy_transformer(theirs: nn.Transformer, ours: EncoderDecoder) -> None:
-    """Copy ``torch.nn.Transformer``, including the layer norm after each stack."""
+    """Copy the weights of a ``torch.nn.Transformer``, including the norm after each stack."""
     sides: list[tuple[Any, nn.Module, Any]] = [
         (theirs.encoder, ours.encoder, copy_encoder_layer),
         (theirs.decoder, ours.decoder, copy_decoder_layer),
@@ -85,6 +87,6 @@ def copy_gat(theirs: Any, ours: GATLayer) -> None:
 
 @torch.no_grad()
 def copy_gcn(theirs: Any, ours: GCNLayer) -> None:
-    """Copy ``GCNConv`` of PyTorch Geometric."""
+    """Copy the weights of PyTorch Geometric's ``GCNConv`` to ``ours``."""
     ours.linear.weight.copy_(theirs.lin.weight)
     ours.bias.copy_(theirs.bias)

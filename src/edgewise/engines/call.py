@@ -100,10 +100,10 @@ def accumulator(x: Tensor) -> torch.dtype:
 
 @dataclass(frozen=True)
 class Problem:
-    """Facts about a call and its graph on which the choice of an engine depends.
+    """Properties of a call and its graph that determine the choice of an engine.
 
     Attributes:
-        grid: number of pairs in a dense layout, edges or not.
+        grid: number of pairs in a dense layout, including pairs that are not edges.
         full: whether no mask is needed, because all pairs are edges or the mask is causal.
         tiled: number of pairs that groups of neighbouring targets span, if each target attends to
             runs of sources, else ``None``.

@@ -59,7 +59,7 @@ COSTS = {kind: Costs(**costs) for kind, costs in json.loads(TABLE.read_text()).i
 """Costs by entry name; see :func:`entry_name`."""
 
 OTHERS = "cuda"
-"""Entry for devices that are not in the table; they resemble GPUs more than CPUs."""
+"""Entry for devices that are not in the table, because they resemble GPUs more than CPUs."""
 
 
 def entry_name(kind: str, dtype: torch.dtype) -> str:

@@ -5,7 +5,7 @@ With ε = α - 1 the weights are :math:`w_j = \exp L(s_j - c)`, where
 .. math:: L(y) = \frac{\log(1 + \varepsilon y)}{\varepsilon}, \qquad L(y) = y \text{ for } ε = 0,
 
 and 0 where :math:`1 + \varepsilon y \le 0`. This form includes softmax (α = 1) and is accurate near
-it. The threshold c makes the weights sum to 1. Their sum decreases with c and is convex, so
+α = 1. The threshold c makes the weights sum to 1. Their sum decreases with c and is convex, so
 Newton's method, started at the greatest score, increases c to the solution without overshooting.
 
 The slopes :math:`w'_j = w_j^{2 - α}` give the gradient of the scores,

@@ -24,11 +24,11 @@ _preferred: ContextVar[str] = ContextVar("engine", default="auto")
 
 @contextmanager
 def using_engine(engine: str) -> Iterator[None]:
-    """Replace ``engine="auto"`` by the engine of this name, in all calls of this context.
+    """Replace ``engine="auto"`` by the engine of this name, in all calls within the ``with`` block.
 
     This is for comparisons and debugging, as in
     ``with edgewise.using_engine("reference"): model(x, graph)``. Compiled code
-    (``torch.compile``) ignores the context.
+    (``torch.compile``) ignores this setting.
 
     Example:
         >>> import torch, edgewise as ew
@@ -60,7 +60,7 @@ def engine_for(engine: str) -> str:
 
 
 class Engine(Protocol[L]):
-    """Interface of an engine, which reads a layout of class ``layout`` and never sees the graph.
+    """Interface of an engine, which receives a layout of class ``layout`` instead of the graph.
 
     ``attend_with_lse`` also returns the log-sum-exp of the scores, which is differentiable, so that
     results for parts of a graph can be merged. An engine with ``grouped_heads`` accepts fewer heads
@@ -196,7 +196,7 @@ def _fastest(seconds: Mapping[str, float]) -> str:
 
 
 def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Plan:
-    """Compare the engines for a problem, or check the one named.
+    """Compare the engines for a problem, or check the named engine.
 
     Raises:
         ArgumentError: if the name is unknown, or the named engine does not support the call; the

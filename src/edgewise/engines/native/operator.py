@@ -2,8 +2,8 @@
 
 A :class:`KernelOperator` declares each argument once: its name, its type in PyTorch's schema, and
 how it is written to the kernel's C structure. It registers an operator with a fake kernel and a
-gradient, for ``torch.compile`` and dispatch modes. Eager calls bypass this operator, which takes
-many times as long as their own bookkeeping.
+gradient, for ``torch.compile`` and dispatch modes. Eager calls bypass the registered operator,
+because its overhead is many times that of ``_Eager``.
 """
 
 from __future__ import annotations
