@@ -24,7 +24,7 @@ class EdgewiseError(Exception):
 
 
 class ArgumentError(EdgewiseError, ValueError):
-    """Invalid argument.
+    """Error: an argument is invalid.
 
     Args:
         argument: name of the argument, as the caller wrote it.
@@ -40,15 +40,15 @@ class ArgumentError(EdgewiseError, ValueError):
 
 
 class MissingDataError(EdgewiseError, FileNotFoundError):
-    """Data file or run folder that does not exist."""
+    """Error: a data file or run folder does not exist."""
 
 
 class RunExistsError(EdgewiseError, FileExistsError):
-    """Existing run in the output folder; runs are never overwritten."""
+    """Error: the output folder contains a run; runs are never overwritten."""
 
 
 class WriteError(EdgewiseError, OSError):
-    """File or folder that cannot be written, for example because the disk is full.
+    """Error: a file or folder cannot be written, for example because the disk is full.
 
     Args:
         path: file or folder.

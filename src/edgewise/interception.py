@@ -58,7 +58,7 @@ ACTIVE: ContextVar[tuple[Interceptor, ...]] = ContextVar("interceptors", default
 
 @contextmanager
 def intercepting(*interceptors: Interceptor) -> Iterator[None]:
-    """Pass the attention and aggregation calls of this context through the interceptors.
+    """Pass attention and aggregation calls within the ``with`` block through the interceptors.
 
     The interceptor activated last sees each call first.
     """
@@ -71,7 +71,7 @@ def intercepting(*interceptors: Interceptor) -> Iterator[None]:
 
 @contextmanager
 def without_interception() -> Iterator[None]:
-    """Intercept no call in this context."""
+    """Intercept no call within the ``with`` block."""
     token = ACTIVE.set(())
     try:
         yield

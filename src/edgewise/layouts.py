@@ -165,7 +165,8 @@ class Tiling(NamedTuple):
 
     Attributes:
         pairs: number of computed pairs of target and source, plus the cost of loading sources.
-        packed: whether the graph is of packed sequences, for which GPUs compute only the edges.
+        packed: whether the graph consists of packed sequences, for which GPUs compute only the
+            edges.
     """
 
     pairs: int
@@ -175,7 +176,7 @@ class Tiling(NamedTuple):
 def _tiling(graph: Graph) -> Tiling | None:
     """Return the cost on the engine ``tiles``; ``None`` if it does not support the graph.
 
-    It supports targets whose sources are ranges of consecutive or evenly spaced nodes.
+    The engine supports targets whose sources are ranges of consecutive or evenly spaced nodes.
     """
     if isinstance(graph, Edges):
         return None

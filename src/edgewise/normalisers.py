@@ -18,8 +18,8 @@ class Entmax:
     .. math:: w_{ij} = \big[(\alpha - 1)\, s_{ij} - \tau_i\big]_+^{1 / (\alpha - 1)}, \qquad
               \sum_j w_{ij} = 1
 
-    α = 1 is softmax and α = 2 is sparsemax (Martins and Astudillo, 2016). A tensor gives each head
-    its own α, which can be learned (Correia et al., 2019).
+    α = 1 is softmax and α = 2 is sparsemax (Martins and Astudillo, 2016). A tensor has one α per
+    head, which can be learned (Correia et al., 2019).
 
     Args:
         alpha: α from 1 to 2, a number or ``[H]``.

@@ -5,8 +5,8 @@ names a module with any of the attributes ``RECIPES`` (a tuple of recipes), ``DA
 (classes by name), ``PREDICTORS`` (a tuple of classes) and ``BASELINES`` (a tuple of
 :class:`edgewise.baselines.Kind`). ``docs/howto/own_recipes.md`` has an example.
 
-A table imports these packages when it is listed, or when it is asked for a name that Edgewise
-itself does not have.
+A table imports these packages when it is listed, or when a name is looked up that Edgewise itself
+does not have.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Private functions of PyTorch, each with a public fallback.
 
-No other module uses private names of PyTorch. If a version of PyTorch lacks one, a fallback
+No other module uses private names of PyTorch. If a version of PyTorch lacks such a name, a fallback
 replaces it. Some fallbacks return a conservative value, with which calls are slower but have the
 same results.
 """

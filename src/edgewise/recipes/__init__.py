@@ -42,7 +42,7 @@ def find(name: str) -> Recipe:
     """Return the recipe of this name.
 
     Raises:
-        ArgumentError: unknown name; the error suggests the nearest one.
+        ArgumentError: the name is unknown; the error suggests the most similar name.
 
     Example:
         >>> from edgewise import recipes

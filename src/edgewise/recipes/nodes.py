@@ -24,7 +24,7 @@ gcn_cora = Recipe(
     model=partial(models.gcn, width=16, depth=2, dropout=0.5),
     data=data.planetoid(name="Cora"),
     task=tasks.Classification(),
-    # Only the first convolution decays; layer 0 is the dropout before it.
+    # Weight decay applies to the first convolution only; layer 0 is the dropout before it.
     optimizer=training.OptimizerSettings(
         "adam", lr=0.01, weight_decay=5e-4, decay_only=r"^layers\.1\."
     ),
@@ -44,8 +44,8 @@ gat_cora = replace(
 )
 
 # The models below have residual connections, by which they memorise the words of 140 papers. The
-# remedy is to propagate the outputs over the citations. Word counts are not normalised: divided by
-# their sum they are smaller than the bias of the first layer.
+# remedy is to propagate the outputs over the citations. Word counts are not normalised: after
+# division by their sum, they would be smaller than the bias of the first layer.
 _COUNTS = data.planetoid(name="Cora", normalize=False)
 
 magna_cora = replace(

@@ -31,7 +31,9 @@ sst2 = Recipe(
 
 
 def _recurrent(name: str, model: Any) -> Recipe:
-    """Return a bidirectional baseline; the LSTM's best settings on the validation set are used."""
+    """Return a recipe of a bidirectional network, with the settings best for the LSTM in
+    validation.
+    """
     return replace(
         sst2,
         name=f"{name}-sst2",

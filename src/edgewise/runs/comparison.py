@@ -107,13 +107,13 @@ def compare(
         values: values as typed on the command line.
         path: folder for the run folders of the values.
         seeds: number of seeds for each value. ``None`` uses the recipe's seed.
-        workers: number of values trained at once, each in its own process on one thread. ``None``
-            trains one value after the other in this process.
+        workers: number of values trained at once, each in a separate process on one thread.
+            ``None`` trains one value after the other in this process.
         resume: whether to resume an unfinished comparison in ``path``.
 
     Raises:
         ArgumentError: the field does not exist, a value is invalid, or two values are equal. All
-            are checked before the first training.
+            values are checked before the first training.
         RunExistsError: the folder is not empty, and ``resume`` is false.
     """
     for option, number in (("--seeds", seeds), ("--workers", workers)):

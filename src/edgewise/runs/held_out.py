@@ -52,7 +52,7 @@ def read_held_out(folders: Sequence[Path], split: str) -> HeldOut:
 
     Raises:
         MissingDataError: a run has no such file, because an earlier version trained it.
-        ArgumentError: the runs have other rows in their splits.
+        ArgumentError: the rows of the splits differ between the runs.
     """
     for folder in folders:
         if not RunFolder(folder).has(HELD_OUT):

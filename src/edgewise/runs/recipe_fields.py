@@ -83,8 +83,8 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     If ``model`` changes, the fields that both models have keep their values.
 
     Raises:
-        ArgumentError: unknown field (the error suggests the nearest), a value of the wrong type,
-            or a model of another kind.
+        ArgumentError: a field is unknown (the error suggests the most similar one), a value has the
+            wrong type, or the model is of another kind.
 
     Example:
         >>> from edgewise import recipes, runs

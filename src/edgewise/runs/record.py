@@ -67,7 +67,7 @@ def _check_model(recipe: Recipe) -> None:
     """Check that all arguments of the model are fields, so that the record has them.
 
     Raises:
-        ArgumentError: an argument that the model collects in ``**kwargs``.
+        ArgumentError: the model collects an argument in ``**kwargs``.
     """
     known = model_fields(recipe.model, recipe.data.provides)
     for name in recipe.model.keywords:
@@ -114,8 +114,8 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
     """Rebuild a recipe from its record.
 
     Raises:
-        ArgumentError: a field or class that this version and the installed packages do not have,
-            or a value of the wrong type.
+        ArgumentError: this version and the installed packages do not have a field or class, or a
+            value has the wrong type.
     """
     try:
         parts = {part: _default(part, record) for part in PARTS}

@@ -23,7 +23,7 @@ Summary = dict[str, dict[str, float | list[float]]]
 def train_seeds(
     recipe: Recipe, seeds: int, path: Path, *, resume: bool = False, title: str | None = None
 ) -> Summary:
-    """Train with several seeds, starting from the recipe's, each in its own run folder.
+    """Train with several seeds, each in a separate run folder; the first is the recipe's seed.
 
     With ``resume``, finished seeds are not trained again.
 

@@ -1,4 +1,4 @@
-"""Parallel trainings, each in its own process on one thread.
+"""Parallel trainings, each in a separate process on one thread.
 
 Small models gain little from a second thread. Results on one thread do not depend on the number of
 cores. ``concurrent.futures.ProcessPoolExecutor`` is not used, because it has no public way to send

@@ -66,7 +66,7 @@ class Rows:
 
     No tensor of shape E×H×D is created. Each output is written by one thread, so results are
     bitwise the same for any number of threads. 16-bit inputs are accumulated in float32. Use the
-    reference for second derivatives.
+    engine ``reference`` for second derivatives.
     """
 
     name = "rows"

@@ -166,8 +166,8 @@ class RowsLayout:
     """Edges sorted by target and, made on first use, sorted by source.
 
     Each side has int32 tensors ``pointer [rows + 1]``, ``column [E]`` and ``edge [E]``. Row i has
-    the entries ``pointer[i]`` to ``pointer[i + 1]`` (exclusive) of the others: ``column`` is the
-    node at the other end, ``edge`` the index of the edge in the caller's order.
+    the entries ``pointer[i]`` to ``pointer[i + 1]`` (exclusive) of the other tensors: ``column`` is
+    the node at the other end, and ``edge`` the index of the edge in the caller's order.
     """
 
     def __init__(self, source: Tensor, target: Tensor, num_targets: int, num_sources: int) -> None:
@@ -177,7 +177,9 @@ class RowsLayout:
         self._by_source: Sides | None = None
 
     def make_side(self, row: Tensor, column: Tensor, rows: int, columns: int) -> Sides:
-        """Sort edges; in compiled code, return the tensors, which are checked when it runs."""
+        """Sort edges; in compiled code, return the tensors, which are checked when the code
+        runs.
+        """
         if torch.compiler.is_compiling():
             return tuple(_sort_operator(row, column, rows, columns))
         # The layout keeps these tensors, so they must be valid in calls under other PyTorch modes.

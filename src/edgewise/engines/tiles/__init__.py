@@ -19,17 +19,17 @@ from edgewise.scores import Dot
 
 
 class Tiles:
-    """Attention over runs of sources, as small matrix products over tiles of them.
+    """Attention over runs of sources, as small matrix products over tiles of sources.
 
     This engine supports windows, dilated windows, hubs and blocks, their unions, intersections and
     differences, and batches of these graphs.
 
-    It makes one pass forward and one backward, without an n×n matrix or a list of edges, so memory
-    grows with the number of runs. A long text is divided among threads in both passes. Each output
-    is written by one thread: results are bitwise the same for any number of threads. 16-bit inputs
-    are accumulated in float32. The gradients of the scores use the output as it was rounded to 16
-    bits (grad · out, as in FlashAttention), so in 16 bits they are less exact than those of
-    ``rows``: see the page on engines. Use the reference for second derivatives.
+    The engine makes one pass forward and one backward, without an n×n matrix or a list of edges, so
+    memory grows with the number of runs. A long text is divided among threads in both passes. Each
+    output is written by one thread: results are bitwise the same for any number of threads. 16-bit
+    inputs are accumulated in float32. The gradients of the scores use the output after rounding to
+    16 bits (grad · out, as in FlashAttention), so in 16 bits they are less exact than those of
+    ``rows``: see the page on engines. Use the engine ``reference`` for second derivatives.
     """
 
     name = "tiles"

@@ -177,7 +177,7 @@ def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tenso
 
 
 def _bias_gradient(job: Job, given: Given) -> Tensor:
-    """Allocate ``[copies, rows, H]``; for a table each chunk adds to its own copy."""
+    """Allocate ``[copies, rows, H]``; for a table, each chunk adds to a separate copy."""
     batch, _, heads, _ = node_sizes(given["query"])
     copies = int(job.fields["chunks"]) if "bias_index" in given else 1
     return job.scratch("bias.grad", batch * copies, given["bias"].shape[1], heads, zeros=True)

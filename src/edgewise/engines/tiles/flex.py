@@ -5,9 +5,10 @@ touches, and how much of each block it covers. Fully covered blocks are computed
 other blocks, each pair finds its run by bisection among the runs of its target. Memory grows with
 the number of runs, and with the maximum number of blocks that a block of targets attends to.
 
-``torch.compile`` generates the kernels on the first call with new dtypes, heads or widths; after
-the second size they serve all sizes. For tests without a GPU, set ``EDGEWISE_FLEX=1`` before Python
-starts: FlexAttention then runs on CPU tensors, forward only, with plain operations on all pairs.
+``torch.compile`` generates the kernels on the first call with new dtypes, heads or widths; the
+kernels compiled for the second graph size support all further sizes. For tests without a GPU, set
+``EDGEWISE_FLEX=1`` before Python starts: FlexAttention then runs on CPU tensors, forward only, with
+plain operations on all pairs.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor
     block = begin[stretch] + position
     # A run from s to e has min(e, end) - max(s, begin) pairs in a block. Summed over runs: 128 for
     # each run that starts in the block or before it and ends after it, plus the part of each run
-    # that ends in it, minus what is missing of each run that starts in it.
+    # that ends in it, minus the part of the block before each run that starts in it.
     of = torch.searchsorted(begin, first, right=True) - 1
     begins = starts(end - begin)[of] + first - begin[of]
     ends = begins + last - first + (runs.stop % BLOCK == 0)
@@ -227,7 +228,7 @@ def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
 def flex_attend(
     call: AttentionCall, layout: FlexLayout, *, with_lse: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """Return output ``[..., N_dst, H, Dv]``, and log-sum-exp ``[..., N_dst, H]`` if wanted."""
+    """Return output ``[..., N_dst, H, Dv]``, and log-sum-exp ``[..., N_dst, H]`` or None."""
     assert isinstance(call.score, Dot)
     batch, scale = call.batch, call.score.scale_for(call.query.shape[-1])
     query, key, value = (flat(x, batch) for x in (call.query, call.key, call.value))

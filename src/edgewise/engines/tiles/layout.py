@@ -33,7 +33,8 @@ class TileRuns(NamedTuple):
         pairs: number of edges.
         row, column: int32, the target and the source at each place; ``None`` if in order.
         pointer: ``[rows + 1]``, int64, first run of each row; ``None`` if each row has one run.
-        step: ``[R]``, int64, distance of the indices of neighbouring edges of a run; ``None``: 1.
+        step: ``[R]``, int64, distance of the indices of neighbouring edges of a run; ``None`` if
+            all are 1.
 
     """
 

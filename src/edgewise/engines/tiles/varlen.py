@@ -21,17 +21,17 @@ MOST_WIDTH = 256
 STEP = 8
 """The width of a head must be a multiple of this."""
 AMPERE = (8, 0)
-"""Least compute capability."""
+"""Minimum compute capability."""
 
 
 class Sequences(NamedTuple):
-    """Packed sequences, and the sources each position attends to in its own sequence.
+    """Packed sequences, and the sources that each position attends to within its sequence.
 
     Attributes:
         targets, sources: ``[sequences + 1]``, int32, start of each sequence, and end of the last
             sequence.
         most_targets, most_sources: length of the longest sequence.
-        window: number of sources before and after its own position; -1 means all.
+        window: number of sources before and after the position of the target; -1 means all.
 
     """
 

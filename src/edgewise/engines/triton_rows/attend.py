@@ -3,7 +3,7 @@
 Arguments and results are those of :mod:`edgewise.engines.rows.attend`. Projected edge features are
 not expanded: nodes are projected instead, by a matrix product before or after the kernels, as
 q · (W e) = (Wᵀq) · e and Σ w (W e) = W (Σ w e). In an additive score, which is not linear, the
-kernels expand them edge by edge.
+kernels expand the features edge by edge.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class Job:
     def merge_flat(
         self, kernel: str, side: TritonSide, members: int, slots: Any, out: Tensor
     ) -> None:
-        """Combine partial results by a kernel that treats all elements of a row alike."""
+        """Combine partial results by a kernel that treats all elements of a row in the same way."""
         if side.slots:
             size = slots.shape[-1]
             block = min(padded(size), ELEMENTS)
