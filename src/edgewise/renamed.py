@@ -39,6 +39,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "masked": ("mask_fraction",),
     "most": ("max_degree", "num_neighbours"),
     "most_distant": ("max_distance",),
+    "num_frequencies": ("encoding_width",),
     "one_way": ("causal",),
     "path": ("max_path_length",),
     "reader": ("backbone",),
@@ -47,7 +48,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "threshold": ("halting_threshold",),
     "vocabulary": ("vocab_size",),
     "vocabulary_size": ("vocab_size",),
-    "waves": ("num_frequencies",),
+    "waves": ("encoding_width",),
 }
 """New names by old name. If there are several, the first that the object has is the replacement."""
 

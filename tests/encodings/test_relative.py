@@ -136,5 +136,5 @@ def test_transformer_xl_is_the_papers_four_terms() -> None:
 
 
 def test_transformer_xl_needs_pairs_of_waves() -> None:
-    with refused("num_frequencies", expected="an even number", got="5", remedy="add 1"):
+    with refused("encoding_width", expected="an even number", got="5", remedy="add 1"):
         TransformerXLRelative(H, D, 5)

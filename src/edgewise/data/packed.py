@@ -20,7 +20,7 @@ class PackedGraphs:
 
     Attributes:
         x: node features ``[N, F]``.
-        edge_index: ``[2, E]``; in each graph its nodes are counted from 0.
+        edge_index: edges ``[2, E]``; nodes are counted from 0 in each graph.
         edges: edge features ``[E, K]``.
         node_start, edge_start: offsets ``[G + 1]`` of the nodes and edges of each graph.
         shared: whether a graph that a batch lists several times, such as an ionic liquid measured
@@ -44,25 +44,28 @@ class PackedGraphs:
     shared: bool = True
 
     @classmethod
-    def of(
-        cls, nodes: list[Tensor], edge_indices: list[Tensor], edges: list[Tensor]
-    ) -> PackedGraphs:
-        """Pack graphs: node features ``[n, F]``, edge indices ``[2, e]``, edge features ``[e, K]``.
+    def of(cls, x: list[Tensor], edge_index: list[Tensor], edge_attr: list[Tensor]) -> PackedGraphs:
+        """Pack graphs, each with its tensors at the same position of the three lists.
+
+        Args:
+            x: node features ``[n, F]`` of each graph.
+            edge_index: edges ``[2, e]`` of each graph, with nodes counted from 0.
+            edge_attr: edge features ``[e, K]`` of each graph.
 
         Raises:
             ArgumentError: the lists are empty, or a feature is NaN or infinite.
         """
-        if not nodes:
+        if not x:
             raise ArgumentError(
                 "graphs", expected="at least one graph", got="none", remedy="check the data"
             )
-        x, attributes = torch.cat(nodes), torch.cat(edges)
-        check_features(x)
-        check_features(attributes)
+        nodes, edges = torch.cat(x), torch.cat(edge_attr)
+        check_features(nodes)
+        check_features(edges)
         node_start, edge_start = (
-            torch.tensor([0, *accumulate(len(part) for part in parts)]) for parts in (nodes, edges)
+            torch.tensor([0, *accumulate(len(part) for part in parts)]) for parts in (x, edge_attr)
         )
-        return cls(x, torch.cat(edge_indices, dim=1), attributes, node_start, edge_start)
+        return cls(nodes, torch.cat(edge_index, dim=1), edges, node_start, edge_start)
 
     def __len__(self) -> int:
         return len(self.node_start) - 1

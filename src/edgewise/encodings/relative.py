@@ -199,19 +199,17 @@ class TransformerXLRelative(nn.Module):
         encoding_width: number of features of R, half of them sines and half cosines.
     """
 
-    def __init__(self, heads: int, width: int, num_frequencies: int = 64) -> None:
+    def __init__(self, heads: int, width: int, encoding_width: int = 64) -> None:
         super().__init__()
-        if num_frequencies % 2:
+        if encoding_width % 2:
             raise ArgumentError(
-                "num_frequencies",
+                "encoding_width",
                 expected="an even number, because half of the features are sines and half are "
                 "cosines",
-                got=repr(num_frequencies),
-                remedy="add 1 to num_frequencies",
+                got=repr(encoding_width),
+                remedy="add 1 to encoding_width",
             )
-        self.weight = nn.Parameter(
-            torch.randn(heads, width, num_frequencies) * num_frequencies**-0.5
-        )
+        self.weight = nn.Parameter(torch.randn(heads, width, encoding_width) * encoding_width**-0.5)
         self.offset = nn.Parameter(torch.zeros(heads, width))
 
     def forward(self, graph: Graph) -> EdgeTerms:
