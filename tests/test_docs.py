@@ -363,7 +363,10 @@ WITH_EXAMPLES = [
 EXAMPLES_NEED = {
     "baselines": ["sklearn"],
     "data": ["pandas", "sklearn", "tokenizers"],
+    "data.molecules": ["rdkit"],
+    "encodings.drawing": ["matplotlib"],
     "explain": ["matplotlib"],
+    "explain.influence": ["networkx"],
     "inference": ["lightning", "sklearn"],
     "interop.huggingface": ["transformers"],
     "interop.pyg": ["torch_geometric"],

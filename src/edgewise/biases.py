@@ -88,6 +88,14 @@ class Offsets:
     Raises:
         ArgumentError: if the number of positions differs from the number of nodes, or a
             difference is out of range.
+
+    Example:
+        >>> import torch, edgewise
+        >>> place = torch.arange(3)  # positions in a text
+        >>> graph = edgewise.graphs.causal().bind(3)
+        >>> offsets = edgewise.Offsets(place - 2, place, torch.tensor([2, 1, 0, 0, 0]), graph)
+        >>> graph.target - graph.source, offsets.index
+        (tensor([0, 1, 0, 2, 1, 0]), tensor([0, 1, 0, 2, 1, 0]))
     """
 
     target_place: Tensor
@@ -153,20 +161,23 @@ class Offsets:
 class OffsetBias(TableBias):
     """Bias by relative position, ``bias[e, h] = table[offsets.index[e], h]``; no index is stored.
 
-    Relative positions in a text of length 10, clipped to 2 on each side::
-
-        # Targets are shifted by -9, so the differences range from 0 to 18, never below 0.
-        place = torch.arange(10)
-        behind = 9 - torch.arange(19)
-        offsets = Offsets(place - 9, place, behind.clamp(-2, 2) + 2, graphs.causal().bind(10))
-        attend(query, key, value, offsets.graph, bias=OffsetBias(offsets, torch.randn(5, heads)))
-
     Args:
         offsets: positions of the nodes, and the class of each difference.
         table: ``[classes, H]``.
 
     Raises:
         ArgumentError: if the table has no row for a class.
+
+    Example:
+        >>> import torch, edgewise
+        >>> place = torch.arange(10)  # positions in a text
+        >>> classes = (9 - torch.arange(19)).clamp(-2, 2) + 2  # i - j clipped to 2 on either side
+        >>> graph = edgewise.graphs.causal().bind(10)
+        >>> offsets = edgewise.Offsets(place - 9, place, classes, graph)  # differences from 0 to 18
+        >>> bias = edgewise.OffsetBias(offsets, torch.randn(5, 4))
+        >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
+        >>> edgewise.attend(query, key, value, graph, bias=bias).shape
+        torch.Size([10, 4, 8])
     """
 
     offsets: Offsets

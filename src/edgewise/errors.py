@@ -31,6 +31,14 @@ class ArgumentError(EdgewiseError, ValueError):
         expected: values that are accepted.
         got: value that was given.
         remedy: instruction to the user.
+
+    Example:
+        >>> import edgewise
+        >>> try:
+        ...     edgewise.graphs.blocks(0)
+        ... except edgewise.ArgumentError as error:
+        ...     print(str(error).split("; ")[0])
+        `size`: expected an integer of at least 1
     """
 
     def __init__(self, argument: str, *, expected: str, got: str, remedy: str) -> None:

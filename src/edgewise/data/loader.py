@@ -29,6 +29,16 @@ class Loader:
 
     Lightning calls ``set_epoch`` of a loader's ``sampler``, and saves and restores its
     ``state_dict()``, which holds the number of batches served in the epoch.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import data
+        >>> x, y = torch.randn(100, 4), torch.arange(100) % 2
+        >>> def make(index):
+        ...     return data.Batch((x[index],), y[index])
+        >>> loader = data.Loader(make, count=100, size=32, seed=0)
+        >>> [len(batch.target) for batch in loader]
+        [32, 32, 32, 4]
     """
 
     def __init__(

@@ -51,6 +51,14 @@ class Split:
             split.
         draw: number of examples sampled per epoch; ``None`` for all.
         lengths: length of each example, ``[count]``, to batch examples of similar length.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import data
+        >>> x, y = torch.randn(100, 4), torch.arange(100) % 2
+        >>> split = data.Split(100, lambda index: data.Batch((x[index],), y[index]))
+        >>> len(split.loader(batch_size=32, seed=0))
+        4
     """
 
     count: int
@@ -79,6 +87,13 @@ class Splits:
             prepared before training and added to every batch.
         targets: description of the targets, which the task receives and a run saves; empty if it
             needs none.
+
+    Example:
+        >>> from edgewise import data
+        >>> splits = data.digits(batch_size=32).load()
+        >>> splits.train.count, splits.val.count, splits.test.count
+        (1257, 180, 360)
+        >>> loaders = splits.loaders(seed=0)  # for edgewise.training.fit
     """
 
     model_arguments: dict[str, Any]

@@ -21,6 +21,16 @@ class Continuation:
             image patches as :class:`edgewise.layers.Memory`.
         cached: whether to cache keys and values. Without a cache, each step processes the whole
             text again, with the same result.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> from edgewise.decoding import Continuation
+        >>> text = Continuation(models.gpt(1000).eval())
+        >>> text.read(torch.tensor([[5, 7, 9]])).shape  # logits of the fourth token
+        torch.Size([1, 1000])
+        >>> text.read(torch.tensor([[4]])).shape  # logits of the fifth token
+        torch.Size([1, 1000])
     """
 
     def __init__(

@@ -264,6 +264,14 @@ class DistanceEncoding(nn.Module):
     Args:
         width: feature size.
         max_distance: m.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> chain = graphs.grid(1, 10).bind(10)
+        >>> encoding = encodings.DistanceEncoding(16)
+        >>> encoding(torch.randn(10, 16), encoding.code(chain)).shape
+        torch.Size([10, 16])
     """
 
     compares_graphs = False

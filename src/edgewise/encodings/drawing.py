@@ -44,6 +44,10 @@ def draw(
 
     Raises:
         ArgumentError: the codes are neither of nodes nor of the pairs of one graph.
+
+    Example:
+        >>> from edgewise import encodings
+        >>> figure = encodings.draw(encodings.Sinusoidal(32))  # a matplotlib figure
     """
     require("matplotlib", extra="plot", purpose="drawing an encoding")
     from matplotlib.figure import Figure

@@ -69,6 +69,12 @@ class RawIndex(nn.Module):
 
     Args:
         width: feature size.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings
+        >>> encodings.RawIndex(16)(torch.randn(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(self, width: int) -> None:

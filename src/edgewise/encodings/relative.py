@@ -197,6 +197,15 @@ class TransformerXLRelative(nn.Module):
         heads: number of heads H.
         width: head size D.
         encoding_width: number of features of R, half of them sines and half cosines.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, graphs
+        >>> from edgewise.layers import MultiHeadAttention
+        >>> graph = graphs.window(1).bind(10)
+        >>> encoding = encodings.TransformerXLRelative(4, 8)
+        >>> MultiHeadAttention(32, 4)(torch.randn(10, 32), graph, **encoding(graph)).shape
+        torch.Size([10, 32])
     """
 
     def __init__(self, heads: int, width: int, encoding_width: int = 64) -> None:

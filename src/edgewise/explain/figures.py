@@ -56,6 +56,13 @@ def draw_head(
 
     Raises:
         ArgumentError: the layer, head or member does not exist.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32).eval()
+        >>> shown = explain.explanation(bert, torch.randint(100, (1, 6)))
+        >>> figure = explain.draw_head(shown, layer=0, head=1)  # a matplotlib figure
     """
     explanation = _explanation(found)
     one = explanation.recorded[layer]
@@ -136,6 +143,13 @@ def draw_rollout(
         layers: see :meth:`Recorded.rollout`.
         member: member of the batch.
         path: file to which the figure is saved.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=2, heads=2, ffn_dim=32).eval()
+        >>> shown = explain.explanation(bert, torch.randint(100, (1, 6)))
+        >>> figure = explain.draw_rollout(shown)  # a matplotlib figure
     """
     explanation = _explanation(found)
     whole = explanation.recorded
@@ -184,6 +198,14 @@ def draw_statistics(
 
     Raises:
         ArgumentError: ``importance`` has more heads of a layer than were recorded.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=2, heads=2, ffn_dim=32).eval()
+        >>> with explain.record(bert) as recorded:
+        ...     _ = bert(torch.randint(100, (1, 6)))
+        >>> figure = explain.draw_statistics(recorded)  # a matplotlib figure
     """
     found = statistics(recorded)
     width = 1 + max(head for one in found for head in one.heads)

@@ -260,6 +260,13 @@ def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dic
     Returns:
         The values ``[N]`` by name, and notes on those that are estimated.
 
+    Example:
+        >>> from edgewise import explain, graphs
+        >>> values, notes = explain.centralities(graphs.grid(1, 3).bind(3))
+        >>> sorted(values)
+        ['PageRank', 'betweenness', 'closeness', 'degree', 'eigenvector']
+        >>> values["degree"]
+        tensor([1., 2., 1.], dtype=torch.float64)
     """
     require("networkx", extra="graphs", purpose="measures of centrality")
     require("scipy", extra="graphs", purpose="measures of centrality")

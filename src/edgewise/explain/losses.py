@@ -109,6 +109,17 @@ def recorded_batch(
 
     Raises:
         ArgumentError: the model computes no attention.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32)
+        >>> batches = [torch.randint(100, (4, 6)) for _ in range(3)]
+        >>> def loss(model, ids):
+        ...     return model(ids).square().mean()
+        >>> recorded = explain.recorded_batch(bert, batches, loss)
+        >>> recorded.layers[0].weights.shape  # [B, E, H]
+        torch.Size([4, 36, 2])
     """
     losses = losses_of(model, batches, loss, split=split, max_batches=1)
     with torch.no_grad(), record(losses.model) as recorded:

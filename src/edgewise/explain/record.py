@@ -45,6 +45,16 @@ class LayerRecord:
             model combines with others itself (Reformer), whose weights sum to 1 within the part; or
             ``"aggregation"`` for the weights of :func:`edgewise.aggregate`, which may not
             be the result of a softmax (GCN, MoNet, LightConv).
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, graphs, layers
+        >>> layer = layers.MultiHeadAttention(8, heads=2)
+        >>> with explain.record(layer) as recorded:
+        ...     out = layer(torch.randn(5, 8), graphs.window(1))
+        >>> record = recorded[0]
+        >>> record.heads, record.weights.shape, record.head(1).shape
+        ([0, 1], torch.Size([13, 2]), torch.Size([13]))
     """
 
     name: str
@@ -97,6 +107,17 @@ class Recorded:
         layers: list of :class:`LayerRecord`.
         modules: names of the modules that made calls, recorded or not, in the order of their first
             calls. Commands, pages and figures number the layers in this order.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=2, heads=2, ffn_dim=32).eval()
+        >>> with explain.record(bert) as recorded:
+        ...     _ = bert(torch.randint(100, (1, 6)))
+        >>> recorded.names
+        ['backbone.stack.layers.0.attention.sublayer', 'backbone.stack.layers.1.attention.sublayer']
+        >>> recorded.rollout().shape
+        torch.Size([1, 6, 6])
     """
 
     def __init__(self) -> None:

@@ -29,6 +29,12 @@ class Sentence:
     Attributes:
         words: the words.
         heads: index of the head of each word, -1 for the root.
+
+    Example:
+        >>> from edgewise import explain
+        >>> sentence = explain.Sentence(["the", "cat", "sleeps"], heads=[1, 2, -1])
+        >>> sorted(sentence.edges())
+        [(0, 1), (1, 2)]
     """
 
     words: list[str]
@@ -159,6 +165,11 @@ def draw_tree(
         tree: recovered edges, the smaller index first, such as an entry of
             ``Dependencies.trees``.
         path: file to which the figure is saved.
+
+    Example:
+        >>> from edgewise import explain
+        >>> sentence = explain.Sentence(["the", "cat", "sleeps"], heads=[1, 2, -1])
+        >>> figure = explain.draw_tree(sentence, {(0, 1), (0, 2)})  # a matplotlib figure
     """
     require("matplotlib", extra="plot", purpose="drawing trees")
     from matplotlib.figure import Figure
@@ -219,6 +230,14 @@ def edge_recovery(layers: Sequence[LayerRecord], graph: Graph) -> dict[str, floa
     Raises:
         ArgumentError: no layer has all pairs of the nodes of the graph.
 
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, graphs, layers
+        >>> layer, ring = layers.MultiHeadAttention(8, heads=2), graphs.grid(2, 2).bind(4)
+        >>> with explain.record(layer) as recorded:
+        ...     _ = layer(torch.randn(4, 8), graphs.complete())
+        >>> sorted(explain.edge_recovery(recorded.layers, ring))
+        ['MultiHeadAttention/0', 'MultiHeadAttention/1', 'mean']
     """
     count = graph.num_targets
     low, high = torch.triu_indices(count, count, 1)

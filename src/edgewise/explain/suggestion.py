@@ -142,6 +142,15 @@ def suggest(
     Raises:
         ArgumentError: the model computes no self-attention over sequences, or the nodes of the run
             have no order, such as papers and atoms, so that a window means nothing.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32)
+        >>> batches = [torch.randint(100, (4, 6)) for _ in range(2)]
+        >>> found = explain.suggest(bert, batches, lambda model, ids: model(ids).square().mean())
+        >>> list(found.layers)
+        ['backbone.stack.layers.0.attention.sublayer']
     """
     check_share("coverage", coverage, "choose for example 0.9")
     if not isinstance(model, nn.Module) and not has_order(model):

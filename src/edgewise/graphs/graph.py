@@ -172,6 +172,15 @@ class Graph(Pattern):
         device: device of the indices.
         segments: ``(target sizes, source sizes)`` of the blocks if the graph is block-diagonal by
             construction, such as a packed batch; otherwise ``None``.
+
+    Example:
+        >>> from edgewise import graphs
+        >>> graph = graphs.causal().bind(3)
+        >>> graph.num_edges, graph.in_degree()
+        (6, tensor([1, 2, 3]))
+        >>> graph.edge_index  # sources, targets
+        tensor([[0, 0, 1, 0, 1, 2],
+                [0, 1, 1, 2, 2, 2]])
     """
 
     num_targets: int

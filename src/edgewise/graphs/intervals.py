@@ -16,6 +16,15 @@ class Intervals(Graph):
     Complete, causal, windowed, dilated and block attention have this form, also in packed batches,
     and so has pooling. An ``Intervals`` graph needs O(n) memory for any number of edges, and
     engines have fast kernels for it. Edges are sorted by target, then by source.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> start, stop = torch.tensor([0, 0, 1]), torch.tensor([1, 2, 3])
+        >>> graphs.Intervals(start, stop, num_sources=3).dense().long()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [0, 1, 1]])
     """
 
     def __init__(

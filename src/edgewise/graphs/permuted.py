@@ -25,6 +25,15 @@ class Permuted(Graph):
 
     Raises:
         ArgumentError: ``graph`` is a pattern without sizes, or a permutation has another length.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> perm = torch.tensor([2, 0, 1])  # slot 0 holds node 2
+        >>> graphs.Permuted(graphs.causal().bind(3), perm, perm).dense().long()
+        tensor([[1, 0, 1],
+                [1, 1, 1],
+                [0, 0, 1]])
     """
 
     def __init__(self, graph: Graph, target_perm: Tensor, source_perm: Tensor) -> None:

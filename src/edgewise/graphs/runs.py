@@ -23,6 +23,14 @@ class Runs(Graph):
     A target may have any number of disjoint intervals ("runs"), such as a window without hubs or
     the random blocks of BigBird. Memory is O(runs) for any number of edges. Runs and edges are
     sorted by target, then by source.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> row, start, stop = torch.tensor([[0, 0, 1], [0, 2, 1], [1, 4, 3]])
+        >>> graphs.Runs(row, start, stop, 2, 4).dense().long()
+        tensor([[1, 0, 1, 1],
+                [0, 1, 1, 0]])
     """
 
     def __init__(

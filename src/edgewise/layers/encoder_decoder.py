@@ -20,6 +20,19 @@ class EncoderDecoder(nn.Module):
     Args:
         encoder: encoder of the source.
         decoder: decoder of the target, with layers such as :class:`edgewise.layers.CrossBlock`.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from edgewise import graphs, layers
+        >>> encoder = [layers.TransformerLayer(32, heads=4, ffn_dim=64)]
+        >>> decoder = [layers.DecoderLayer(32, heads=4, ffn_dim=64)]
+        >>> model = layers.EncoderDecoder(
+        ...     layers.Backbone(layers.TransformerStack(encoder, nn.Identity(), graphs.complete())),
+        ...     layers.Backbone(layers.TransformerStack(decoder, nn.Identity(), graphs.causal())),
+        ... )
+        >>> model(torch.randn(2, 10, 32), torch.randn(2, 8, 32)).shape
+        torch.Size([2, 8, 32])
     """
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
@@ -50,6 +63,14 @@ class EncoderDecoderModel(nn.Module):
         core: encoder and decoder.
         head: maps states to logits of tokens.
         target_embedding: embedding of target ids, if source and target have different vocabularies.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.transformer(1000)
+        >>> source, target = torch.randint(1000, (2, 10)), torch.randint(1000, (2, 8))
+        >>> model.logits(model(source, decoder_input_ids=target)).shape
+        torch.Size([2, 8, 1000])
     """
 
     def __init__(

@@ -23,6 +23,13 @@ def init_normal(model: M, *, std: float = 0.02, residual_depth: int | None = Non
 
     Returns:
         The model.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layer = layers.init_normal(torch.nn.Linear(16, 16), std=0.02)
+        >>> bool((layer.bias == 0).all())
+        True
     """
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
@@ -42,6 +49,13 @@ def init_xavier(model: M) -> M:
     Several matrices may be stored as one, such as query, key and value. They are initialised
     separately, because the variance depends on the size of the matrix.
     (``torch.nn.MultiheadAttention`` uses the size of the stored matrix, which halves the variance.)
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layer = layers.init_xavier(torch.nn.Linear(16, 16))
+        >>> bool((layer.weight.abs() < 0.434).all())  # sqrt(6 / (16 + 16)) is 0.433
+        True
     """
     joint = {m.weight: m for m in model.modules() if isinstance(m, JointLinear)}
     for parameter in model.parameters():

@@ -65,6 +65,12 @@ class LastTokenHead(nn.Module):
         width: feature size of the states.
         out_width: number of logits.
         dropout: dropout rate before W.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layers.LastTokenHead(16, 2)(torch.randn(3, 10, 16)).shape
+        torch.Size([3, 2])
     """
 
     def __init__(self, width: int, out_width: int, *, dropout: float = 0.0) -> None:
@@ -85,6 +91,12 @@ class TokenClassificationHead(nn.Sequential):
         width: feature size of the states.
         out_width: number of logits.
         dropout: dropout rate before the linear map.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layers.TokenClassificationHead(16, 5)(torch.randn(3, 10, 16)).shape
+        torch.Size([3, 10, 5])
     """
 
     def __init__(self, width: int, out_width: int, *, dropout: float = 0.1) -> None:
@@ -215,6 +227,14 @@ class Seq2SeqLanguageModel(nn.Module):
 
     Args:
         model: encoder-decoder model.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers, models
+        >>> model = layers.Seq2SeqLanguageModel(models.transformer(1000))
+        >>> source, target = torch.randint(1000, (2, 10)), torch.randint(1000, (2, 8))
+        >>> model(layers.Tokens(source), layers.Tokens(target)).shape
+        torch.Size([16, 1000])
     """
 
     def __init__(self, model: EncoderDecoderModel) -> None:

@@ -38,6 +38,13 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
 
     Raises:
         ArgumentError: the sizes do not sum to N, or the graph has another number of nodes.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layers.members_of(torch.randn(3, 16), [1, 2]).dense().long()
+        tensor([[1, 0, 0],
+                [0, 1, 1]])
     """
     count = x.shape[-2]
     if batch is None:

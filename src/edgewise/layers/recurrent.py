@@ -29,6 +29,12 @@ class RecurrentBackbone(nn.Module):
 
     Raises:
         ArgumentError: ``bidirectional`` is set and ``width`` is odd.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layers.RecurrentBackbone(torch.nn.LSTM, 16, depth=2)(torch.randn(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
     """
 
     bounded_cache = True

@@ -60,6 +60,14 @@ class SequenceBatch:
     Raises:
         ArgumentError: the tokens are not a tensor with at least one axis, mask or sizes do not
             match the tokens, or both mask and sizes are given.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> ids, mask = torch.tensor([[5, 7, 0], [5, 8, 9]]), torch.tensor([[1, 1, 0], [1, 1, 1]])
+        >>> batch = layers.SequenceBatch(ids, mask)
+        >>> batch.has_padding, batch.bind(graphs.causal()).num_edges
+        (True, 6)
     """
 
     def __init__(

@@ -19,6 +19,16 @@ class GraphLayer(nn.Module):
     Attributes:
         reads_edge_attr: whether the layer accepts edge features, ``edge_attr=``.
         shares_nodes: whether several outputs of a batch may depend on the same nodes.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import aggregate, graphs, layers
+        >>> class Neighbours(layers.GraphLayer):
+        ...     def forward(self, x, graph):
+        ...         return aggregate(x, graph, reduce="mean")
+        >>> model = layers.GraphSequential(Neighbours(), torch.nn.Linear(16, 3))
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        torch.Size([10, 3])
     """
 
     reads_edge_attr: bool = False

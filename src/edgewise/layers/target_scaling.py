@@ -18,6 +18,13 @@ class TargetScaling(nn.Module):
         mean, std: mean and standard deviation of the training targets, or of their logits; numbers,
             or a list with a number for each output.
         fraction: whether targets are fractions.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> model = layers.TargetScaling(torch.nn.Identity(), mean=20.0, std=5.0)
+        >>> model(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([15., 20., 25.])
     """
 
     def __init__(

@@ -36,6 +36,13 @@ class TextEmbedding(nn.Module):
         scale: factor s of token embeddings; √width in the original Transformer.
         padding: padding id of a model whose positions skip padding and start at ``padding + 1``
             (RoBERTa).
+
+    Example:
+        >>> import torch
+        >>> from edgewise import encodings, layers
+        >>> embedding = layers.TextEmbedding(1000, 16, positions=encodings.Sinusoidal(16))
+        >>> embedding(torch.randint(1000, (2, 10))).shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(
@@ -114,6 +121,13 @@ class Backbone(nn.Module):
     Args:
         stack: Transformer layers and their default attention pattern.
         relative: relative position encoding of :data:`edgewise.encodings.RELATIVE`.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> backbone = models.bert(1000).backbone
+        >>> backbone(torch.randn(2, 10, 128)).shape
+        torch.Size([2, 10, 128])
     """
 
     def __init__(self, stack: TransformerStack, *, relative: nn.Module | None = None) -> None:
@@ -174,6 +188,13 @@ class LanguageModelHead(nn.Module):
         bias: whether there is a bias b.
         transform: the function f; :meth:`for_masked_tokens` uses that of BERT.
         scale: scale of the logits; width^-0.5 in T5.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> head = layers.LanguageModelHead(1000, 16)
+        >>> head(torch.randn(2, 10, 16), torch.randn(1000, 16)).shape  # states, embedding matrix
+        torch.Size([2, 10, 1000])
     """
 
     def __init__(
@@ -217,6 +238,14 @@ class TextModel(nn.Module):
         head: maps states and the embedding matrix to logits, or ``None``.
         pooler: maps states to a vector for each sequence, if a checkpoint has one.
         width: feature size of the states; by default that of the embedding.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import models
+        >>> model = models.gpt(1000)  # a TextModel
+        >>> states = model(torch.randint(1000, (2, 10)))
+        >>> model.logits(states).shape
+        torch.Size([2, 10, 1000])
     """
 
     def __init__(

@@ -336,7 +336,13 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 def activation(name: str) -> nn.Module:
-    """Return the activation function of this name."""
+    """Return the activation function of this name.
+
+    Example:
+        >>> from edgewise import layers
+        >>> layers.activation("gelu_tanh")
+        GELU(approximate='tanh')
+    """
     check_choice("activation", name, ACTIVATIONS)
     return ACTIVATIONS[name]()
 
@@ -514,6 +520,14 @@ class AttentionBlock(GraphLayer):
         feed_forward: called ``feed_forward(x)``.
         width: feature size.
         residual: ``order``, ``norm`` and ``dropout`` of :class:`Residual`, by name.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> attention, network = layers.MultiHeadAttention(32, 4), layers.FeedForward(32, 64)
+        >>> block = layers.AttentionBlock(attention, network, 32, order="pre")
+        >>> block(torch.randn(2, 10, 32), graphs.window(2)).shape
+        torch.Size([2, 10, 32])
     """
 
     def __init__(

@@ -53,6 +53,13 @@ class Recipe:
         start: run folder or Hugging Face folder whose weights initialise the backbone; empty for
             random weights. In the command and in ``recipe.json`` it is called ``from``.
         protocol: measurement protocol; it does not affect the run and is not recorded.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from edgewise import recipes
+        >>> recipe = replace(recipes.find("digits"), name="digits-3", seed=3)
+        >>> recipe.model.func.__name__, recipe.trainer.monitor
+        ('vit', 'val/loss')
     """
 
     name: str

@@ -115,6 +115,13 @@ def compare(
         ArgumentError: the field does not exist, a value is invalid, or two values are equal. All
             values are checked before the first training.
         RunExistsError: the folder is not empty, and ``resume`` is false.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from edgewise import recipes, runs
+        >>> recipe, path = recipes.find("digits"), Path("runs/lr")
+        >>> found = runs.compare(recipe, "optimizer.lr", ["0.001", "0.01"], path)  # doctest: +SKIP
+        >>> found.best.value  # doctest: +SKIP
     """
     for option, number in (("--seeds", seeds), ("--workers", workers)):
         if number is not None:

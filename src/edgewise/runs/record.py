@@ -116,6 +116,12 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
     Raises:
         ArgumentError: this version and the installed packages do not have a field or class, or a
             value has the wrong type.
+
+    Example:
+        >>> from edgewise import recipes, runs
+        >>> recipe = recipes.find("digits")
+        >>> runs.from_record(runs.to_record(recipe)).name
+        'digits'
     """
     try:
         parts = {part: _default(part, record) for part in PARTS}
@@ -157,7 +163,13 @@ def _default(part: str, record: Mapping[str, Any]) -> Any:
 
 
 def load_recipe(folder: RunFolder) -> Recipe:
-    """Return the recipe of a run folder."""
+    """Return the recipe of a run folder.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from edgewise import runs, training
+        >>> recipe = runs.load_recipe(training.RunFolder(Path("runs/mine")))  # doctest: +SKIP
+    """
     return from_record(folder.read_json(RECIPE))
 
 

@@ -33,6 +33,13 @@ def train_seeds(
 
     Raises:
         See :func:`edgewise.runs.train`.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from edgewise import recipes, runs
+        >>> recipe, path = recipes.find("digits"), Path("runs/digits")
+        >>> found = runs.train_seeds(recipe, 3, path)  # doctest: +SKIP
+        >>> found["test/accuracy"]["mean"]  # doctest: +SKIP
     """
     check_least("--seeds", seeds, 1, "choose for example 10")
     numbers = range(recipe.seed, recipe.seed + seeds)
@@ -134,6 +141,11 @@ def evaluate_run(path: Path) -> dict[str, float] | Summary:
 
     Raises:
         MissingDataError: the run does not exist, or has not finished.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from edgewise import runs
+        >>> metrics = runs.evaluate_run(Path("runs/digits"))  # doctest: +SKIP
     """
     found = RunFolder(path).runs()
     return summarise([evaluate_one(one) for one in found]) if found else evaluate_one(path)

@@ -35,6 +35,13 @@ class Consistency(Task):
     Attributes:
         weight: weight λ of the consistency loss.
         temperature: sharpening temperature T. Lower values give sharper targets.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import tasks
+        >>> outputs, target = torch.zeros(3, 2, 4), torch.tensor([0, 1, -100])  # 3 nodes, 2 views
+        >>> round(tasks.Consistency().loss(outputs, target).item(), 4)  # log(4)
+        1.3863
     """
 
     weight: float = 1.0

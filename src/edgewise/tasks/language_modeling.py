@@ -125,6 +125,13 @@ class MaskedLanguageModeling(LanguageModeling):
     :func:`edgewise.data.text.masking.mask_tokens` selects the tokens.
 
     Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
+
+    Example:
+        >>> import torch
+        >>> from edgewise import tasks
+        >>> logits = torch.zeros(4, 10)  # four masked tokens, a vocabulary of ten
+        >>> round(tasks.MaskedLanguageModeling().loss(logits, torch.arange(4)).item(), 4)
+        2.3026
     """
 
     def check(self, model: nn.Module, batch: Any) -> None:

@@ -42,6 +42,16 @@ class PropertyPrediction(Regression):
         class_weight: ``"balanced"`` weights each class by the inverse of its frequency in the
             training set, as in scikit-learn. The probabilities are then not calibrated.
         targets: description of the targets, which the data determine.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import tasks
+        >>> from edgewise.targets import Target
+        >>> targets = Target("logS", mean=0.0, std=2.0), Target("toxic", ("no", "yes"))
+        >>> task = tasks.PropertyPrediction().with_targets(targets)
+        >>> outputs, target = torch.zeros(2, 2), torch.tensor([[2.0, 1.0], [torch.nan, 0.0]])
+        >>> round(task.loss(outputs, target).item(), 4)
+        0.7954
     """
 
     class_weight: ClassWeight = "none"

@@ -29,6 +29,14 @@ class TextClassification(Classification):
         pool: pooling of the states of a text: ``"class"`` (the first state), ``"mean"`` or
             ``"max"``.
         dropout: dropout of the head.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers, models, tasks
+        >>> task, sizes = tasks.TextClassification(), {"out_width": 2, "longest_text": 10}
+        >>> model = task.complete(models.bert(100), sizes)
+        >>> model(layers.Tokens(torch.randint(100, (3, 10)))).shape
+        torch.Size([3, 2])
     """
 
     pool: Pooling = "mean"
@@ -54,6 +62,14 @@ class Tagging(Classification):
     Attributes:
         label_smoothing: see :class:`Classification`.
         dropout: dropout of the head.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers, models, tasks
+        >>> task, sizes = tasks.Tagging(), {"out_width": 5, "longest_text": 10}
+        >>> model = task.complete(models.bert(100), sizes)
+        >>> model(layers.Tokens(torch.randint(100, (3, 10)))).shape  # each token is a word
+        torch.Size([30, 5])
     """
 
     dropout: float = 0.1

@@ -31,6 +31,15 @@ class Translation(Classification):
         length_penalty: see :func:`edgewise.decoding.beam_search`.
         max_length_ratio: maximum length of a translation, as a multiple of the longest source in
             the batch.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers, models, tasks
+        >>> task = tasks.Translation()
+        >>> model = task.complete(models.transformer(100), {})
+        >>> source, target = torch.randint(100, (2, 7)), torch.randint(100, (2, 8))
+        >>> model(layers.Tokens(source), layers.Tokens(target)).shape
+        torch.Size([16, 100])
     """
 
     label_smoothing: float = 0.1

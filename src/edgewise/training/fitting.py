@@ -51,20 +51,7 @@ def fit(
     """Train a model, restore the weights of the best epoch, test it, and write the run folder.
 
     If ``folder.checkpoint`` exists, training resumes from it, with the results of an uninterrupted
-    run::
-
-        x, y = torch.randn(200, 4), torch.arange(200) % 2
-        examples = DataLoader(TensorDataset(x, y), batch_size=20)
-        training.fit(
-            nn.Linear(4, 2),
-            tasks.Classification(),
-            {"train": examples, "val": examples, "test": examples},
-            training.RunFolder(Path("runs/mine")),
-            optimizer=training.OptimizerSettings(lr=0.01),
-            trainer=training.TrainerSettings(epochs=5),
-            logger=CSVLogger("logs"),
-            callbacks=[LearningRateMonitor()],
-        )
+    run.
 
     Args:
         model: called as ``model(*batch.inputs, **batch.keywords)``. After training, it has the best
@@ -93,6 +80,25 @@ def fit(
             form, the model cannot process them, or the loss became NaN or infinite.
         Interrupted: Ctrl-C or SIGTERM, after a checkpoint was saved.
         MissingExtraError: Lightning is not installed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> import torch
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> from edgewise import tasks, training
+        >>> x, y = torch.randn(200, 4), torch.arange(200) % 2
+        >>> examples = DataLoader(TensorDataset(x, y), batch_size=20)
+        >>> metrics = training.fit(
+        ...     torch.nn.Linear(4, 2),
+        ...     tasks.Classification(),
+        ...     {"train": examples, "val": examples, "test": examples},
+        ...     training.RunFolder(Path(mkdtemp())),
+        ...     optimizer=training.OptimizerSettings(lr=0.01),
+        ...     trainer=training.TrainerSettings(epochs=2),
+        ... )
+        >>> sorted(name for name in metrics if name.startswith("test"))
+        ['test/accuracy', 'test/loss']
     """
     _require_lightning()
     import lightning.pytorch as lightning

@@ -39,6 +39,16 @@ class TrainingModule(lightning.LightningModule):
     Attributes:
         measured: metrics of the last report.
         carried: recurrent state of the model after the last batch, by split.
+
+    Example:
+        >>> import lightning, torch
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> from edgewise import tasks, training
+        >>> x, y = torch.randn(40, 4), torch.arange(40) % 2
+        >>> loader = DataLoader(TensorDataset(x, y), batch_size=20)
+        >>> model, task = torch.nn.Linear(4, 2), tasks.Classification()
+        >>> module = training.TrainingModule(model, task, training.OptimizerSettings(lr=0.01))
+        >>> lightning.Trainer(max_epochs=1).fit(module, loader, loader)  # doctest: +SKIP
     """
 
     def __init__(

@@ -20,7 +20,13 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class ConstantSchedule(Schedule):
-    """Constant learning rate."""
+    """Constant learning rate.
+
+    Example:
+        >>> from edgewise import training
+        >>> training.ConstantSchedule().factor(step=50, steps=100)
+        1.0
+    """
 
     def factor(self, step: int, steps: int) -> float:  # noqa: ARG002 - part of the interface
         return 1.0

@@ -52,6 +52,10 @@ class Planetoid(NodeData):
         sparse: store the features as ``torch.sparse_csr``; about 1 % of them are not zero.
         unlabelled: return the outputs of all papers in training, with target -100 for papers
             without a training label. For losses that use unlabelled nodes, such as consistency.
+
+    Example:
+        >>> from edgewise import data
+        >>> splits = data.planetoid(name="PubMed").load()  # doctest: +SKIP
     """
 
     name: Name = "Cora"

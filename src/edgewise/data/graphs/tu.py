@@ -38,6 +38,10 @@ class TU(GraphData):
             single feature 1.
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`.
         batch_size: graphs per batch.
+
+    Example:
+        >>> from edgewise import data
+        >>> splits = data.tu(name="ENZYMES", fold=3).load()  # doctest: +SKIP
     """
 
     name: str = "MUTAG"

@@ -64,6 +64,10 @@ class ImageFolder(ImageData):
         val, test: fractions of images for the splits without a folder, stratified by class.
         split_seed: random seed of the split.
         batch_size: images per batch.
+
+    Example:
+        >>> from edgewise import data
+        >>> splits = data.image_folder("photos/", image_size=64, flip=True).load()  # doctest: +SKIP
     """
 
     path: str = ""

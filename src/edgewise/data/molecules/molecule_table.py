@@ -105,6 +105,15 @@ class MoleculeTable(Data):
 
     A run saves the scaling of conditions and descriptors, the column names, and the row numbers of
     the validation and test sets.
+
+    Example:
+        >>> import pandas as pd
+        >>> from edgewise import data
+        >>> smiles, mass = ["C" * n for n in range(1, 21)], [14 * n + 2 for n in range(1, 21)]
+        >>> alkanes = pd.DataFrame({"smiles": smiles, "mass": mass})
+        >>> splits = data.molecule_table(path=alkanes).load()
+        >>> splits.train.count, splits.model_arguments["out_width"]
+        (15, 1)
     """
 
     path: Source = ""

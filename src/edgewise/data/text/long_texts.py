@@ -80,6 +80,10 @@ class TextFiles(TextStream):
         paths: text files in UTF-8, plain or gzipped.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
         context, windows, stride, consecutive, val, test: see :class:`TextStream`.
+
+    Example:
+        >>> from edgewise import data
+        >>> splits = data.text_files(paths=("a.txt", "b.txt"), context=128).load()  # doctest: +SKIP
     """
 
     paths: tuple[str, ...] = ()

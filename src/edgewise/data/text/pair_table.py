@@ -28,6 +28,15 @@ class PairTable(TextPairs, OwnFiles):
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Validation
             and test files must be tables; for parallel files use :class:`Parallel`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
+
+    Example:
+        >>> import pandas as pd
+        >>> from edgewise import data
+        >>> rows = [(f"{i} plus 1", str(i + 1)) for i in range(40)]
+        >>> numbers = pd.DataFrame(rows, columns=["source", "target"])
+        >>> splits = data.pair_table(path=numbers, vocab_size=40).load()
+        >>> splits.train.count, splits.val.count, splits.test.count
+        (33, 3, 4)
     """
 
     source: str = ""

@@ -44,6 +44,16 @@ class TagFile(TaggedWords, OwnFiles):
             are split at random.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+
+    Example:
+        >>> import pandas as pd
+        >>> from edgewise import data
+        >>> words, tags = ["the", "cat", "sleeps"] * 20, ["DET", "NOUN", "VERB"] * 20
+        >>> numbers = [i // 3 for i in range(60)]
+        >>> table = pd.DataFrame({"word": words, "tag": tags, "sentence": numbers})
+        >>> splits = data.tag_file(path=table, vocab_size=40).load()
+        >>> splits.preprocessing["labels"]
+        ['DET', 'NOUN', 'VERB']
     """
 
     tag: str = ""
