@@ -3,14 +3,15 @@
     python -m benchmarks.few_labels text [--counts 100 200 500] [--seeds 5] [--folder DIR]
 
 A study pre-trains a model once, without labels, by ``edgewise train``. It then trains the same
-model on a few labels from the pre-trained weights and from random ones. The seed determines the
-initial weights and the labels that are used; both are equal on both sides. Both sides choose among
-the same settings by the validation metric, averaged over the first two seeds, separately for each
-number of labels. The test metric of the other settings is not used. The simple baselines of
-``edgewise baseline`` are measured on the same labels.
+model on a few labels from the pre-trained weights and from random ones. For each seed, both
+trainings have the same initial weights of the head and the same labels. The settings are chosen for
+each of them, among the same values, by the validation metric, averaged over the first two seeds,
+separately for each number of labels. The test metric of the other settings is not used. The simple
+baselines of ``edgewise baseline`` are measured on the same labels.
 
 Fine-tuning is as in ``edgewise train``, but with the weights of the last epoch instead of the best
-one, and without writing files: for small data, loading and writing would take most of the time.
+one, without writing files, and with data that are loaded once per seed, because loading takes
+longer than training.
 
 The benchmark prints mean and standard deviation over the seeds, the paired difference, and p of the
 paired t-test. Measured values are kept in ``DIR/STUDY.json``.

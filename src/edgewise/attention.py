@@ -99,9 +99,9 @@ def attend(
         ``[..., N_dst, H, Dv]``, in the dtype of the inputs.
 
     Raises:
-        ArgumentError: if shapes, heads, dtypes or devices do not match, if an edge tensor has
-            another length than the edges, if the pattern cannot be bound to these sizes, or if the
-            named engine does not support the call.
+        ArgumentError: if shapes, heads, dtypes or devices do not match, if the length of an edge
+            tensor is not the number of edges, if the pattern cannot be bound to these sizes, or if
+            the named engine does not support the call.
 
     Notes:
         NaN and infinity follow IEEE arithmetic on each edge of the graph, on every engine: 0 times
@@ -269,7 +269,8 @@ def aggregate(
         weight: ``[E]``, or ``[..., E, H]`` for a weight for each head.
         reduce: ``"sum"``, ``"mean"`` (the weighted sum divided by the number of edges), ``"max"``
             or ``"min"``. Equal maxima or minima share the gradient evenly.
-        engine: as in :func:`attend`. NaN, infinity and autocast are treated as there.
+        engine: as in :func:`attend`, which also describes how NaN, infinity and autocast are
+            treated.
 
     Returns:
         ``[..., N_dst, H, D]`` (or ``[N_dst, F]``), 0 for a target without sources.

@@ -1,9 +1,9 @@
 """Baselines of nodes: label propagation, linear models, SGC, Correct & Smooth.
 
 SGC is logistic regression on features smoothed k times (Wu et al., Simplifying graph convolutional
-networks, 2019). Label propagation and Correct & Smooth are those of PyTorch Geometric; the latter
-corrects the probabilities of logistic regression (Huang et al., Combining label propagation and
-simple models out-performs graph neural networks, 2021).
+networks, 2019). Label propagation and Correct & Smooth are implemented by PyTorch Geometric;
+Correct & Smooth corrects the probabilities of logistic regression (Huang et al., Combining label
+propagation and simple models out-performs graph neural networks, 2021).
 """
 
 from __future__ import annotations

@@ -20,9 +20,7 @@ from edgewise.models.gcn import GCNLayer
 
 @torch.no_grad()
 def copy_multi_head(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
-    """Copy the weights of a ``torch.nn.MultiheadAttention``, which has one matrix for
-    projections.
-    """
+    """Copy the weights of a ``torch.nn.MultiheadAttention``, whose projections are joint."""
     assert theirs.in_proj_weight is not None
     assert theirs.in_proj_bias is not None
     if ours.qkv is not None:

@@ -31,7 +31,7 @@ def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tenso
         initial: initial colours as integers ``[N]``, such as atomic numbers; equal by default.
 
     Raises:
-        ArgumentError: ``initial`` has another length.
+        ArgumentError: the length of ``initial`` is not N.
 
     Example:
         >>> from edgewise import encodings, graphs

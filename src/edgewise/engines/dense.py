@@ -235,7 +235,7 @@ class Dense:
 
 
 def _normalised(scores: Tensor, normaliser: Entmax | None) -> tuple[Tensor, Tensor]:
-    """Return weights and log-sum-exp of scores; the latter is 0, and not used, for entmax."""
+    """Return weights and log-sum-exp of scores; for entmax, the log-sum-exp is 0 and not used."""
     if normaliser is None:
         return softmax_with_lse(scores, -1)
     lse = scores.detach().new_zeros(scores.shape[:-1])

@@ -69,9 +69,7 @@ class Influence:
         return ranks
 
     def ranking(self, by: str = MODEL, top: int = 10) -> list[dict[str, Any]]:
-        """Return the members with the highest values of a measure, with their ranks by all
-        measures.
-        """
+        """Return the ``top`` members by the measure ``by``, with their ranks by all measures."""
         ranks = {name: self.ranks(name) for name in self.measures}
         order = ranks[by].argsort()[:top].tolist()
         return [self._row(member, ranks) for member in order]
@@ -196,7 +194,7 @@ def removals(run: Run, members: Tensor) -> Tensor:
 def changes(run: Run, members: Tensor) -> Tensor:
     """Compute the change of all other outputs if a member is changed, for each member, ``[M]``.
 
-    The features of the member become the mean of those of all members.
+    The features of the member are replaced by the mean features of all members.
 
     Args:
         run: run as for :func:`influence`.
@@ -302,7 +300,7 @@ def outputs_of_graph(run: Run) -> tuple[Callable[[], Tensor], Graph, list[str]]:
     """Return a function that computes all outputs of a run's graph, the graph and its labels.
 
     Raises:
-        ArgumentError: the run has no graph of its own.
+        ArgumentError: the data of the run are not a single graph.
 
     """
     predictor, kept = run.predictor, run.predictor.preprocessing.values

@@ -85,7 +85,7 @@ def losses_of(
 
 
 def _spaced(loader: Any, most: int | None) -> list[Any]:
-    """Return all batches, or at most this number of evenly spaced ones."""
+    """Return all batches, or at most ``most`` evenly spaced batches."""
     count = len(loader)
     kept = count if most is None else min(most, count)
     wanted = {(2 * place + 1) * count // (2 * kept) for place in range(kept)}

@@ -599,7 +599,7 @@ class _Page:
         }
 
     def _bonds(self) -> list[int] | None:
-        """Return the first atoms of all bonds, then the second ones."""
+        """Return the first atoms of all bonds, then the second atoms."""
         smiles = self.explanation.details.get("smiles")
         if smiles is None:
             return None

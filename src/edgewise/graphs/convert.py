@@ -19,9 +19,9 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
     """Return the argument if it is a graph or a pattern.
 
     Raises:
-        ArgumentError: the argument has another type. For a mask, edge list, ``Data``, sparse
-            matrix, NetworkX graph or text, the remedy names the function that converts the
-            argument.
+        ArgumentError: the argument is neither a graph nor a pattern. For a mask, edge list,
+            ``Data``, sparse matrix, NetworkX graph or text, the remedy names the function that
+            converts the argument.
     """
     if isinstance(graph, Pattern):
         return graph

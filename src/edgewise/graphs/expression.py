@@ -23,7 +23,7 @@ def parse_expression(text: str, patterns: dict[str, Any]) -> Pattern:
     expression is evaluated.
 
     Raises:
-        ArgumentError: the text has another form, or the name of a pattern is unknown.
+        ArgumentError: the text does not have this form, or the name of a pattern is unknown.
     """
     own: dict[str, Any] = {}
 

@@ -24,7 +24,8 @@ class Permuted(Graph):
             which is not checked.
 
     Raises:
-        ArgumentError: ``graph`` is a pattern without sizes, or a permutation has another length.
+        ArgumentError: ``graph`` is a pattern without sizes, or the length of a permutation is not
+            the number of nodes.
 
     Example:
         >>> import torch

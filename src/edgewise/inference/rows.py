@@ -91,7 +91,7 @@ def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
         answers: see :meth:`edgewise.inference.Predictor.answer`.
 
     Raises:
-        ArgumentError: the file has another suffix.
+        ArgumentError: the suffix is not one of these.
         WriteError: the file cannot be written.
     """
     check_form(path)

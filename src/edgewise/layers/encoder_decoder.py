@@ -18,8 +18,9 @@ class EncoderDecoder(nn.Module):
     ``[B, S, width]`` and target features ``[B, T, width]``.
 
     Args:
-        encoder: encoder of the source.
-        decoder: decoder of the target, with layers such as :class:`edgewise.layers.CrossBlock`.
+        encoder: encoder of the source, such as an :class:`edgewise.layers.Backbone`.
+        decoder: decoder of the target, whose layers have cross-attention, such as
+            :class:`edgewise.layers.DecoderLayer`.
 
     Example:
         >>> import torch

@@ -37,7 +37,7 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
     """Return the membership graph: edges from nodes of x ``[..., N, width]`` to pooled outputs.
 
     Raises:
-        ArgumentError: the sizes do not sum to N, or the graph has another number of nodes.
+        ArgumentError: the sizes do not sum to N, or the membership graph does not have N sources.
 
     Example:
         >>> import torch
@@ -147,7 +147,7 @@ class Pool(nn.Module):
         nodes; x itself for ``"none"``.
 
         Raises:
-            ArgumentError: ``batch`` has another number of nodes.
+            ArgumentError: the number of nodes in ``batch`` is not N.
         """
         if self.pool == "none":
             return x

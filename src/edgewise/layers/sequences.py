@@ -277,7 +277,7 @@ class Memory:
     sizes: Sizes | None = None
 
     def terms(self, sequences: SequenceBatch) -> dict[str, Any]:
-        """Return the keyword arguments with which a decoder layer reads these states."""
+        """Return the keyword arguments with which a decoder layer attends to these states."""
         if (sequences.sizes is None) != (self.sizes is None):
             raise ArgumentError(
                 "sizes",

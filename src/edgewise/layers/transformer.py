@@ -203,8 +203,8 @@ class MultiHeadAttention(GraphLayer):
     def can_keep_heads(self) -> bool:
         """Whether heads can be removed.
 
-        Heads cannot be removed with split projections, where each head reads a part of the
-        features, nor in subclasses that override the computation.
+        Heads cannot be removed with split projections, where each head uses a part of the features,
+        nor in subclasses that override the computation.
         """
         split = isinstance(getattr(self, "query", None), LinearByHead)
         return not split and type(self).forward is MultiHeadAttention.forward

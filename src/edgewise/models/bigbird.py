@@ -360,8 +360,8 @@ class BigBirdBackbone(SingleTextBackbone):
     def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
         """Return the states of x; states of padding are meaningless.
 
-        The blocks of a padded text are those of its padded length, as in Hugging Face Transformers.
-        In a packed batch, they are those of each text's length.
+        The padded length of a text determines its blocks, as in Hugging Face Transformers. In a
+        packed batch, the length of each text determines its blocks.
         """
         graph = self.graph if graph is None else graph
         if graph is not None:

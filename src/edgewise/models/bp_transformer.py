@@ -107,9 +107,9 @@ def nodes_per_level(tokens: int) -> list[int]:
 def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor]:
     """Return the attention graph of tokens and spans, and the type of each edge.
 
-    Nodes are the tokens, then the spans of two tokens from left to right, then those of four, and
-    so on. The O(k log(n / k)) nodes that a token attends to, itself included, cover the text (with
-    ``causal``, its left part) without overlap.
+    Nodes are the tokens, then the spans of two tokens from left to right, then the spans of four
+    tokens, and so on. The O(k log(n / k)) nodes that a token attends to, itself included, cover the
+    text (with ``causal``, its left part) without overlap.
 
     Args:
         tokens: number of tokens n.

@@ -152,8 +152,7 @@ class GraphNetwork(GraphLayer):
         batch: Membership = None,
         global_attr: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs ``[..., G, out_width]``, with N nodes or E edges instead of G by
-        ``focus``.
+        """Return outputs ``[..., G, out_width]``; with N or E instead of G for nodes or edges.
 
         Args:
             x: node features ``[..., N, in_width]``.

@@ -367,8 +367,8 @@ class LongformerModel(TextModel):
             other: ``memory`` and ``cache``, which are not supported.
 
         Raises:
-            ArgumentError: an error of :class:`edgewise.layers.TextModel`; the mask of hubs has
-                another shape, padding is within a text, or a text is too short for its hubs.
+            ArgumentError: an error of :class:`edgewise.layers.TextModel`; the mask of hubs has the
+                wrong shape, padding is within a text, or a text is too short for its hubs.
         """
         sequences = SequenceBatch(
             input_ids,

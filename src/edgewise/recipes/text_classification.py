@@ -31,9 +31,7 @@ sst2 = Recipe(
 
 
 def _recurrent(name: str, model: Any) -> Recipe:
-    """Return a recipe of a bidirectional network, with the settings best for the LSTM in
-    validation.
-    """
+    """Return a recipe of a bidirectional network with the settings that are best for the LSTM."""
     return replace(
         sst2,
         name=f"{name}-sst2",

@@ -103,7 +103,7 @@ class OfTarget(Metric):
 
 
 class MeanOverTargets(Metric):
-    """Mean of the metrics of several targets, without undefined ones.
+    """Mean of the metrics of several targets; undefined metrics are left out.
 
     Args:
         metrics: metrics of the targets, which are updated and reset separately.

@@ -201,7 +201,7 @@ def as_batch(value: Any) -> Batch:
             ``Data`` or ``Batch``, for ``model(x, graph, batch=..., edge_attr=...)``.
 
     Raises:
-        ArgumentError: the batch has another form.
+        ArgumentError: the batch has none of these forms.
     """
     if isinstance(value, Batch):
         return value

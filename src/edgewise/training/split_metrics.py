@@ -58,9 +58,7 @@ class SplitMetrics(nn.ModuleDict):
         return loss, count
 
     def finish(self) -> dict[str, float]:
-        """Return the values by name, including values derived from the loss, and reset the
-        state.
-        """
+        """Return all values by name, including those derived from the loss, and reset them."""
         values = finished(self)
         return values | {
             name: round(value, 6) for name, value in self.task.from_loss(values["loss"]).items()

@@ -242,8 +242,8 @@ def history_of(table: Table, column: str, date: str, step: Step | None) -> Serie
     """Read another series from a table of the same form as the training data.
 
     Raises:
-        ArgumentError: a column is missing, or a date has another format or step; the error names
-            the row.
+        ArgumentError: a column is missing, or a date does not have the format or step of the
+            training data; the error names the row.
     """
     if not date or step is None:
         return Series(_undated(table, column))

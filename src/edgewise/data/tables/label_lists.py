@@ -12,7 +12,7 @@ from edgewise.errors import ArgumentError
 
 SEPARATORS = ("|", ";", ",")
 ARRAYS = "["
-"""Value for cells with JSON arrays, in which form columns of lists of Parquet files are read."""
+"""Separator that stands for JSON arrays; a column of lists in a Parquet file is read as JSON."""
 
 
 def find_separator(cells: Sequence[str]) -> str:

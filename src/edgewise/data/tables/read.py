@@ -64,7 +64,8 @@ def read_table(source: str | Path | FrameSource, *, argument: str = "data.path")
     Raises:
         MissingDataError: there is no such file.
         ArgumentError: the file is damaged, empty or too large for memory; or it has no rows, an
-            empty row before its end, a row of another length, or two columns of the same name.
+            empty row before its end, a row with more or fewer cells than the header, or two columns
+            of the same name.
     """
     source = open_source(source, argument)
     if isinstance(source, FrameSource):

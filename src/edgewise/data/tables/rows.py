@@ -24,7 +24,8 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
 
     Raises:
         MissingDataError: there is no such file.
-        ArgumentError: a column is missing, a row has another length, or the file is damaged.
+        ArgumentError: a column is missing, a row has more or fewer cells than the header, or the
+            file is damaged.
     """
     if is_table(path):
         for line, row in table_rows(path, argument=str(path)):

@@ -47,7 +47,7 @@ def parts_of(table: Table, column: str) -> dict[str, Tensor]:
     """Return the indices of the rows of each split; a split may be empty.
 
     Raises:
-        ArgumentError: a cell has another word; the error names the row.
+        ArgumentError: a cell has a word that is not in :data:`PARTS`; the error names the row.
     """
     texts = table.texts("data.split_column", column)
     index: dict[str, list[int]] = {name: [] for name in PARTS}

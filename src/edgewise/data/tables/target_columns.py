@@ -174,7 +174,7 @@ def _classes_of(table: Table, name: str) -> tuple[str, ...]:
 
 
 def _ordered(classes: Collection[str]) -> tuple[str, ...]:
-    """Return classes in order; a class that ends with another, as inactive and active, is first.
+    """Return sorted classes; a class whose name ends with another, such as inactive, comes first.
 
     Of two classes, the second is the positive one.
     """

@@ -130,7 +130,7 @@ def _candidates() -> Iterator[Path]:
 def _openmp_team() -> int | None:
     """Return the address of ``GOMP_parallel`` in PyTorch's OpenMP runtime.
 
-    The kernels share its threads, as those of a second runtime would compete with them.
+    The kernels share its threads, because the threads of a second runtime would compete with them.
     """
     bundled = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*"))
     for name in (*map(str, bundled), None):

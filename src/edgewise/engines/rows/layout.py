@@ -177,9 +177,7 @@ class RowsLayout:
         self._by_source: Sides | None = None
 
     def make_side(self, row: Tensor, column: Tensor, rows: int, columns: int) -> Sides:
-        """Sort edges; in compiled code, return the tensors, which are checked when the code
-        runs.
-        """
+        """Sort edges; in compiled code, return the tensors, which the compiled code checks."""
         if torch.compiler.is_compiling():
             return tuple(_sort_operator(row, column, rows, columns))
         # The layout keeps these tensors, so they must be valid in calls under other PyTorch modes.

@@ -480,7 +480,7 @@ def attend_backward_rows(
     inner_fv, inside_fv = _inner(heads, H, FV, BH, BFV)
     slope_, scale_ = tl.full((), slope, ACC), tl.full((), scale, ACC)
     bias_start, gain_start = member * bias_batch, member * gain_batch
-    # Each batch member and block of heads has its own copy of the gradients of features.
+    # Each batch member and block of heads has a separate copy of the gradients of features.
     copy = (member * ((H + BH - 1) // BH) + heads) * edges
     a = _score_vector(score_weight, inner, inside, ACC)
     pq = None
