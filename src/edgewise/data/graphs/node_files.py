@@ -463,7 +463,7 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
 
 
 def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
-    """Return the class or number of each node as text; "" if ``y`` is NaN or a negative class."""
+    """Return the class or number of each node; "" if ``y`` is NaN or a negative class."""
     y = found["y"]
     if y.dtype.kind not in "iuf":
         return [str(label) for label in y.tolist()]
