@@ -50,8 +50,8 @@ def execution_parts(graph: Graph) -> Sequence[Graph]:
     """Return the parts of a graph that may be computed on different engines and then merged.
 
     In a union of patterns, all members that consist of runs of consecutive sources form one part,
-    and each member given as a list of edges is a part. If all members are of the same kind, each is
-    a part.
+    and each member given as a list of edges is a part. If all members are of the same kind, each
+    member is a part.
     """
     return graph.derived(_execution_parts)
 

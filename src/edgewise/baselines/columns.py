@@ -26,7 +26,7 @@ class Column(NamedTuple):
 
 
 def columns_of(splits: Splits, recipe: Recipe) -> list[Column]:
-    """Return the target columns; without a description of targets there is one."""
+    """Return the target columns; if the data do not describe their targets, return one column."""
     count = splits.model_arguments["out_width"]
     plain = Column(0, 1) if isinstance(recipe.task, Regression) else Column(count, count)
     return [Column(len(one.classes), one.width) for one in splits.targets] or [plain]
@@ -51,7 +51,7 @@ def fit_columns(
     target: np.ndarray,
     val: tuple[Any, np.ndarray] | None = None,
 ) -> Callable[[Any], Tensor]:
-    """Fit a model of each column to the rows that have its value.
+    """Fit one model per column, to the rows that have a value in this column.
 
     Args:
         make: function that returns a new model for a number of classes.

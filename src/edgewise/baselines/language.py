@@ -27,7 +27,7 @@ WEIGHTS = (1.0, 10.0, 100.0)
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield the baselines; both count the training text once."""
+    """Yield the baselines; the training text is counted once for both."""
     require("scipy", extra="graphs", purpose="counts of pairs of tokens")
     pairs = counts(splits)
     yield Candidate("unigrams", "", lambda: _unigrams(pairs))

@@ -203,7 +203,7 @@ def _numbers(
 
 
 def _of(scores: Tensor) -> Score:
-    """Return the function that selects the nodes of a batch."""
+    """Return the function from a batch to the scores of its nodes."""
 
     def score(batch: Batch) -> Tensor:
         return batch.select_outputs(scores)

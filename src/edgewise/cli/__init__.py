@@ -25,7 +25,7 @@ USAGE, DEFECT = 2, 70
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM was received; the command ends as after Ctrl-C and removes partial files."""
+    """Raised on SIGTERM: the command ends as after Ctrl-C, and removes partial files."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

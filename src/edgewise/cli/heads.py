@@ -179,7 +179,7 @@ def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> str:
 
 
 def _changes(recipe: Recipe) -> dict[str, str] | None:
-    """Return the fields that differ from the recipe of this name, as they are typed.
+    """Return the fields that differ from the listed recipe of this name, as text to be typed.
 
     The result is ``None`` if no command can train the recipe: there is no recipe of its name, its
     data are a data frame, or Python code has replaced a part.
@@ -198,7 +198,7 @@ def _changes(recipe: Recipe) -> dict[str, str] | None:
 
 
 def _new(folder: Path) -> Path:
-    """Return a folder next to a run folder that does not exist."""
+    """Return the path of a new folder next to a run folder."""
     names = (f"{folder.name}-sparse{'' if n == 1 else f'-{n}'}" for n in count(1))
     return next(path for name in names if not (path := folder.with_name(name)).exists())
 

@@ -89,7 +89,7 @@ class Loader:
             yield self._own(index)
 
     def _own(self, index: Tensor) -> Batch:
-        """Return the examples of this process; without targets if there are too few examples."""
+        """Return this process's part of a batch; if examples are too few, it has no targets."""
         own = index[self.rank :: self.world_size]
         if len(own):
             return self.make(own)

@@ -72,7 +72,7 @@ class AttentionCall:
 
 
 def _of_edges(given: Any, edges: slice | Tensor, dims: int) -> Any:
-    """Select edges, the first of the last ``dims`` dimensions of a tensor."""
+    """Select edges of a tensor, whose last ``dims`` dimensions begin with the edge dimension."""
     if given is None:
         return None
     if isinstance(given, Tensor):

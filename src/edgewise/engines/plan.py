@@ -186,7 +186,8 @@ def estimates(problem: Problem, engines: Mapping[str, Engine[Any]]) -> dict[str,
 def _fastest(seconds: Mapping[str, float]) -> str:
     """Return the engine with the least seconds.
 
-    A loop of comparisons, because ``torch.compile`` cannot sort estimates with symbolic sizes.
+    The minimum is found by a loop, because ``torch.compile`` cannot sort estimates with symbolic
+    sizes.
     """
     best, *others = seconds
     for name in others:

@@ -300,7 +300,7 @@ def _removed(case: Case, pairs: Tensor) -> Contributions:
 
 @contextmanager
 def outputs_of(model: torch.nn.Module) -> Iterator[list[tuple[tuple[Any, ...], Tensor]]]:
-    """Collect the positional arguments and the output of each call of a model in the block."""
+    """Collect the positional arguments and the output of each call of a model within the block."""
     found: list[tuple[tuple[Any, ...], Tensor]] = []
     hook = model.register_forward_hook(
         # A copy, because predictors may change the output in place.

@@ -96,7 +96,7 @@ def cases(predictor: Predictor, value: Any, *, top: int = 1) -> list[Case]:
 
 
 def _outputs(predictor: Any, example: Any) -> tuple[tuple[Any, ...], Tensor]:
-    """Answer one example; return the positional arguments of the model and its output."""
+    """Predict on one example; return the positional arguments of the model and its output."""
     with outputs_of(predictor.model) as found:
         predictor.answer([example])
     return found[-1]
@@ -139,7 +139,7 @@ def _target_cases(
     labels: list[str],
     **fields: Any,
 ) -> Iterator[Case]:
-    """Yield a case for each target; with several, its answer begins with its name.
+    """Yield a case for each target; with several targets, answers begin with their names.
 
     Args:
         predictor: the predictor.
@@ -592,7 +592,7 @@ def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
 
 
 def _words(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
-    """Join the pieces of words; return the word of each token, and the words.
+    """Join the tokens of each word; return the word index of each token, and the words.
 
     Special tokens such as ``[CLS]`` belong to no word.
     """

@@ -159,7 +159,7 @@ def effects_of_aggregation(
 def _effects_of_extremes(
     value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce, gradient: Tensor
 ) -> Tensor:
-    """Compute the effects of edges on a maximum or minimum: only the extreme edge has one."""
+    """Compute the effects of edges on a maximum or minimum: only the extreme edge has an effect."""
     message = value.index_select(-3, graph.source)
     if weight is not None:
         message = message * weight[..., None]

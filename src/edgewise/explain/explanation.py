@@ -151,7 +151,7 @@ def _of_model(model: nn.Module, inputs: Any, recording: Mapping[str, Any]) -> Ex
 def _of_pixels(
     model: nn.Module, recorded: Recorded, image: Tensor, answer: str = ""
 ) -> Explanation:
-    """Return the explanation of an image, with the places of the patches of the first layer."""
+    """Return the explanation of an image, with the positions of the patches of the first layer."""
     count = recorded.layers[0].graph.num_sources
     grids = (one.grid for one in model.modules() if isinstance(one, PatchEmbedding))
     rows, columns = next(grids, (math.isqrt(count), math.isqrt(count)))
@@ -256,7 +256,7 @@ def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
 
 
 def _nodes_of(predictor: Any, value: Any) -> tuple[list[str], dict[str, Any]]:
-    """Return the names of the nodes, and the node that was asked for."""
+    """Return the names of the nodes, and the index of the explained node, if any."""
     if isinstance(predictor, Forecasts):
         return steps_of(predictor.prepare(value), predictor.length), {}
     if isinstance(predictor, Recommendations):
@@ -391,7 +391,7 @@ def _named(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
 
 
 def atom_labels(molecule: Any) -> list[str]:
-    """Return the names of the atoms of a molecule of RDKit, such as C1, which count from 1."""
+    """Return the names of the atoms of a molecule of RDKit, numbered from 1, such as C1."""
     return [f"{atom.GetSymbol()}{atom.GetIdx() + 1}" for atom in molecule.GetAtoms()]
 
 
@@ -405,8 +405,8 @@ def patch_labels(rows: int, columns: int) -> list[str]:
 def grid_positions(count: int, columns: int | None = None) -> Tensor | None:
     """Return coordinates ``[N, 2]`` of patches in a grid, after a class token if there is one.
 
-    The result is ``None`` if N is neither a multiple of the number of columns nor one more. By
-    default the grid is a square.
+    The result is ``None`` if N is neither a multiple of the number of columns nor a multiple plus
+    1. By default the grid is a square.
     """
     side = math.isqrt(count)
     rows, columns = (side, side) if columns is None else (count // columns, columns)

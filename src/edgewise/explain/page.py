@@ -284,7 +284,7 @@ class _Page:
         return layers
 
     def _group(self, edge_index: Tensor, graph: Any, rows: int, columns: int) -> int:
-        """Return the index of these edges; layers with equal edges share them."""
+        """Return the index of these edges; layers with equal edges share an index."""
         source, target = edge_index.cpu().numpy()
         order = np.lexsort((source, target))
         sizes = graph.num_sources, graph.num_targets
@@ -357,7 +357,7 @@ class _Page:
             )
 
     def _drop_nodes(self, full: list[tuple[int, int]]) -> None:
-        """Leave out nodes without any edge in the page, of a graph too large to show in full."""
+        """Leave out nodes without an edge in the page, of graphs too large to show in full."""
         first = self.groups[0]
         count = first.num_sources
         parts = any(group.kept is not None for group in self.groups) or self.is_part
@@ -667,8 +667,8 @@ def _thumbnails(
 ) -> tuple[NDArray[np.uint8], int, int]:
     """Return small pictures of all heads, their width and height.
 
-    A picture is the matrix, with cells summed; for a band, the offsets of the sources at each
-    place; for nodes in a plane, the weight that the nodes at each place receive.
+    A picture shows the matrix, with cells summed; for a band matrix, the offsets of the sources at
+    each place; for nodes in a plane, the weight that the nodes at each place receive.
     """
     offset = group.source - group.target
     most = int(np.abs(offset).max(initial=0))

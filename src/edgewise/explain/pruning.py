@@ -105,7 +105,7 @@ def least_important(
 ) -> dict[str, list[int]]:
     """Return the heads with the lowest importance, in the form that :func:`prune` takes.
 
-    The most important head of each layer is left, so large fractions may not be reached.
+    The most important head of each layer is never returned, so large fractions may not be reached.
 
     Args:
         importance: importance ``[H]`` of the heads of each layer, such as the result of

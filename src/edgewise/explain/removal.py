@@ -27,7 +27,7 @@ def pair_keys(first: Tensor, second: Tensor, count: int) -> Tensor:
 
 
 class Removal(Interceptor):
-    """Interceptor that removes all edges from some members, and some pairs, from every call.
+    """Interceptor that removes all edges out of some members, and some pairs, from every call.
 
     Args:
         case: the answer.
@@ -40,7 +40,7 @@ class Removal(Interceptor):
         self.keys = None if pairs is None else pair_keys(pairs[0], pairs[1], len(case.labels))
 
     def kept(self, graph: Graph) -> Tensor | None:
-        """Return the indices of the edges that are left, or ``None`` for all edges."""
+        """Return the indices of the edges that remain, or ``None`` for all edges."""
         member = self.case.members(graph.num_sources)
         if member is None:
             return None
@@ -189,7 +189,7 @@ def receptive_field(case: Case) -> ReceptiveField | None:
 
 
 class _LocalRemoval(Removal):
-    """Interceptor that computes only the outputs that change without some pairs."""
+    """Interceptor that computes only the outputs that change if some pairs are removed."""
 
     def __init__(self, field: ReceptiveField, pairs: Tensor) -> None:
         super().__init__(field.case, None, pairs)

@@ -173,7 +173,7 @@ class LinkSuggestions(Predictor):
     """Nodes with the highest scores for a node, except the nodes it is already linked to.
 
     The states of the nodes are computed once, over all links in the data. A score is the predicted
-    probability of a link, where half of the pairs are linked, as in training.
+    probability of a link if half of all pairs were linked, as in training.
     """
 
     data, task, input = Links, LinkPrediction, "a node's id"

@@ -228,7 +228,7 @@ class Predictor(ABC):
         return found
 
     def given(self, value: Any) -> Any:
-        """Return the input in a value that may be a row, for :meth:`prepare` and :meth:`show`.
+        """Return the input of a row, or the value itself if it is not a row.
 
         Raises:
             ArgumentError: the row lacks a column, or a text cannot be encoded as UTF-8.
@@ -271,7 +271,7 @@ def top_labels(probabilities: Tensor, labels: list[str], top: int) -> list[Answe
     """Return the most probable label of each row of ``[B, classes]``.
 
     Each prediction has ``label`` and ``probability``. If ``top`` is above 1, it also has ``top``, a
-    list of that many such pairs, the most probable first.
+    list of the most probable labels with their probabilities.
     """
     check_least("top", top, 1, "choose how many labels you want")
     found = torch.topk(probabilities, min(top, len(labels)), dim=-1)

@@ -19,7 +19,7 @@ FORMS = (".csv", ".tsv", ".jsonl")
 def rounded(value: float, sign: str = "") -> str:
     """Format a number with the four significant digits that commands print.
 
-    Files and Python have all digits.
+    Predictions in files and in Python keep all digits.
 
     Args:
         value: the number.
@@ -33,7 +33,8 @@ def flat(
 ) -> list[dict[str, Any]]:
     """Convert a prediction to rows of a table.
 
-    A prediction with a list of dicts has one row for each dict, with its rank. Others have one row.
+    A prediction with a list of dicts has one row for each dict, with its rank. Other predictions
+    have one row.
 
     Args:
         answer: the prediction.

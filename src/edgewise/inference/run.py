@@ -228,8 +228,9 @@ def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
 def load(path: Path | str) -> Run:
     """Load a finished run for prediction. The run folder may have been moved.
 
-    The seeds of ``edgewise train molecules --seeds K``, and of several labels of a text, are loaded
-    as an ensemble: predictions are the mean of its members.
+    If the folder has several seeds (``edgewise train ... --seeds K``), runs on molecules, and runs
+    on texts with several labels or numbers, are loaded as an ensemble: predictions are means over
+    the seeds.
 
     Args:
         path: run folder of ``edgewise train`` or :func:`edgewise.runs.train`.

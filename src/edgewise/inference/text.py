@@ -75,7 +75,7 @@ class OnSentences(OnTexts):
     data, input = LabelledSentences, "a sentence"
 
     def read(self, examples: list[str]) -> tuple[Tokens, list[Answer]]:
-        """Return the tokens in the form of the training data, and notes as :meth:`truncated`."""
+        """Return the tokens as in the training data, and the notes of :meth:`truncated`."""
         data = self.recipe.data
         assert isinstance(data, LabelledSentences)
         texts, notes = self.truncated(examples)
@@ -108,7 +108,7 @@ class SentenceProperties(OnSentences, Properties):
 
 
 class TextEmbeddings(OnTexts):
-    """Embedding of a text, of length 1, so that a product of two embeddings is their cosine."""
+    """Embedding of a text, of unit length, so that an inner product is a cosine similarity."""
 
     data, task, input = TextHalves, Contrastive, "a text"
 
@@ -251,7 +251,7 @@ class HiddenWords(OnTexts):
 
 
 def fill_masks(text: str, found: list[list[dict[str, Any]]]) -> Answer:
-    """Replace each mask by its most probable word, and list all of ``found`` by mask.
+    """Replace each mask by its most probable word, and list the words ``found`` for each mask.
 
     A word piece, which WordPiece writes as ``##ing``, is joined to the word before it.
     """

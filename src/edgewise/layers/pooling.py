@@ -196,7 +196,7 @@ class AttentionPool(nn.Module):
         self.key, self.value = nn.Linear(width, width), nn.Linear(width, width)
 
     def forward(self, x: Tensor, batch: Membership = None) -> Tensor:
-        """Return ``[..., width]``, or ``[..., graphs, width]`` for a batch; 0 without nodes.
+        """Return ``[..., width]``, or ``[..., graphs, width]`` for a batch; 0 for an empty graph.
 
         Args:
             x: node features ``[..., N, width]``.

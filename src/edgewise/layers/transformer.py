@@ -210,7 +210,7 @@ class MultiHeadAttention(GraphLayer):
         return not split and type(self).forward is MultiHeadAttention.forward
 
     def keep_heads(self, heads: Sequence[int]) -> None:
-        """Remove all other heads from the projections, in place, if :attr:`can_keep_heads`.
+        """Keep only the given heads in the projections, in place; needs :attr:`can_keep_heads`.
 
         Edge terms passed to the layer keep the original number of heads.
 

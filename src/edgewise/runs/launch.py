@@ -30,7 +30,7 @@ Worker = subprocess.Popen[bytes]
 
 
 def launch(path: Path, devices: int, title: str) -> None:
-    """Train the recipe of a run folder in several processes, of which rank 0 writes.
+    """Train the recipe of a run folder in several processes, of which rank 0 writes the files.
 
     Args:
         path: run folder with ``recipe.json``.

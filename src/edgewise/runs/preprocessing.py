@@ -101,7 +101,7 @@ def kept_preprocessing(folder: RunFolder) -> Preprocessing | None:
 
 
 def with_known_targets(recipe: Recipe, run: Preprocessing | None) -> Recipe:
-    """Return the recipe of a run with the task for its targets, which its data describe."""
+    """Return the recipe of a run, with the task for the targets that the data describe."""
     if run is None:
         return recipe
     return replace(recipe, task=recipe.task.with_targets(run.targets))

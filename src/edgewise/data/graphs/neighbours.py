@@ -101,7 +101,7 @@ class NeighbourSampler:
         return Neighbourhood(node, edges(pairs, count), self._edge[slot], len(seeds))
 
     def _draw(self, targets: Tensor, fanout: int, generator: Generator) -> Tensor:
-        """Return positions in the sorted edges of the sampled incoming edges of the nodes."""
+        """Sample incoming edges of the nodes; return their positions in the sorted edges."""
         degree, first = self._degree[targets], self._first[targets]
         few = degree <= fanout if fanout >= 0 else torch.ones_like(degree, dtype=torch.bool)
         every = ranges(first[few], degree[few])

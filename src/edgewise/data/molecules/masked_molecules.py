@@ -110,7 +110,7 @@ class MaskedMolecules(Data):
 
 @dataclass(frozen=True)
 class HiddenParts(Batch):
-    """:class:`Batch` with bonds to predict; in ``select``, they are numbered after the atoms.
+    """:class:`Batch` with bonds to predict; in ``select``, the bonds are numbered after the atoms.
 
     Attributes:
         bonds: both atoms of each masked bond, ``[2, M]``.

@@ -29,7 +29,7 @@ def read_sdf(path: Path) -> Table:
     """Read a file of structures, which may be compressed; rows are numbered from 1.
 
     The column ``smiles`` has the structures; it is empty if RDKit cannot read a record. A property
-    of this name gets the name ``own_smiles``.
+    that is called ``smiles`` is renamed to ``own_smiles``.
 
     Raises:
         MissingDataError: there is no such file.

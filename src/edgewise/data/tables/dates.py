@@ -104,7 +104,7 @@ def parse_dates(texts: Sequence[str], format: str) -> list[datetime] | None:
 
 
 def is_date_column(texts: Sequence[str]) -> bool:
-    """Return whether one format reads all cells; years have to rise or fall throughout."""
+    """Return whether one format reads all cells; years must also rise or fall throughout."""
     for format_ in FORMATS:
         dates = parse_dates(texts, format_)
         if dates:

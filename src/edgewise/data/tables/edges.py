@@ -48,7 +48,7 @@ PER_LINE, LETTERS = 400, 3  # Memory in bytes of a line, and of each letter in t
 
 
 class Column(NamedTuple):
-    """Column of a table by its meaning, and how to find it.
+    """Column with a given meaning, and the names by which it is found in a table.
 
     Attributes:
         argument: the field that names the column, such as ``data.user``.
@@ -227,7 +227,7 @@ def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:
 
 
 def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
-    """Return the index of each id in this part of all lines, sorted as numbers or as text."""
+    """Return the index of each id in ``part`` of all lines; ids are sorted as numbers or text."""
     found = {field for file in files for line in file.lines for field in line.fields[part]}
     whole = sum(map(_is_whole, found))
     if names or 2 * whole <= len(found):

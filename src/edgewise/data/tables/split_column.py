@@ -20,7 +20,7 @@ PART_OF = {word: part for part, words in PARTS.items() for word in words}
 
 
 def find_split_column(table: Table, named: str) -> str:
-    """Return the name of the column, or "" if there is none.
+    """Return the name of the column of splits, or "" if there is none.
 
     Args:
         table: table with at least one row.

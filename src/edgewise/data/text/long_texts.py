@@ -42,7 +42,8 @@ class WarAndPeace(TextStream):
 
 @dataclass(frozen=True)
 class WikiText2(TextStream):
-    """Wikipedia articles (Merity et al., 2016): training on the *validation* file, test on test.
+    """Wikipedia articles (Merity et al., 2016): trained on the *validation* file, tested on the
+    test file.
 
     The published training file is not used, so perplexities are not comparable with published
     perplexities.

@@ -24,8 +24,9 @@ class TextHalves(UnlabelledTexts):
     """Texts as two disjoint random halves of their tokens, ``<cls> half <sep>`` each.
 
     A batch of B texts has 2B halves: the first halves of all texts, then their second halves. The
-    targets are for :class:`edgewise.tasks.Contrastive`: the other half of the same text. Training
-    splits a text anew in every epoch, validation and test once. Texts of one token are left out.
+    targets are for :class:`edgewise.tasks.Contrastive`: the other half of the same text. In
+    training, a text is split anew in every epoch; in validation and test, it is split once. Texts
+    of one token are left out.
 
     Attributes:
         max_length: maximum number of tokens of a text; longer texts are truncated.

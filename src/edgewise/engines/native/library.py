@@ -49,7 +49,7 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def _loaded() -> tuple[ctypes.CDLL | None, str]:
-    """Return the library and an empty text, or None and the reason, which is also a warning."""
+    """Return the library and an empty text; or None and the reason, which is also warned of."""
     loaded, why = _load()
     if why:
         warnings.warn(f"Edgewise runs much slower, without its native kernels: {why}", stacklevel=2)

@@ -19,7 +19,7 @@ def put_term(job: Job, name: str, x: Tensor) -> None:
 
 
 def put_index(job: Job, name: str, index: Tensor) -> None:
-    """Put the class of each edge in a term's table."""
+    """Write the class of each edge, for a term that is a table."""
     term = name.removesuffix("_index")
     job.array(f"{term}.index", index)
     job.fields[f"{term}.index_bits"] = 8 * index.element_size()

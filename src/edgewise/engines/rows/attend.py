@@ -43,20 +43,20 @@ threads."""
 
 
 def put_vectors(job: Job, name: str, x: Tensor) -> None:
-    """Put edge vectors ``[B or 1, E, H, D]``."""
+    """Write edge vectors ``[B or 1, E, H, D]`` to the kernel's arguments."""
     job.array(f"{name}.full", x)
     job.fields[f"{name}.full_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 def put_features(job: Job, name: str, x: Tensor) -> None:
-    """Put the features of projected edge vectors, ``[E, F]``."""
+    """Write the features of projected edge vectors, ``[E, F]``, to the kernel's arguments."""
     vectors = name.removesuffix("_features")
     job.array(f"{vectors}.features", x)
     job.fields[f"{vectors}.count"] = x.shape[-1]
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """Put the weight of projected edge vectors, ``[H, D, F]``."""
+    """Write the weight of projected edge vectors, ``[H, D, F]``, to the kernel's arguments."""
     job.array(f"{name.removesuffix('_weight')}.weight", x.permute(2, 0, 1))
 
 
@@ -127,7 +127,7 @@ class RowsAttend(AttentionOperator):
 class RowsScores(KernelOperator):
     """Score · gain + bias of each edge, ``[B, E, H]``, in the caller's edge order.
 
-    Of the values, only the shape is used.
+    Only the shape of the values is used.
     """
 
     name = "rows_scores"

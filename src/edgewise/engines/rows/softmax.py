@@ -54,7 +54,7 @@ class RowsSoftmax(KernelOperator):
         return {"scores": made}
 
     def run_softmax(self, given: Given, scores: Tensor, out: Tensor, grad: Any = None) -> None:
-        """Run the kernel; with ``grad``, ``scores`` are weights and ``out`` is their gradient."""
+        """Run the kernel; with ``grad``, ``scores`` are weights and ``out`` the score gradient."""
         side = rows_side(given["by_target"], given["columns"])
         batch, edges, heads = scores.shape
         sizes: Fields = {

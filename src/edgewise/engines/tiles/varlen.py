@@ -95,7 +95,7 @@ def _recent(device: torch.device) -> bool:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, by: Sequences, scale: float) -> Tensor:
-    """Return attention of ``[B, N, H, D]`` or ``[N, H, D]``, the same sequences in each member."""
+    """Return attention of ``[B, N, H, D]`` or ``[N, H, D]``; batch members share the sequences."""
     from torch.nn.attention.varlen import varlen_attn
 
     members = query.shape[0] if query.dim() == 4 else 1

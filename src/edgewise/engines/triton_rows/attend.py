@@ -154,7 +154,7 @@ class _Call:
 
     @property
     def backward_tiles(self) -> Tiles:
-        """Tiles of the backward pass over targets: smaller for edge vectors and if expanded."""
+        """Tiles of the backward pass over targets; smaller with edge vectors or expansion."""
         if EDGE_VECTORS.isdisjoint(self.given):
             return self.tiles
         additive = self.given["score"] == SCORES["additive"]
@@ -220,7 +220,7 @@ class _Call:
         return made
 
     def _sums(self, needed: Sequence[str], *, additive: bool) -> dict[str, Tensor]:
-        """Allocate the results by target.
+        """Allocate the results of the pass over targets.
 
         The results are the gradients of the query and of its projection, and weighted sums of
         features.

@@ -127,7 +127,7 @@ class Job:
         return torch.empty(shape, dtype=self.accumulator, device=self.like.device)
 
     def results(self, side: TritonSide, members: int, **sizes: int) -> None:
-        """Allocate the slots of pieces; ``sizes`` are elements of each, by name of the argument."""
+        """Allocate the slots of pieces; ``sizes`` are elements per slot, by argument name."""
         if side.slots:
             self.put(slot_count=side.slots)
             self.put(**{name: self.empty(members, side.slots, n) for name, n in sizes.items()})
@@ -166,7 +166,7 @@ class Job:
             self.merge(kernel, side, members, Tiles(1, 1, 1, 1), -(-size // block), **own)
 
     def run(self, kernel: str, programs: int, tiles: Tiles, **own: Any) -> None:
-        """Run a number of programs of a kernel; arguments that were not put are ``None``."""
+        """Run a number of programs of a kernel; arguments that were not set are ``None``."""
         if not programs:
             return
         from edgewise.engines.triton_rows import kernels

@@ -60,7 +60,7 @@ class Reads:
         return self.real is None and len(self.own) == 1
 
     def graph(self, pattern: Pattern | None) -> Pattern:
-        """Return the pairs that the mask allows and the pattern has; ``None`` allows all.
+        """Return the graph of the pairs in both mask and pattern; ``None`` stands for all pairs.
 
         The graph is ``[T, S]`` if it is shared, else a packed batch ``[B·T, B·S]``. Positions of
         the pattern start at the first token of each text that is not padding.

@@ -24,7 +24,7 @@ REDUCTIONS: dict[str, Reduce] = {
 
 
 class DropIn(MessagePassing):  # type: ignore[misc]
-    """Mixin, placed in front of a PyG layer.
+    """Mixin for a PyG layer, which must follow it in the list of base classes.
 
     Attributes:
         reductions: supported values of ``aggr``.
