@@ -267,7 +267,7 @@ class SignInvariant(nn.Module):
         return laplacian_eigenvectors(graph, self.k)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Add projected eigenvectors, ``[N, k]``, to features ``x``, ``[N, width]``."""
+        """Add the map of the eigenvectors ``[N, k]`` to features ``x``, ``[N, width]``."""
         check_code(code, x.shape[-2], self.k)
         code = code.to(x)[..., None]
         both = self.each(code) + self.each(-code)

@@ -66,7 +66,7 @@ def fidelity(
     if count < 2:
         return None
     size = min(max(1, round(fraction * count)), most, count - 1)
-    if not case.is_odds:  # a property has no direction that would be an answer
+    if not case.is_odds:  # for a property, the sign of a change has no meaning
         values = values.abs()
     if random is None:
         order = values.argsort(descending=True, stable=True)

@@ -232,7 +232,7 @@ def _filled(a: Lists) -> Lists:
 
 
 def _line(graph: Graph) -> tuple[Tensor, Tensor, int]:
-    """Return sorted runs on one line, the concatenation of all rows, and the length of a row."""
+    """Return the runs, sorted on a line that concatenates all rows, and the length of a row."""
     assert isinstance(graph, Runs)
     step, width = graph.step, graph.num_sources // graph.step + 2
     begin = _place(graph.row, graph.start, step, width)

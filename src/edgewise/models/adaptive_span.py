@@ -213,7 +213,7 @@ class SpanAttention(GraphLayer):
 def radii_of(layers: Sequence[SpanAttention]) -> list[list[int]]:
     """Return the window radius of each head of each layer, rounded up to a multiple of ``STEP``.
 
-    Copies the spans of all layers to the host in one transfer.
+    The spans of all layers are copied to the host in one transfer.
 
     Args:
         layers: attention of each layer.

@@ -225,9 +225,10 @@ class BlockSparse(Pattern):
         return tokens <= (5 + 2 * self.num_random) * self.size
 
     def copies(self, lengths: Iterable[int]) -> list[tuple[BlockSparse, int]]:
-        """Return patterns with multiplicities that sum to the number of times each pair occurs.
+        """Return patterns and their multiplicities.
 
-        The first pattern has all pairs, with multiplicity 1.
+        A pair that occurs c times is in patterns whose multiplicities sum to c. The first pattern
+        has all pairs, with multiplicity 1.
 
         Args:
             lengths: lengths of the texts in tokens.

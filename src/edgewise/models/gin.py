@@ -73,9 +73,9 @@ def gin(
 ) -> GraphSequential:
     """Build a graph isomorphism network whose output is linear in the features of all layers.
 
-    Called as ``model(x, graph)``. Sum pooling of its output is the paper's readout, because the
-    linear output layer commutes with the sum. A node's output depends on the nodes up to ``depth``
-    steps away and on no others.
+    Called as ``model(x, graph)``. The sum of its output over the nodes is the paper's readout, with
+    the bias times the number of nodes. A node's output depends on the nodes up to ``depth`` steps
+    away and on no others.
 
     Args:
         in_width: number of input features per node.

@@ -139,8 +139,9 @@ class GraphBERT(GraphLayer):
             graph: input graph.
 
         Returns:
-            The intimate nodes of each node, the batch of complete graphs on them, the membership
-            graph that pools each of them, and the sum of their positional codes.
+            The intimate nodes of each node, the batch of complete graphs on these nodes, the
+            membership graph that pools each complete graph, and the sum of the three positional
+            codes of each intimate node.
         """
 
         def make() -> tuple[Intimates, Graph, Graph, Tensor]:

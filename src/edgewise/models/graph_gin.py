@@ -28,8 +28,9 @@ def graph_gin(
 ) -> PooledNodes:
     """Build a graph isomorphism network for whole graphs.
 
-    Called as ``model(x [N, in_width], graph, batch=...)``. The linear output layer precedes the
-    pooling, with which it commutes.
+    Called as ``model(x [N, in_width], graph, batch=...)``. The linear output layer is applied to
+    every node, before the pooling. With the mean this order makes no difference; with the sum it
+    multiplies the bias by the number of nodes.
 
     Args:
         in_width: number of input features per node.

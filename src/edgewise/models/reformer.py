@@ -564,7 +564,7 @@ class LSHAttention(nn.Module):
         return projected.view(shape)
 
     def _read(self, query: Tensor, key: Tensor, value: Tensor, texts: Texts) -> Tensor:
-        """Return the attention output ``[H, N, D]`` of heads in this shape."""
+        """Return the attention output ``[H, N, D]`` of queries, keys and values ``[H, N, D]``."""
         count, size = query.shape[1], self.chunks.size
         whole = [length <= size for length in texts.lengths]
         rounds = 1 if all(whole) else self.hashing.rounds
