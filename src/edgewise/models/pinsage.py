@@ -27,7 +27,8 @@ class ImportancePooling(GraphLayer):
     r"""Weighted mean of the T most visited nodes, :math:`\sum_j w_{ij} h_j`.
 
     Args:
-        top: number of neighbours T, and of walks that start at a node; see :func:`walk_neighbours`.
+        top: number of neighbours T; also the number of walks that start at a node (see
+            :func:`walk_neighbours`).
         walk_length: length of a walk in steps.
     """
 
@@ -80,8 +81,8 @@ class PinSage(Recommender):
         num_items: number of items.
         width: embedding size.
         depth: number of layers.
-        top: number of neighbours (the most visited nodes), and of random walks that start at a
-            node.
+        top: number of neighbours (the most visited nodes); also the number of random walks that
+            start at a node.
         steps: length of a random walk in steps.
 
     Example:

@@ -41,7 +41,9 @@ def tree_relations(graph: Graph) -> Tensor:
     a child (0, 1), a sibling (1, 1). Nodes of different trees have -1.
 
     Args:
-        graph: forest with edges from children to parents. Raises:
+        graph: forest with edges from children to parents.
+
+    Raises:
         ArgumentError: a node has two parents, or is among its own descendants.
     """
     check_parents(graph)

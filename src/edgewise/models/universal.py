@@ -58,7 +58,7 @@ def universal(
     On a causal graph, the model can generate text; with ``cache=``, each step has separate cached
     keys and values, and no step is skipped.
 
-    Norms come before the sublayers, as in the authors' implementation (tensor2tensor).  With
+    Norms come before the sublayers, as in the authors' implementation (tensor2tensor). With
     ``order="post"``, as in the paper, the model does not learn at the default settings: position
     and step codes are added before every step, and each norm scales down the tokens together with
     these codes.

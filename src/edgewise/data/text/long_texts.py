@@ -42,11 +42,10 @@ class WarAndPeace(TextStream):
 
 @dataclass(frozen=True)
 class WikiText2(TextStream):
-    """Wikipedia articles (Merity et al., 2016): trained on the *validation* file, tested on the
-    test file.
+    """Wikipedia articles (Merity et al., 2016), with the *validation* file for training.
 
     The published training file is not used, so perplexities are not comparable with published
-    perplexities.
+    perplexities. The test set is the published test file.
     """
 
     def files(self) -> tuple[str, ...]:
