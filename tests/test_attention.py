@@ -130,7 +130,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     "a score by name": ({"score": "dot"}, ("score", "Dot()", "'dot'", "edgewise.scores")),
     "dropout in percent": (
         {"dropout": 10.0},
-        ("dropout", "a probability from 0 to 1", "10.0", "outside of training"),
+        ("dropout", "a probability from 0 to 1", "10.0", "0.0 otherwise"),
     ),
     "negative dropout": ({"dropout": -0.1}, ("dropout", "from 0 to 1", "-0.1", "pass 0.0")),
     "an unknown engine": (

@@ -94,7 +94,7 @@ def prune(arguments: Namespace) -> int:
         raise ArgumentError(
             "--fraction",
             expected="either a fraction of the heads with --fraction, or heads with --heads",
-            got="both" if arguments.heads else "none of them",
+            got="both" if arguments.heads else "neither",
             remedy="give --fraction 0.2, or --heads LAYER:HEAD,HEAD for each layer",
         )
     RunFolder(arguments.out).refuse_existing(resumable=False)

@@ -45,5 +45,7 @@ unidirectional_wikitext = replace(
     name="unidirectional-wikitext",
     summary="As roberta-wikitext, with causal attention to the same number of tokens",
     model=partial(roberta_wikitext.model, graph=graphs.causal() & graphs.window(8)),
-    protocol=replace(HIDDEN_WORDS, reference="16.4 % (`roberta-wikitext`, which reads both sides)"),
+    protocol=replace(
+        HIDDEN_WORDS, reference="16.4 % (`roberta-wikitext`, which attends to both sides)"
+    ),
 )

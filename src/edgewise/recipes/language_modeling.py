@@ -14,7 +14,7 @@ MATRICES = r"(?<!norm\.)weight$|table$"  # Weight decay applies to these, not to
 PLAIN = Protocol(
     ("test/loss",),
     "1.88 (nanoGPT on a CPU, evaluated on a sample)",
-    "nats per character, last tenth of the text, with at least half a context",
+    "nats per character, last tenth of the text; characters have at least half of the context",
 )
 LAST: dict[str, Any] = {"monitor": "val/loss", "mode": "min"}
 gpt = partial(models.gpt, width=128, depth=4, heads=4, max_length=CONTEXT, act="gelu", dropout=0.0)
@@ -80,7 +80,7 @@ xl_war_and_peace = replace(
     trainer=replace(gpt_shakespeare_best.trainer, epochs=1),
     protocol=Protocol(
         ("test/loss",),
-        "models without memory, next rows",
+        "models without memory (next rows)",
         "nats per character, last twentieth of the text, in consecutive segments",
     ),
 )
@@ -99,8 +99,8 @@ long_war_and_peace = replace(
     trainer=replace(gpt_shakespeare_best.trainer, epochs=3),
     protocol=Protocol(
         ("test/loss",),
-        "full attention, next row",
-        "nats per character, last twentieth of the text, with at least half a context",
+        "full attention (next row)",
+        "nats per character, last twentieth of the text; characters have at least half of the context",
     ),
 )
 

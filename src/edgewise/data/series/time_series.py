@@ -282,7 +282,7 @@ def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> S
         if not float(place).is_integer():
             raise ArgumentError(
                 "data.date",
-                expected=f"dates at the step of the series from {step.text(first)}",
+                expected=f"dates a whole number of time steps after {step.text(first)}",
                 got=f"{step.text(dates[row])} in row {table.line(row)} of {table.path.name}",
                 remedy="resample the table to the step of the training data",
             )
