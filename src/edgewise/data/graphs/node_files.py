@@ -89,8 +89,8 @@ class NodeFiles(NodeData):
         label: column of the classes or numbers, which may have blank cells; "" finds it by its
             usual names, or takes the only text column with repeated values.
         task_type: ``regression`` predicts numbers, ``classification`` classes; ``auto`` predicts
-            numbers if some are not whole, or if there are more than 20 different ones, at least one
-            for two nodes.
+            numbers if some are not whole, or if there are more than 20 different numbers, at least
+            half as many as nodes.
         split: column with ``train``, ``val`` or ``test``; "" finds it by its usual names. Without
             such a column, the labelled nodes are split at random; classes are stratified.
         features: feature columns; by default all other numeric columns.

@@ -70,10 +70,12 @@ class MoleculeTable(Data):
             whose properties are the columns.
         smiles: SMILES column; an ionic liquid, ``cation.anion``, is one graph. "" finds it by its
             name, or takes the only column that RDKit can parse.
-        target: columns to predict, such as ``logS`` or ``logS,active``. With several, a row may
-            lack some of them. "" takes the only other column of numbers or of few texts.
-        task_type: ``regression`` predicts numbers, ``classification`` classes; ``auto`` takes a
-            column of 0 and 1, or of at most 20 different texts, as classes, and others as numbers.
+        target: columns to predict, such as ``logS`` or ``logS,active``. With several
+            columns, cells may be blank. "" takes the only other column that holds numbers or few
+            different texts.
+        task_type: ``regression`` predicts numbers, ``classification`` classes; ``auto``
+            predicts classes for a column of 0 and 1, or of at most 20 different texts, and numbers
+            for other columns.
         unit: unit of the numbers to predict, which predictions include.
         fraction: whether each target is a fraction from 0 to 1, such as a mole fraction. The
             network then predicts its logit, which for a dissolved gas is about linear in log
