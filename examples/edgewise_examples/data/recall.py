@@ -14,7 +14,7 @@ from edgewise_examples.data.drawn_texts import DrawnTexts
 
 @dataclass(frozen=True)
 class Recall(DrawnTexts):
-    """Texts of noise (random symbols) with one key, which is predicted at the last token.
+    """Texts of random symbols with one key, which is predicted at the last token, the query.
 
     Attributes:
         keys: number of keys; the accuracy by chance is 1 / keys.
