@@ -25,12 +25,12 @@ from edgewise.training import RunFolder
 STATISTICS = {
     "relative_entropy": (
         "entropy",
-        "entropy of the weights, as a fraction of that of equal weights",
+        "entropy of the weights, divided by the entropy of equal weights",
     ),
     "distance": ("distance", "distance between source and target"),
     "own": ("own", "weight of the target itself"),
     "first": ("first", "weight of the first node of the text"),
-    "hubs": ("hubs", "weight of nodes that receive more than 4 times the mean"),
+    "hubs": ("hubs", "weight of nodes that receive more than 4 times the mean weight"),
 }
 """Columns of the table and their meaning, by attribute of :class:`edgewise.explain.HeadStatistics`.
 """

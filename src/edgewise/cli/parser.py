@@ -285,7 +285,7 @@ def _add_predicting(
     add: Commands, options: Mapping[str, str], run: Recipe | None, by_recipe: str
 ) -> None:
     title = f"options of this run of {run.name}" if run else "options of some runs"
-    about = None if run else "`edgewise predict DIR --help` lists those of the run in DIR."
+    about = None if run else "`edgewise predict DIR --help` lists the options of one run."
     example = (
         'edgewise predict runs/sst2 "A film to fall in love with." --top 2\n'
         '  edgewise predict runs/gpt-shakespeare "ROMEO:" --temperature 0.8\n'

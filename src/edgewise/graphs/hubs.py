@@ -15,7 +15,7 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Hubs(Pattern):
-    """Global attention: ``nodes`` attend to all nodes, which attend to them (Longformer, BigBird).
+    """Global attention: hubs attend to all nodes, and all nodes to the hubs (Longformer, BigBird).
 
     ``is_read=False`` keeps only the rows of the hubs, ``reads=False`` only their columns.
     Longformer uses the two halves with separate projections.

@@ -35,7 +35,7 @@ gpt_shakespeare = Recipe(
 
 gpt_shakespeare_best = Recipe(
     name="gpt-shakespeare-best",
-    summary="As gpt-shakespeare, with rotary positions, gated FFN and a higher learning rate",
+    summary="gpt-shakespeare with rotary positions, gated FFN and a higher learning rate",
     model=partial(models.llama, width=128, depth=4, heads=4, ffn_dim=344, tied=True),
     data=data.shakespeare(context=128, stride=64, batch_size=6, windows=6 * 200),
     task=tasks.LanguageModeling(),
@@ -50,7 +50,7 @@ gpt_shakespeare_best = Recipe(
 gpt_shakespeare_long = replace(
     gpt_shakespeare_best,
     name="gpt-shakespeare-long",
-    summary="As gpt-shakespeare-best, with twice the context and windows of 64",
+    summary="gpt-shakespeare-best with twice the context and attention to windows of 64",
     model=partial(gpt_shakespeare_best.model, graph=graphs.causal() & graphs.window(64)),
     data=data.shakespeare(context=256, stride=128, batch_size=3, windows=3 * 200),
 )
