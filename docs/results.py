@@ -39,30 +39,33 @@ DOCS = Path(__file__).resolve().parent / "background"
 MEASURED, PAGE = DOCS / "results.json", DOCS / "results.md"
 HEAD = """# Measured results
 
-This page lists what every recipe reaches, beside published numbers. `make results` writes it.
+This page lists the results of all recipes, compared with simple baselines and published numbers.
+`make results` writes this page.
 
-- **recipe**: name for `edgewise train`; names in italics are variants of the recipe above, by the
-  same protocol. The commands below each table reproduce it. *Behind ...* means that the baseline
-  of this name is better in a metric of the row.
+- **recipe**: name for `edgewise train`. A name in italics is a variant of the recipe above: the
+  protocol is the same, except for the differences in the column *protocol*. The commands below each
+  table reproduce the table. *Behind ...* means that the named baseline is better in at least one
+  metric of the row.
 - **ours**: result on the test set, mean ± standard deviation over seeds or folds.
-- **baseline**: the best simple method by the validation set, on the same splits, with the mean and
-  standard deviation over folds; [`edgewise baseline RECIPE`](../howto/baselines.md) measures it.
-  Empty: there is no simple method for this task.
+- **baseline**: the simple method that is best on the validation set, with its result on the same
+  test sets (mean and standard deviation over folds). [`edgewise baseline
+  RECIPE`](../howto/baselines.md) measures baselines. The cell is empty for variants, and for tasks
+  without a simple method. *Not measured* means that the baselines of this recipe were not run.
 - **reference**: number to compare with, and its source. *Not reached* means that ours is worse.
 - **protocol**: splits (training / validation / test), choice of the epoch, seeds or folds.
-- **minutes**: processor time on one core for training, validation and test of all seeds or folds;
-  for a row with several commands, that of the last one.
+- **minutes**: processor time on one core for training, validation and test of all seeds or folds.
+  If a row needs several commands, this is the time of the last command.
 
-What was tried and did not help is in the [notes](notes.md).
+The [notes](notes.md) list experiments that did not help.
 """
 SECTIONS = {
     "Citation networks": """\
 The public split of Cora has 140 labelled training papers, 500 validation and 1,000 test papers.""",
     "Whole graphs and molecules": """\
 Each fold is the test set once; the epoch is chosen without the test fold. Published results that
-choose the epoch on the test folds are several points higher and not comparable. The published
-numbers for ZINC are on the benchmark ZINC-12k; ours are on other molecules of ZINC, with fewer
-epochs.""",
+choose the epoch on the test folds are several percentage points higher and not comparable. The
+published numbers for ZINC are for the molecules of the benchmark ZINC-12k; our results are for
+other molecules of ZINC, and after fewer epochs.""",
     "Synthetic graphs": """\
 These recipes measure the [limits of graph networks](expressiveness.md). Every epoch samples new
 training graphs. Rows that end in -5 and -6 have trees of depth 5 and 6 and start from the weights
@@ -138,7 +141,7 @@ BESIDE = {
     **{
         name: {
             f"{name}-without": (
-                "without propagation of outputs, settings tuned for this; seeds 0 to 9",
+                "without propagation of outputs; other settings tuned again; seeds 0 to 9",
                 f"edgewise train {name} --model.output_hops 0 {options} --seeds 10"
                 f" --out {name}-without",
             )
@@ -162,20 +165,20 @@ BESIDE = {
     },
     "ionic-liquids-co2": {
         "ionic-liquids-without": (
-            "the same without descriptors from RDKit",
+            "without descriptors from RDKit",
             "edgewise train ionic-liquids-co2 --data.descriptors false --folds"
             " --out ionic-liquids-without",
         ),
     },
     "attentive-esol": {
         "graph-network-esol": (
-            "the same with `graph_network`",
+            "with the model `graph_network`",
             "edgewise train attentive-esol --model graph_network --folds --out graph-network-esol",
         ),
     },
     "gps-esol": {
         "gps-esol-pretrained": (
-            "the same, initialised with `masked-molecules`",
+            "initialised with the weights of `masked-molecules`",
             "edgewise train gps-esol --from runs/masked-molecules --folds"
             " --out gps-esol-pretrained",
         ),
@@ -222,7 +225,7 @@ BESIDE = {
                     f" --tuning-epochs 40 --seeds {seeds} --json mae-{name}",
                 )
                 for start, how in (
-                    ("scratch", "from scratch"),
+                    ("scratch", "from random weights"),
                     (
                         "pretrained",
                         "pre-trained as a masked autoencoder",
@@ -243,7 +246,7 @@ BESIDE = {
         ),
         **{
             f"shakespeare-{epochs}": (
-                f"GPT, {epochs} epochs, {beside} as *shakespeare-bp*; one seed",
+                f"GPT, {epochs} epochs: {beside} as *shakespeare-bp*; one seed",
                 f"edgewise train gpt-shakespeare --trainer.epochs {epochs}"
                 f" --out shakespeare-{epochs}",
             )
@@ -252,7 +255,7 @@ BESIDE = {
     },
     "sketches": {
         "sketches-without": (
-            "without attention (depth 0); seeds 0 to 2",
+            "without attention layers (depth 0); seeds 0 to 2",
             "edgewise train sketches --model.depth 0 --seeds 3 --out sketches-without",
         ),
         **{
@@ -271,7 +274,7 @@ BESIDE = {
     **{
         name: {
             f"{name}-chain": (
-                f"on a chain of the words{chain}; one seed",
+                f"with a chain of the words instead of the tree{chain}; one seed",
                 f"edgewise train {name} --data.links chain {options}--out {name}-chain",
             ),
             f"{kind}-words": (
@@ -285,7 +288,7 @@ BESIDE = {
                 "",
                 "",
                 "lstm",
-                "bidirectional LSTM of the words, 256,163 weights; seeds 0 to 2",
+                "bidirectional LSTM on the words, 256,163 weights; seeds 0 to 2",
                 " --seeds 3",
             ),
             (
@@ -334,7 +337,7 @@ BESIDE = {
             " --out xl-war-and-peace-64",
         ),
         "war-and-peace-64": (
-            "segments of 64 without memory, 1.2 times the steps",
+            "segments of 64 without memory, 1.2 times as many steps",
             "edgewise train xl-war-and-peace --model.memory 0 --data.consecutive false"
             " --data.context 64 --data.stride 32 --data.batch_size 12 --data.windows 3600"
             " --trainer.epochs 4 --out war-and-peace-64",
@@ -342,7 +345,7 @@ BESIDE = {
     },
     "long-war-and-peace": {
         "war-and-peace-full": (
-            "full attention, 0.7 times the steps",
+            "full attention, 0.7 times as many steps",
             'edgewise train long-war-and-peace --model.graph "causal()" --data.windows 70'
             " --out war-and-peace-full",
         ),
@@ -359,7 +362,7 @@ BESIDE = {
             'edgewise train recall --model.graph "window(8)" --out recall-window',
         ),
         "recall-narrow": (
-            "initialised as BERT, standard deviation 0.02",
+            "initial weights with standard deviation 0.02, as in BERT",
             "edgewise train recall --model.init_std 0.02 --out recall-narrow",
         ),
         "recall-bp": (

@@ -130,9 +130,9 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     "a score by name": ({"score": "dot"}, ("score", "Dot()", "'dot'", "edgewise.scores")),
     "dropout in percent": (
         {"dropout": 10.0},
-        ("dropout", "a probability from 0 to 1", "10.0", "outside of training"),
+        ("dropout", "a probability from 0 to 1", "10.0", "0.0 otherwise"),
     ),
-    "negative dropout": ({"dropout": -0.1}, ("dropout", "from 0 to 1", "-0.1", "pass 0.0")),
+    "negative dropout": ({"dropout": -0.1}, ("dropout", "from 0 to 1", "-0.1", "0.0 otherwise")),
     "an unknown engine": (
         {"engine": "densse"},
         ("engine", "one of dense, auto, reference", "'densse'", "did you mean 'dense'?"),
@@ -170,7 +170,7 @@ def test_an_engine_that_cannot_serve_says_why_and_what_the_others_say() -> None:
     reasons = "a matrix cannot represent an edge that occurs twice, edge_key and edge_value"
     with refused("engine", expected="supports", got=reasons, remedy="reference: supports"):
         call(graph=twice, edge_key=zeros(2, H, D), engine="dense")
-    with refused("engine", expected="", got="cannot compute the max", remedy='engine="auto"'):
+    with refused("engine", expected="", got="cannot reduce by max", remedy='engine="auto"'):
         ew.aggregate(zeros(N, H, D), GRAPH, reduce="max", engine="dense")
 
 

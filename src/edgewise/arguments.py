@@ -168,7 +168,7 @@ def check_splits(**splits: Tensor) -> None:
                 name,
                 expected="at least one example",
                 got="none",
-                remedy=f"increase its fraction, such as --data.{name} 0.3, or add examples",
+                remedy=f"increase the fraction (--data.{name} 0.3), or add examples",
             )
     for (name_a, a), (name_b, b) in combinations(splits.items(), 2):
         common = sorted(set(a.tolist()) & set(b.tolist()))

@@ -125,7 +125,7 @@ def checked_call(
             "dropout",
             expected="a probability from 0 to 1",
             got=repr(dropout),
-            remedy="pass 0.0 outside of training",
+            remedy="choose for example 0.1 in training, and 0.0 otherwise",
         )
     bare = bias is None and gain is None and edge_key is None and edge_value is None
     # Edge vectors have one entry per query head, so grouped keys and values are repeated.
@@ -265,7 +265,7 @@ def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
             ", ".join(batches),
             expected="leading batch dimensions that broadcast",
             got=", ".join(f"{name} {list(batch)}" for name, batch in batches.items()),
-            remedy="the last dimensions are [nodes, heads, width], or [edges, heads] of edge terms",
+            remedy="pass equal batch dimensions, before [nodes, heads, width] or [edges, heads]",
         ) from error
     return batch
 

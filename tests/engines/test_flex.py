@@ -262,11 +262,11 @@ def on_gpu(dtype: torch.dtype = torch.bfloat16, width: int = 64, **options: Any)
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"dropout": 0.5}, "has no dropout"),
+        ({"dropout": 0.5}, "does not support dropout"),
         ({"bias": torch.zeros(2088, 1)}, "not deterministic"),
         ({"gain": torch.zeros(2088, 1)}, "neither gain nor edge vectors"),
-        ({"score": None}, "Dot scores only"),
-        ({"normaliser": "sparsemax"}, "only normalises by softmax"),
+        ({"score": None}, "only the score Dot"),
+        ({"normaliser": "sparsemax"}, "only the normaliser softmax"),
         ({"width": 8}, "at least 16 wide"),
         ({"dtype": torch.float64}, "does not support float64"),
     ],

@@ -301,13 +301,13 @@ def test_the_plan_says_who_cannot() -> None:
     query, key, value = nodes()
     plan = ew.explain_plan(query, key, value, graphs.causal(), normaliser="entmax")
     reasons = {choice.engine: ", ".join(choice.reasons) for choice in plan.choices}
-    assert "only normalises by softmax" in reasons["rows"]
-    assert "only normalises by softmax" in reasons["tiles"]
+    assert "only the normaliser softmax" in reasons["rows"]
+    assert "only the normaliser softmax" in reasons["tiles"]
     assert not reasons["dense"]
     assert not reasons["reference"]
     for engine in set(ENGINES) - {"reference", "dense"}:
         with refused(
-            "engine", expected="supports", got="only normalises by softmax", remedy="auto"
+            "engine", expected="supports", got="only the normaliser softmax", remedy="auto"
         ):
             ew.attend(query, key, value, graphs.causal(), normaliser="entmax", engine=engine)
     # A graph remembers the choice for calls that are alike; these two are not.

@@ -234,7 +234,7 @@ def test_runs_without_attention_are_named(
             word in error
             for word in ("no attention", "computed none", "with LSTM", "no such", "none")
         )
-    with refused("run", expected="attention alone", got="LSTM", remedy="Transformer"):
+    with refused("run", expected="recurrent", got="LSTM", remedy="Transformer"):
         run.explain("big film")
 
 

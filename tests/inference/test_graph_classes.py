@@ -197,7 +197,7 @@ def test_a_graph_of_pyg_that_is_none_is_named_and_the_others_are_answered(
         ({"node_attributes": [[1, float("nan")]] * 4}, "finite numbers"),
         ({"edges": [[0, 4]]}, "pairs of nodes from 0 to 3; got [0, 4]"),
         ({"edges": [[-1, 2]]}, "pairs of nodes from 0 to 3; got [-1, 2]"),
-        ({"edges": [[0, 1, 2]]}, "pairs of nodes; got 3 nodes in each"),
+        ({"edges": [[0, 1, 2]]}, "pairs of nodes; got edges of 3 nodes"),
         ({"edges": [[0, 0.5]]}, "integers; got 0.5"),
         ({"edges": "none"}, "a list of numbers"),
         ({"edges": None}, "a list of numbers"),

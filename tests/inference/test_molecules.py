@@ -214,7 +214,9 @@ def test_what_a_run_has_lost_is_named(runs: dict[str, Path], tmp_path: Path, los
         record["tensors"].append("more")
     path.write_text(json.dumps(record))
     name = {"values": "'smiles'", "tensors": "'more'"}[lost]
-    with refused(str(path), expected="that `edgewise train` wrote", got=name, remedy="restore it"):
+    with refused(
+        str(path), expected="that `edgewise train` wrote", got=name, remedy="restore the file"
+    ):
         edgewise.load(folder)
 
 

@@ -192,7 +192,7 @@ def test_an_interval_that_cannot_be_computed_is_refused(one: Run, tmp_path: Path
 def test_a_run_of_an_earlier_version_has_no_interval(one: Run, tmp_path: Path) -> None:
     folder = shutil.copytree(one.path, tmp_path / "run")
     (folder / "held_out.safetensors").unlink()
-    with pytest.raises(MissingDataError, match="Intervals need it"):
+    with pytest.raises(MissingDataError, match="Intervals need this file"):
         edgewise.load(folder).predict("C", interval=0.9)
 
 

@@ -196,7 +196,9 @@ def test_a_loss_that_becomes_infinite_still_names_the_rate(stopped: RunFolder) -
 def test_damaged_texts_are_named(text: str, tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     (tmp_path / "metrics.json").write_text(text)
-    with refused(str(tmp_path / "metrics.json"), expected="JSON", got="", remedy="restore it"):
+    with refused(
+        str(tmp_path / "metrics.json"), expected="JSON", got="", remedy="restore the file"
+    ):
         run.read_json("metrics.json")
     (tmp_path / "log.csv").write_text("epoch,loss\n0,\x00x")
     with refused(str(tmp_path / "log.csv"), expected="a table of numbers", got="", remedy=""):

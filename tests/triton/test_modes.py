@@ -128,7 +128,7 @@ def test_second_derivatives_are_refused() -> None:
 
 def test_another_normaliser_is_refused() -> None:
     (query, key, value), _ = a_call("plain")
-    with pytest.raises(ArgumentError, match="only normalises by softmax"):
+    with pytest.raises(ArgumentError, match="only the normaliser softmax"):
         ew.attend(query, key, value, MIXED.to(DEVICE), normaliser="sparsemax", engine="rows")
 
 

@@ -40,7 +40,7 @@ class NeighborsMatch(Data):
 
     Attributes:
         depth: depth of the tree, which has 2 ** depth leaves.
-        symbols: number of values from which those of the leaves are sampled; 0 for the number of
+        symbols: number of different values of the leaves; 0 for the number of
             leaves. A run on shallow trees with the symbols of deep trees can initialise
             (``--from``) a run on deep trees.
         count: number of training trees per epoch.

@@ -57,10 +57,10 @@ class QuickDraw(Data):
     edges of three graphs, which have self-loops; graphs of all pairs have no ``edge_attr``.
 
     Attributes:
-        joined: nodes and edges of the graphs. ``strokes``: all pairs of strokes. ``multi``: points
-            one step apart on a stroke; up to two steps apart; the end of each stroke and the start
-            of the next. ``two_hop``: the second of these three times; ``complete``: all pairs of
-            points.
+        joined: nodes and edges of the graphs. ``strokes``: all pairs of strokes. ``multi``: three
+            graphs of points, with edges between points one step apart on a stroke, points up to
+            two steps apart, and the end of a stroke and the start of the next. ``two_hop``: three
+            copies of the second of these graphs. ``complete``: all pairs of points.
         order: whether points have a sinusoidal encoding of their index as features.
         categories: number of categories, the first in alphabetical order.
         flip: whether training sketches are mirrored with probability 1/2.

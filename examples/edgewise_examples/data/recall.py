@@ -14,13 +14,12 @@ from edgewise_examples.data.drawn_texts import DrawnTexts
 
 @dataclass(frozen=True)
 class Recall(DrawnTexts):
-    """Texts of noise with one key, which is predicted at the last token, the query.
+    """Texts of random symbols with one key, which is predicted at the last token, the query.
 
     Attributes:
         keys: number of keys; the accuracy by chance is 1 / keys.
         distance: minimum distance from the key to the query, in tokens.
-        length, symbols, count, tested, split_seed, batch_size: see :class:`DrawnTexts`; the noise
-            consists of ``symbols``.
+        length, symbols, count, tested, split_seed, batch_size: see :class:`DrawnTexts`.
     """
 
     length: int = 512

@@ -27,7 +27,7 @@ gnn_csl = Recipe(
     protocol=Protocol(
         ("test/accuracy",),
         "10 % (Dwivedi et al., 2020)",
-        "stratified folds, best epoch on a quarter of the other four",
+        "stratified folds, best epoch on a quarter of the other four folds",
         folds=True,
     ),
 )

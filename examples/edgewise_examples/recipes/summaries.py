@@ -11,7 +11,7 @@ from edgewise_examples import data, tasks
 
 summarise_wikitext = Recipe(
     name="summarise-wikitext",
-    summary="Small BERT selects 3 sentences of a Wikipedia article; --from fine-tunes",
+    summary="Small BERT selects 3 sentences of a Wikipedia article; fine-tunes with --from",
     model=partial(trunk, dropout=0.2),
     data=data.wiki_summaries(),
     task=tasks.Extraction(),

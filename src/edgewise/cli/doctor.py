@@ -30,7 +30,7 @@ EXTRAS = {
     "scipy": ("graphs", "reading graph data sets"),
     "networkx": ("graphs", "graphs.from_networkx"),
     "matplotlib": ("plot", "pictures, learning curves and reports"),
-    "transformers": ("text", "weights of live Hugging Face models"),
+    "transformers": ("text", "Hugging Face models in memory"),
     "tokenizers": ("text", "reading text"),
     "pyarrow": ("tables", "Parquet and Feather files, frames of PyArrow and Polars"),
     "openpyxl": ("tables", "Excel files"),

@@ -25,12 +25,12 @@ from edgewise.training import RunFolder
 STATISTICS = {
     "relative_entropy": (
         "entropy",
-        "entropy of the weights, as a fraction of that of equal weights",
+        "entropy of the weights, divided by the entropy of equal weights",
     ),
     "distance": ("distance", "distance between source and target"),
     "own": ("own", "weight of the target itself"),
     "first": ("first", "weight of the first node of the text"),
-    "hubs": ("hubs", "weight of nodes that receive more than 4 times the mean"),
+    "hubs": ("hubs", "weight of nodes that receive more than 4 times the mean weight"),
 }
 """Columns of the table and their meaning, by attribute of :class:`edgewise.explain.HeadStatistics`.
 """
@@ -94,7 +94,7 @@ def prune(arguments: Namespace) -> int:
         raise ArgumentError(
             "--fraction",
             expected="either a fraction of the heads with --fraction, or heads with --heads",
-            got="both" if arguments.heads else "none of them",
+            got="both" if arguments.heads else "neither",
             remedy="give --fraction 0.2, or --heads LAYER:HEAD,HEAD for each layer",
         )
     RunFolder(arguments.out).refuse_existing(resumable=False)

@@ -285,7 +285,7 @@ def _add_predicting(
     add: Commands, options: Mapping[str, str], run: Recipe | None, by_recipe: str
 ) -> None:
     title = f"options of this run of {run.name}" if run else "options of some runs"
-    about = None if run else "`edgewise predict DIR --help` lists those of the run in DIR."
+    about = None if run else "`edgewise predict DIR --help` lists the options of one run."
     example = (
         'edgewise predict runs/sst2 "A film to fall in love with." --top 2\n'
         '  edgewise predict runs/gpt-shakespeare "ROMEO:" --temperature 0.8\n'
@@ -309,7 +309,7 @@ def _add_predicting(
     files.add_argument("--draw", type=Path, metavar="FILE", help=help_)
     help_ = (
         "show the N words, atoms and bonds, neighbours or items with the largest effect on a "
-        "prediction; atoms count from 1 in the order of the SMILES"
+        "prediction; atoms are numbered from 1 in the order of the SMILES"
     )
     files.add_argument("--why", type=int, metavar="N", help=help_)
     files.add_argument("--batch-size", type=int, metavar="N", help="number of inputs per batch")
@@ -366,7 +366,7 @@ def _add_heads(add: Commands) -> None:
         add,
         prune,
         "prune",
-        "remove attention heads from a run and write it to a new folder",
+        "remove attention heads from a run and write the result to a new folder",
         "edgewise prune runs/sst2 --fraction 0.2 --out runs/sst2-pruned\n"
         "  edgewise prune runs/sst2 --heads 0:1,3 --heads 1:0 --out runs/sst2-pruned\n\n"
         "The rows and columns of the heads are removed from the weights. `edgewise predict`,\n"

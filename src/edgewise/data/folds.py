@@ -148,7 +148,8 @@ def deal(
             f"{'groups, such as molecules' if how == 'group' else 'rows'}, one for each part"
             f"{'' if folds else ', in addition to the test set'}",
             got=str(available),
-            remedy=f"add more, or choose {'fewer folds' if folds else 'a larger fraction'}",
+            remedy=f"add {'groups' if how == 'group' else 'rows'}, or choose "
+            f"{'fewer folds' if folds else 'a larger fraction'}",
         )
     dealt: list[list[int]] = [[] for _ in range(parts)]
     if how == "time":

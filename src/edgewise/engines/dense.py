@@ -99,7 +99,7 @@ class Dense:
         if problem.edge_vectors:
             reasons.append("edge_key and edge_value would need a vector for every pair of nodes")
         if problem.reduce in ("max", "min"):
-            reasons.append(f"a matrix product cannot compute the {problem.reduce}")
+            reasons.append(f"it cannot reduce by {problem.reduce}")
         if problem.grid > MOST_MASKED_PLACES and not (problem.full and self._fused(problem)):
             reasons.append(f"{problem.grid:,} pairs of nodes are too many for a matrix")
         return reasons

@@ -154,7 +154,7 @@ class Plan:
 def _about(seconds: float) -> str:
     """Format an estimate; infinity means the table has no costs for this form of computation."""
     if math.isinf(seconds):
-        return "serves if named; the table has no costs of it on such a device"
+        return "supports the call, but has no known costs on this device; name it to use it"
     return f"about {seconds * 1e3:.3g} ms"
 
 

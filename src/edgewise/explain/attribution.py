@@ -127,7 +127,7 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
     if not kept:
         raise ArgumentError(
             "run",
-            expected="a model that attends over the members of its input",
+            expected="a model that attends over the nodes of its input",
             got=f"a model without attention or aggregation over the {len(case.member)} nodes of "
             "the input",
             remedy="choose a run of a graph or attention model",

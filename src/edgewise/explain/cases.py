@@ -80,7 +80,7 @@ def cases(predictor: Predictor, value: Any, *, top: int = 1) -> list[Case]:
         if isinstance(part, torch.nn.RNNBase):
             raise ArgumentError(
                 "run",
-                expected="a model whose tokens are read by attention alone",
+                expected="a model without recurrent layers, which would still read a removed token",
                 got=f"a model with {type(part).__name__}",
                 remedy="choose a run of a Transformer or graph network",
             )
@@ -323,9 +323,9 @@ def _image(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
     if embedding is None:
         raise ArgumentError(
             "run",
-            expected="a model of patches, such as vit",
+            expected="an image model with patches, such as vit",
             got=type(predictor.model).__name__,
-            remedy="train a model of patches, for example with `edgewise train vit`",
+            remedy="train such a model, for example with `edgewise train vit`",
         )
     height, width = given[0].shape[-2:]
     count = int(embedding.num_patches)  # type: ignore[arg-type]

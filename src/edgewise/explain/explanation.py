@@ -11,7 +11,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ArgumentError
 from edgewise.explain.module_names import model_of, naming_the_run
 from edgewise.explain.record import MAX_EDGES, LayerRecord, Recorded, record
 from edgewise.inference.images import OnImages
@@ -329,15 +328,13 @@ def _arguments(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
 
 
 def _answer(run: Any, value: Any, **options: Any) -> str:
-    """Return the prediction of a run as text."""
+    """Return the prediction of a run as text.
+
+    Raises:
+        ArgumentError: the input is invalid.
+    """
+    run.predictor.prepare(run.predictor.given(value))  # ``answers`` would not raise the error.
     (answer,) = run.predictor.answers([value], options)
-    if "error" in answer:
-        raise ArgumentError(
-            "input",
-            expected=run.predictor.input,
-            got=repr(value)[:60],
-            remedy=str(answer["error"]).rstrip("."),
-        )
     if run.predictor.text_key in answer:
         return str(answer[run.predictor.text_key])
     shown = [

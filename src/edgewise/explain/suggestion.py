@@ -158,7 +158,7 @@ def suggest(
             "run",
             expected="a run on sequences or images, whose nodes have an order that windows use",
             got=f"a run of {model.recipe.name}, whose nodes have no order",
-            remedy="keep its graph; `edgewise heads` shows which heads matter",
+            remedy="keep the graph of the run; `edgewise heads` shows which heads matter",
         )
     losses = losses_of(model, batches, loss, split=split, max_batches=max_batches)
     with naming_the_run(model, remedy="choose a run of a Transformer, such as bert or gpt"):

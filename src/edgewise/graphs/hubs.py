@@ -15,7 +15,7 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Hubs(Pattern):
-    """Global attention: ``nodes``, the hubs, and all nodes attend to each other.
+    """Global attention: hubs attend to all nodes, and all nodes to the hubs (Longformer, BigBird).
 
     With ``is_read=False``, the hubs attend to all nodes, and other nodes attend to nothing. With
     ``reads=False``, all nodes attend to the hubs only. Longformer has separate projections for

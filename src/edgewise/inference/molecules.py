@@ -229,8 +229,8 @@ class HiddenAtoms(Predictor):
                 "input",
                 expected=self.input,
                 got=repr(value)[:80],
-                remedy="write * for an atom, as in CC(=O)*, or ~ for a bond; to predict another "
-                "property, train with --from and this run",
+                remedy="write * for an atom, as in CC(=O)*, or ~ for a bond; to predict a "
+                "property, train another recipe with --from and this run folder",
             )
         return Masked(molecule, atoms, bonds)
 

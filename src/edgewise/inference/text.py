@@ -354,7 +354,7 @@ class Translations(OnTexts):
             raise ArgumentError(
                 "input",
                 expected=f"a text of at most {MAX_LENGTH_FACTOR * trained} "
-                f"tokens({MAX_LENGTH_FACTOR} times the length of the longest training text)",
+                f"tokens ({MAX_LENGTH_FACTOR} times the length of the longest training text)",
                 got=f"{len(read)} tokens",
                 remedy="translate the text sentence by sentence",
             )

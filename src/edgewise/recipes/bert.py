@@ -34,7 +34,7 @@ bert_wikitext = Recipe(
 roberta_wikitext = replace(
     bert_wikitext,
     name="roberta-wikitext",
-    summary="As bert-wikitext for 3 epochs, with the linear schedule of RoBERTa",
+    summary="bert-wikitext with 3 epochs and the linear schedule of RoBERTa",
     # As in RoBERTa there is no next-sentence prediction, and masks are sampled in every epoch.
     schedule=training.LinearSchedule(warmup=0.1),
     trainer=replace(bert_wikitext.trainer, epochs=3),
@@ -43,7 +43,9 @@ roberta_wikitext = replace(
 unidirectional_wikitext = replace(
     roberta_wikitext,
     name="unidirectional-wikitext",
-    summary="As roberta-wikitext, with causal attention to the same number of tokens",
+    summary="roberta-wikitext with causal attention to the same number of tokens",
     model=partial(roberta_wikitext.model, graph=graphs.causal() & graphs.window(8)),
-    protocol=replace(HIDDEN_WORDS, reference="16.4 % (`roberta-wikitext`, which reads both sides)"),
+    protocol=replace(
+        HIDDEN_WORDS, reference="16.4 % (`roberta-wikitext`, which attends to both sides)"
+    ),
 )

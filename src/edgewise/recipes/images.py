@@ -38,7 +38,7 @@ vit_mnist = Recipe(
     trainer=training.TrainerSettings(epochs=2, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
-        "six convolutions, next row",
+        "six convolutions (next row)",
         MNIST_SPLIT,
     ),
 )

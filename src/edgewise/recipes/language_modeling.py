@@ -14,7 +14,7 @@ MATRICES = r"(?<!norm\.)weight$|table$"  # Weight decay applies to these, not to
 PLAIN = Protocol(
     ("test/loss",),
     "1.88 (nanoGPT on a CPU, evaluated on a sample)",
-    "nats per character, last tenth of the text, with at least half a context",
+    "nats per character, last tenth of the text; each has at least half of the context",
 )
 LAST: dict[str, Any] = {"monitor": "val/loss", "mode": "min"}
 gpt = partial(models.gpt, width=128, depth=4, heads=4, max_length=CONTEXT, act="gelu", dropout=0.0)
@@ -35,7 +35,7 @@ gpt_shakespeare = Recipe(
 
 gpt_shakespeare_best = Recipe(
     name="gpt-shakespeare-best",
-    summary="As gpt-shakespeare, with rotary positions, gated FFN and a higher learning rate",
+    summary="gpt-shakespeare with rotary positions, gated FFN and a higher learning rate",
     model=partial(models.llama, width=128, depth=4, heads=4, ffn_dim=344, tied=True),
     data=data.shakespeare(context=128, stride=64, batch_size=6, windows=6 * 200),
     task=tasks.LanguageModeling(),
@@ -50,7 +50,7 @@ gpt_shakespeare_best = Recipe(
 gpt_shakespeare_long = replace(
     gpt_shakespeare_best,
     name="gpt-shakespeare-long",
-    summary="As gpt-shakespeare-best, with twice the context and windows of 64",
+    summary="gpt-shakespeare-best with twice the context and attention to windows of 64",
     model=partial(gpt_shakespeare_best.model, graph=graphs.causal() & graphs.window(64)),
     data=data.shakespeare(context=256, stride=128, batch_size=3, windows=3 * 200),
 )
@@ -80,7 +80,7 @@ xl_war_and_peace = replace(
     trainer=replace(gpt_shakespeare_best.trainer, epochs=1),
     protocol=Protocol(
         ("test/loss",),
-        "models without memory, next rows",
+        "models without memory (next rows)",
         "nats per character, last twentieth of the text, in consecutive segments",
     ),
 )
@@ -99,8 +99,8 @@ long_war_and_peace = replace(
     trainer=replace(gpt_shakespeare_best.trainer, epochs=3),
     protocol=Protocol(
         ("test/loss",),
-        "full attention, next row",
-        "nats per character, last twentieth of the text, with at least half a context",
+        "full attention (next row)",
+        "nats per character, last twentieth of the text; each has at least half of the context",
     ),
 )
 

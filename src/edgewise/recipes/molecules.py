@@ -28,7 +28,7 @@ masked_molecules = Recipe(
     ),
 )
 
-BY_FOLDS = "random folds, best epoch on 1/10 of the other four"
+BY_FOLDS = "random folds, best epoch on 1/10 of the other four folds"
 
 gin_esol = Recipe(
     name="gin-esol",
@@ -83,8 +83,8 @@ ionic_liquids_co2 = Recipe(
     ),
     protocol=Protocol(
         ("test/mae", "test/r2"),
-        "0.0137, 0.988 (published without its split); not reached",
-        "all measurements of a liquid in one fold; best epoch on 15 % of the other liquids",
+        "0.0137, 0.988 (published, but their split is not known); not reached",
+        "folds of whole liquids; best epoch on 15 % of the liquids of the other folds",
         folds=True,
     ),
 )

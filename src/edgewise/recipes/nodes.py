@@ -51,7 +51,7 @@ _COUNTS = data.planetoid(name="Cora", normalize=False)
 magna_cora = replace(
     gcn_cora,
     name="magna-cora",
-    summary="MAGNA on Cora, multi-hop attention by diffusion; outputs propagated",
+    summary="MAGNA on Cora: multi-hop attention by diffusion, and propagation of the outputs",
     model=partial(models.magna, width=64, depth=2, hops=6, alpha=0.1, dropout=0.5, output_hops=10),
     data=_COUNTS,
     optimizer=training.OptimizerSettings("adam", lr=2e-3, weight_decay=5e-3),

@@ -74,7 +74,7 @@ bag_sst2 = replace(
 texts = replace(
     sst2,
     name="texts",
-    summary="Small BERT classifies your texts: --data.path mine.csv; --from fine-tunes",
+    summary="Small BERT classifies your texts: --data.path mine.csv; fine-tunes with --from",
     data=data.text_table(lowercase=True, vocab_size=8000, word_dropout=0.2, batch_size=32),
     trainer=replace(sst2.trainer, epochs=8, monitor="val/loss", mode="min"),
     protocol=None,

@@ -42,7 +42,7 @@ gat_enzymes = Recipe(
     protocol=Protocol(
         ("test/accuracy",),
         "59.6 ± 4.5 % (GIN; Errica et al., 2020, fair protocol)",
-        "stratified folds, best epoch on 1/10 of the other nine",
+        "stratified folds, best epoch on 1/10 of the other nine folds",
         folds=True,
     ),
 )

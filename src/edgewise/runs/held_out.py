@@ -57,8 +57,8 @@ def read_held_out(folders: Sequence[Path], split: str) -> HeldOut:
     for folder in folders:
         if not RunFolder(folder).has(HELD_OUT):
             raise MissingDataError(
-                f"{folder / HELD_OUT}: no such file. Intervals need it. Remedy: train again with "
-                "this version."
+                f"{folder / HELD_OUT}: no such file. Intervals need this file. Remedy: train "
+                "again with this version."
             )
     each = [RunFolder(folder).read_tensors(HELD_OUT) for folder in folders]
     target = each[0][f"{split}_target"]

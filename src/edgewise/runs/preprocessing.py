@@ -75,8 +75,8 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
     """
     if not folder.has(PREPROCESSING):
         raise MissingDataError(
-            f"{folder.path / PREPROCESSING}: no such file. Predictions need it. Remedy: restore "
-            "the file, or train again with this version."
+            f"{folder.path / PREPROCESSING}: no such file. Predictions need this file. Remedy: "
+            "restore the file, or train again with this version."
         )
     record = folder.read_json(PREPROCESSING)
     try:
@@ -123,7 +123,7 @@ def _lacking(path: Path, what: str) -> ArgumentError:
         str(path / PREPROCESSING),
         expected="a file that `edgewise train` wrote",
         got=f"a file without {what}",
-        remedy="restore it, or train again",
+        remedy="restore the file, or train again",
     )
 
 

@@ -218,7 +218,7 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
     if missing:
         raise ArgumentError(
             "model",
-            expected=f"data that determine {', '.join(missing)}, or values in the recipe",
+            expected=f"data that determine {', '.join(missing)}, or these values in the recipe",
             got=f"data that determine {', '.join(arguments) or 'no argument'}",
             remedy="combine a model and data of the same kind",
         )

@@ -40,7 +40,7 @@ class Forecast(Task):
     delta: float = 1.0
 
     def __post_init__(self) -> None:
-        check_from_zero("task.delta", self.delta, "choose about the acceptable error")
+        check_from_zero("task.delta", self.delta, "choose roughly the size of an acceptable error")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if not self.delta:

@@ -46,7 +46,7 @@ class Regression(Task):
 
     def __post_init__(self) -> None:
         check_choice("task.kind", self.kind, get_args(Loss))
-        check_positive("task.delta", self.delta, "choose about the acceptable error")
+        check_positive("task.delta", self.delta, "choose roughly the size of an acceptable error")
 
     def with_targets(self, targets: Sequence[Target]) -> Task:
         if len(targets) > 1 or any(target.classes for target in targets):

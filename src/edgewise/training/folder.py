@@ -248,7 +248,9 @@ class RunFolder:
         return metrics
 
     @contextmanager
-    def _reading(self, name: str, expected: str, remedy: str = "restore it") -> Iterator[None]:
+    def _reading(
+        self, name: str, expected: str, remedy: str = "restore the file"
+    ) -> Iterator[None]:
         """Convert errors of reading into an error that names the missing or damaged file."""
         path = self.path / name
         try:

@@ -142,7 +142,7 @@ def test_consecutive_windows_have_no_stride_and_fit_the_text(path):
     with refused("data.stride", expected="0", got="4", remedy="consecutive false"):
         text_files(paths=(path,), context=8, stride=4, consecutive=True)
     splits = text_files(paths=(path,), context=8, consecutive=True, batch_size=50, val=0.1).load()
-    with refused("data.batch_size", expected="at most", got="50", remedy="fewer rows"):
+    with refused("data.batch_size", expected="at most", got="50", remedy="smaller batch size"):
         next(iter(splits.loaders(0)["train"]))
 
 

@@ -94,7 +94,7 @@ def node_features(labels: Tensor, attributes: Tensor, kept: Mapping[str, Any]) -
                 "node_labels",
                 expected=f"labels of the training data: {', '.join(map(str, kinds))}",
                 got=str(int(column[~same.any(1)][0])),
-                remedy="omit this graph, or train on graphs with such nodes",
+                remedy="omit this graph, or add training graphs with this label",
             )
         parts.append(F.one_hot(same.long().argmax(1), len(kinds)).float())
     if not kept["kinds"]:
@@ -137,7 +137,7 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
     )
     pairs = _rows("edges", given["edges"], whole=True)
     if pairs.shape[1] not in (0, 2):
-        raise _strange("edges", "pairs of nodes", f"{pairs.shape[1]} nodes in each")
+        raise _strange("edges", "pairs of nodes", f"edges of {pairs.shape[1]} nodes")
     pairs = pairs.reshape(-1, 2)
     of_nodes = [rows for rows in (labels, attributes) if rows is not None]
     least = int(pairs.max()) + 1 if len(pairs) else 1

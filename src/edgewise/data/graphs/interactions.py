@@ -229,7 +229,7 @@ class _ItemsOf:
 
 @dataclass(frozen=True)
 class Gowalla(Interactions):
-    """Gowalla with the published split; validation interactions come from the training part."""
+    """Users and places of Gowalla, published split; validation is taken from the training part."""
 
     def read(self) -> Chosen:
         at = "gusye1234/LightGCN-PyTorch/947ca2b3b1d2d3545b114145710cb06c4e57b3d2/data/gowalla"

@@ -66,14 +66,15 @@ class TimeSeries(Data):
         name: series of statsmodels, used without ``path``. Missing values (59 weeks of ``"co2"``)
             are interpolated linearly.
         path: the user's own table or data frame, with one row per time step.
-        column: column of the values; ``""`` for the only numeric one.
+        column: column of the values; ``""`` for the only numeric column.
         date: column of the dates; ``""`` for the only one that can be parsed as dates, if any, and
             ``"none"`` to keep the order of the rows. With dates, rows are sorted by date. Up to a
             fifth of the dates and values may be missing: they are interpolated linearly, with a
             warning. Without dates, a missing value is an error.
         date_format: format of the dates, such as ``%d.%m.%Y``; ``""`` infers it.
-        season: season length in steps; 0 for that of a series of statsmodels, or the usual one for
-            the step of the dates: 12 months, 52 weeks, 7 days (5 weekdays), 24 hours, otherwise 1.
+        season: season length in steps; 0 for the season of the statsmodels series, or the usual
+            season for the step of the dates: 12 months, 52 weeks, 7 days (5 weekdays), 24 hours,
+            otherwise 1.
         history: number of input values, at least 2; 0 for three seasons if the series is long
             enough.
         horizon: number of values to forecast; 0 for one season.
@@ -282,7 +283,7 @@ def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> S
         if not float(place).is_integer():
             raise ArgumentError(
                 "data.date",
-                expected=f"dates at the step of the series from {step.text(first)}",
+                expected=f"dates a whole number of time steps after {step.text(first)}",
                 got=f"{step.text(dates[row])} in row {table.line(row)} of {table.path.name}",
                 remedy="resample the table to the step of the training data",
             )

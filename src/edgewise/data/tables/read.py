@@ -339,7 +339,9 @@ def _of_binary(path: Path) -> Table:
     package = "openpyxl" if kind == "Excel" else "pyarrow"
     require(package, extra="tables", purpose=f"reading {path.name}")
     content = io.BytesIO(read_bytes(path))
-    check_memory(str(path), 10 * len(content.getvalue()), path.name, "use a part, or more memory")
+    check_memory(
+        str(path), 10 * len(content.getvalue()), path.name, "use fewer rows, or more memory"
+    )
     try:
         if kind == "Excel":
             text = {"dtype": object, "na_values": [""], "keep_default_na": False}

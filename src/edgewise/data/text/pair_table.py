@@ -18,6 +18,8 @@ from edgewise.errors import ArgumentError
 class PairTable(TextPairs, OwnFiles):
     """Table with a source text and a target text in each row, or two files with one text per line.
 
+    Validation and test files must be tables; for parallel files use :class:`Parallel`.
+
     Attributes:
         source: column of source texts (encoder inputs); by default the first of two columns.
         target: column of target texts (to generate); by default the second of two columns.
@@ -25,8 +27,7 @@ class PairTable(TextPairs, OwnFiles):
             the first row is a single word. Without a header the columns are ``source`` and
             ``target`` if there are two, otherwise 1, 2, ...
         target_path: file with one target text per line; ``path`` then has one source per line.
-        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Validation
-            and test files must be tables; for parallel files use :class:`Parallel`.
+        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
 
     Example:

@@ -56,11 +56,11 @@ class TextPairs(TextData):
 
     Batches: inputs ``(source, target)``, both :class:`edgewise.layers.Tokens` packed without
     padding. The source ends with ``<eos>``; the target begins with ``<bos>``. The targets ``[M]``
-    are the target tokens shifted by one, ending with ``<eos>``.
+    are the target tokens shifted by one, ending with ``<eos>``. Source and target texts share the
+    vocabulary.
 
     Attributes:
-        kind, vocab_size, lowercase, tokenizer: see :class:`TextData`; both sides share the
-            vocabulary.
+        kind, vocab_size, lowercase, tokenizer: see :class:`TextData`.
         batch_size: maximum number of tokens per batch, source and target together.
     """
 

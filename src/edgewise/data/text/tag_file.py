@@ -34,14 +34,13 @@ class TagFile(TaggedWords, OwnFiles):
     A table with a header has a word, its tag, and the number or name of its sentence in each row.
     Any other file has one word per line and a blank line after each sentence. It is CoNLL-U, or
     each line has the word first and the tag last, separated by tabs or spaces. Comments of CoNLL-U
-    (``#``) and ``-DOCSTART-`` lines are ignored.
+    (``#``) and ``-DOCSTART-`` lines are ignored. Sentences are split at random.
 
     Attributes:
         tag: tag column; in CoNLL-U ``upos`` (default), ``xpos`` or ``deprel``.
         word: word column of a table; "" finds it by its usual names.
         sentence: column of a table that numbers the sentences; "" finds it by its usual names.
-        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`; sentences
-            are split at random.
+        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 

@@ -25,7 +25,7 @@ class TextData(Data, ABC):
         vocab_size: maximum vocabulary size; ``None`` for all characters or words.
         lowercase: convert texts to lower case.
         tokenizer: path of a ``tokenizer.json``, or of a run folder, to use instead of training a
-            tokenizer. The three fields above are then ignored.
+            tokenizer. kind, vocab_size and lowercase are then ignored.
         batch_size: batch size.
     """
 

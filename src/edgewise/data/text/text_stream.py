@@ -30,15 +30,15 @@ class TextStream(TextData):
     A batch is a set of windows ``[B, context]``. Training windows may begin at any token. In
     validation and test every token is predicted exactly once, except for the first ``context``
     tokens of the text, which are only context. The context of the first test windows is the end of
-    the training text.
+    the training text. A vocabulary of characters is built from all three parts, other vocabularies
+    from the training text.
 
     With ``consecutive``, each row of a batch continues in the next batch, for models that carry a
     state. The training text is cut into ``batch_size`` rows, and an epoch continues where the
     previous one ended; validation and test have one row.
 
     Attributes:
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`. A vocabulary of
-            characters is built from all three parts, other vocabularies from the training text.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
         context: maximum number of tokens that a prediction depends on.
         windows: windows per epoch; 0 for as many as fit without overlap.
         stride: number of tokens at the end of a window that are predicted in validation and test;

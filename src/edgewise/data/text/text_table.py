@@ -41,21 +41,21 @@ class TextTable(LabelledSentences, OwnFiles):
 
     A text has one label, or several labels that are predicted separately: columns of 0 and 1 with
     gaps, or one column with several labels in a cell. A table of two columns needs no header: the
-    first row is data if its label occurs in another row. See
+    first row is data if its label occurs in another row. Folds are stratified by a single label,
+    and random otherwise. See
     :func:`edgewise.data.tables.read.read_table` for the formats.
 
     Attributes:
         text: text column; "" finds the column.
         label: label column; "" finds the column. Labels may be numbers or names. Several columns,
             such as ``toxic,threat``, are predicted together, and a row may lack some of them.
-        separator: separator of several labels in a cell, such as ``|``; "" detects ``|``, ``;``,
+        separator: separator of several labels in a cell, such as ``|``; "" finds ``|``, ``;``,
             ``,`` or JSON arrays, and "none" reads each cell as one label. A blank cell has none of
             the labels.
         task_type: ``regression`` predicts the numbers in the label columns; ``auto`` predicts
             numbers if several columns are named, and not all are classes.
         max_length: maximum number of tokens of a text; longer texts are truncated.
-        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Folds are
-            stratified by a single label, and random otherwise.
+        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 

@@ -111,7 +111,7 @@ class StreamLoader(Loader):
                 expected=f"at most {self.count} rows, so that each row has a window of "
                 f"{self.context} tokens",
                 got=str(self._total_size),
-                remedy="choose fewer rows, a shorter context, or give more text",
+                remedy="choose a smaller batch size or a shorter context, or give more text",
             )
         return found
 

@@ -81,9 +81,9 @@ class Rows:
         else:
             reasons = refusals(problem, max(counts))
         if not (problem.score is None or isinstance(problem.score, (Dot, Additive))):
-            reasons.append("custom scores have no kernel, only Dot, Additive and None")
+            reasons.append("it supports only the scores Dot, Additive and None")
         if problem.entmax:
-            reasons.append("it only normalises by softmax")
+            reasons.append("it supports only the normaliser softmax")
         return reasons
 
     def work(self, problem: Problem) -> Work:

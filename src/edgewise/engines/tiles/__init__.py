@@ -42,15 +42,15 @@ class Tiles:
         fused = problem.device.type in flex.DEVICES
         reasons = flex.refuses(problem, largest) if fused else refusals(problem, largest)
         if problem.operation != "attend":
-            reasons.append("it only computes attention")
+            reasons.append("it computes attention only, not aggregation")
         if problem.operation == "attend" and not isinstance(problem.score, Dot):
-            reasons.append("it computes Dot scores only")
+            reasons.append("it supports only the score Dot")
         if problem.gain or problem.edge_vectors:
             reasons.append("it supports neither gain nor edge vectors")
         if problem.bias and not problem.offsets and problem.num_edges >= LARGEST:
-            reasons.append("it indexes the edges of a bias with 32 bits")
+            reasons.append("it supports a bias per edge only for fewer than 2³¹ edges")
         if problem.entmax:
-            reasons.append("it only normalises by softmax")
+            reasons.append("it supports only the normaliser softmax")
         if problem.tiled is None:
             reasons.append("the sources of a target are not ranges of nodes")
         if problem.operation == "attend" and not problem.width:

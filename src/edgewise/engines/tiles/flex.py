@@ -49,14 +49,14 @@ def refuses(problem: Problem, largest: int) -> list[str]:
     kind = problem.device.type
     reasons = refusals(problem, largest, device=kind, missing=MISSING if kind == "cuda" else "")
     if problem.dropout:
-        reasons.append("FlexAttention has no dropout")
+        reasons.append("FlexAttention does not support dropout")
     if problem.bias:
         reasons.append("the gradient of a bias in FlexAttention is not deterministic")
     least = min(problem.width, problem.value_width)
     if kind == "cuda" and 0 < least < LEAST_WIDTH:
         reasons.append(f"on a GPU heads must be at least {LEAST_WIDTH} wide, not {least}")
     if kind == "cuda" and problem.dtype == torch.float64:
-        reasons.append("on a GPU it does not support float64")
+        reasons.append("on a GPU, tiles does not support float64")
     if not problem.num_edges * problem.batch * problem.heads:
         reasons.append("FlexAttention needs at least one edge")
     return reasons
