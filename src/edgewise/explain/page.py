@@ -218,6 +218,8 @@ class _Page:
         points = self._positions()
         if explanation.kind == "molecule":
             self._note("Atoms count from 1, in the order of the SMILES.")
+        if explanation.kind == "pair of sequences":
+            self._note("A target of the decoder attends in order to predict the next one.")
         header = {
             "title": _title(explanation),
             "answer": self._answer(),
