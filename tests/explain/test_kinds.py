@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -188,6 +189,18 @@ def test_commands_answer_every_kind(
         assert found.labels_of(found.recorded[-1]) == (["whole molecule"], found.labels)
     if kind == "interactions":
         assert found.answer.startswith(f"items {answer['items'][0]['item']}")
+
+
+@pytest.mark.parametrize("text", ["the [MASK] sat", "the [MASK] sat [MASK]"])
+def test_reasons_stand_beside_the_word_that_they_explain(
+    text: str, run_of: RunOf, tmp_path: Path
+) -> None:
+    out = tmp_path / "words.csv"
+    run = str(run_of("hidden words").path)
+    assert main(["predict", run, text, "--why", "1", "--out", str(out)]) == 0
+    with out.open(newline="") as file:
+        found = [bool(row["why"]) for row in csv.DictReader(file)]
+    assert found == [True, *[False] * 4] * text.count("[MASK]")
 
 
 def test_an_invalid_input_has_the_same_exit_code_in_all_commands(

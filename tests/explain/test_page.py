@@ -156,6 +156,39 @@ def test_a_click_before_the_next_drawing_counts(chromium: Any, tmp_path: Path) -
     assert re.fullmatch(r"\d+: \w+", pinned), pinned
 
 
+def test_the_tooltip_does_not_outlast_the_drawing_it_is_about(
+    chromium: Any, tmp_path: Path
+) -> None:
+    page = Opened(chromium, write_page(sentence(), tmp_path / "page.html")).page
+    box = page.locator("#drawing").bounding_box()
+    for number, key in enumerate(["ArrowRight", "ArrowDown", "v", "+", "j"]):
+        x = box["x"] + (0.3 if number > 2 else 0.2) * box["width"] + number
+        page.mouse.move(x, box["y"] + 0.3 * box["height"])
+        assert page.is_visible("#tip"), key
+        page.keyboard.press(key)
+        assert page.is_hidden("#tip"), key
+
+
+OPACITY = """() => {
+  const canvas = document.getElementById("drawing");
+  const height = Math.floor(canvas.height / 3);
+  const column = canvas.getContext("2d").getImageData(canvas.width / 2, height, 1, height).data;
+  return Array.from({ length: height }, (_, row) => column[4 * row + 3]);
+}"""
+
+
+def test_thousands_of_equal_lines_show_no_moire(chromium: Any, tmp_path: Path) -> None:
+    graph = graphs.complete().bind(64)
+    even = LayerRecord("layer", graph, torch.full((64 * 64, 1), 1 / 64), [0])
+    found = explanation([even], [f"token{i}" for i in range(64)])
+    page = Opened(chromium, write_page(found, tmp_path / "page.html")).page
+    page.wait_for_function("document.getElementById('status').textContent")
+    opacity = page.evaluate(OPACITY)
+    for row in range(len(opacity) - 24):
+        near = opacity[row : row + 24]  # the height of a token
+        assert min(near) > 0.6 * max(near) > 0
+
+
 def test_a_molecule_has_its_smiles_and_a_note_on_rollout_where_it_is_shown(
     chromium: Any, tmp_path: Path
 ) -> None:
@@ -208,8 +241,10 @@ def test_cross_attention_names_both_sequences(chromium: Any, tmp_path: Path) -> 
         layer("decoder.0.attention", graphs.causal().bind(4)),
         layer("decoder.0.cross_attention", graphs.complete().bind(4, 3)),
     ]
+    layers.append(layer("decoder.1.attention", graphs.causal().bind(4)))
     found = explanation(layers, read, "pair of sequences", target_labels=written)
     opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
+    assert opened.page.text_content("#pinned").startswith("3: decoder.0.cross_attention")
     opened.choose("3", "0")
     opened.find("dog")
     assert opened.weights() == pytest.approx(row(layers[3], 2, 0), abs=1e-4)

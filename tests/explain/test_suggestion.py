@@ -58,6 +58,7 @@ def test_a_known_pattern_is_found(graph: graphs.Pattern) -> None:
     assert graphs.parse(found.layers[name].text).bind(9).num_edges > 0
     assert "window(1) | hubs([0])" in str(found)
     assert "full attention" in str(found)
+    assert str(found).splitlines()[1].startswith("0: layer ")  # numbered as in all commands
     small = explain.suggest(model, batches, loss, coverage=0.5)
     assert small.layers[name].text == "window(0) | hubs([0])"
     assert small.loss != pytest.approx(small.full_loss, rel=1e-4)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from functools import partial
 from typing import Any
 
 from edgewise.arguments import check_least
 from edgewise.cli.picture import save_figure
+from edgewise.cli.progress import with_progress
 from edgewise.cli.table import table
 from edgewise.inference import load
 
@@ -16,7 +18,8 @@ def influence(arguments: Namespace) -> int:
     from edgewise.explain.influence import MODEL, influence
 
     check_least("--top", arguments.top, 1, "choose how many nodes to list")
-    found = influence(load(arguments.folder), by=arguments.by, seed=arguments.seed)
+    run, track = load(arguments.folder), partial(with_progress, done=arguments.by)
+    found = influence(run, by=arguments.by, seed=arguments.seed, track=track)
     print("nodes with the largest influence on the model, and their ranks by each measure")
     print(f"(influence: {found.change}):")
     _print(found.ranking(top=arguments.top))

@@ -6,12 +6,12 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from edgewise.arguments import check_least
 from edgewise.cli.picture import save_figure
+from edgewise.cli.progress import with_progress
 from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
@@ -160,26 +160,10 @@ def _check_other(out: Path, given: Path | None) -> None:
 
 def _collect_errors(answers: Iterable[Any], errors: list[str]) -> Iterable[Any]:
     """Yield all predictions, and append the errors of invalid inputs to ``errors``."""
-    for answer in _with_progress(answers):
+    for answer in with_progress(answers, "answered"):
         if "error" in answer:
             errors.append(answer["error"])
         yield answer
-
-
-def _with_progress(answers: Iterable[Any]) -> Iterable[Any]:
-    """Yield all predictions, with a progress bar on a terminal if rich is installed."""
-    if not sys.stderr.isatty() or find_spec("rich") is None:
-        yield from answers
-        return
-    from rich.console import Console
-    from rich.progress import Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("{task.description}"), TextColumn("{task.completed}"), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("answered")
-        for answer in answers:
-            bar.advance(task)
-            yield answer
 
 
 def _print(answers: Iterable[Any], text_key: str) -> None:

@@ -218,6 +218,8 @@ class _Page:
         points = self._positions()
         if explanation.kind == "molecule":
             self._note("Atoms count from 1, in the order of the SMILES.")
+        if explanation.kind == "pair of sequences":
+            self._note("A target of the decoder attends in order to predict the next one.")
         header = {
             "title": _title(explanation),
             "answer": self._answer(),
@@ -227,6 +229,7 @@ class _Page:
             "image": points and self._image(points["unit"]),
             "bonds": self._bonds(),
             "focus": self.focus,
+            "first": self._first(full),
             "graphs": self.graphs,
             "columns": self.columns,
             "layers": [self._overview(layer, points) for layer in self.layers],
@@ -326,6 +329,13 @@ class _Page:
             "The others are in the overview only."
         )
         return sorted(chosen)
+
+    def _first(self, full: list[tuple[int, int]]) -> int | None:
+        """Return the last layer of cross-attention, which the page of a translation opens on."""
+        if self.explanation.kind != "pair of sequences":
+            return None
+        recorded = self.explanation.recorded.layers
+        return max((i for i, _ in full if "cross" in recorded[i].module), default=None)
 
     def _position(self, name: str, head: int) -> tuple[int, int]:
         for index, layer in enumerate(self.layers):

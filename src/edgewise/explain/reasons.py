@@ -161,7 +161,7 @@ def reasons_of(case: Case, found: Contributions, top: int) -> list[Reason]:
 
 
 def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> set[str]:
-    """Add the key ``why`` to a prediction, or to each of its parts.
+    """Add the key ``why`` to a prediction, or to each part of it that is explained.
 
     Its value is a list of pairs: the name of a part of the input and its contribution.
 
@@ -178,9 +178,9 @@ def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> set[str]:
     parts = lists[0] if lists else []
     found = list(_of_input(run, value, top, "auto", max(1, len(parts))))
     if parts and len(parts) % len(found) == 0 and (len(found) > 1 or len(parts) == 1):
-        each = len(parts) // len(found)
-        for place, part in enumerate(parts):
-            part["why"] = _pairs(found[place // each])
+        # Of several words for one mask, the most probable one, which comes first, is explained.
+        for part, one in zip(parts[:: len(parts) // len(found)], found, strict=True):
+            part["why"] = _pairs(one)
     elif len(found) == 1 and not run.predictor.text_key:
         answer["why"] = _pairs(found[0])
     else:

@@ -41,11 +41,13 @@ class LayerSuggestion:
         pattern: ``window(w)``, or ``window(w) | hubs([...])``.
         weight: fraction of the attention weight on edges of the pattern, the mean over heads.
         edges: fraction of the edges of the recorded graphs that are in the pattern.
+        number: number of the layer in commands, pages and figures.
     """
 
     pattern: Pattern
     weight: float
     edges: float
+    number: int = 0
 
     @property
     def text(self) -> str:
@@ -99,12 +101,13 @@ class Suggestion:
         return found
 
     def __str__(self) -> str:
-        width = max(len(name) for name in self.layers)
+        names = [f"{one.number}: {name}" for name, one in self.layers.items()]
+        width = max(map(len, names))
         longest = max(len(one.text) for one in self.layers.values())
         lines = [f"{'layer':<{width}}  {'pattern':<{longest}}  weight kept  edges kept"]
         lines += [
             f"{name:<{width}}  {one.text:<{longest}}  {one.weight:>11.1%}  {one.edges:>10.1%}"
-            for name, one in self.layers.items()
+            for name, one in zip(names, self.layers.values(), strict=True)
         ]
         lines.append(
             f"loss {self.loss:.4f} (full attention {self.full_loss:.4f}), "
@@ -180,7 +183,8 @@ def _tables(losses: Losses) -> dict[str, _Table]:
             if layer.graph.num_targets != layer.graph.num_sources:
                 cross.add(layer.module)  # other batches can have as many targets as sources
             elif layer.kind == "attention":
-                tables.setdefault(layer.module, _Table()).add(layer)
+                table = tables.setdefault(layer.module, _Table(recorded.number(layer)))
+                table.add(layer)
     tables = {name: table for name, table in tables.items() if name not in cross}
     if not tables:
         raise ArgumentError(
@@ -229,7 +233,8 @@ class _Table:
     ends of the text, the attention weight, and the equal weight.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.layers: list[tuple[Tensor, ...]] = []
         self.members = 0.0
         self.shortest = ENDS
@@ -267,7 +272,8 @@ class _Table:
         width = int(enough[0]) if len(enough) else len(kept) - 1
         pattern: Pattern = window(width) | hubs(found) if found else window(width)
         within = on_hub | (distance <= width)
-        return LayerSuggestion(pattern, float(kept[width]), float(within.double().mean()))
+        edges = float(within.double().mean())
+        return LayerSuggestion(pattern, float(kept[width]), edges, self.number)
 
     def _share(self, weights: Tensor) -> float:
         return float(weights.sum()) / self.members

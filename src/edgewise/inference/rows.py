@@ -34,7 +34,8 @@ def flat(
     """Convert a prediction to rows of a table.
 
     A prediction with a list of dicts has one row for each dict, with its rank. Other predictions
-    have one row.
+    have one row. The reasons (``why``) of the prediction are in the first row, which is the most
+    probable one.
 
     Args:
         answer: the prediction.
@@ -49,8 +50,9 @@ def flat(
     if not lists:
         return [plain]
     rows, place = answer[lists[0]], "predicted_rank" if "rank" in plain else "rank"
+    further = plain | ({"why": ""} if "why" in plain else {})
     return [
-        {**plain, place: rank, **{n: cell(v) for n, v in row.items()}}
+        {**(plain if rank == 1 else further), place: rank, **{n: cell(v) for n, v in row.items()}}
         for rank, row in enumerate(rows, 1)
     ] or [plain]
 

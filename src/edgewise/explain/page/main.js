@@ -87,7 +87,7 @@ function start(data) {
       max = Math.max(max, Math.abs(value));
       sum += Math.abs(value);
     }
-    const scale = Math.max(max, Math.min(1, (4 * sum) / Math.max(values.length, 1)));
+    const scale = Math.max(max, Math.min(1, (5 * sum) / Math.max(values.length, 1)));
     scene = { data, graph, values, max, scale, drawn: 0, passing: 0 };
     if (before && before.rows !== graph.rows) search(by("search").value);
     setView(state.wanted);
@@ -179,6 +179,7 @@ function start(data) {
     .on("zoom", ({ transform, sourceEvent }) => {
       // A click may come before the next drawing, so the scene has the transform at once.
       scene.t = transforms[state.view] = transform;
+      by("tip").hidden = true; // until the pointer moves over the new drawing
       state.moving = Boolean(sourceEvent);
       clearTimeout(rest);
       rest = setTimeout(() => {
@@ -447,8 +448,8 @@ function start(data) {
 
   for (const note of data.notes) by("notes").append(Object.assign(document.createElement("p"), { textContent: note }));
   theme(window.matchMedia("(prefers-color-scheme: dark)").matches);
-  const first = layers.find(usable);
-  choose(data.first?.[0] ?? first, data.first?.[1] ?? data.heads(first).find((head) => data.has(first, head)));
+  const first = data.first ?? layers.find(usable);
+  choose(first, data.heads(first).find((head) => data.has(first, head)));
   threshold(0);
   if (data.focus !== null && data.focus < scene.graph.targets) {
     pin({ side: "target", node: data.focus });

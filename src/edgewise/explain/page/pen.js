@@ -82,8 +82,8 @@ export class CanvasPen {
     context.restore();
   }
 
-  image(bitmap, x, y, width, height) {
-    this.context.imageSmoothingEnabled = false;
+  image(bitmap, x, y, width, height, smooth = false) {
+    this.context.imageSmoothingEnabled = smooth;
     this.context.drawImage(bitmap, x, y, width, height);
   }
 }
@@ -136,9 +136,9 @@ export class SvgPen {
     );
   }
 
-  image(bitmap, x, y, width, height) {
+  image(bitmap, x, y, width, height, smooth = false) {
     this.parts.push(
-      `<image href="${bitmap.toDataURL()}" x="${r(x)}" y="${r(y)}" width="${r(width)}" height="${r(height)}" preserveAspectRatio="none" style="image-rendering:pixelated"/>`,
+      `<image href="${bitmap.toDataURL()}" x="${r(x)}" y="${r(y)}" width="${r(width)}" height="${r(height)}" preserveAspectRatio="none"${smooth ? "" : ' style="image-rendering:pixelated"'}/>`,
     );
   }
 

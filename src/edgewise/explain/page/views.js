@@ -7,9 +7,12 @@ import { quadtree } from "d3-quadtree";
 
 const LEVELS = 8;
 const ROW = 24;
+const CROWD = 400; // lines of a drawing above which those of the lowest levels become a haze
+const FAINT = 2;
+const [ACROSS, DOWN] = [2, 8]; // pixels of a cell of the haze
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const shorten = (text, count) => (text.length > count ? `${text.slice(0, count - 1)}…` : text);
-// 1 is the largest weight, or four times the mean if all weights are alike, which are then faint.
+// 1 is the largest weight, or five times the mean if all weights are alike, which are then faint.
 export const strength = (scene, edge) => Math.abs(scene.values[edge]) / (scene.scale || 1);
 
 // The strongest edges that pass the threshold and the test, at most `scene.limit`, by level.
@@ -65,6 +68,35 @@ function byLevel(scene, edges) {
   return levels;
 }
 
+// The density of many faint lines from left to right. Drawn one by one, they would show a moiré, and
+// would be rounded to 8 bits at each crossing.
+function haze(pen, groups, height) {
+  const [x0, , x1] = groups.find(([ends]) => ends.length)?.[0] ?? [0, 0, 0];
+  const [columns, rows] = [Math.ceil((x1 - x0) / ACROSS), Math.ceil(height / DOWN) + 1];
+  if (columns < 1) return;
+  const sum = new Float32Array(columns * rows);
+  for (const [ends, { alpha, width }] of groups)
+    for (let i = 0; i < ends.length; i += 4) {
+      const step = (ends[i + 3] - ends[i + 1]) / columns / DOWN;
+      const ink = (alpha * width) / DOWN; // at all slopes, because steep lines leave the picture
+      let y = ends[i + 1] / DOWN + step / 2;
+      for (let column = 0; column < columns; column++, y += step) {
+        const row = Math.floor(y);
+        if (row < 0 || row >= rows - 1) continue;
+        sum[row * columns + column] += ink * (1 - y + row);
+        sum[(row + 1) * columns + column] += ink * (y - row);
+      }
+    }
+  const image = new ImageData(columns, rows);
+  const colour = Number.parseInt(groups[0][1].colour.slice(1), 16);
+  const bgr = (colour >> 16) | (colour & 0xff00) | ((colour & 255) << 16);
+  const pixels = new Uint32Array(image.data.buffer); // of little-endian machines, as all arrays of the page
+  for (let i = 0; i < sum.length; i++) pixels[i] = bgr | ((255 * (1 - Math.exp(-sum[i]))) << 24);
+  const bitmap = Object.assign(document.createElement("canvas"), { width: columns, height: rows });
+  bitmap.getContext("2d").putImageData(image, 0, 0);
+  pen.image(bitmap, x0, -DOWN / 2, x1 - x0, rows * DOWN, true);
+}
+
 // ---------------------------------------------------------------------------- lines
 
 const lines = {
@@ -94,10 +126,14 @@ const lines = {
       return ends;
     };
     const focus = scene.focus;
-    if (!focus || !scene.pinned)
-      strongest(scene, () => true, graph.start[first], graph.start[last]).forEach((edges, level) =>
-        pen.lines(put(edges), { colour: colours.edge, ...look(level, focus ? 0.2 : fade(scene.drawn, 200, 0.12)) }),
-      );
+    if (!focus || !scene.pinned) {
+      const levels = strongest(scene, () => true, graph.start[first], graph.start[last]);
+      const faint = scene.drawn > CROWD ? FAINT : 0;
+      const style = (level, count) => ({ colour: colours.edge, ...look(level, focus ? 0.2 : fade(count, 200, 0.12)) });
+      if (faint) haze(pen, levels.slice(0, faint).map((edges, level) => [put(edges), style(level, scene.drawn)]), scene.height);
+      const count = levels.slice(faint).flat().length;
+      levels.forEach((edges, level) => level >= faint && pen.lines(put(edges), style(level, count)));
+    }
     const { to, by } = own(scene);
     if (scene.pinned) scene.drawn = scene.passing = to.length + by.length;
     byLevel(scene, [...to, ...by]).forEach((edges, level) => pen.lines(put(edges), { colour: colours.pin, ...look(level, 1, 0.2) }));
