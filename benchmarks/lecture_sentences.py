@@ -1,10 +1,18 @@
-"""The two sentences of the lecture about "like", and ten variations, with their sentiment.
+"""Answers of a run of sst2 to the lecture's two sentences about "like", and to ten variations.
 
-They were written before any setting of the recipes was chosen by them. None is a sentence of
-SST-2. They measure a run; no setting is chosen by them.
+    python -m benchmarks.lecture_sentences RUN
+
+RUN is the folder of one training, or of an ensemble (``--seeds``). The sentences were written
+before any setting of the recipes was chosen by them. None is a sentence of SST-2. They measure a
+run; no setting is chosen by them.
 """
 
 from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import edgewise
 
 LECTURE = {
     "I like this movie": "positive",
@@ -22,3 +30,22 @@ VARIATIONS = {
     "You will not like this movie": "negative",
     "I did not like the story or the actors": "negative",
 }
+
+
+def right(run: Path) -> int:
+    """Print the answer to each sentence, and return the number of correct answers."""
+    expected = LECTURE | VARIATIONS
+    answers = edgewise.load(run).predict(list(expected), top=1)
+    correct = 0
+    for (text, label), answer in zip(expected.items(), answers, strict=True):
+        correct += answer["label"] == label
+        mark = " " if answer["label"] == label else "wrong"
+        print(f"{text:40} {answer['label']:9} {answer['probability']:.3f} {mark}")
+    print(f"{correct} of {len(expected)} are correct")
+    return correct
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path, help="run folder of sst2")
+    right(parser.parse_args().run)
