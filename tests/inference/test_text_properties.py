@@ -20,7 +20,7 @@ from edgewise.cli.baseline import comparison
 from edgewise.data import text_table
 from edgewise.inference import Run
 from edgewise.recipes import Recipe, find
-from edgewise.runs import train, train_seeds, with_values
+from edgewise.runs import compare, train, train_seeds, with_values
 from tests.errors import refused
 
 WORDS = {"sport": "ball", "politics": "vote", "music": "song"}
@@ -202,3 +202,13 @@ def test_a_metric_of_the_labels_can_be_monitored(tmp_path: Path) -> None:
         **{"trainer.epochs": 1, "trainer.monitor": "val/roc_auc", "trainer.mode": "max"},
     )
     assert train(given, tmp_path / "run")["best_epoch"] == 0
+
+
+def test_several_labels_and_numbers_monitor_the_loss(tmp_path: Path) -> None:
+    given = recipe(in_lists(tmp_path / "own.csv"), **{"trainer.epochs": 3})
+    assert given.trainer.monitor == "val/accuracy"
+    found = compare(given, "optimizer.lr", ["1e-3", "1e-2"], tmp_path / "runs")
+    assert (found.recipe.trainer.monitor, found.recipe.trainer.mode) == ("val/loss", "min")
+    for outcome in found.outcomes:
+        losses = [row["val/loss"] for row in outcome.logs[0]]
+        assert outcome.metrics[0]["best_epoch"] == losses.index(min(losses))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from edgewise import data
+from benchmarks.lecture_sentences import LECTURE, VARIATIONS, right
+from edgewise import data, recipes, runs
 from tests.places import needs
-from tests.recipes.lecture_sentences import LECTURE, VARIATIONS
 
 
 def occurrences(phrase):
@@ -29,3 +29,18 @@ def test_the_counts_that_the_lecture_page_quotes():
     assert occurrences("like") == {"positive": 159, "negative": 250}
     assert occurrences("i like") == {"positive": 6, "negative": 1}
     assert occurrences("do n't like") == occurrences("do not like") == {}
+
+
+@needs("SST2")
+def test_the_benchmark_counts_correct_answers(tmp_path, capsys):
+    fields = {"data.labelled": 64, "model.width": 16, "model.depth": 1, "trainer.epochs": 1}
+    runs.train(runs.with_values(recipes.find("sst2"), fields), tmp_path / "run")
+    correct = right(tmp_path / "run")
+    *answers, total = capsys.readouterr().out.splitlines()
+    assert total == f"{correct} of 12 are correct"
+    expected = LECTURE | VARIATIONS
+    found = [line for line in answers if not line.endswith("wrong")]
+    assert len(found) == correct
+    for line in answers:
+        text, said = line[:40].strip(), line[41:50].strip()
+        assert (said == expected[text]) == (line in found)

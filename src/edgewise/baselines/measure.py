@@ -59,7 +59,9 @@ def main_metric(recipe: Recipe, found: Baseline) -> str:
     """
     known = [name.removeprefix("val/") for name in found.metrics if name.startswith("val/")]
     monitored = recipe.trainer.monitor.partition("/")[2]
-    return monitored if monitored in known else known[0]
+    # Data that describe their targets have ROC-AUC, and the loss is monitored instead of accuracy.
+    replaced = monitored == "accuracy" and "roc_auc" in known
+    return monitored if monitored in known and not replaced else known[0]
 
 
 def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:

@@ -71,11 +71,13 @@ bag_sst2 = replace(
     protocol=None,
 )
 
+# The accuracy chooses the epoch. The validation loss is lowest early, because the model becomes too
+# confident while it still improves (SST-2: 75.5 % at the lowest loss, 79.4 % at the end).
 texts = replace(
     sst2,
     name="texts",
     summary="Small BERT classifies your texts: --data.path mine.csv; fine-tunes with --from",
     data=data.text_table(lowercase=True, vocab_size=8000, word_dropout=0.2, batch_size=32),
-    trainer=replace(sst2.trainer, epochs=8, monitor="val/loss", mode="min"),
+    trainer=replace(sst2.trainer, epochs=8),
     protocol=None,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +140,8 @@ def compare(
         RunFolder(path).refuse_existing()
     bound = []
     for one, value, folder in zip(recipes, read, folders, strict=True):
-        bound.append(_bind(value, prepare(one)[0]))
+        model, splits = prepare(one)
+        bound.append(_bind(value, model))
         if resume and RunFolder(folder).has(RECIPE):
             check_same(one, load_recipe(RunFolder(folder)), folder)
     about: dict[str, Any] = {"recipe": recipe.name, "field": field}
@@ -161,7 +162,8 @@ def compare(
             _outcome(value, [folder / f"seed-{seed}" for seed in numbers] or [folder], graph)
             for value, folder, numbers, graph in zip(read, folders, drawn, bound, strict=True)
         ]
-        return Comparison(recipe, field, outcomes)
+        trainer = recipe.trainer.for_targets(splits.targets)
+        return Comparison(replace(recipe, trainer=trainer), field, outcomes)
 
 
 def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:

@@ -134,7 +134,7 @@ def _fit(
         folder,
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
-        trainer=recipe.trainer,
+        trainer=recipe.trainer.for_targets(splits.targets),
         title=title,
     )
     if rank_and_world_size()[0] == 0:
@@ -160,7 +160,7 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     model = build_model(recipe, preprocessing_of(splits))
     if splits.codes is not None:
         splits.codes.prepare(encodings_of(model), shared=shares_nodes(model))
-    recipe.trainer.check(task.metrics(), model)
+    recipe.trainer.for_targets(splits.targets).check(task.metrics(), model)
     recipe.optimizer.build(model)  # This checks decay_only and layer_decay.
     batch = next(iter(splits.loaders(recipe.seed)["val"]))
     with torch.no_grad():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -12,6 +12,7 @@ from torch import nn
 
 from edgewise.arguments import check_choice, check_from_zero, check_least
 from edgewise.errors import ArgumentError, unknown_name
+from edgewise.targets import Target
 from edgewise.training.distributed import rank_and_world_size
 from edgewise.training.trunk import trunk_names
 
@@ -32,7 +33,8 @@ class TrainerSettings:
         patience: number of epochs without improvement after which training stops; 0 disables
             early stopping.
         monitor: metric that selects the best epoch, whose weights are the result. Ties go to the
-            earliest epoch.
+            earliest epoch. If the data describe several labels or numbers instead of one label,
+            ``val/loss`` replaces ``val/accuracy``.
         mode: whether the best epoch has the maximum or the minimum of ``monitor``.
         ema_decay: decay per step of an exponential moving average of the weights, such as 0.99. The
             averaged weights are validated, tested and saved. 0 disables averaging.
@@ -98,6 +100,16 @@ class TrainerSettings:
                 got=f"{self.average_last_epochs!r} with trainer.ema_decay {self.ema_decay!r}",
                 remedy="set one of trainer.average_last_epochs and trainer.ema_decay to 0",
             )
+
+    def for_targets(self, targets: Sequence[Target]) -> TrainerSettings:
+        """Return the settings for targets that the data describe.
+
+        The mean accuracy of several labels hardly changes if most labels are rare, and numbers have
+        no accuracy, so ``val/loss`` replaces ``val/accuracy``.
+        """
+        if targets and self.monitor == "val/accuracy":
+            return replace(self, monitor="val/loss", mode="min")
+        return self
 
     def check(self, metrics: Iterable[str], model: nn.Module | None = None) -> None:
         """Check the settings against the task, the model and this machine.
