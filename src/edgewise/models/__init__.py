@@ -2,9 +2,9 @@
 
 Models are called in the same way for each kind of input:
 
-- **Graphs**: ``model(x, graph, *, edge_attr=None, batch=None)``. ``x`` holds node features ``[...,
-N, in_width]``, ``graph`` a graph or pattern, and ``edge_attr`` edge features ``[E,
-  edge_width]`` in the order of ``graph.edge_index``; models without edge features raise an error if
+- **Graphs**: ``model(x, graph, *, edge_attr=None, batch=None)``. ``x`` holds node features
+  ``[..., N, in_width]``, ``graph`` a graph or pattern, and ``edge_attr`` edge features
+  ``[E, edge_width]`` in the order of ``graph.edge_index``; models without edge features raise an error if
   ``edge_attr`` is given. Models with one output per graph take ``batch``, which assigns packed
   nodes to graphs: the number of nodes of each graph, or a membership graph if a node belongs to
   several graphs. Without ``batch`` all nodes form one graph. ``global_attr`` ``[B, global_width]``
