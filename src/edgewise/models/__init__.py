@@ -2,14 +2,14 @@
 
 Models are called in the same way for each kind of input:
 
-- **Graphs**: ``model(x, graph, *, edge_attr=None, batch=None)``. ``x`` holds node features
-  ``[..., N, in_width]``, ``graph`` a graph or pattern, and ``edge_attr`` edge features
-  ``[E, edge_width]`` in the order of ``graph.edge_index``; models without edge features raise an error if
-  ``edge_attr`` is given. Models with one output per graph take ``batch``, which assigns packed
-  nodes to graphs: the number of nodes of each graph, or a membership graph if a node belongs to
-  several graphs. Without ``batch`` all nodes form one graph. ``global_attr`` ``[B, global_width]``
-  are features of each graph, such as the temperature of a measurement. Models with learned node
-  embeddings take ids of nodes, users or items instead of ``x``.
+- **Graphs**: ``model(x, graph, *, edge_attr=None, batch=None)``. ``x`` holds node features ``[...,
+  N, in_width]``, ``graph`` a graph or pattern, and ``edge_attr`` edge features ``[E, edge_width]``
+  in the order of ``graph.edge_index``; models without edge features raise an error if ``edge_attr``
+  is given. Models with one output per graph take ``batch``, which assigns packed nodes to graphs:
+  the number of nodes of each graph, or a membership graph if a node belongs to several graphs.
+  Without ``batch`` all nodes form one graph. ``global_attr`` ``[B, global_width]`` are features of
+  each graph, such as the temperature of a measurement. Models with learned node embeddings take ids
+  of nodes, users or items instead of ``x``.
 - **Text**: ``model(input_ids, attention_mask=None)`` returns states, and ``model.logits(states)``
   the logits over the vocabulary. Ids are ``[B, T]``, or ``[N]`` with ``sizes=`` in a packed batch;
   ``cache=`` continues an earlier call; ``graph=`` replaces the attention graph.
