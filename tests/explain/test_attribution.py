@@ -217,7 +217,7 @@ def test_the_page_says_which_method_is_the_default() -> None:
     text = " ".join(section.split())
     assert f"up to {attribution.MOST_REMOVED} parts" in text
     assert f"up to {attribution.MOST_NODES:,} parts times nodes" in text
-    assert "It uses it for all links" in text
+    assert "Links always use `removed`" in text
     assert "For forecasts it uses `attention`" in text
     header, _, *rows = [line for line in section.splitlines() if line.startswith("|")]
     methods = [cell.strip(" `") for cell in header.split("|")[2:-1]]
