@@ -77,7 +77,7 @@ def plugins() -> list[Plugin]:
 
 
 def provider(table: str, name: str) -> str | None:
-    """Return the package that adds ``name`` to a table, or ``None`` if none does."""
+    """Return the package that adds ``name`` to ``RECIPES``, ``DATA`` or ``TASKS``, or ``None``."""
     found = (plugin.package for plugin in plugins() if name in plugin.tables[table])
     return next(found, None)
 

@@ -231,7 +231,7 @@ def _add_looking(add: Commands) -> None:
     summary = "list recipes, models, data sets, tasks, graphs and encodings"
     command = _command(add, commands.list_names, "list", summary, "edgewise list models")
     command.add_argument("kind", nargs="?", choices=KINDS, help="list only names of this kind")
-    summary = "describe a recipe and its fields, a model, data set, task, graph or encoding"
+    summary = "describe a recipe (with its fields), or a model, data set, task, graph or encoding"
     example = 'edgewise show "window(2) | hubs([0])" --draw picture.png'
     command = _command(add, commands.show, "show", summary, example)
     help_ = "a name that `edgewise list` prints, or the text of a graph"
@@ -328,7 +328,7 @@ def _add_explaining(add: Commands) -> None:
     command = _command_on_run(add, explain, "explain", summary, example)
     help_ = "an input such as a SMILES, a sentence, an image file or a node id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
-    help_ = "HTML file to write; its name ends in .html"
+    help_ = "HTML file to write; the name must end in .html"
     command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
     help_ = "record only the module of this name; repeat the option to record several modules"
     command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)

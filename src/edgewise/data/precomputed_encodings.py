@@ -39,7 +39,7 @@ class Encoding(Protocol):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Settings of the encoding on which the code depends."""
+        """Settings that change the result of the encoding; cached codes are stored under them."""
 
     def code(self, graph: Graph) -> Tensor:
         """Return the encoding of the nodes, ``[N, ...]``, or of the pairs, ``[P, ...]``."""

@@ -59,7 +59,7 @@ class Centrality(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters of the encoding on which the code depends."""
+        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
         return (self.max_degree,)
 
     def code(self, graph: Graph) -> Tensor:

@@ -285,7 +285,7 @@ class DistanceEncoding(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters of the encoding on which the code depends."""
+        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
@@ -330,7 +330,7 @@ class ShortestPath(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters of the encoding on which the code depends."""
+        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
@@ -376,7 +376,7 @@ class PathEdges(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters of the encoding on which the code depends."""
+        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
         return (self.max_path_length,)
 
     def code(self, graph: Graph) -> Tensor:

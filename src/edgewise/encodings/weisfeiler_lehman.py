@@ -101,7 +101,7 @@ class WeisfeilerLehman(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters of the encoding on which the code depends."""
+        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
         return (self.rounds,)
 
     def code(self, graph: Graph) -> Tensor:

@@ -35,7 +35,8 @@ FORMS: tuple[tuple[str, str, str, str], ...] = (
     ("q_lin", "k_lin", "v_lin", "out_lin"),
     ("c_attn", "c_attn", "c_attn", "c_proj"),
 )
-"""Projections of query, key, value and output in the attention layers of ``transformers``."""
+"""Module names of the query, key, value and output projections in attention layers of
+``transformers``, one tuple for each naming scheme."""
 HEAD_COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
 KEY_COUNTS = ("num_key_value_heads", "num_kv_heads")
 WIDTHS = ("all_head_size", "split_size")

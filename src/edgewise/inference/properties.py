@@ -1,4 +1,4 @@
-"""Base of predictors of numbers and classes, which molecules, texts and nodes share."""
+"""Base class of the predictors of numbers and classes for molecules, texts and nodes."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
         raise ArgumentError(
             "batch",
             expected=f"graphs that contain each of the {x.shape[-2]} nodes exactly once",
-            got=f"graphs with the nodes {parts.T.tolist()[:8]} (first and end)",
+            got=f"graphs with the node ranges {parts.T.tolist()[:8]} ([first, end], end excluded)",
             remedy="give the sizes of all graphs, in the order of their nodes",
         )
     if graph.segments is not None and torch.equal(sizes, graph.segments[0].to(x.device)):

@@ -1,6 +1,6 @@
 """Attention scores with learned parameters, for Transformer layers.
 
-Each score transforms query and key so that a fixed score of :func:`edgewise.attend` can be applied.
+Each score transforms query and key, and then applies a score of :func:`edgewise.attend` to them.
 All engines can therefore compute it, on any graph.
 """
 
@@ -16,9 +16,10 @@ from edgewise.scores import DOT, Additive, Score
 
 
 class LearnedScore(nn.Module):
-    """Score with parameters: ``module(query, key)`` returns query, key and a fixed score.
+    """Score with parameters: ``module(query, key)`` returns a new query, a new key and their score.
 
-    The returned query ``[..., N_dst, H, D]`` and key ``[..., N_src, H, D]`` may have another D.
+    The score is one of :func:`edgewise.attend`. The last dimension D of the returned query
+    ``[..., N_dst, H, D]`` and key ``[..., N_src, H, D]`` may differ from that of the inputs.
     """
 
     def forward(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Score]:

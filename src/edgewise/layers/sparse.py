@@ -52,8 +52,8 @@ def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str =
             argument,
             expected=f"features [..., {', '.join(map(str, width))}] in floating point",
             got=describe(x),
-            remedy="build the model with this number of features, or convert integers with "
-            ".float()",
+            remedy="pass features of the expected width, build the model for the width of these "
+            "features, or convert integers with .float()",
         )
     if weight is not None:
         check_type(argument, x, weight)

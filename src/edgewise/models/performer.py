@@ -159,10 +159,10 @@ def prefix_attention(
         key: see :func:`linear_attention`.
         max_exponent: see :func:`linear_attention`.
         value: see :func:`linear_attention`.
-        before: sums over the earlier text.
+        before: sums over the keys of the text that precedes this call.
 
     Returns:
-        Outputs ``[B, T, H, Dv]``, and the sums over the earlier text and this one.
+        Outputs ``[B, T, H, Dv]``, and the sums over all keys up to the end of this text.
     """
     sums, past_max = before if before is not None else _empty_sums(key, value)
     outputs = []

@@ -83,7 +83,7 @@ class LearnedSpectrum(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters of the encoding on which the code depends."""
+        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:

@@ -98,7 +98,7 @@ class TreeRelation(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters of the encoding on which the code depends."""
+        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:

@@ -63,7 +63,9 @@ def test_a_reversed_edge_in_two_parts_is_refused():
 
 
 def test_an_empty_part_is_refused():
-    with refused("val", expected="at least one edge", got="none", remedy="larger fraction"):
+    with refused(
+        "val", expected="at least one edge", got="none", remedy="change data.val and data.test"
+    ):
         split_edges(torch.tensor([[0, 1], [1, 2]]), val=0.1, test=0.5, seed=0)
     with refused("data.val, data.test", expected="above 0", got="0.0 and 0.1", remedy="choose"):
         split_edges(some_pairs(), val=0.0, test=0.1, seed=0)

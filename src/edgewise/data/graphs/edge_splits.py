@@ -84,7 +84,7 @@ def check_edge_split(split: EdgeSplit) -> None:
                 name,
                 expected="at least one edge",
                 got="none",
-                remedy="give this split a larger fraction",
+                remedy="add edges, or change data.val and data.test (fractions of the edges)",
             )
     names = list(parts)
     width = max(int(pairs.max()) for pairs in parts.values()) + 1

@@ -445,7 +445,7 @@ def packed(molecules: Iterable[Any]) -> PackedGraphs:
 
 
 def described_all(molecules: Iterable[Any]) -> Tensor:
-    """Return the descriptors ``[G, D]`` of each molecule, of its cations and of its other ions."""
+    """Return a row ``[D]`` per molecule: descriptors of it, its cations and its other fragments."""
     rows = [
         [value for part in (one, *ions(one)) for value in descriptors(part)] for one in molecules
     ]

@@ -172,8 +172,8 @@ def _known(what: str, kind: str, known: Sequence[str]) -> int:
         raise ArgumentError(
             "input",
             expected=f"a molecule with the {what} types of ZINC: {', '.join(known)}",
-            got=kind,
-            remedy="remove this molecule, because no training molecule has this type",
+            got=f"the {what} type {kind}",
+            remedy=f"remove this molecule, because no training molecule has this {what} type",
         )
     return known.index(kind)
 

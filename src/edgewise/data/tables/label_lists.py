@@ -44,14 +44,15 @@ def split_labels(cell: str, separator: str) -> list[str]:
 def label_columns(
     table: Table, column: str, separator: str, argument: str, labels: Sequence[str] = ()
 ) -> Table:
-    """Return a table with a column of 0 and 1 for each label.
+    """Return a table that has only one column of 0 and 1 for each label.
 
     Args:
         table: the table.
         column: column with several labels in a cell.
         separator: separator of the labels.
-        argument: the field that names the column, for errors.
-        labels: labels of the training table, if this is another table.
+        argument: field that gives the column, such as ``data.label``; named in errors.
+        labels: labels of the training table, if ``table`` is not the training table; by default
+            all labels of ``table``.
 
     Raises:
         ArgumentError: a row has a label that the training table does not have.

@@ -59,7 +59,7 @@ def read_table(source: str | Path | FrameSource, *, argument: str = "data.path")
     Args:
         source: the file, which may be compressed as ``.gz``, ``.bz2``, ``.xz`` or ``.zip``; or a
             frame.
-        argument: the field that names the source, for errors.
+        argument: field that gives the source, such as ``data.path``; named in errors.
 
     Raises:
         MissingDataError: there is no such file.

@@ -28,7 +28,7 @@ class TargetColumns:
         names: the columns, as :func:`target_names` returns them.
         task_type: ``regression`` reads numbers and ``classification`` classes. ``auto`` reads a
             column of 0 and 1, or of few texts that are not numbers, as classes.
-        argument: the field that names the columns, for errors.
+        argument: field that gives the columns, such as ``data.target``; named in errors.
         classes: names of the classes of each column, if they are known, such as those of the
             training table; empty for numbers.
 
@@ -123,7 +123,7 @@ def target_names(
             numbers or of few texts.
         taken: columns that other fields use.
         skip: whether a column of these texts is no candidate, such as SMILES.
-        argument: the field that names the columns, for errors.
+        argument: field that gives the columns, such as ``data.target``; named in errors.
 
     Raises:
         ArgumentError: a column does not exist, or is taken; or none is named and the table does not
