@@ -218,7 +218,7 @@ def test_the_page_says_which_method_is_the_default() -> None:
     assert f"up to {attribution.MOST_REMOVED} parts" in text
     assert f"up to {attribution.MOST_NODES:,} parts times nodes" in text
     assert "Links always use `removed`" in text
-    assert "For forecasts it uses `attention`" in text
+    assert "Forecasts use `attention`" in text
     header, _, *rows = [line for line in section.splitlines() if line.startswith("|")]
     methods = [cell.strip(" `") for cell in header.split("|")[2:-1]]
     assert len(rows) > 10
@@ -227,4 +227,4 @@ def test_the_page_says_which_method_is_the_default() -> None:
         values = [float(cell.replace("−", "-")) for cell in cells]
         best = methods[values.index(max(values))]
         default = "attention" if run.startswith("`series`") else "removed"
-        assert best == default or f"For {run.split()[0]}, `{best}` is better" in text, run
+        assert best == default or f"but {run.split()[0]}, where `{best}` is better" in text, run
