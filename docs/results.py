@@ -22,6 +22,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import ttest_rel
+
 from edgewise import recipes, runs
 from edgewise.baselines import NoBaselineError, lower_is_better
 from edgewise.baselines.kinds import kind_of
@@ -606,6 +608,7 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
         if baseline is not None:
             shared = tuple(name for name in protocol.metrics if name in baseline["metrics"])
             simple = f"{baseline['name']}: {numbers(baseline['metrics'], shared)}"
+            simple += paired(metrics, baseline, shared[:1])
             behind = f"Behind {baseline['name']}: " * is_behind(recipe, metrics, baseline)
         elif own_fields(recipe) is not None:
             simple = "not measured"
@@ -622,6 +625,17 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
     about = [SECTIONS[title], ""] if SECTIONS[title] else []
     commands = list(dict.fromkeys(commands))  # one command may measure two rows
     return "\n".join([f"## {title}", "", *about, *table, "", "```", *commands, "```", ""])
+
+
+def paired(metrics: dict[str, Any], baseline: dict[str, Any], names: tuple[str, ...]) -> str:
+    """Format the p-value of the paired t-test over folds, if the gains differ."""
+    for name in names if baseline["folds"] else ():
+        ours, simple = (one[name]["values"] for one in (metrics, baseline["metrics"]))
+        gains = {round(a - b, 9) for a, b in zip(ours, simple, strict=True)}
+        if len(gains) > 1:  # the test needs a spread
+            p = ttest_rel(ours, simple).pvalue
+            return f"; p = {p:.2f}" if p >= 0.01 else "; p < 0.01"
+    return ""
 
 
 def numbers(metrics: dict[str, Any], names: tuple[str, ...]) -> str:
