@@ -52,7 +52,8 @@ This page lists the results of all recipes, compared with simple baselines and p
 - **baseline**: the simple method that is best on the validation set, with its result on the same
   test sets (mean and standard deviation over folds). [`edgewise baseline
   RECIPE`](../howto/baselines.md) measures baselines. The cell is empty for variants, and for tasks
-  without a simple method. *Not measured* means that the baselines of this recipe were not run.
+  without a simple method. *Not measured* means that the baselines of this recipe were not run. p is
+  the p-value of a paired t-test over the folds, for the first metric.
 - **reference**: number to compare with, and its source. *Not reached* means that ours is worse.
 - **protocol**: splits (training / validation / test), choice of the epoch, seeds or folds.
 - **minutes**: processor time on one core for training, validation and test of all seeds or folds.
