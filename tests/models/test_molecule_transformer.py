@@ -67,7 +67,7 @@ def test_conditions_and_descriptors_that_weights_cannot_read_are_refused(
     given = {"global_attr": torch.ones(1, 3), "descriptors": torch.ones(1, 3), argument: wrong}
     graph = graphs.edges(torch.tensor([[0, 1], [1, 0]]), 2)
     with refused(
-        argument, expected="[..., 3]", got=str(wrong.dtype), remedy="this number of features"
+        argument, expected="[..., 3]", got=str(wrong.dtype), remedy="of the expected width"
     ):
         model(torch.ones(2, 2), graph, batch=[2], **given)
     given[argument] = torch.ones(1, 3).double()
