@@ -254,7 +254,7 @@ def test_features_of_edges_that_do_not_fit_are_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ON_EVERY_GRAPH)
 def test_features_of_nodes_that_do_not_fit_are_refused(name: str) -> None:
     model, (x, graph) = small(name), example(name)
-    with refused("x", expected=f"[..., {IN}]", got=f"[7, {IN - 1}]", remedy="number of features"):
+    with refused("x", expected=f"[..., {IN}]", got=f"[7, {IN - 1}]", remedy="expected width"):
         model(x[:, 1:], graph)
     if name not in models.TREE_MODELS:
         with refused("x", expected="[..., N, ", got="of shape [", remedy=""):
