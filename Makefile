@@ -46,6 +46,8 @@ pictures: install
 # of another host fails. Cells are executed again when they, or the library, have changed.
 site: install
 	rm -rf build/site/_modules  # Sphinx does not write it again when only the links from it change
+	# After a change of the code, Sphinx would lose pages of source files that unchanged pages link to.
+	test -z "$$(find src docs/_ext -name '*.py' -newer build/doctrees/environment.pickle 2>&1)" || rm -rf build/doctrees
 	$(BIN)/python -m sphinx -b html -W --keep-going -j $(WORKERS) -d build/doctrees docs build/site
 	$(BIN)/python docs/_ext/built_site.py build/site
 
