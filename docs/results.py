@@ -609,7 +609,7 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
         if baseline is not None:
             shared = tuple(name for name in protocol.metrics if name in baseline["metrics"])
             simple = f"{baseline['name']}: {numbers(baseline['metrics'], shared)}"
-            simple += paired(metrics, baseline, shared[:1])
+            simple += paired(metrics, baseline, shared[0])
             behind = f"Behind {baseline['name']}: " * is_behind(recipe, metrics, baseline)
         elif own_fields(recipe) is not None:
             simple = "not measured"
@@ -628,15 +628,15 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
     return "\n".join([f"## {title}", "", *about, *table, "", "```", *commands, "```", ""])
 
 
-def paired(metrics: dict[str, Any], baseline: dict[str, Any], names: tuple[str, ...]) -> str:
-    """Format the p-value of the paired t-test over folds, if the gains differ."""
-    for name in names if baseline["folds"] else ():
-        ours, simple = (one[name]["values"] for one in (metrics, baseline["metrics"]))
-        gains = {round(a - b, 9) for a, b in zip(ours, simple, strict=True)}
-        if len(gains) > 1:  # the test needs a spread
-            p = ttest_rel(ours, simple).pvalue
-            return f"; p = {p:.2f}" if p >= 0.01 else "; p < 0.01"
-    return ""
+def paired(metrics: dict[str, Any], baseline: dict[str, Any], name: str) -> str:
+    """Format the p-value of the paired t-test over folds; empty without folds or a spread."""
+    if not baseline["folds"]:
+        return ""
+    ours, simple = (one[name]["values"] for one in (metrics, baseline["metrics"]))
+    if len({round(a - b, 9) for a, b in zip(ours, simple, strict=True)}) == 1:
+        return ""
+    p = ttest_rel(ours, simple).pvalue
+    return f"; p = {p:.2f}" if p >= 0.01 else "; p < 0.01"
 
 
 def numbers(metrics: dict[str, Any], names: tuple[str, ...]) -> str:

@@ -86,7 +86,7 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
     """
     candidates = kind_of(recipe).candidates
     splits = _plain(recipe.data).load()
-    recipe = replace(recipe, task=recipe.task.with_targets(splits.targets))
+    recipe = recipe.for_targets(splits.targets)
     best: dict[str, tuple[Baseline, Score]] = {}
     pending = ""
     for candidate in candidates(recipe, splits):

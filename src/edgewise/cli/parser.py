@@ -338,8 +338,8 @@ def _add_explaining(add: Commands) -> None:
     example = "edgewise influence runs/gat-cora --top 10 --draw influence.png"
     command = _command_on_run(add, influence, "influence", summary, example)
     help_ = (
-        "change of the outputs if the node is removed (default), or if its features are changed "
-        "to the mean of all nodes"
+        "influence is the change of the outputs if the node is `removed` (default), or if its "
+        "features are `changed` to the mean features of all nodes"
     )
     command.add_argument("--by", choices=("removed", "changed"), default="removed", help=help_)
     help_ = "number of nodes to list (default: 10)"

@@ -13,9 +13,10 @@ SECONDS = 10.0
 
 
 def with_progress(items: Iterable[Any], done: str) -> Iterator[Any]:
-    """Yield all items, with a progress bar on a terminal if rich is installed.
+    """Yield all items, and show the progress.
 
-    Without, a line is printed every ten seconds if the number of items is known.
+    On a terminal, the progress is a bar, if rich is installed. Elsewhere, a line is printed every
+    ten seconds, if the number of items is known.
 
     Args:
         items: items of the loop.

@@ -117,7 +117,7 @@ def _git_blob(data: str, path: Path) -> str | None:
 
 
 def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
-    """Return a ``download`` for :func:`find_raw` that raises an error, for unpublished files."""
+    """Return the ``download`` of unpublished files for :func:`find_raw`; it raises an error."""
 
     def refuse(_folder: Path) -> None:
         raise MissingDataError(

@@ -61,7 +61,11 @@ POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
 ``size``."""
 
 OF_PAIRS: dict[str, type[nn.Module]] = {"shortest_path": ShortestPath}
-"""``encoding(encoding.code(graph))``: edge terms of ``graphs.batch(graphs.complete(), sizes)``."""
+"""Encodings of all pairs of nodes.
+
+``encoding(encoding.code(graph))`` returns edge terms for the graph ``graphs.complete()``; for a
+packed batch, ``graphs.batch(graphs.complete(), sizes)``, with the number of nodes of each graph as
+``sizes``."""
 
 ENCODINGS: dict[str, type[nn.Module]] = {
     **ADDED,

@@ -333,10 +333,10 @@ def _answer(run: Any, value: Any, **options: Any) -> str:
     Raises:
         ArgumentError: the input is invalid.
     """
-    run.predictor.prepare(run.predictor.given(value))  # ``answers`` would not raise the error.
-    (answer,) = run.predictor.answers([value], options)
-    if run.predictor.text_key in answer:
-        return str(answer[run.predictor.text_key])
+    predictor = run.predictor
+    (answer,) = predictor.answer([predictor.prepare(predictor.given(value))], **options)
+    if predictor.text_key in answer:
+        return str(answer[predictor.text_key])
     shown = [
         f"{name} {_written(part)}" for name, part in answer.items() if name not in ("input", "unit")
     ]

@@ -237,24 +237,16 @@ def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
 
 
 def _changed_norms(run: Run, seed: int, track: Track = iter) -> Tensor:
-    """Estimate the norms of :func:`changes` to first order for all members at once, ``[N]``.
-
-    Each projection is over the outputs of a random half of the members, and estimates the influence
-    of the other half, so that the output of a member itself does not count.
-    """
+    """Estimate the norms of :func:`changes` to first order for all members at once, ``[N]``."""
     x, outputs = _features(run)
-    random = torch.Generator().manual_seed(seed)
     step = x.detach().mean(0) - x.detach()
-    total, times = torch.zeros(len(x), dtype=torch.double), torch.zeros(len(x))
-    for _ in track(range(2 * PROBES)):
-        half = torch.rand(len(x), generator=random) < 0.5
+
+    def project(probe: Tensor) -> Tensor:
         with torch.enable_grad():
-            found = outputs()
-            probe = torch.randn(found.shape, generator=random) * half[:, None]
-            (gradient,) = torch.autograd.grad((found * probe).sum(), x)
-        total += 2 * ~half * (gradient * step).sum(1).double() ** 2
-        times += ~half
-    return (total / times.clamp(min=1)).sqrt()
+            (gradient,) = torch.autograd.grad((outputs() * probe).sum(), x)
+        return (gradient * step).sum(1)
+
+    return _projected_norms(outputs, project, seed, track)
 
 
 def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -339,25 +331,38 @@ def outputs_of_graph(run: Run) -> tuple[Callable[[], Tensor], Graph, list[str]]:
 def _norms(
     outputs: Callable[[], Tensor], labels: list[str], seed: int, track: Track = iter
 ) -> Tensor:
-    """Estimate the norm of the change of the outputs without each member, ``[N]``.
+    """Estimate the norms of :func:`removals` for all members at once, ``[N]``."""
+
+    def project(probe: Tensor) -> Tensor:
+        case = Case(lambda: (outputs() * probe).sum().reshape(1), torch.arange(len(labels)), labels)
+        return contributions(case, "left_out").members
+
+    return _projected_norms(outputs, project, seed, track)
+
+
+def _projected_norms(
+    outputs: Callable[[], Tensor], project: Callable[[Tensor], Tensor], seed: int, track: Track
+) -> Tensor:
+    """Estimate the norm of the change of the outputs for each member, ``[N]``.
 
     The product of the change with a vector of independent normal numbers has the squared norm as
-    its variance. Each projection reads the outputs of a random half of the members, and estimates
-    the influence of the other half, so that the member's own output does not count.
+    its variance. Each projection is over the outputs of a random half of the members, and estimates
+    the influence of the other half, so that the output of a member itself does not count.
+
+    Args:
+        outputs: function that computes all outputs, ``[N, D]``.
+        project: function from a vector ``[N, D]`` to its product with the change for each member.
+        seed: random seed.
+        track: function that shows the progress.
     """
     random = torch.Generator().manual_seed(seed)
-    total, times = torch.zeros(len(labels), dtype=torch.double), torch.zeros(len(labels))
     with torch.no_grad():
         shape = outputs().shape
+    total, times = torch.zeros(shape[0], dtype=torch.double), torch.zeros(shape[0])
     for _ in track(range(2 * PROBES)):
-        half = torch.rand(len(labels), generator=random) < 0.5
+        half = torch.rand(shape[0], generator=random) < 0.5
         probe = torch.randn(shape, generator=random) * half[:, None]
-
-        def score(probe: Tensor = probe) -> Tensor:
-            return (outputs() * probe).sum().reshape(1)
-
-        case = Case(score, torch.arange(len(labels)), labels)
-        total += 2 * ~half * contributions(case, "left_out").members.double() ** 2
+        total += 2 * ~half * project(probe).double() ** 2
         times += ~half
     return (total / times.clamp(min=1)).sqrt()
 

@@ -1,6 +1,7 @@
-"""Binding of patterns in code that ``torch.compile`` traces, imported only then.
+"""Binding of patterns in code that ``torch.compile`` traces.
 
-``torch.compiler.disable`` imports the compiler, which takes longer than importing PyTorch.
+This module is imported during tracing only, because its use of ``torch.compiler.disable`` imports
+the compiler, which takes longer than importing PyTorch.
 """
 
 from __future__ import annotations

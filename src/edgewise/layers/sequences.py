@@ -82,7 +82,8 @@ class SequenceBatch:
         if not isinstance(like, Tensor) or not like.dim():
             raise ArgumentError(
                 "input_ids",
-                expected="a tensor of ids, [B, T] or [N] with sizes",
+                expected="a tensor of ids: [B, T], or [N] for a packed batch with the argument "
+                "`sizes`",
                 got=f"a {type(like).__name__}: {like!r}"[:60],
                 remedy="pass torch.tensor([ids])",
             )

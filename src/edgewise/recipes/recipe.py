@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from edgewise.arguments import check_seed
 from edgewise.data import Data
+from edgewise.targets import Target
 from edgewise.tasks import Task
 from edgewise.training import OptimizerSettings, Schedule, TrainerSettings
 
@@ -76,3 +78,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_seed("seed", self.seed)
+
+    def for_targets(self, targets: Sequence[Target]) -> Recipe:
+        """Return the recipe with the task and the monitored metric for the targets of its data."""
+        task, trainer = self.task.with_targets(targets), self.trainer.for_targets(targets)
+        return replace(self, task=task, trainer=trainer)

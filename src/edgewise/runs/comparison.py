@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -162,8 +162,7 @@ def compare(
             _outcome(value, [folder / f"seed-{seed}" for seed in numbers] or [folder], graph)
             for value, folder, numbers, graph in zip(read, folders, drawn, bound, strict=True)
         ]
-        trainer = recipe.trainer.for_targets(splits.targets)
-        return Comparison(replace(recipe, trainer=trainer), field, outcomes)
+        return Comparison(recipe.for_targets(splits.targets), field, outcomes)
 
 
 def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +101,8 @@ def kept_preprocessing(folder: RunFolder) -> Preprocessing | None:
 
 
 def with_known_targets(recipe: Recipe, run: Preprocessing | None) -> Recipe:
-    """Return the recipe of a run, with the task for the targets that the data describe."""
-    if run is None:
-        return recipe
-    return replace(recipe, task=recipe.task.with_targets(run.targets))
+    """Return the recipe of a run for the targets that the data describe."""
+    return recipe if run is None else recipe.for_targets(run.targets)
 
 
 class _RunValues(dict[str, Any]):

@@ -124,17 +124,18 @@ def _tokenizer(splits: Splits) -> Tokenizer | None:
 def _fit(
     recipe: Recipe, model: nn.Module, splits: Splits, folder: RunFolder, title: str
 ) -> dict[str, float]:
+    recipe = recipe.for_targets(splits.targets)
     loaders = splits.loaders(recipe.seed)
     # Reseed, so that training does not repeat the random numbers of the initial weights.
     seed_everything(recipe.seed + 1)
     metrics = fit(
         model,
-        recipe.task.with_targets(splits.targets),
+        recipe.task,
         loaders,
         folder,
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
-        trainer=recipe.trainer.for_targets(splits.targets),
+        trainer=recipe.trainer,
         title=title,
     )
     if rank_and_world_size()[0] == 0:
@@ -155,16 +156,17 @@ def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:
 def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     recipe.trainer.check(recipe.task.possible_metrics())
     splits = recipe.data.load()
-    task = recipe.task.with_targets(splits.targets)
+    described = recipe.for_targets(splits.targets)
     seed_everything(recipe.seed)
     model = build_model(recipe, preprocessing_of(splits))
     if splits.codes is not None:
         splits.codes.prepare(encodings_of(model), shared=shares_nodes(model))
-    recipe.trainer.for_targets(splits.targets).check(task.metrics(), model)
+    described.trainer.check(described.task.metrics(), model)
     recipe.optimizer.build(model)  # This checks decay_only and layer_decay.
     batch = next(iter(splits.loaders(recipe.seed)["val"]))
     with torch.no_grad():
-        task.loss(batch.select_outputs(model.eval()(*batch.inputs, **batch.keywords)), batch.target)
+        outputs = batch.select_outputs(model.eval()(*batch.inputs, **batch.keywords))
+        described.task.loss(outputs, batch.target)
     return model, splits
 
 

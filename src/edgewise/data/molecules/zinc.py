@@ -120,7 +120,7 @@ def penalised_logp(molecule: Any) -> float:
 
     where z standardises by mean and standard deviation over ZINC250k. The longest ring is the
     longest cycle in the cycle basis of networkx. The basis is not unique: for one molecule in
-        sixteen, another basis gives another value.
+    sixteen, another basis gives another value.
 
     Raises:
         MissingExtraError: RDKit or networkx is not installed.

@@ -135,7 +135,8 @@ def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
             str(path),
             expected="several sentences, a blank line after each",
             got=f"one sentence of {len(sentences[0]) if sentences else 0} words",
-            remedy="add a blank line after each sentence, or save the table as .csv with a header",
+            remedy="add a blank line after each sentence, or save the file as .csv with a header "
+            "and columns of words, tags and numbers of sentences",
         )
     return sentences
 

@@ -98,7 +98,7 @@ class SortedEdges:
             if x.dtype != torch.int32 or not x.is_contiguous() or x.dim() != 1:
                 raise bad_layout("arrays that are not contiguous int32")
         if pointer.numel() < 1 or column.numel() != edge.numel():
-            raise bad_layout("arrays of different lengths")
+            raise bad_layout("an empty pointer, or column and edge arrays of different lengths")
         self.rows, self.columns, self.edges = pointer.numel() - 1, columns, column.numel()
 
 
