@@ -99,7 +99,7 @@ PLACES = {
         ("CSL", "TU", "ESOL", "IonicLiquids", "MaskedMolecules", "MoleculeTable", "ZINC"),
         "Whole graphs and molecules",
     ),
-    **dict.fromkeys(("NeighborsMatch", "DictionaryLookup"), "Synthetic graphs"),
+    **dict.fromkeys(("NeighborsMatch", "DictionaryLookup", "Rings"), "Synthetic graphs"),
     **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
     **dict.fromkeys(("Cifar10", "Digits", "DigitRows", "Mnist"), "Images"),
     **dict.fromkeys(SEQUENCES, "Sequences"),
@@ -192,6 +192,12 @@ BESIDE = {
             f"edgewise train sage-facebook --data.split_seed {seed} --out sage-facebook-{seed}",
         )
         for seed in (1, 2)
+    },
+    "gps-rings": {
+        "distance-rings": (
+            "number of nodes at each distance as features; seeds 0 to 2",
+            "edgewise train gps-rings --model.position distance --seeds 3 --out distance-rings",
+        ),
     },
     "gps-match": dict(
         begun_on_shallow_trees("gps-match", "gps-match", depth=depth, epochs=2) for depth in (5, 6)
