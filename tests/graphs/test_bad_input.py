@@ -121,7 +121,9 @@ PARENTS = {"cycle": [1, 2, 0], "own": [0], "out of range": [-1, 5], "negative": 
 
 @pytest.mark.parametrize("parents", PARENTS.values(), ids=PARENTS)
 def test_parents_that_make_no_tree(parents: list[int]) -> None:
-    with refused("parents", expected="no cycles", got="a path [", remedy="cut the cycle"):
+    with refused(
+        "parents", expected="without a cycle", got="chain of parents [", remedy="each cycle"
+    ):
         graphs.tree(parents)
 
 
