@@ -103,7 +103,7 @@ def test_members_of_subgraphs_that_are_none(members: Any) -> None:
 def test_a_graph_of_another_size() -> None:
     graph = graphs.edges(torch.tensor([[0], [1]]), 2)
     with refused(
-        "graph", expected="3 targets", got="2 nodes, 1 edges", remedy="nodes of the features"
+        "graph", expected="3 targets", got="2 nodes, 1 edges", remedy="nodes that the features have"
     ):
         graph.bind(3)
     with pytest.raises(ArgumentError, match="5 nodes"):

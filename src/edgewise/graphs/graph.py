@@ -310,7 +310,7 @@ class Graph(Pattern):
                 "graph",
                 expected=f"a graph with {num_targets} targets and {num_sources} sources",
                 got=repr(self),
-                remedy="create the graph with as many nodes as the features have rows",
+                remedy="create the graph with the number of nodes that the features have",
             )
         return self
 
