@@ -58,8 +58,8 @@ def batch(
         if len(targets) != len(sources):
             raise ArgumentError(
                 "source_sizes",
-                expected=f"{len(targets)} numbers, as many as sizes",
-                got=f"{len(sources)} numbers",
+                expected=f"as many numbers as sizes has, {len(targets)}",
+                got=str(len(sources)),
                 remedy="pass one number in sizes and one in source_sizes for each graph",
             )
         # Batch the operands of `a | b` separately, so that each keeps its intervals.

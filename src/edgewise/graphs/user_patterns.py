@@ -48,7 +48,7 @@ def find(module: str, name: str) -> Pattern | type[Pattern]:
     raise ArgumentError(
         "graph",
         expected=f"a Pattern object or class named {name} in {module}",
-        got="nothing of this name" if thing is None else f"an object of {type(thing).__name__}",
+        got="nothing of this name" if thing is None else f"{name} of type {type(thing).__name__}",
         remedy="correct the name, or derive the class from edgewise.graphs.Pattern",
     )
 
