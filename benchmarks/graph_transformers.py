@@ -6,9 +6,10 @@
   ``GPSConv``, which pads the molecules. Both have the same weights, and each round has new batches.
   In a third run each atom attends only to itself; it shows how fast a step would be if attention
   took no time.
-- Graphormer: attention with its bias on packed molecules, versus a padded bias ``[B, n, n, H]``
-  with ``scaled_dot_product_attention``. Forward and backward, with the gradient of the bias table.
-- Exphormer: bytes per additional edge on 100,000 nodes, forward and backward, for two hidden sizes.
+- Graphormer: attention with its bias on packed molecules, versus ``scaled_dot_product_attention``
+  with a padded bias ``[B, n, n, H]``, forward and backward, with the gradient of the bias table.
+- Exphormer: bytes of memory per additional edge in a graph of 100,000 nodes, forward and backward,
+  for two hidden sizes.
 
 Results are compared first. Then runs alternate; times are medians with half the interquartile
 range. Peak memory is measured in separate processes. Molecules are random trees with some rings.

@@ -34,13 +34,13 @@ def converted(node: nodes.Element, *, as_block: bool) -> str:
 
 
 def inline(self: Any, node: nodes.math) -> None:
-    """Write a formula that stands within a sentence."""
+    """Write a formula within a sentence to the HTML page."""
     self.body.append(converted(node, as_block=False))
     raise nodes.SkipNode
 
 
 def display(self: Any, node: nodes.math_block) -> None:
-    """Write a displayed formula, which stands on lines of its own."""
+    """Write a displayed formula, on lines of its own, to the HTML page."""
     self.body.append(self.starttag(node, "div", CLASS="math-block"))
     self.body.append(converted(node, as_block=True) + "</div>\n")
     raise nodes.SkipNode

@@ -20,7 +20,7 @@ def _undirected(pairs: list[tuple[int, int]], num_nodes: int) -> graphs.Graph:
 
 RING_AND_TAIL = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (3, 6), (6, 7), (6, 8)]
 INPUT = _undirected(RING_AND_TAIL, 9)
-"""Edges of an input graph: a ring of six nodes with a branch of three nodes."""
+"""Example of a molecule-like input graph: a ring of six nodes with a branch of three nodes."""
 TREE = _directed([(1, 0), (2, 0), (3, 1), (4, 1), (5, 2), (6, 2)], 7)
 """Tree of 7 nodes in which each node attends to its children."""
 CHAIN = _directed([(i, i + 1) for i in range(11)], 12)

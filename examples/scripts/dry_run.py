@@ -214,9 +214,9 @@ def two_projections_one_softmax() -> Tensor:
 
 
 def bigbird() -> Tensor:
-    """Compute BigBird's pattern, a window, hubs and random edges, on single tokens.
+    """Compute BigBird with a window, hubs and random edges between single tokens.
 
-    ``graphs.expand`` makes the pattern of blocks of tokens.
+    In BigBird these are between blocks of tokens; ``graphs.expand(graph, size)`` does this.
     """
     graph = graphs.window(1) | graphs.hubs([0]) | graphs.random(2, seed=1)
     return ew.attend(features(), features(), features(), graph)

@@ -1,4 +1,4 @@
-"""CSL: ten classes of circulant graphs with skip links, which the 1-WL test cannot distinguish.
+"""Data set CSL: circulant graphs of ten classes that the 1-WL test cannot distinguish.
 
 A graph is a ring of 41 nodes in which each node is also linked to the nodes ``skip`` steps away.
 The value of ``skip`` is the class of the graph. All nodes have degree four, so message passing

@@ -1,4 +1,4 @@
-"""Splits of randomly generated examples."""
+"""Training, validation and test splits of randomly generated examples."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class DrawnTexts(Data):
     @property
     @abstractmethod
     def vocabulary(self) -> int:
-        """Vocabulary size."""
+        """Number of different tokens."""
 
     @abstractmethod
     def draw(self, rows: int, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Engines: implementations of attention over a graph, chosen by ``attention.py``."""
+"""Engines, which are implementations of attention over a graph; ``attention.py`` chooses one."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Dense:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the number of operations by name, for the cost model.
+        """Return how often each operation runs, for the time estimate in ``costs.py``.
 
         Pairs cost most, because their scores are written to memory.
         """

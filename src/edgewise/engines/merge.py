@@ -15,7 +15,7 @@ def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Ten
     r"""Merge attention outputs on several graphs into the output on their union.
 
     The graphs must not have common edges. With the output :math:`o_p` and the log-sum-exp
-    :math:`\ell_p` of the scores on each graph p,
+    :math:`\ell_p` of the scores on each graph p, the results are
 
     .. math:: \ell = \log \sum_p e^{\ell_p}, \qquad o = \sum_p e^{\ell_p - \ell}\, o_p .
 

@@ -78,7 +78,7 @@ class Engine(Protocol[L]):
         """Return the reasons why this engine cannot compute a call; an empty list if it can."""
 
     def work(self, problem: Problem) -> Work:
-        """Return the number of operations by name, for the cost model in ``costs.py``."""
+        """Return how often each operation runs, for the time estimate in ``costs.py``."""
 
     def attend(self, call: AttentionCall, layout: L) -> Tensor:
         """Return the attention output ``[..., N_dst, H, Dv]``."""

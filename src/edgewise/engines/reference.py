@@ -45,7 +45,10 @@ class Reference:
         return []
 
     def work(self, problem: Problem) -> Work:
-        """Return the number of operations by name, for the cost model. Gathers cost most."""
+        """Return how often each operation runs, for the time estimate in ``costs.py``.
+
+        Gathers take most of the time.
+        """
         edges = problem.batch * problem.num_edges
         heads, elements = edges * problem.heads, problem.width + problem.value_width
         amounts: dict[str, float] = {

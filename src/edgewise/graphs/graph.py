@@ -226,7 +226,7 @@ class Graph(Pattern):
 
     @abstractmethod
     def _moved(self, device: torch.device) -> Graph:
-        """Return a copy of the graph on another device."""
+        """Return a copy of the graph on this device; :meth:`to` caches it."""
 
     @property
     def source(self) -> Tensor:

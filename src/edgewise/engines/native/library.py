@@ -45,7 +45,10 @@ class NativeError(RuntimeError):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the library, or ``None`` if it cannot be used; :data:`MISSING` says why."""
+    """Return the library of C++ kernels, or ``None`` if it cannot be used.
+
+    :data:`MISSING` says why it cannot be used.
+    """
     loaded, _ = _loaded()
     return loaded
 

@@ -88,7 +88,7 @@ class Rows:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the number of operations by name, for the cost model.
+        """Return how often each operation runs, for the time estimate in ``costs.py``.
 
         Gathered elements cost more if all nodes together do not fit in a fast cache.
         """

@@ -192,7 +192,7 @@ def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
 
 
 def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
-    """Return the structure's fields that depend only on the graph and the shapes."""
+    """Return the fields of the C structure that depend only on the graph and the shapes."""
     batch, sources, heads, value_width = node_sizes(value)
     keys, values = heads * width, heads * value_width
     sizes: Fields = {

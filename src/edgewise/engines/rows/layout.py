@@ -163,7 +163,7 @@ class RowsSide(SortedEdges):
 
 
 Sides = SortedEdges | Sequence[Tensor]
-"""Sorted edges, or a list of their tensors, which PyTorch's dispatcher passes instead."""
+"""Sorted edges, or only the list of their tensors: PyTorch's dispatcher cannot pass objects."""
 
 
 class RowsLayout:

@@ -62,7 +62,7 @@ class Tiles:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the number of operations by name, for the cost model.
+        """Return how often each operation runs, for the time estimate in ``costs.py``.
 
         Nodes are copied to packed arrays; products and exponentials are computed for each pair.
         """

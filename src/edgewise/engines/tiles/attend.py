@@ -121,7 +121,7 @@ class TilesAttend(AttentionOperator):
 
 
 def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
-    """Return the structure's fields that depend only on the graph and the shapes."""
+    """Return the fields of the C structure that depend only on the graph and the shapes."""
     batch, rows, heads, width = node_sizes(query)
     columns, key_heads, value_width = value.shape[-3:]
     queries, outputs = heads * width, heads * value_width

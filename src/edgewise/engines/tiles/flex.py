@@ -67,7 +67,7 @@ def refuses(problem: Problem, largest: int) -> list[str]:
 
 
 def work(problem: Problem) -> Work:
-    """Return the number of operations by name, for the cost model.
+    """Return how often each operation runs, for the time estimate in ``costs.py``.
 
     All pairs of a block are computed, even if few of them are edges.
     """

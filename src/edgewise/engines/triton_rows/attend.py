@@ -23,11 +23,11 @@ from edgewise.engines.triton_rows.layout import TritonSide, classes_of, triton_s
 SCORES = {"none": 0, "dot": 1, "additive": 2}
 EDGE_VECTORS = {"edge_key", "edge_value", "edge_key_features", "edge_value_features"}
 SHARE = 256
-"""A program sums the gradient of a projection over at least this number of edges."""
+"""A program sums the gradient of the weight of edge features over at least this many edges."""
 MOST_PROGRAMS = 512
-"""Maximum number of partial sums of the gradient of a projection."""
+"""Maximum number of programs that sum the gradient of the weight of edge features."""
 FEATURES = 4
-"""Maximum number of features for which a program computes the gradient of a projection."""
+"""Maximum number of edge features for which a program computes the gradient of their weight."""
 
 
 class TritonAttend(RowsAttend):
