@@ -41,13 +41,13 @@ Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def written_out(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Compute attention of ``[N, H, D]`` with an explicit matrix of all pairs."""
+    """Compute attention for query, key and value ``[N, H, D]`` with a matrix of all pairs."""
     q, k, v = (x.transpose(0, 1) for x in (query, key, value))
     return ((q @ k.mT / WIDTH**0.5).softmax(-1) @ v).transpose(0, 1)
 
 
 def fused(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Compute attention of ``[N, H, D]`` with PyTorch's fused kernel."""
+    """Compute attention for query, key and value ``[N, H, D]`` with PyTorch's fused kernel."""
     q, k, v = (x.transpose(0, 1)[None] for x in (query, key, value))
     return F.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1)
 

@@ -37,7 +37,7 @@ NUM_SEEDS = 3
 NOISE_FACTOR = 1e3
 """Graphs are distinguished if outputs differ this many times more than between node orders."""
 ROUNDING = 1e-9
-"""Smaller differences, relative to the largest output, are rounding errors."""
+"""Differences of outputs below this, relative to the largest output, are rounding errors."""
 UNSTABLE = 1e-3
 """If node orders differ more, relative to the largest output, it is not a rounding error."""
 

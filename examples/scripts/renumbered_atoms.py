@@ -132,7 +132,7 @@ def train(model: nn.Module, inputs: Sequence[Any], target: Tensor, epochs: int) 
 def measured(table: dict[str, float], epochs: int) -> dict[str, tuple[float, list[float]]]:
     """Return for each model the mean absolute test error, and its changes on test molecules.
 
-    A change is the largest difference of the prediction for a molecule that is renumbered.
+    A change says how much the prediction for a molecule changes at most if it is renumbered.
     """
     from rdkit import Chem
 

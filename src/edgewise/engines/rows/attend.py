@@ -213,7 +213,7 @@ def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
 
 
 def _allocate_pieces(job: Job, slots: int, given: Given) -> None:
-    """Allocate memory for partial results of long rows, which are split into several pieces."""
+    """Allocate memory for the partial results of rows that are cut into several pieces."""
     if not slots:
         return
     batch, _, heads, value_width = node_sizes(given["value"])

@@ -22,7 +22,7 @@ from edgewise.torch_internals import version_of
 S = TypeVar("S")
 
 PIECE = 1024
-"""Maximum number of edges of a row in a piece of work; longer rows are cut into pieces."""
+"""Rows (targets or sources) with more edges are cut into pieces of at most this many edges."""
 
 
 def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Tensor, ...]:

@@ -20,7 +20,7 @@ from edgewise.engines.native.library import ACCUMULATORS
 from edgewise.engines.triton_rows.layout import TritonSide
 
 ELEMENTS = 1024
-"""Maximum number of elements of a tile: 32 per thread of a warp, to hide the latency of loads."""
+"""Maximum number of elements that a warp loads at a time: 32 per thread, to hide latency."""
 ACROSS = 128
 """Number of elements (heads × width) of a node per program; other programs do further heads."""
 MOST_SLOTS = 32
