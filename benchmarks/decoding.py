@@ -1,11 +1,12 @@
-"""Speed-up of text generation with a cache of keys and values.
+"""Speed-up of text generation by a key-value cache.
 
     python benchmarks/decoding.py [--tokens 512] [--batch 1 8] [--width 128] [--depth 4]
         [--rounds 3] [--threads 2]
 
 A GPT (by default of the size of nanoGPT's CPU example) and an encoder-decoder Transformer generate
-the same texts with and without a cache. Runs alternate, their tokens must be equal, and the fastest
-run of each is compared, because other load on the machine only makes runs slower.
+the same texts with and without the cache. Runs with and without it alternate, and their tokens must
+be equal. The fastest run of each is compared, because other load on the machine only makes runs
+slower.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ Write = Callable[[bool], Tensor]
 
 
 def language_model(tokens: int, batch: int, width: int, depth: int) -> Write:
-    """Return a function that continues prompts of one token to ``tokens`` tokens."""
+    """Return a function that lets a GPT continue ``batch`` prompts of one token.
+
+    The texts get ``tokens`` tokens. The GPT has hidden size ``width`` and ``depth`` layers.
+    """
     sizes = {"width": width, "depth": depth, "heads": width // HEAD, "ffn_dim": 4 * width}
     model = models.gpt(VOCABULARY, **sizes, max_length=tokens).eval()
     prompt = torch.randint(VOCABULARY, (batch, 1))
@@ -33,7 +37,11 @@ def language_model(tokens: int, batch: int, width: int, depth: int) -> Write:
 
 
 def translator(tokens: int, batch: int, width: int, depth: int) -> Write:
-    """Return a function that generates ``tokens`` tokens from a source text."""
+    """Return a function that lets a Transformer generate texts of ``tokens`` tokens.
+
+    It generates one text for each of ``batch`` source texts. The model has hidden size ``width``
+    and ``depth`` layers.
+    """
     sizes = {"width": width, "depth": depth, "heads": width // HEAD, "ffn_dim": 2 * width}
     model = models.transformer(VOCABULARY, **sizes, order="pre").eval()
     memory = model.encode(torch.randint(VOCABULARY, (batch, SOURCE)))
@@ -46,7 +54,7 @@ MODELS = {"gpt": language_model, "transformer": translator}
 
 
 def compare(write: Write, rounds: int) -> dict[bool, float]:
-    """Return the seconds of the fastest run with and without a cache.
+    """Return the seconds of the fastest run: ``{True: with the cache, False: without it}``.
 
     Raises:
         AssertionError: the generated tokens differ.
@@ -68,8 +76,10 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="batch sizes")
     parser.add_argument("--width", type=int, default=128, help="hidden size")
     parser.add_argument("--depth", type=int, default=4, help="number of layers")
-    parser.add_argument("--rounds", type=int, default=3, help="number of runs of each")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--rounds", type=int, default=3, help="runs with and without the cache")
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="number of CPU threads"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(f"{arguments.tokens} tokens, {arguments.threads} threads, best of {arguments.rounds}")

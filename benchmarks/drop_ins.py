@@ -1,11 +1,11 @@
-"""Training time of a PyTorch Geometric model with PyG's layers and with Edgewise's drop-ins, CPU.
+"""Training time on a CPU of a model with PyTorch Geometric's layers and with Edgewise's drop-ins.
 
     python -m benchmarks.drop_ins [--edge-features 16] [--rounds 7] [--threads 2] [--json FILE]
 
-Full-batch training with Adam of two layers of width 64 with 8 heads on a random graph, with or
-without edge features (``edge_dim``). Both models start with the same weights, and their losses must
-agree. Then alternating epochs are timed, and the medians are compared. The spread is half the
-interquartile range.
+The model has two layers of width 64 with 8 heads and is trained with Adam on a random graph, with
+or without edge features (``edge_dim``). An epoch is one step on the whole graph. Both models start
+with the same weights, and their losses must agree. Then epochs of both alternate, and their median
+times are compared. The spread is half the interquartile range.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LAYERS = (
     ("GATv2Conv", "TransformerConv"),
 )
 HEADS, WIDTH, CLASSES = 8, 64, 16
-AGREED, ALIKE = 5, 1e-3  # number of epochs whose losses must agree, and relative tolerance
+AGREED, ALIKE = 5, 1e-3  # Number of epochs whose losses must agree, and relative tolerance.
 
 
 class Net(nn.Module):
-    """Model of a PyG user with two imported layers."""
+    """Model with two layers, of PyTorch Geometric or of Edgewise."""
 
     def __init__(self, first: type[nn.Module], second: type[nn.Module], edge_dim: int) -> None:
         super().__init__()
@@ -54,14 +54,17 @@ Inputs = tuple[Tensor, Tensor, Tensor | None, Tensor]
 
 
 def net_of(who: ModuleType, names: tuple[str, str], inputs: Inputs) -> Net:
-    """Return a model with the layers of these names from PyG or from Edgewise."""
+    """Return a model with the layers of these names from ``who``, a module of PyG or Edgewise."""
     edge_attr = inputs[2]
     first, second = (getattr(who, name) for name in names)
     return Net(first, second, 0 if edge_attr is None else edge_attr.shape[1])
 
 
 def epochs(net: Net, inputs: Inputs, start: dict) -> Callable[[], float]:
-    """Return a function that trains for one epoch and returns the loss."""
+    """Return a function that trains for one epoch and returns the loss.
+
+    ``start`` is the state dict with which training starts.
+    """
     x, edge_index, edge_attr, y = inputs
     net.load_state_dict(start)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
@@ -103,14 +106,16 @@ def compared(names: tuple[str, str], inputs: Inputs, rounds: int) -> dict[str, f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--nodes", type=int, default=50_000)
-    parser.add_argument("--edges", type=int, default=600_000)
+    parser.add_argument("--nodes", type=int, default=50_000, help="number of nodes")
+    parser.add_argument("--edges", type=int, default=600_000, help="number of edges")
     parser.add_argument(
         "--edge-features", type=int, default=0, help="number of features per edge (0 = none)"
     )
     parser.add_argument("--layers", nargs=2, metavar="LAYER", help="names of the two layers")
     parser.add_argument("--rounds", type=int, default=7, help="number of timed epochs")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="number of CPU threads"
+    )
     parser.add_argument("--json", type=Path, help="write the results to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

@@ -2,9 +2,10 @@
 
     EDGEWISE_DATA=<folder> python -m benchmarks.encodings [--threads 2] [--json FILE]
 
-Encodings of nodes and pairs are computed as training does before the first epoch: for several
-hundred molecules at a time, into files of an empty cache. In addition: edges on shortest paths,
-resistance distances, intimacy, and the distance encoding from the first atom of each molecule.
+Encodings of nodes and of pairs of nodes are computed as before the first epoch of a training: for
+several hundred molecules at a time, and written to an empty cache. The benchmark also times the
+edges on shortest paths, resistance distances, the intimate nodes of Graph-BERT, and the distance
+encoding relative to the first atom of each molecule.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ WIDTH, HEADS, AT_ONCE = 64, 8, 500
 
 
 def cut(graphs: PackedGraphs, count: int) -> PackedGraphs:
-    """Return the first ``count`` graphs."""
+    """Return the first ``count`` of the graphs."""
     nodes, edges = int(graphs.node_start[count]), int(graphs.edge_start[count])
     return PackedGraphs(
         graphs.x[:nodes],
@@ -43,7 +44,7 @@ def cut(graphs: PackedGraphs, count: int) -> PackedGraphs:
 
 
 def kept(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
-    """Return functions that compute the encodings that are cached with the data."""
+    """Return functions by name, each of which computes one encoding that training caches."""
     made: dict[str, Any] = {name: kind(WIDTH) for name, kind in encodings.OF_NODES.items()}
     made |= {name: kind(HEADS) for name, kind in encodings.OF_PAIRS.items()}
     made["path_edges"] = encodings.PathEdges(3, HEADS)
@@ -54,7 +55,7 @@ def kept(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
 
 
 def others(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
-    """Return functions that compute encodings that are not cached, for all batches."""
+    """Return functions by name, each of which computes an encoding that training does not cache."""
 
     def chunks() -> Iterator[Graph]:
         for which in torch.arange(len(graphs)).split(AT_ONCE):
@@ -72,7 +73,9 @@ def others(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="number of CPU threads"
+    )
     parser.add_argument("--molecules", type=int, default=12_000, help="number of molecules")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     arguments = parser.parse_args()

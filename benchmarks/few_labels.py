@@ -2,19 +2,20 @@
 
     python -m benchmarks.few_labels text [--counts 100 200 500] [--seeds 5] [--folder DIR]
 
-A study pre-trains a model once, without labels, by ``edgewise train``. It then trains the same
-model on a few labels from the pre-trained weights and from random ones. For each seed, both
-trainings have the same initial weights of the head and the same labels. The settings are chosen for
-each of them, among the same values, by the validation metric, averaged over the first two seeds,
-separately for each number of labels. The test metric of the other settings is not used. The simple
-baselines of ``edgewise baseline`` are measured on the same labels.
+A study pre-trains a model once, without labels, by ``edgewise train``. Then it trains the same
+model on a few labels, once from the pre-trained and once from random weights. For each seed, both
+trainings have the same labels and the same initial weights of the output head. For each number of
+labels and both starts, the settings are chosen among the same values by the validation metric,
+averaged over the first two seeds. The test metric is measured only for the chosen settings. The
+baselines of ``edgewise baseline`` are evaluated on the same labels.
 
-Fine-tuning is as in ``edgewise train``, but with the weights of the last epoch instead of the best
-one, without writing files, and with data that are loaded once per seed, because loading takes
-longer than training.
+Fine-tuning is as in ``edgewise train``, except that the weights of the last epoch are used instead
+of those of the best one, and that no files are written. Data are loaded once per seed, because
+loading takes longer than training.
 
-The benchmark prints mean and standard deviation over the seeds, the paired difference, and p of the
-paired t-test. Measured values are kept in ``DIR/STUDY.json``.
+The benchmark prints mean and standard deviation over the seeds, the mean difference between the two
+starts for the same seed, and the p-value of the paired t-test. Measured values are kept in
+``DIR/STUDY.json``.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from edgewise.runs.train_recipe import build_model
 from edgewise.training import RunFolder, seed_everything
 
 CHOOSING = 2
-"""Number of seeds by which the settings are chosen."""
+"""Number of seeds over which the validation metric is averaged to choose the settings."""
 STARTS = ("scratch", "pretrained")
 
 
@@ -55,13 +56,13 @@ class Study:
     """Recipes and settings of a study.
 
     Attributes:
-        pretraining: recipe without labels.
-        tuning: recipe of the task.
+        pretraining: recipe for pre-training, which needs no labels.
+        tuning: recipe for training on the labels.
         metric: name of the reported metric.
-        sign: 1 if a higher metric is better, -1 if a lower one.
-        scale: factor of the reported values, such as 100 for percent.
-        grid: values of each field among which both sides choose.
-        counts: numbers of labels.
+        sign: 1 if a higher metric is better, -1 if a lower one is.
+        scale: factor by which the metric is multiplied, such as 100 for percent.
+        grid: values to choose from, for each field of the recipe ``tuning``.
+        counts: numbers of labels to train with.
     """
 
     pretraining: Recipe
@@ -73,7 +74,7 @@ class Study:
     counts: tuple[int, ...]
 
     def settings(self) -> list[dict[str, float]]:
-        """Return all combinations of the values of the grid."""
+        """Return all combinations of values in the grid, as dicts from fields to values."""
         return [dict(zip(self.grid, one, strict=True)) for one in product(*self.grid.values())]
 
 
@@ -91,14 +92,14 @@ STUDIES = {
 
 
 class Measured:
-    """Trainings of a study with one number of labels.
+    """Trainings of a study with a given number of labels.
 
     Args:
-        study: the study.
+        study: recipes and settings.
         count: number of labels.
         begin: folder of the pre-trained run.
         seeds: number of seeds.
-        results: values measured before, by name; new values are added.
+        results: dict of values that were measured before; new values are added.
     """
 
     def __init__(self, study: Study, count: int, begin: Path, seeds: int, results: Results) -> None:
@@ -107,16 +108,16 @@ class Measured:
         self.loaded: dict[int, Splits] = {}
 
     def recipe(self, start: str, setting: Mapping[str, float], seed: int) -> Recipe:
-        """Return the recipe of one training."""
+        """Return the recipe for a training; ``start`` is "scratch" or "pretrained"."""
         values: dict[str, Any] = {**setting, "data.labelled": self.count, "data.split_seed": seed}
-        if "data.tokenizer" in fields_of(self.study.tuning):  # one vocabulary for both sides
+        if "data.tokenizer" in fields_of(self.study.tuning):  # Both starts use one vocabulary.
             values["data.tokenizer"] = str(self.begin)
         if start == "pretrained":
             values["from"] = str(self.begin)
         return replace(with_values(self.study.tuning, values), seed=seed)
 
     def measured(self, start: str, setting: Mapping[str, float], seed: int) -> dict[str, float]:
-        """Train and return the scaled metric of each split, or read it."""
+        """Return the scaled metric of each split; train only if it was not measured before."""
         values = ", ".join(f"{name} {value:g}" for name, value in setting.items())
         key = f"{self.count} labels, {start}, {values}, seed {seed}"
         if key not in self.results:
@@ -130,7 +131,7 @@ class Measured:
         return metrics
 
     def chosen(self, start: str) -> dict[str, float]:
-        """Return the setting with the best validation metric; ties go to the first."""
+        """Return the setting with the best validation metric; the first one if several are best."""
 
         def score(setting: Mapping[str, float]) -> float:
             each = [self.measured(start, setting, seed)["val"] for seed in self.seeds[:CHOOSING]]
@@ -139,12 +140,12 @@ class Measured:
         return max(self.study.settings(), key=score)
 
     def tested(self, start: str) -> list[float]:
-        """Return the test metric of each seed with the chosen setting."""
+        """Return the test metric for each seed, with the chosen setting."""
         setting = self.chosen(start)
         return [self.measured(start, setting, seed)["test"] for seed in self.seeds]
 
     def simple(self) -> dict[str, list[float]]:
-        """Return the test metric of each baseline and seed."""
+        """Return the test metrics of each baseline, one for each seed."""
         key = f"baselines, {self.count} labels, {len(self.seeds)} seeds"
         if key not in self.results:
             found: dict[str, list[float]] = {}
@@ -158,7 +159,7 @@ class Measured:
 
 
 def fine_tuned(recipe: Recipe, splits: Splits, metric: str) -> dict[str, float]:
-    """Train a recipe on its loaded data, and return the metric of the last epoch on each split."""
+    """Train a recipe on loaded data; return the metric after the last epoch on each split."""
     seed_everything(recipe.seed)
     model = build_model(recipe, preprocessing_of(splits))
     if recipe.start:
@@ -191,12 +192,12 @@ def fine_tuned(recipe: Recipe, splits: Splits, metric: str) -> dict[str, float]:
 
 
 def outputs_of(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the outputs of a model for the targets of a batch."""
+    """Return the outputs of a model for those elements of a batch that have targets."""
     return batch.select_outputs(model(*batch.inputs, **batch.keywords))
 
 
 def paired(one: list[float], other: list[float]) -> tuple[float, float, float]:
-    """Return mean and standard deviation of the differences, and p of the paired t-test."""
+    """Return mean and standard deviation of ``one - other``, and the p-value of a paired t-test."""
     from scipy.stats import ttest_rel
 
     differences = [a - b for a, b in zip(one, other, strict=True)]
@@ -204,7 +205,7 @@ def paired(one: list[float], other: list[float]) -> tuple[float, float, float]:
 
 
 def lines(name: str, found: list[Measured]) -> Iterator[str]:
-    """Yield the table of a study, and the chosen settings."""
+    """Yield the lines of a study's table, and then the chosen settings."""
     digits = 1 if STUDIES[name].scale > 1 else 3
     tested = [[one.tested(start) for start in STARTS] for one in found]
     simple = list(found[0].simple())
@@ -228,7 +229,9 @@ def main() -> None:
     parser.add_argument("study", choices=STUDIES, help="study to run")
     parser.add_argument("--counts", type=int, nargs="+", help="numbers of labels")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
-    parser.add_argument("--folder", type=Path, default=Path("runs/few-labels"), help="run folders")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/few-labels"), help="folder for runs and results"
+    )
     given = parser.parse_args()
     study = STUDIES[given.study]
     given.folder.mkdir(parents=True, exist_ok=True)

@@ -1,14 +1,18 @@
-"""Fidelity and time of each method of attribution, on cases of a trained run.
+"""Fidelity and time of each attribution method of ``edgewise explain``, for a trained model.
 
     python -m benchmarks.fidelity RUN [--input FILE] [--cases 200] [--per-input N] [--gnn-explainer]
 
-Fid+ is the decrease of the answer's probability (for a property, the absolute change of its value)
-if the named parts are deleted; Fid- is the decrease if all other parts are deleted. A fifth of the
-parts are named, at most 10. The method ``random`` names the same number of parts at random. Inputs
-come from the file; without a file, they are nodes, users or histories of the training data in
-random order. If the run predicts masked words or atoms and an input has none, a random one is
-masked. ``--gnn-explainer`` adds PyTorch Geometric's GNNExplainer with 200 epochs, for runs of
-gat-cora: on the neighbourhood of each node, and its time on the whole graph for 3 nodes.
+An attribution method names the parts of an input (such as words or edges) that a prediction depends
+on most: a fifth of the parts, at most 10. Fid+ is the decrease of the probability of the predicted
+answer if the named parts are deleted. Fid- is its decrease if all other parts are deleted. If the
+model predicts a number, both are the absolute change of this number. The method ``random`` names as
+many parts at random.
+
+Inputs come from FILE. Without it, they are nodes, users or histories of the training data in random
+order, or scikit-learn's digits. If the run predicts masked words or atoms and an input has no mask,
+a random word or atom is masked. For runs of gat-cora, ``--gnn-explainer`` adds PyTorch Geometric's
+GNNExplainer with 200 epochs on the neighbourhood of each node, and times it on the whole graph for
+3 nodes.
 """
 
 from __future__ import annotations
@@ -39,11 +43,14 @@ from edgewise.inference.text import HiddenWords
 
 METHODS: tuple[Method, ...] = ("left_out", "gradient", "attention", "rollout", "removed")
 MOST_REMOVED = 500
-"""Cases with more edges are not attributed by ``removed``."""
+"""The method ``removed`` is left out for cases with more edges, because it would take too long."""
 
 
 def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
-    """Yield inputs: those of a file, nodes in random order, or scikit-learn's digits."""
+    """Yield the inputs in a file. Without a file, yield inputs that fit the run, in random order.
+
+    These are users, histories of a series, nodes, or scikit-learn's digits for images.
+    """
     predictor, random = run.predictor, Random(0)
     if path is not None:
         for _, _, value in predictor.from_file(path):
@@ -71,7 +78,7 @@ def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
 
 
 def hidden(predictor: Any, value: Any, random: Random) -> Any:
-    """Return an input with a masked word or atom, if the run predicts masked words or atoms."""
+    """Return an input; if the run predicts masked words or atoms, mask a random one."""
     if isinstance(predictor, HiddenWords) and "[MASK]" not in value:
         words = value.split()
         if words:
@@ -92,7 +99,10 @@ def hidden(predictor: Any, value: Any, random: Random) -> Any:
 
 
 def cases_of(run: Run, path: Path | None, per_input: int | None = None) -> Iterator[Case]:
-    """Yield the cases of all inputs that the run can answer, or some of each input."""
+    """Yield the predictions to explain, for all inputs that the run can answer.
+
+    ``per_input`` limits their number for each input, such as the tokens of a translation.
+    """
     nodes = NodeCases(run.predictor) if isinstance(run.predictor, OnNodes) else None
     for value in inputs_of(run, path):
         try:
@@ -107,7 +117,7 @@ def cases_of(run: Run, path: Path | None, per_input: int | None = None) -> Itera
 
 
 class PyGModel(nn.Module):
-    """The model of gat-cora, made of PyTorch Geometric's layers with the same weights."""
+    """Model of gat-cora with PyTorch Geometric's layers and the weights of an Edgewise model."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -136,7 +146,7 @@ class PyGModel(nn.Module):
 
 
 def gnn_explainer(run: Run) -> Callable[..., Tensor]:
-    """Return a function that gives GNNExplainer's mask of the edges."""
+    """Return a function of features, edge_index and node that returns GNNExplainer's edge mask."""
     require("torch_geometric", extra="graphs", purpose="comparing with GNNExplainer")
     from torch_geometric.explain import Explainer, GNNExplainer
 
@@ -161,7 +171,7 @@ def gnn_explainer(run: Run) -> Callable[..., Tensor]:
 
 
 def by_pair(case: Case, pairs: Tensor, edge_index: Tensor, mask: Tensor) -> Contributions:
-    """Sum a mask of directed edges over both directions."""
+    """Return the contributions of undirected edges: a mask summed over both directions."""
     count = len(case.labels)
     low, high = edge_index.min(0).values, edge_index.max(0).values
     keys, own = pairs[0] * count + pairs[1], low * count + high
@@ -175,7 +185,10 @@ Rows = dict[str, list[tuple[float, float, float]]]
 
 
 def measure(case: Case, method: Method, found: Rows) -> tuple[int, Contributions] | None:
-    """Add a row for a method; return the number of parts, or ``None`` for a case of one part."""
+    """Add fidelity and time of a method to ``found``; return the number of parts and their values.
+
+    Returns ``None`` if the case has only one part, because then there is nothing to compare.
+    """
     start = time.process_time()
     each = contributions(case, method)
     seconds = time.process_time() - start
@@ -189,7 +202,7 @@ def measure(case: Case, method: Method, found: Rows) -> tuple[int, Contributions
 def add_gnn_explainer(
     case: Case, nodes: NodeCases, explain: Callable[..., Tensor], pairs: Tensor, found: Rows
 ) -> None:
-    """Add a row for GNNExplainer on the neighbourhood of a node."""
+    """Add fidelity and time of GNNExplainer on the neighbourhood of a node to ``found``."""
     assert case.own is not None
     node = nodes.ids.index(case.labels[int(case.own[0])])
     block, inner = nodes.neighbourhood(node, nodes.hops or 2)
@@ -204,7 +217,7 @@ def add_gnn_explainer(
 
 
 def show(name: str, sizes: list[int], found: Rows) -> None:
-    """Print a table of the means."""
+    """Print a table of the mean fidelity and time of each method."""
     count = len(sizes)
     print(f"{name}: {count} cases, {sum(sizes) / max(count, 1):.0f} parts on average")
     print(f"{'method':14} {'Fid+':>8} {'Fid-':>8} {'difference':>10} {'ms a case':>10}")
@@ -216,13 +229,15 @@ def show(name: str, sizes: list[int], found: Rows) -> None:
 
 def main() -> None:
     """Print the fidelity of each method."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--input", type=Path)
-    parser.add_argument("--cases", type=int, default=200)
-    help_ = "number of parts of an answer, such as tokens of a translation (all)"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path, help="run folder")
+    parser.add_argument("--input", type=Path, metavar="FILE", help="file with inputs")
+    parser.add_argument("--cases", type=int, default=200, help="number of predictions to explain")
+    help_ = "predictions to explain per input, such as tokens of a translation (default: all)"
     parser.add_argument("--per-input", type=int, metavar="N", help=help_)
-    parser.add_argument("--gnn-explainer", action="store_true")
+    parser.add_argument("--gnn-explainer", action="store_true", help="add GNNExplainer (gat-cora)")
     given = parser.parse_args()
     run = edgewise.load(given.run)
     found: Rows = defaultdict(list)

@@ -1,9 +1,9 @@
-"""Time and memory of a full-batch training step on graphs with millions of edges, CPU.
+"""Time and memory of a full-batch training step on graphs with millions of edges, on a CPU.
 
     EDGEWISE_DATA=<folder> python -m benchmarks.full_batch [hollywood-gat ...] [--steps 5]
 
-Each step computes all nodes: forward, loss on a batch of links, backward, Adam. The peak is the
-memory that a step adds to that of the loaded data, the model and the optimizer state.
+Each step computes the outputs of all nodes, the loss on a batch of links, the backward pass and the
+update by Adam. The peak is the memory that a step adds to that of data, model and optimizer state.
 """
 
 from __future__ import annotations
@@ -43,9 +43,13 @@ CHOICES: dict[str, tuple[Callable[..., nn.Module], Data, Task]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("choices", nargs="*", default=list(CHOICES), help="models to measure")
+    parser.add_argument(
+        "choices", nargs="*", default=list(CHOICES), help=f"models: {', '.join(CHOICES)}"
+    )
     parser.add_argument("--steps", type=int, default=5, help="number of timed steps")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="number of CPU threads"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(f"{arguments.threads} threads")
@@ -58,7 +62,7 @@ def main() -> None:
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         seconds, peaks, losses = [], [], []
         for _ in range(arguments.steps + 1):
-            Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+            Path("/proc/self/clear_refs").write_text("5")  # Reset the peak memory of this process.
             before, began = status("VmRSS"), time.perf_counter()
             optimizer.zero_grad()
             loss = task.loss(
@@ -71,7 +75,7 @@ def main() -> None:
             losses.append(loss.item())
         if not losses[-1] < losses[0]:
             raise SystemExit(f"{name}: the loss does not decrease: {losses}")
-        middle, about = spread(seconds[1:])  # the first step prepares the graph
+        middle, about = spread(seconds[1:])  # The first step also prepares the graph.
         graph = next(part for part in batch.inputs if isinstance(part, Graph))
         size = f"{graph.num_targets} nodes, {graph.num_edges} edges"
         print(

@@ -1,12 +1,13 @@
-"""Training step of `gpt-shakespeare` in Edgewise and in plain PyTorch.
+"""Time of a training step of the recipe `gpt-shakespeare`, in Edgewise and in plain PyTorch.
 
     EDGEWISE_DATA=../shared/data python benchmarks/gpt.py [--rounds N] [--steps N] [--train]
 
-First, loss and gradients of both models with the same weights must agree. Then steps (forward,
-loss, backward, clipping, AdamW) of both alternate. The result is the ratio plain / ours of the
-median steps of each round, as the median over rounds: above 1, Edgewise is faster. Times are wall
-times, so the machine should be idle. `--train` trains the plain model to the end and prints its
-loss on the test split.
+First, the losses and gradients of both models with the same weights must agree. Then training steps
+(forward, loss, backward, clipping, AdamW) of both alternate. The result is the step time of plain
+PyTorch divided by that of Edgewise: above 1, Edgewise is faster. Each round gives the ratio of the
+median steps, and the result is the median over rounds. Times are wall times, so the machine should
+be idle. With `--train`, the plain model is trained to the end instead, and its test loss is
+printed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from edgewise.runs.train_recipe import prepare
 
 
 class PlainBlock(nn.Module):
-    """Pre-norm Transformer layer of GPT-2."""
+    """Transformer layer of GPT-2, with the norms before attention and FFN."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -65,7 +66,7 @@ class PlainGPT(nn.Module):
 
 
 def plain_copy(model: nn.Module) -> PlainGPT:
-    """Return a plain model with the weights of an Edgewise model."""
+    """Return a model in plain PyTorch with the weights of an Edgewise model."""
     mine = {name.removeprefix("trunk."): value for name, value in model.state_dict().items()}
     vocabulary, width = mine["embedding.tokens.weight"].shape
     depth = sum(name.endswith("qkv.weight") for name in mine)
@@ -95,11 +96,11 @@ def plain_copy(model: nn.Module) -> PlainGPT:
 
 
 def check_same(model: nn.Module, plain: PlainGPT, batch: Batch) -> None:
-    """Check that loss and embedding gradients agree, with weights scaled up."""
+    """Check that losses and gradients of the embedding agree, with weights multiplied by 3."""
     model, plain = copy.deepcopy(model), copy.deepcopy(plain)
     with torch.no_grad():
         for parameter in (*model.parameters(), *plain.parameters()):
-            parameter.mul_(3)  # with small weights, wrong non-linearities would go unnoticed
+            parameter.mul_(3)  # Small weights would hide a wrong activation function.
     losses = []
     for scores in (model(*batch.inputs, **batch.keywords), of_plain(plain, batch)):
         loss = F.cross_entropy(scores, batch.target)
@@ -111,7 +112,7 @@ def check_same(model: nn.Module, plain: PlainGPT, batch: Batch) -> None:
 
 
 def of_plain(plain: PlainGPT, batch: Batch) -> Tensor:
-    """Return the logits of the tokens that have targets."""
+    """Return the plain model's logits for the tokens that have targets."""
     scores = plain(batch.inputs[0].ids).flatten(0, 1)
     return batch.select_outputs(scores)
 
@@ -119,7 +120,10 @@ def of_plain(plain: PlainGPT, batch: Batch) -> Tensor:
 def stepper(
     recipe: recipes.Recipe, model: nn.Module, call: Callable[[Batch], Tensor]
 ) -> Callable[[Batch], None]:
-    """Return a function that does one training step."""
+    """Return a function that makes one training step of ``model`` on a batch.
+
+    ``call`` returns the outputs of the model for a batch.
+    """
     optimizer = recipe.optimizer.build(model)
     parameters = list(model.parameters())
 
@@ -133,7 +137,7 @@ def stepper(
 
 
 def train_plain(recipe: recipes.Recipe, plain: PlainGPT, loaders: dict) -> float:
-    """Train the plain model by the recipe and return its test loss."""
+    """Train the plain model with the settings of the recipe, and return its test loss."""
     optimizer = recipe.optimizer.build(plain)
     total, step = recipe.trainer.epochs * len(loaders["train"]), 0
     for epoch in range(recipe.trainer.epochs):
@@ -178,12 +182,12 @@ def main() -> None:
     medians: dict[str, list[float]] = {name: [] for name in steps}
     for round_number in range(options.rounds + 1):
         taken: dict[str, list[float]] = {name: [] for name in steps}
-        for batch in batches:  # alternate, so that other load affects both models equally
+        for batch in batches:  # Alternate, so that other load affects both models equally.
             for name in sorted(steps, reverse=bool(len(taken["ours"]) % 2)):
                 start = time.perf_counter()
                 steps[name](batch)
                 taken[name].append(time.perf_counter() - start)
-        if round_number:  # the first round is a warm-up
+        if round_number:  # The first round is a warm-up.
             for name, seconds in taken.items():
                 medians[name].append(statistics.median(seconds))
     ratios = sorted(p / o for o, p in zip(medians["ours"], medians["plain"], strict=True))

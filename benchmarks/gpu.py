@@ -1,16 +1,19 @@
 """Edgewise and other implementations on a GPU: correctness, time and memory.
 
     python -m benchmarks.gpu --json gpu.json --picture gpu.png     # everything
-    python -m benchmarks.gpu --only gatv2 --dtype bfloat16         # problems with this in the name
+    python -m benchmarks.gpu --only gatv2 --dtype bfloat16         # problems with gatv2 in the name
     python -m benchmarks.gpu --check                               # correctness only
 
-Ratios are the other implementation's value divided by Edgewise's: above 1, Edgewise is better. Some
-ratios have a goal. Before timing, the tests of the kernels (``tests/triton``) run on this GPU,
-outputs and all gradients of each problem are compared with the other implementations, and two runs
-must agree bit for bit. Any failure ends the benchmark. Times are from CUDA events, after a warm-up,
-with alternating implementations. Memory is the peak that forward and backward add. Without a GPU,
-``--check`` runs the kernels in Triton's interpreter on small problems: set ``TRITON_INTERPRET=1``
-and ``EDGEWISE_TRITON=1``.
+Ratios are the other implementation's value divided by Edgewise's: above 1, Edgewise is faster or
+needs less memory. For some ratios the table also shows the goal.
+
+Before timing, the tests of the kernels (``tests/triton``) run on this GPU. Then the output and all
+gradients of each problem are compared with the other implementations, and two runs of Edgewise must
+agree bit for bit. Any failure ends the benchmark. Times are measured by CUDA events after a
+warm-up; the implementations alternate. Memory is the peak that forward and backward add.
+
+Without a GPU, ``--check`` runs the kernels in Triton's interpreter on small problems. Set
+``TRITON_INTERPRET=1`` and ``EDGEWISE_TRITON=1`` for this.
 """
 
 from __future__ import annotations
@@ -37,7 +40,10 @@ from edgewise.engines import triton_rows
 
 ROUNDS = 30
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
-"""Tolerance relative to the largest entry; other implementations accumulate in 16 bits."""
+"""Largest allowed difference relative to the largest entry, by dtype.
+
+It is larger for 16 bits, because other implementations sum in 16 bits.
+"""
 BOTH = ("pyg", "compiled")
 PROBLEMS = (
     Problem("transformer", nodes=200_000, peers=BOTH),
@@ -59,19 +65,19 @@ GOALS = {
     ("gatv2", "pyg"): 8.0,
     ("complete()", "sdpa"): 0.97,
 }
-"""Goals for ratios of forward and backward, by first word of the problem and implementation."""
+"""Goals for the ratio of forward and backward: ``{(start of the problem's name, other): goal}``."""
 TESTS = (
     *("tests/triton/test_modes.py", "tests/triton/test_interpreted.py"),
     *("-k", "not lower_precision and not small_graph and not every_pattern"),
 )
-"""Arguments of pytest: the tests of the kernels that compile a bounded number of variants."""
+"""Arguments of pytest that select kernel tests which compile only a few variants of the kernels."""
 SMALL = {"nodes": 24, "degree": 3, "heads": 2, "width": 4}
-"""Problem size for the interpreter."""
+"""Sizes of problems for Triton's interpreter, which is slow."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Problem of dense or banded attention, for which PyTorch has kernels."""
+    """Problem of full, causal or sliding-window attention, for which PyTorch has kernels."""
 
     pattern: str
     tokens: int
@@ -87,9 +93,9 @@ PATTERNS = (Runs("complete()", 8192), Runs("causal()", 8192), Runs("window(256)"
 
 
 def build_runs(runs: Runs) -> Built:
-    """Return ``attend``, SDPA, and FlexAttention with the pattern's block mask."""
+    """Return a problem with three implementations: ``attend``, SDPA and FlexAttention."""
     torch.manual_seed(0)
-    pattern: graphs.Pattern = eval(runs.pattern, vars(graphs))  # a constant of this file
+    pattern: graphs.Pattern = eval(runs.pattern, vars(graphs))  # The text is from this file.
     tokens = runs.tokens
     q, k, v = (torch.randn(1, tokens, runs.heads, runs.width).requires_grad_() for _ in range(3))
     graph = pattern.bind(tokens).to(q.device)
@@ -108,7 +114,7 @@ def build_runs(runs: Runs) -> Built:
         "edgewise": lambda: ew.attend(q, k, v, graph),
         "sdpa": sdpa,
     }
-    if q.is_cuda:  # FlexAttention has no backward on the CPU
+    if q.is_cuda:  # FlexAttention has no backward pass on the CPU.
         made["flex"] = _flex(runs, heads_first)
     gathered = 2 * tokens * runs.heads * runs.width * q.element_size()
     return Built(made, (q, k, v), graph.num_edges, gathered, lambda: None)
@@ -129,14 +135,14 @@ def _flex(runs: Runs, heads_first: Callable[[], tuple[Tensor, ...]]) -> Callable
 
 
 def build_gat(nodes: int = 200_000) -> Built:
-    """Return a step of GAT in Edgewise and in PyTorch Geometric, with the same sizes."""
+    """Return a training step of GAT in Edgewise and in PyTorch Geometric, with the same sizes."""
     from torch_geometric.nn import GAT
 
     torch.manual_seed(0)
     index = torch.randint(nodes, (2, 10 * nodes))
     graph = graphs.edges(index, nodes)
     x = torch.randn(nodes, 128).requires_grad_()
-    ours = ew.models.gat(128, 40, dropout=0.0)  # for reproducible runs
+    ours = ew.models.gat(128, 40, dropout=0.0)  # No dropout, so that two runs agree.
     theirs = GAT(128, 64, 2, 40, heads=8)
     return Built(
         {"edgewise": lambda: ours(x, graph), "pyg": lambda: theirs(x, index)},
@@ -148,7 +154,7 @@ def build_gat(nodes: int = 200_000) -> Built:
 
 
 def build_gpt(context: int = 1024, batch: int = 8, width: int = 768) -> Built:
-    """Return a step of GPT in Edgewise and with PyTorch's layers, with the same sizes."""
+    """Return a training step of GPT in Edgewise and with PyTorch's layers, with the same sizes."""
     torch.manual_seed(0)
     ids = torch.randint(1000, (batch, context))
     ours = ew.models.gpt(
@@ -176,15 +182,18 @@ def build_gpt(context: int = 1024, batch: int = 8, width: int = 768) -> Built:
 
 
 def test_kernels() -> None:
-    """Run the tests of the kernels, one process per core, because most time is compilation."""
+    """Run the tests of the kernels, and exit if one fails.
+
+    There is one process per core, because most of the time is compilation.
+    """
     workers = ("--numprocesses", str(os.cpu_count() or 1))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, *TESTS]
     if subprocess.run(command, cwd=Path(__file__).parents[1], check=False).returncode:
-        raise SystemExit("the tests of the kernels fail on this machine; nothing is timed")
+        raise SystemExit("a test in tests/triton fails on this machine, so nothing is timed")
 
 
 def check(name: str, built: Built, dtype: torch.dtype, *, peers: bool) -> None:
-    """Check that implementations agree, if they should, and that runs repeat bit for bit."""
+    """Exit if two runs of Edgewise differ, or with ``peers`` if implementations disagree."""
     if peers:
         errors = disagreement(built)
         if not max(errors.values()) <= TOLERANCE[dtype]:
@@ -197,7 +206,7 @@ def check(name: str, built: Built, dtype: torch.dtype, *, peers: bool) -> None:
 
 
 def time_of(run: Callable[[], object]) -> float:
-    """Return the milliseconds of a run on the device."""
+    """Return the milliseconds of a run on the GPU."""
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     run()
@@ -207,7 +216,7 @@ def time_of(run: Callable[[], object]) -> float:
 
 
 def peak_of(run: Callable[[], object]) -> int:
-    """Return the bytes of device memory that a run adds."""
+    """Return the bytes of GPU memory that a run adds."""
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -217,7 +226,7 @@ def peak_of(run: Callable[[], object]) -> int:
 
 
 def copy_bandwidth() -> float:
-    """Return the bytes per second that a large copy reads and writes."""
+    """Return the bytes per second that copying a large tensor reads and writes."""
     source = torch.ones(1 << 30, dtype=torch.int8)
     target = torch.empty_like(source)
     took = min(time_of(lambda: target.copy_(source)) for _ in range(10))
@@ -225,7 +234,7 @@ def copy_bandwidth() -> float:
 
 
 def measure(name: str, built: Built, bandwidth: float) -> dict[str, Any]:
-    """Return times and memory of each implementation of a problem."""
+    """Return the times and memory of each implementation; ``bandwidth`` is that of a copy."""
     grad = torch.randn_like(built.runs["edgewise"]().flatten(1))
 
     def forward(run: Callable[[], Tensor]) -> Callable[[], None]:
@@ -258,7 +267,7 @@ def measure(name: str, built: Built, bandwidth: float) -> dict[str, Any]:
 
 
 def show(row: dict[str, Any]) -> None:
-    """Print a line for each other implementation."""
+    """Print a table line for each other implementation of a problem."""
     ours = row["peers"]["edgewise"]
     for peer, theirs in row["peers"].items():
         if peer != "edgewise":
@@ -279,7 +288,7 @@ HEADER = (
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw the ratios as a bar chart."""
+    """Save a bar chart of the ratios."""
     import matplotlib.pyplot as plt
 
     bars = [
@@ -297,11 +306,11 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def problems(only: str, *, small: bool) -> dict[str, tuple[Callable[[], Built], bool]]:
-    """Return by name: a function that builds the problem, and whether implementations must agree.
+    """Return ``{name: (function that builds the problem, whether implementations must agree)}``.
 
     Args:
-        only: keep problems whose name contains this.
-        small: make problems small enough for the interpreter.
+        only: return only problems whose name contains this text.
+        small: make problems small enough for Triton's interpreter.
     """
     made: dict[str, tuple[Callable[[], Built], bool]] = {}
     for problem in PROBLEMS:
@@ -321,7 +330,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only problems whose name contains this")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     parser.add_argument("--check", action="store_true", help="compare results without timing")
-    parser.add_argument("--untested", action="store_true", help="skip the tests of the kernels")
+    parser.add_argument("--untested", action="store_true", help="skip tests/triton")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--picture", type=Path, help="write a bar chart to this file")
     options = parser.parse_args()
@@ -349,7 +358,7 @@ def main() -> None:
                     continue
                 rows.append(measure(name, built, bandwidth))
                 show(rows[-1])
-                if options.json:  # after each problem, in case the benchmark is interrupted
+                if options.json:  # Write after each problem, in case of an interruption.
                     write(options.json, rows, options.dtype, bandwidth)
     finally:
         torch.set_default_dtype(default)

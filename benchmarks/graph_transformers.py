@@ -1,18 +1,20 @@
-"""Graph Transformers in Edgewise and in other implementations, CPU.
+"""Time and memory of graph Transformers on a CPU, in Edgewise and in other implementations.
 
     python -m benchmarks.graph_transformers [--rounds 7] [--threads 2] [--json FILE]
 
-- Training step with Adam of five GPS layers on packed molecules, versus PyTorch Geometric's
-  ``GPSConv``, which pads them, with equal weights and new batches in each round. A further run, in
-  which each atom attends to itself only, shows how much faster attention could save at most.
-- Graphormer's bias on packed molecules, forward and backward with the gradient of its table, versus
-  the padded form ``[B, n, n, H]`` with ``scaled_dot_product_attention``.
-- Exphormer on 100,000 nodes: bytes per additional edge, forward and backward, at two widths.
+- GPS: a training step with Adam of five layers on packed molecules, versus PyTorch Geometric's
+  ``GPSConv``, which pads the molecules. Both have the same weights, and each round has new batches.
+  In a third run each atom attends only to itself; it shows how fast a step would be if attention
+  took no time.
+- Graphormer: attention with its bias on packed molecules, versus ``scaled_dot_product_attention``
+  with a padded bias ``[B, n, n, H]``, forward and backward, with the gradient of the bias table.
+- Exphormer: bytes of memory per additional edge in a graph of 100,000 nodes, forward and backward,
+  for two hidden sizes.
 
-Results are compared first, then runs alternate; times are medians, with half the interquartile
-range. Peak memory is measured in separate processes. Molecules are random trees with some rings, of
-about 23 atoms with a long tail of larger ones, as in real data sets. The benchmark of the drop-ins
-for layers with edge features is ``benchmarks/drop_ins.py``.
+Results are compared first. Then runs alternate; times are medians with half the interquartile
+range. Peak memory is measured in separate processes. Molecules are random trees with some rings.
+They have about 23 atoms, and a few are much larger, as in real data sets. For layers with edge
+features, see ``benchmarks/drop_ins.py``.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from edgewise.models.gps import GINELayer, GPSLayer
 WIDTH, BONDS, HEADS, DEPTH = 64, 4, 4, 5
 BIAS_HEADS, BIAS_WIDTH, CLASSES = 8, 10, 22  # Graphormer-slim; distances up to 20, unreachable
 PARTS = ("gps", "graphormer", "exphormer")
-CLOSE = 1e-4  # tolerance relative to the largest entry
+CLOSE = 1e-4  # Largest allowed difference, relative to the largest entry.
 
 
 # ---- molecules ----
@@ -48,7 +50,11 @@ CLOSE = 1e-4  # tolerance relative to the largest entry
 
 @dataclass(frozen=True)
 class Molecules:
-    """Packed batch: atoms ``[N, WIDTH]``, bonds ``[2, E]`` and ``[E, BONDS]``, sizes ``[B]``."""
+    """Packed batch of B molecules.
+
+    Atom features are ``[N, WIDTH]``, bonds ``[2, E]`` with features ``[E, BONDS]``, and ``sizes``
+    holds the number of atoms of each molecule.
+    """
 
     x: Tensor
     edge_index: Tensor
@@ -57,17 +63,17 @@ class Molecules:
 
     @property
     def owner(self) -> Tensor:
-        """Molecule of each atom, ``[N]``; PyTorch Geometric's ``batch``."""
+        """Index of each atom's molecule, ``[N]``: what PyTorch Geometric calls ``batch``."""
         return torch.arange(len(self.sizes)).repeat_interleave(self.sizes)
 
     @property
     def fill(self) -> float:
-        """Fraction of the padded batch that is not padding."""
+        """Fraction of a padded batch that is not padding."""
         return float(self.sizes.double().mean() / self.sizes.max())
 
 
 def molecules(count: int, seed: int) -> Molecules:
-    """Sample a batch of random molecules."""
+    """Return a batch of ``count`` random molecules."""
     generator = torch.Generator().manual_seed(seed)
     sizes = torch.randn(count, generator=generator) * 0.45 + 3.1
     sizes = sizes.exp().round().long().clamp(4, 150)
@@ -76,7 +82,7 @@ def molecules(count: int, seed: int) -> Molecules:
         child = torch.arange(1, n)
         chance = torch.rand(n - 1, generator=generator)
         parent = (child - 1 - (chance * child.clamp(max=3)).long()).clamp(min=0)
-        start = torch.arange(0, max(n - 5, 0), 7)  # one six-membered ring per seven atoms
+        start = torch.arange(0, max(n - 5, 0), 7)  # Close a ring of six in every seven atoms.
         pairs += [torch.stack([parent, child]) + first, torch.stack([start, start + 5]) + first]
         first += n
     causal = torch.cat(pairs, dim=1)
@@ -90,10 +96,10 @@ def molecules(count: int, seed: int) -> Molecules:
 
 
 class OurGPS(nn.Module):
-    """GPS layers of Edgewise, with graphs built from each batch.
+    """GPS layers of Edgewise; the graphs of each batch are built in ``forward``.
 
     Args:
-        alone: let each atom attend to itself only, to measure the time of everything else.
+        alone: let each atom attend only to itself, to measure the time of everything but attention.
     """
 
     def __init__(self, alone: bool = False) -> None:
@@ -131,7 +137,7 @@ class TheirGPS(nn.Module):
 
 
 def conv() -> nn.Module:
-    """Return PyTorch Geometric's message-passing layer of GPS."""
+    """Return the message-passing layer of PyTorch Geometric that the GPS layers use."""
     network = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
     return theirs.GINEConv(network, train_eps=True, edge_dim=BONDS)
 
@@ -162,7 +168,10 @@ def copied(peer: TheirGPS) -> OurGPS:
 
 
 def trained(model: nn.Module, count: int) -> Callable[[int], float]:
-    """Return a function that does one training step on a round's batch and returns the loss."""
+    """Return a function that makes one training step and returns the loss.
+
+    Its argument is the number of the round, which has its own batch of ``count`` molecules.
+    """
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
 
     def step(turn: int) -> float:
@@ -176,11 +185,11 @@ def trained(model: nn.Module, count: int) -> Callable[[int], float]:
 
 
 molecules_of: dict[tuple[int, int], Molecules] = {}
-"""Batches by size and round, sampled before timing."""
+"""Dict from (number of molecules, round) to batches, which are sampled before timing."""
 
 
 def gps(count: int, rounds: int) -> dict[str, float]:
-    """Return the seconds per step of all models."""
+    """Return the seconds per training step of each GPS model on ``count`` molecules."""
     torch.manual_seed(0)
     for turn in range(rounds + 3):
         molecules_of[count, turn] = molecules(count, turn)
@@ -198,7 +207,10 @@ def gps(count: int, rounds: int) -> dict[str, float]:
 
 
 def of_bias(count: int) -> tuple[dict[str, Callable[[], tuple[Tensor, ...]]], float]:
-    """Return functions of attention with the bias, forward and backward, and the fill."""
+    """Return functions that run attention with Graphormer's bias, forward and backward.
+
+    The second result is the fraction of the padded batch that is not padding.
+    """
     sizes = molecules(count, 0).sizes
     n, total, longest = len(sizes), int(sizes.sum()), int(sizes.max())
     torch.manual_seed(0)
@@ -230,7 +242,7 @@ def of_bias(count: int) -> tuple[dict[str, Callable[[], tuple[Tensor, ...]]], fl
 
 
 def graphormer(count: int, rounds: int) -> dict[str, float]:
-    """Return the seconds and bytes of both forms of Graphormer's bias."""
+    """Return the seconds and bytes of attention with Graphormer's bias, packed and padded."""
     runs, fill = of_bias(count)
     for one, other in zip(*(run() for run in runs.values()), strict=True):
         check("Graphormer's bias", one, other)
@@ -243,7 +255,10 @@ def graphormer(count: int, rounds: int) -> dict[str, float]:
 
 
 def of_exphormer(nodes: int, degree: int, width: int) -> Callable[[], None]:
-    """Return a function of forward and backward on a random graph of in-degree ``degree``."""
+    """Return a function that runs Exphormer forward and backward on a random graph.
+
+    Each of the ``nodes`` nodes has in-degree ``degree``; ``width`` is the hidden size.
+    """
     torch.manual_seed(0)
     model = exphormer(8, 1, width=width, depth=1, heads=HEADS, position="none", pool="none")
     target = torch.arange(nodes).repeat_interleave(degree)
@@ -257,7 +272,7 @@ def of_exphormer(nodes: int, degree: int, width: int) -> Callable[[], None]:
 
 
 def exphormer_memory(nodes: int) -> dict[str, float]:
-    """Return the bytes per edge, from the peaks with 8 and with 24 edges per node."""
+    """Return Exphormer's bytes per edge: peak memory with 24 minus that with 8 edges per node."""
     found = {}
     for width in (64, 128):
         few, many = (int(peak("exphormer", str(nodes), str(d), str(width))) for d in (8, 24))
@@ -270,14 +285,17 @@ def exphormer_memory(nodes: int) -> dict[str, float]:
 
 
 def check(name: str, one: Tensor, other: Tensor) -> None:
-    """Exit if two results do not agree."""
+    """Exit the program if two results do not agree."""
     error = float((one - other).abs().max() / one.abs().max())
     if not error < CLOSE:
         raise SystemExit(f"{name}: relative difference of results {error:.1e}")
 
 
 def timed(runs: dict[str, Callable[[int], object]], rounds: int) -> dict[str, float]:
-    """Return medians and spreads of alternating runs, and the ratio of the first two."""
+    """Return median seconds and spread of each run, and the ratio of the first two medians.
+
+    The runs alternate, and each is called with the number of the round.
+    """
     times: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds):
         for name, run in runs.items():
@@ -292,14 +310,14 @@ def timed(runs: dict[str, Callable[[int], object]], rounds: int) -> dict[str, fl
 
 
 def peak(*what: str) -> int:
-    """Return the bytes that one run adds, measured in a separate process."""
+    """Return the bytes of memory that one run adds, measured in a separate process."""
     threads = ["--threads", str(torch.get_num_threads())]
     command = [sys.executable, "-m", "benchmarks.graph_transformers", *threads, "--peak", *what]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def measured_peak(kind: str, *what: str) -> int:
-    """Return the bytes that one run adds, after a small run as a warm-up; see :func:`peak`."""
+    """Return the bytes of memory that one run adds in this process, after a small warm-up run."""
     if kind == "bias":
         name, count = what
         small, run = of_bias(2)[0][name], of_bias(int(count))[0][name]
@@ -307,7 +325,7 @@ def measured_peak(kind: str, *what: str) -> int:
         nodes, degree, width = (int(number) for number in what)
         small, run = of_exphormer(100, degree, width), of_exphormer(nodes, degree, width)
     small()
-    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    Path("/proc/self/clear_refs").write_text("5")  # Reset the peak memory of this process.
     before = status("VmRSS")
     run()
     return status("VmHWM") - before
@@ -316,10 +334,14 @@ def measured_peak(kind: str, *what: str) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--molecules", type=int, default=128, help="number of molecules per batch")
-    parser.add_argument("--nodes", type=int, default=100_000, help="nodes of Exphormer's graph")
+    parser.add_argument("--nodes", type=int, default=100_000, help="nodes in Exphormer's graph")
     parser.add_argument("--rounds", type=int, default=7, help="number of timed runs")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="number of CPU threads"
+    )
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=PARTS, help="models to measure"
+    )
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--peak", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

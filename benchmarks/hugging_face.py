@@ -1,13 +1,13 @@
-"""Time of a Hugging Face BERT layer with Edgewise's attention and with SDPA.
+"""Time of a Hugging Face BERT layer with Edgewise's attention and with PyTorch's SDPA.
 
     python benchmarks/hugging_face.py [--tokens 4096] [--rounds N] [--threads N]
 
-The layer has the size of BERT-base (12 heads of 64) and random weights. Three parts are timed: the
-attention function of ``transformers``' attention interface, self-attention with projections, and
-the whole layer, whose feed-forward network does not depend on the graph. Outputs are compared
-first. Then runs alternate; results are medians over rounds of SDPA's time divided by Edgewise's,
-for forward, and for forward and backward: above 1, Edgewise is faster. SDPA always computes the
-complete graph. Times are wall times, so the machine should be idle.
+The layer has the size of BERT-base (12 heads of width 64) and random weights. Three parts are
+timed: only the attention function that ``transformers`` calls, self-attention with its projections,
+and the whole layer, whose feed-forward network does not depend on the graph. Outputs are compared
+first. Then runs alternate. Results are SDPA's time divided by Edgewise's, for forward, and for
+forward and backward: above 1, Edgewise is faster. They are medians over rounds. SDPA always
+computes all pairs of tokens. Times are wall times, so the machine should be idle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PARTS = ("attention", "with projections", "the layer")
 
 
 class Interface(nn.Module):
-    """Attention function of a layer, without projections."""
+    """Module that calls only the attention function of a layer, without projections."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -50,7 +50,10 @@ class Interface(nn.Module):
 
 
 def layer(implementation: str, graph: graphs.Pattern | None) -> dict[str, nn.Module]:
-    """Return the parts of one BERT layer, with the same weights in every call."""
+    """Return the three timed parts of a BERT layer, which has the same weights in every call.
+
+    ``implementation`` is the name of the attention function, and ``graph`` the graph for Edgewise.
+    """
     torch.manual_seed(0)
     config = BertConfig(num_hidden_layers=1, vocab_size=8)
     model = BertModel._from_config(config, attn_implementation=implementation).eval()
@@ -62,9 +65,9 @@ def layer(implementation: str, graph: graphs.Pattern | None) -> dict[str, nn.Mod
 
 
 def mask_of(model: str, tokens: int) -> Any:
-    """Return the attention mask that ``transformers`` would pass to each layer."""
+    """Return the attention mask that ``transformers`` would pass to the layer."""
     if model == "theirs":
-        return None  # no padding: SDPA needs none
+        return None  # There is no padding, so SDPA needs no mask.
     from transformers.masking_utils import AttentionMaskInterface, bidirectional_mask_function
 
     make = AttentionMaskInterface()["edgewise"]
@@ -78,7 +81,7 @@ def first(out: Any) -> Tensor:
 
 
 def steps(part: nn.Module, x: Tensor, mask: Any) -> dict[str, Callable[[], object]]:
-    """Return functions that run forward, and forward and backward."""
+    """Return two functions: one runs the part forward, the other forward and backward."""
     wanted = [x, *part.parameters()]
     gradient = torch.randn_like(first(part(x, mask)))
 
@@ -120,7 +123,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tokens", type=int, default=4096, help="length of the text")
     parser.add_argument("--rounds", type=int, default=5, help="number of timed runs")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="number of CPU threads"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     print(

@@ -1,10 +1,9 @@
-"""Answers of a run of sst2 to the lecture's two sentences about "like", and to ten variations.
+"""Predicted labels for two sentences about "like" from the lecture, and for ten variations.
 
     python -m benchmarks.lecture_sentences RUN
 
-RUN is the folder of one training, or of an ensemble (``--seeds``). The sentences were written
-before any setting of the recipes was chosen by them. None is a sentence of SST-2. They measure a
-run; no setting is chosen by them.
+RUN is the folder of a run of the recipe sst2, or of several seeds of it (``--seeds``). None of the
+sentences is in SST-2, and no setting of a recipe was chosen with them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ VARIATIONS = {
 
 
 def right(run: Path) -> int:
-    """Print the answer to each sentence, and return the number of correct answers."""
+    """Print the predicted label of each sentence, and return the number of correct ones."""
     expected = LECTURE | VARIATIONS
     answers = edgewise.load(run).predict(list(expected), top=1)
     correct = 0
@@ -47,5 +46,5 @@ def right(run: Path) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path, help="run folder of sst2")
+    parser.add_argument("run", type=Path, help="run folder of the recipe sst2")
     right(parser.parse_args().run)

@@ -1,14 +1,20 @@
-"""Time and memory of full and sparse attention, from 512 to 65,536 tokens, as a chart.
+"""Chart of the time and memory of full and sparse attention, from 512 to 65,536 tokens.
 
     python -m benchmarks.long_texts docs/howto/long_texts.png [--longest N] [--seconds S]
         [--gigabytes G]
 
-Forward and backward of the attention of one layer on one text, with 4 heads of width 64 in float32:
-softmax(QKᵀ)V with an explicit matrix; PyTorch's fused attention; Edgewise on Longformer's graph
-(window of 256 tokens on either side, one global token) and on BigBird's (blocks of 64: neighbours,
-first and last, three random). Each point is measured in a separate process: the median of three
-runs after a warm-up, and the memory that they add. A line ends if the next point is expected to
-take more than S seconds or G gigabytes. Times are wall times, so the machine should be idle.
+The chart shows the attention of one layer on one text, forward and backward, with 4 heads of width
+64 in float32, for four methods:
+
+- softmax(QKᵀ)V with an explicit matrix of all pairs
+- PyTorch's fused attention
+- Edgewise on Longformer's graph: a window of 256 tokens on either side, and one global token
+- Edgewise on BigBird's graph: each block of 64 tokens attends to both neighbours, the first, the
+  last and three random blocks
+
+Each point is measured in a separate process: the median time of three runs after a warm-up, and the
+memory that they add. The line of a method ends if its next point is expected to take more than S
+seconds or G gigabytes. Times are wall times, so the machine should be idle.
 """
 
 from __future__ import annotations
@@ -35,19 +41,19 @@ Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def written_out(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Compute attention of ``[N, H, D]`` with an explicit matrix of all pairs."""
+    """Compute attention for query, key and value ``[N, H, D]`` with a matrix of all pairs."""
     q, k, v = (x.transpose(0, 1) for x in (query, key, value))
     return ((q @ k.mT / WIDTH**0.5).softmax(-1) @ v).transpose(0, 1)
 
 
 def fused(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Compute attention of ``[N, H, D]`` with PyTorch's fused kernel."""
+    """Compute attention for query, key and value ``[N, H, D]`` with PyTorch's fused kernel."""
     q, k, v = (x.transpose(0, 1)[None] for x in (query, key, value))
     return F.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1)
 
 
 def on(pattern: graphs.Pattern) -> Run:
-    """Return Edgewise's attention on a graph."""
+    """Return a function that computes Edgewise's attention with a pattern."""
     return lambda query, key, value: ew.attend(query, key, value, pattern, layout="NHD")
 
 
@@ -63,12 +69,12 @@ RUNS: dict[str, Run] = {
 
 
 def measure(run: Run, tokens: int) -> tuple[float, float]:
-    """Return the seconds of forward and backward, and the gigabytes that they add."""
+    """Return the median seconds of forward and backward, and the gigabytes that they add."""
     torch.manual_seed(0)
     nodes = [torch.randn(tokens, HEADS, WIDTH, requires_grad=True) for _ in range(3)]
     short = [x[:SHORTEST].detach().requires_grad_() for x in nodes]
-    torch.autograd.grad(run(*short).sum(), short)  # loads libraries and starts threads
-    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    torch.autograd.grad(run(*short).sum(), short)  # Load libraries and start threads.
+    Path("/proc/self/clear_refs").write_text("5")  # Reset the peak memory of this process.
     before, spent = status("VmRSS"), []
     for _ in range(ROUNDS + 1):
         start = time.perf_counter()
@@ -80,12 +86,12 @@ def measure(run: Run, tokens: int) -> tuple[float, float]:
 def lines(
     longest: int, seconds: float, gigabytes: float
 ) -> dict[str, list[tuple[int, float, float]]]:
-    """Return the points of each line: tokens, seconds and gigabytes.
+    """Return the points ``(tokens, seconds, gigabytes)`` of the line of each method.
 
     Args:
         longest: max number of tokens.
-        seconds: time limit of a point.
-        gigabytes: memory limit of a point.
+        seconds: maximum expected time of a point.
+        gigabytes: maximum expected memory of a point.
     """
     found: dict[str, list[tuple[int, float, float]]] = {name: [] for name in RUNS}
     for name, points in found.items():
@@ -105,7 +111,7 @@ def lines(
 
 
 def draw(found: dict[str, list[tuple[int, float, float]]], path: Path) -> None:
-    """Draw time (left) and memory (right) over the number of tokens."""
+    """Save a chart of time (left) and memory (right) by number of tokens."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -131,16 +137,16 @@ def main() -> None:
     """Measure all points and draw them; or, in a subprocess, measure one point."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "path", type=Path, nargs="?", default=Path("long_texts.png"), help="file of the chart"
+        "path", type=Path, nargs="?", default=Path("long_texts.png"), help="image file to write"
     )
     parser.add_argument(
         "--longest", type=int, default=65536, metavar="N", help="max number of tokens"
     )
     parser.add_argument(
-        "--seconds", type=float, default=60.0, metavar="S", help="time limit of a point"
+        "--seconds", type=float, default=60.0, metavar="S", help="max time for a point"
     )
     parser.add_argument(
-        "--gigabytes", type=float, default=6.0, metavar="G", help="memory limit of a point"
+        "--gigabytes", type=float, default=6.0, metavar="G", help="max memory for a point"
     )
     parser.add_argument("--one", choices=RUNS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,15 +1,18 @@
-"""Pages of attention weights in a headless browser: size, time and frames, compared with bertviz.
+"""HTML pages that show attention weights: size and speed in a browser, compared with bertviz.
 
     python -m benchmarks.pages [--tokens 64 128 256] [--scripts FOLDER] [--views head model]
 
 Both tools draw the same random weights of 12 layers with 12 heads on all pairs of tokens. Edgewise
-also draws 4 layers with 8 heads on a window of 16,384 tokens. The benchmark prints the size of the
-page in bytes, the processor time to write it, the time and the browser's processor time until it is
-drawn, and the frames per second while the mouse drags over it (bertviz: scrolls, and moves over the
-tokens). A page is opened three times, the tools in alternation; times are minima and frames are
-maxima. bertviz is measured if it is installed. Its pages load scripts from the network; the
-benchmark reads the scripts from ``FOLDER`` (``require.js``, ``d3.min.js`` and ``jquery.min.js``),
-and includes them in the size.
+also draws 4 layers with 8 heads on a window of radius 8 over 16,384 tokens. The benchmark prints:
+
+- the size of the page in bytes, and the processor time to write it
+- the time until the page is drawn, and the browser's processor time until then
+- the frames per second while the mouse drags over it (in bertviz, it scrolls and moves over tokens)
+
+Each page is opened three times in a headless browser, the tools in alternation. Times are minima
+and frames are maxima. bertviz is measured if it is installed. Its pages load scripts from the
+network. The benchmark reads these scripts from ``FOLDER`` (``require.js``, ``d3.min.js`` and
+``jquery.min.js``) instead, and adds their size to that of the page.
 """
 
 from __future__ import annotations
@@ -48,13 +51,13 @@ COUNT = """() => {
 
 @dataclass
 class Page:
-    """A page and what was measured on it.
+    """An HTML page and its measurements.
 
     Attributes:
-        name: contents in words.
-        path: the file.
-        ready: selector of an element that exists once the page is drawn.
-        area: selector of the part under the mouse.
+        name: name of the tool and contents of the page, for the table.
+        path: HTML file.
+        ready: CSS selector of an element that exists as soon as the page is drawn.
+        area: CSS selector of the element over which the mouse moves.
         write: seconds of processor time to write the page.
         size: bytes of the page and its scripts.
     """
@@ -72,7 +75,7 @@ class Page:
 
 
 def weights_of(graph: Any, layers: int, heads: int) -> Recorded:
-    """Return random weights on a graph, as recorded from a model."""
+    """Return random attention weights on a graph, in the form that recording a model gives."""
     random = torch.Generator().manual_seed(0)
     recorded = Recorded()
     for number in range(layers):
@@ -83,7 +86,7 @@ def weights_of(graph: Any, layers: int, heads: int) -> Recorded:
 
 
 def written(name: str, path: Path, write: Callable[[], Any], ready: str, area: str) -> Page:
-    """Write a page, and return its size and time."""
+    """Write a page by calling ``write``, and return it with its size and processor time."""
     start = time.process_time()
     write()
     seconds = time.process_time() - start
@@ -91,7 +94,7 @@ def written(name: str, path: Path, write: Callable[[], Any], ready: str, area: s
 
 
 def ours(name: str, recorded: Recorded, tokens: int, path: Path) -> Page:
-    """Write a page of Edgewise."""
+    """Write a page with Edgewise, and return it."""
     shown = explain.Explanation(recorded, [f"token{i}" for i in range(tokens)], "sequence")
     return written(
         f"Edgewise, {name}",
@@ -103,7 +106,7 @@ def ours(name: str, recorded: Recorded, tokens: int, path: Path) -> Page:
 
 
 def theirs(view: str, name: str, recorded: Recorded, tokens: int, path: Path) -> Page:
-    """Write a page of bertviz."""
+    """Write a page with this view of bertviz, and return it."""
     import bertviz
 
     dense = [
@@ -119,7 +122,7 @@ def theirs(view: str, name: str, recorded: Recorded, tokens: int, path: Path) ->
 
 
 def processor_seconds() -> dict[int, float]:
-    """Return the processor time of each process below this one (Linux)."""
+    """Return the processor time of each child process and its children, by process id (Linux)."""
     fields = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # The process has ended.
@@ -132,7 +135,7 @@ def processor_seconds() -> dict[int, float]:
 
 
 def measure(browser: Any, page: Page, scripts: Path | None) -> None:
-    """Open a page, drag over it, and add the seconds and frames."""
+    """Open a page, drag the mouse over it, and add seconds and frames to its measurements."""
     opened = browser.new_page(viewport={"width": 1280, "height": 800})
     opened.set_default_timeout(TIMEOUT)
 
@@ -164,15 +167,15 @@ def measure(browser: Any, page: Page, scripts: Path | None) -> None:
         drawn = opened.evaluate("window.frames_drawn")
         page.frames.append(drawn / (time.perf_counter() - start))
         opened.mouse.up()
-    except Exception as error:  # A page that does not open is a result.
+    except Exception as error:  # If a page does not open, the table shows the error.
         page.error = type(error).__name__
     finally:
         opened.close()
 
 
 def show(pages: list[Page]) -> None:
-    """Print a Markdown table."""
-    print("| page | bytes | write, s | open, s | processor, s | frames |")
+    """Print the measurements of all pages as a Markdown table."""
+    print("| page | bytes | write, s | until drawn, s | browser's processor, s | frames/s |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for page in pages:
         times = (
@@ -188,9 +191,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tokens", type=int, nargs="+", default=[64, 128, 256])
-    parser.add_argument("--scripts", type=Path, metavar="FOLDER", help="scripts of bertviz's pages")
-    parser.add_argument("--views", nargs="*", default=["head", "model"], help="views of bertviz")
+    parser.add_argument(
+        "--tokens", type=int, nargs="+", default=[64, 128, 256], help="numbers of tokens to draw"
+    )
+    parser.add_argument(
+        "--scripts", type=Path, metavar="FOLDER", help="folder with the scripts of bertviz's pages"
+    )
+    parser.add_argument(
+        "--views", nargs="*", default=["head", "model"], help="bertviz views to measure"
+    )
     given = parser.parse_args()
     playwright = require("playwright.sync_api", extra="dev", purpose="opening pages")
     compared = importlib.util.find_spec("bertviz") is not None and given.scripts is not None

@@ -2,10 +2,11 @@
 
     python benchmarks/paired.py RUN OTHER
 
-For each test example the accuracy is averaged over the seeds of a run. The mean difference of the
-two runs is printed with its standard error, which is smaller than for unpaired examples, because
-examples that are equally hard for both do not contribute. The mean and standard deviation over the
-seeds of each run are printed, too. The runs must have the same test examples in the same order.
+RUN and OTHER are run folders. For each test example, the accuracy is averaged over the seeds of a
+run. The benchmark prints the mean difference over examples and its standard error. This is smaller
+than without pairing, because examples that are equally hard for both runs do not contribute. It
+also prints mean and standard deviation over the seeds of each run. Both runs must have the same
+test examples in the same order.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from edgewise.batches import UNLABELLED
 
 
 class Answers(NamedTuple):
-    """Test results of a run: correctness and target of each example, ``[N]`` each."""
+    """Test results of a run: whether the answer is correct, and the target, ``[N]`` each."""
 
     right: Tensor
     target: Tensor
 
 
 def answered(folder: Path) -> Answers:
-    """Return the test results of a run."""
+    """Return the test results of the run in a folder."""
     run = edgewise.load(folder)
     if "test/accuracy" not in run.metrics:
-        raise SystemExit(f"{folder}: no classifier, because it has no test/accuracy")
+        raise SystemExit(f"{folder}: expected a classifier, but its metrics lack test/accuracy")
     right, target = [], []
     with torch.inference_mode():
         for batch in run.recipe.data.load().loaders(run.recipe.seed)["test"]:
@@ -45,27 +46,33 @@ def answered(folder: Path) -> Answers:
 
 
 def of_seeds(folder: Path) -> list[Answers]:
-    """Return the test results of each seed of a run, or of a run without seeds."""
+    """Return the test results of each seed of a run; one result if it was run without --seeds."""
     return [answered(seed) for seed in sorted(folder.glob("seed-*")) or [folder]]
 
 
 def on_the_same(runs: Sequence[Sequence[Answers]]) -> list[Tensor]:
-    """Return the correctness ``[S, N]`` of each run; exit if test examples differ."""
+    """Return for each run whether its answers are correct, ``[seeds, N]``.
+
+    The program exits if the test examples differ.
+    """
     first, *others = (seed.target for seeds in runs for seed in seeds)
     if not all(torch.equal(first, other) for other in others):
-        raise SystemExit("the runs have different test examples, or in a different order")
+        raise SystemExit("the runs have different test examples, or the same in another order")
     return [torch.stack([seed.right for seed in seeds]) for seeds in runs]
 
 
 def difference(one: Tensor, other: Tensor) -> tuple[float, float]:
-    """Return the mean difference over examples and its standard error, from ``[S, N]`` each."""
+    """Return the mean difference ``one - other`` over the N examples, and its standard error.
+
+    Both arguments are ``[seeds, N]``.
+    """
     differences = one.mean(0) - other.mean(0)
     return float(differences.mean()), float(differences.std() / len(differences) ** 0.5)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("runs", type=Path, nargs=2, metavar="RUN", help="run folder")
+    parser.add_argument("runs", type=Path, nargs=2, metavar="RUN", help="folders of the two runs")
     folders = parser.parse_args().runs
     both = on_the_same([of_seeds(folder) for folder in folders])
     for folder, found in zip(folders, both, strict=True):

@@ -1,16 +1,18 @@
-"""Accuracy of the planner: time all engines on a grid of problems, and fit the table of costs.
+"""Accuracy of the choice of engines: time all engines on many problems, and fit their costs.
 
-    python benchmarks/planner.py | tee times.txt     # measure: estimate, time, choice, regret
-    python benchmarks/planner.py --only entmax       # only problems with this in their name
+    python benchmarks/planner.py | tee times.txt     # estimated and measured times, choice, regret
+    python benchmarks/planner.py --only entmax       # only problems with entmax in the name
     python benchmarks/planner.py --read times.txt    # evaluate the current costs on these times
     python benchmarks/planner.py --read times.txt --refit      # and rewrite engines/costs.json
 
-Times are of forward and backward with all gradients, the best of several runs, on one thread, or on
-a GPU with ``--device cuda``. ``--dtype bfloat16`` or ``float16`` measures nodes in 16 bits (edge
-terms stay in float32) and fits their entry of the table. ``regret`` is the relative extra time of
-the chosen engine over the fastest. The fit minimises relative errors of the estimated times over
-non-negative costs; costs that no measured problem involves are kept. The fit is evaluated by
-five-fold cross-validation.
+``engine="auto"`` chooses the engine with the lowest time estimated from ``engines/costs.json``. The
+*regret* is the extra time of the chosen engine relative to the fastest engine.
+
+Times are those of forward and backward with all gradients, the least of several runs, on one thread
+or with ``--device cuda`` on a GPU. ``--dtype bfloat16`` or ``float16`` measures query, key and
+value in 16 bits (bias and gain stay in float32), and fits the costs for 16 bits. The fit minimises
+the relative errors of the estimated times, with costs of at least 0. Costs that no measured problem
+involves are kept. The fit is evaluated by five-fold cross-validation.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ from edgewise.engines.costs import COSTS, TABLE, Costs, Work, costs_on, entry_na
 from edgewise.graphs import Graph
 from edgewise.layouts import graph_facts
 
-MOST_ELEMENTS = 3e7  # max elements of an edge or pair tensor, to limit memory and time
-MOST_STEPS = 1e7  # max number of scores for entmax, which iterates over them
+MOST_ELEMENTS = 3e7  # Maximum size of a tensor with an entry per edge or pair, in elements.
+MOST_STEPS = 1e7  # Maximum number of scores for entmax, which passes over them several times.
 NODES = (16, 64, 256, 1024, 4096)
 DENSITIES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0)
 HEADS = ((1, 8), (8, 8), (4, 16), (1, 64), (8, 64))
@@ -60,19 +62,19 @@ PACKED: dict[str, Callable[[int], list[int]]] = {
     "small, packed": lambda nodes: [16] * (nodes // 16),
     "ragged, packed": lambda nodes: [8, 24] * (nodes // 32),
 }
-"""Sizes of the members of packed batches."""
+"""Functions from the number of nodes to the sizes of the graphs in a packed batch."""
 TERMS = ("plain", "bias", "gain", "additive", "lse", "entmax", "table", "sum")
-BUDGET = 0.08  # seconds per engine
+BUDGET = 0.08  # Seconds of timing per engine and problem.
 NAME, CELL = 36, 19
 """Widths of the table's columns."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 ALLOWED = 0.1
-"""Max regret at which a choice counts as right."""
+"""A choice counts as right if its regret is at most this (10 % slower than the fastest engine)."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Problem of the grid: a graph, number and size of heads, and a kind of call."""
+    """Problem to measure: a graph, number and width of heads, and a kind of call (``term``)."""
 
     name: str
     graph: Graph
@@ -82,11 +84,11 @@ class Task:
     dtype: torch.dtype = torch.float32
 
     def call(self) -> tuple[Callable[[str], object], Problem]:
-        """Return a function that runs the task on an engine, and the planner's input."""
+        """Return a function that runs the task on a named engine, and the call's properties."""
         graph, heads, width = self.graph, self.heads, self.width
         nodes = graph.num_targets
         if self.term == "additive" and heads == 8 and width == 8:
-            width = 1  # GAT
+            width = 1  # As in GAT.
         device = graph.device
         of_nodes = {"dtype": self.dtype, "device": device}
         leaves = [torch.randn(nodes, heads, width, **of_nodes) for _ in range(3)]
@@ -133,7 +135,7 @@ class Task:
 
 
 def aggregation(value: Tensor, graph: Graph) -> Problem:
-    """Return the planner's input for a sum aggregation."""
+    """Return the properties of a call of ``aggregate`` that sums, for the cost model."""
     return Problem(
         operation="aggregate",
         batch=1,
@@ -148,24 +150,24 @@ def aggregation(value: Tensor, graph: Graph) -> Problem:
 
 @dataclass(frozen=True)
 class Row:
-    """Times and amounts of work of a task, for each engine that supports it."""
+    """Measured seconds and operation counts of a task, for each engine that supports it."""
 
     name: str
     times: dict[str, float]
     works: dict[str, Work]
 
     def estimates(self, costs: Costs) -> dict[str, float]:
-        """Return the estimated seconds by engine."""
+        """Return ``{engine: estimated seconds}``."""
         return dict(zip(self.works, costs.of(self.works.values()), strict=True))
 
     def regret(self, costs: Costs) -> float:
-        """Return the relative extra time of the engine with the lowest estimate."""
+        """Return the extra time of the engine with the lowest estimate, relative to the fastest."""
         estimates = self.estimates(costs)
         choice = min(estimates, key=lambda engine: estimates[engine])
         return self.times[choice] / min(self.times.values()) - 1
 
     def line(self, costs: Costs) -> str:
-        """Return the task's line of the table."""
+        """Return the line of this task in the printed table."""
         estimates = self.estimates(costs)
         cells = [
             f"{estimates[e] * 1e3:9.3f} {self.times[e] * 1e3:9.3f}" if e in estimates else "-"
@@ -179,13 +181,13 @@ class Row:
 def tasks(
     device: str, only: str, *, quick: bool, dtype: torch.dtype = torch.float32
 ) -> Iterator[Task]:
-    """Yield the grid: patterns of contiguous sources, then random graphs of all densities.
+    """Yield all tasks: first patterns made of intervals, then random graphs of many densities.
 
     Args:
         device: device of the graphs.
-        only: keep tasks whose name contains this.
+        only: yield only tasks whose name contains this text.
         quick: leave out the largest graphs.
-        dtype: type of the nodes.
+        dtype: dtype of query, key and value.
     """
     sizes = NODES[:4] if quick else NODES
     for nodes, (kind, pattern) in itertools.product(sizes, RUNS.items()):
@@ -213,10 +215,10 @@ def tasks(
 
 
 def seconds(runs: Mapping[str, Callable[[], object]], device: str) -> dict[str, float]:
-    """Return the best time of each of several alternating runs, over three rounds or more.
+    """Return the least seconds of each function over at least three rounds; functions alternate.
 
-    On a CPU, times are CPU times of this process, which depend little on other load. On another
-    device, they are wall times with synchronisation.
+    On a CPU, these are CPU times of this process, which depend little on other load. On another
+    device, they are wall times, after waiting for the device.
     """
 
     def clock() -> float:
@@ -240,7 +242,7 @@ def seconds(runs: Mapping[str, Callable[[], object]], device: str) -> dict[str, 
 
 
 def measured(task: Task) -> Row:
-    """Run a task on all engines that support it."""
+    """Return the measured row of a task, which is run on all engines that support it."""
     run, problem = task.call()
     works = {
         e: engine.work(problem) for e, engine in ENGINES.items() if not engine.refuses(problem)
@@ -250,7 +252,7 @@ def measured(task: Task) -> Row:
 
 
 def read(path: Path, given: Iterable[Task]) -> Iterator[Row]:
-    """Yield the rows of a printed table, which must have a column for each engine."""
+    """Yield the rows of a table that this benchmark has printed to a file."""
     known = {}
     for line in path.read_text().splitlines():
         cells = [line[NAME + 1 + i * (CELL + 1) :][:CELL].split() for i in range(len(ENGINES))]
@@ -259,7 +261,7 @@ def read(path: Path, given: Iterable[Task]) -> Iterator[Row]:
             times = {
                 e: float(c[1]) / 1e3 for e, c in zip(ENGINES, cells, strict=True) if c != ["-"]
             }
-        except (IndexError, ValueError):  # heading
+        except (IndexError, ValueError):  # This line is not a row, such as the heading.
             continue
         if pairs:
             known[line[:NAME].rstrip()] = times
@@ -271,7 +273,7 @@ def read(path: Path, given: Iterable[Task]) -> Iterator[Row]:
 
 
 def fitted(rows: Sequence[Row], costs: Costs) -> Costs:
-    """Return costs fitted to the times, for each form of work separately."""
+    """Return costs fitted to the measured times, separately for each method of computation."""
     samples: dict[str, list[tuple[dict[str, float], float]]] = defaultdict(list)
     for row in rows:
         for engine, (form, amounts) in row.works.items():
@@ -283,14 +285,15 @@ def fitted(rows: Sequence[Row], costs: Costs) -> Costs:
 
 
 def fit(samples: list[tuple[dict[str, float], float]], start: dict[str, float]) -> dict[str, float]:
-    """Fit non-negative costs by the mean of abs(estimate / time - 1).
+    """Return the non-negative costs that minimise the mean of abs(estimate / time - 1).
 
     Absolute errors are more robust to outliers than squares. They are minimised by iteratively
     reweighted least squares.
 
     Args:
-        samples: amounts of work by name, and seconds, of each measurement.
-        start: current costs, whose names are fitted if they occur.
+        samples: operation counts by name, and measured seconds, for each measurement.
+        start: current costs. Those of operations that occur in the samples are fitted; the others
+            are kept.
     """
     from scipy.optimize import nnls
 
@@ -311,21 +314,21 @@ def fit(samples: list[tuple[dict[str, float], float]], start: dict[str, float]) 
 
 
 def judged(name: str, regrets: Sequence[float], rows: Sequence[Row]) -> str:
-    """Summarise regrets in a sentence."""
+    """Return a sentence that summarises the regrets of all rows."""
     right = sum(regret <= ALLOWED for regret in regrets) / len(regrets)
     wrong = sum(regret > 0.25 for regret in regrets)
     best = [min(row.times.values()) for row in rows]
     total = sum(r * t for r, t in zip(regrets, best, strict=True)) / sum(best)
     return (
         f"{name}: {len(regrets)} problems, {right:.1%} within {ALLOWED:.0%} of the best engine; "
-        f"{wrong} with a regret over 25 %; {total:.1%} extra time in total"
+        f"{wrong} with a regret above 25 %; {total:.1%} extra time in total"
     )
 
 
 def held_out(rows: Sequence[Row], costs: Costs, folds: int = 5) -> list[float]:
-    """Return the regret of each row under costs fitted to the other folds."""
+    """Return the regret of each row, with costs fitted to the rows of the other folds."""
     regrets = [0.0] * len(rows)
-    order = np.random.default_rng(0).permutation(len(rows))  # mixes the kinds of calls in folds
+    order = np.random.default_rng(0).permutation(len(rows))  # Each fold gets calls of all kinds.
     for fold in range(folds):
         mine = set(order[fold::folds].tolist())
         fold_costs = fitted([row for i, row in enumerate(rows) if i not in mine], costs)
@@ -339,10 +342,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="leave out the largest graphs")
     parser.add_argument("--only", default="", help="only problems whose name contains this")
     parser.add_argument("--device", default="cpu", help="device to measure on")
-    parser.add_argument("--dtype", default="float32", choices=DTYPES, help="type of the nodes")
+    parser.add_argument("--dtype", default="float32", choices=DTYPES, help="of query, key, value")
     parser.add_argument("--read", type=Path, nargs="+", help="read times from printed tables")
-    parser.add_argument("--refit", action="store_true", help="fit and write the table of costs")
-    parser.add_argument("--origin", help="origin to record with --refit")
+    parser.add_argument("--refit", action="store_true", help="fit costs and write costs.json")
+    parser.add_argument("--origin", help="text that says where the times come from, for --refit")
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -361,7 +364,7 @@ def main() -> None:
             rows.append(measured(task))
             print(rows[-1].line(costs), flush=True)
     if not rows:
-        sys.exit("no problem of the grid has this in its name")
+        sys.exit(f"no problem has {options.only!r} in its name")
     regrets = [row.regret(costs) for row in rows]
     for row, regret in zip(rows, regrets, strict=True):
         if options.read and regret > ALLOWED:

@@ -1,24 +1,25 @@
-"""Test scores of trained Transformers without some of their attention heads.
+"""Test scores of trained Transformers after some of their attention heads are removed.
 
     python -m benchmarks.pruning sst2 [--seeds 0 1 2] [--folder runs/pruning] [--draw FILE]
     python -m benchmarks.pruning multi30k [--curves encoder/gradient] [--fine-tune] [--bootstrap]
     python -m benchmarks.pruning sst2 multi30k --patterns
 
 The first call trains a model for each seed in ``FOLDER/STUDY-SEED``. Later calls resume what was
-interrupted and measure what is missing; the scores are kept in ``FOLDER/STUDY-SEED.json``.
+interrupted and measure what is missing. The scores are kept in ``FOLDER/STUDY-SEED.json``.
 
-Heads are removed with ``edgewise.explain.prune`` in steps of 10 %, without further training; each
-layer keeps at least one. They are removed in the order of an importance that is measured on the
-validation set: ``gradient`` and ``leaving out`` as in Michel et al. (2019), or ``random``. The
-score is accuracy, or BLEU with greedy decoding, on the test set. The time is the processor time of
-the forward pass of a validation batch in one thread with the first seed, in the order ``gradient``,
-measured in turn with and without the heads.
+Heads are removed with ``edgewise.explain.prune`` in steps of 10 %, without further training. Each
+layer keeps at least one head. The least important heads are removed first. Their importance is
+``gradient`` or ``leaving out``, measured on the validation set as in Michel et al. (2019), or
+``random``. The score is the accuracy on the test set, or BLEU with greedy decoding. The table also
+shows the processor time for the forward pass of a validation batch with one thread, for the first
+seed and the order ``gradient``. Models with and without the heads are timed in turn.
 
-``--fine-tune`` removes 38 of 48 encoder heads, as Voita et al. (2019) did, and trains for one more
-epoch; the model with all heads is trained for one more epoch, too. ``--patterns`` prints the three
-observations about attention weights, and the suggested patterns. ``--bootstrap`` tests whether the
-translations without a fifth of the encoder heads have another BLEU, by sacrebleu's paired bootstrap
-on the sentences of both test sets.
+``--fine-tune`` removes the same fraction of encoder heads as Voita et al. (2019), 38 of 48, and
+trains for one more epoch. The model with all heads is trained for one more epoch, too.
+``--patterns`` prints the three observations about attention weights of
+``edgewise.explain.observations``, and the suggested patterns. ``--bootstrap`` tests whether
+removing a fifth of the encoder heads changes BLEU, by sacrebleu's paired bootstrap on the sentences
+of both test sets.
 """
 
 from __future__ import annotations
@@ -58,18 +59,18 @@ VOITA = 38 / 48
 
 @dataclass(frozen=True)
 class Study:
-    """Recipe and measured curves.
+    """Recipe of a study, and what is measured.
 
     Attributes:
-        title: model and data in words.
-        recipe: recipe of the trainings.
-        groups: pattern of the names of the layers of each group of heads.
-        curves: group and order of each curve.
-        timed: group whose removal is timed, in the order of ``gradient``.
-        draws: number of random orders for each seed.
+        title: name of data and model, for the chart.
+        recipe: recipe for the trainings.
+        groups: ``{group of heads: pattern that matches the names of its layers}``.
+        curves: pairs (group, order of removal), one for each curve.
+        timed: group for which the time is measured, with heads removed in the order ``gradient``.
+        draws: number of random orders per seed.
         stride: ``leaving out`` uses every ``stride``-th batch of the validation set.
-        test_batch: batch size of the test set.
-        tests: names of all test sets; the scores are those of the first one.
+        test_batch: batch size for the test set.
+        tests: names of all test sets; the scores are those on the first one.
     """
 
     title: str
@@ -124,7 +125,7 @@ STUDIES = {
 
 
 class Results:
-    """Measured values of a run, which are kept in a file.
+    """Dict of the measured values of a run, which is saved in a file after each change.
 
     Args:
         path: JSON file.
@@ -148,11 +149,11 @@ class Results:
 
 
 class Measured:
-    """A trained run, from which heads are removed.
+    """A trained model from which heads are removed, and its scores.
 
     Args:
-        study: the study.
-        path: folder of the run.
+        study: recipe and what is measured.
+        path: run folder; if it does not exist, the model is trained first.
         seed: random seed of the training and of the random orders.
     """
 
@@ -185,17 +186,21 @@ class Measured:
         return batches
 
     def heads(self, group: str) -> dict[str, list[int]]:
-        """Return the heads of a group by layer."""
+        """Return ``{name of a layer: indices of its heads}`` for the layers of a group."""
         pattern = self.study.groups[group]
         return {name: heads for name, heads in self.layers.items() if fnmatchcase(name, pattern)}
 
     def importance(self, order: str, draw: int = 0) -> dict[str, Tensor]:
-        """Return the importance of all heads by layer, measured or random."""
+        """Return ``{name of a layer: importance of its heads}``.
+
+        ``order`` is "gradient", "leaving out" or "random"; ``draw`` counts random orders.
+        """
         if order == "random":
             random = torch.Generator().manual_seed(1000 * self.seed + draw)
             return {n: torch.rand(len(h), generator=random) for n, h in self.layers.items()}
         if order not in self.results:
-            if order == "gradient":  # the mean of absolute values is over examples
+            # The gradient's absolute value is averaged over examples, so use batches of one.
+            if order == "gradient":
                 found = explain.importance(self._with_data(batch_size=1), split="val")
             else:
                 losses = losses_of(self.run, split="val")
@@ -209,7 +214,7 @@ class Measured:
         return {name: torch.tensor(values) for name, values in self.results[order].items()}
 
     def removed(self, group: str, order: str, fraction: float, draw: int = 0) -> dict[Any, Any]:
-        """Return the heads that are removed from a group, by layer."""
+        """Return ``{name of a layer: heads to remove}`` for this fraction of a group's heads."""
         if not fraction:
             return {}
         chosen = {name: self.importance(order, draw)[name] for name in self.heads(group)}
@@ -220,7 +225,10 @@ class Measured:
         return explain.prune(copy.deepcopy(self.run.model), heads)
 
     def score(self, group: str, order: str, fraction: float, beams: int = 1) -> float:
-        """Return the mean score over random orders; a score measured before is read."""
+        """Return the score after removing a fraction of a group's heads.
+
+        For the order "random", it is the mean over random orders. Scores are cached in the file.
+        """
         draws = self.study.draws if order == "random" and fraction else 1
         found = []
         for draw in range(draws):
@@ -240,7 +248,7 @@ class Measured:
     def translations(
         self, group: str, order: str, fraction: float, beams: int, *, draw: int = 0, test: int = 0
     ) -> list[str]:
-        """Return the translations of a test set; those made before are read."""
+        """Return the translations of a test set without these heads, cached in a file."""
         key = f"{self._key(group, order, fraction, beams, draw)}, {self.study.tests[test]}"
         if key not in self.results:
             model = self.pruned(self.removed(group, order, fraction, draw))
@@ -255,7 +263,7 @@ class Measured:
         return f"{name}, beam {beams}"
 
     def times(self, fraction: float) -> tuple[float, float]:
-        """Return milliseconds per batch without and with the removal of heads."""
+        """Return milliseconds per batch with all heads, and without this fraction of them."""
         key = f"milliseconds, {fraction:.3f}"
         if key not in self.results:
             removed = self.removed(self.study.timed, "gradient", fraction)
@@ -264,7 +272,10 @@ class Measured:
         return full, pruned
 
     def fine_tuned(self, fraction: float) -> float:
-        """Return BLEU with beam search after one more epoch without some encoder heads."""
+        """Return BLEU with beam search after one more epoch of training.
+
+        The fraction ``fraction`` of the encoder heads is removed before this epoch.
+        """
         folder = RunFolder(self.path.with_name(f"{self.path.name}-tuned-{fraction:.3f}"))
         if not folder.has(METRICS):
             removed = self.removed("encoder", "gradient", fraction)
@@ -284,7 +295,7 @@ class Measured:
 
 @torch.no_grad()
 def translations(model: nn.Module, task: Any, batches: list[Batch], beams: int) -> list[str]:
-    """Return the translations of all batches."""
+    """Return the model's translations of all batches; ``beams`` is the beam size."""
     searching = replace(task, num_beams=beams)
     return [text for batch in batches for text in searching.generate(model, batch)]
 
@@ -295,7 +306,7 @@ def references(batches: list[Any]) -> list[str]:
 
 
 def bleu(texts: list[str], batches: list[Batch]) -> float:
-    """Return the BLEU of translations of all batches."""
+    """Return the BLEU score of translations, given the batches with their references."""
     from sacrebleu.metrics import BLEU
 
     return float(BLEU().corpus_score(texts, [references(batches)]).score)
@@ -303,7 +314,7 @@ def bleu(texts: list[str], batches: list[Batch]) -> float:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, task: Any, batches: list[Batch]) -> float:
-    """Return the accuracy in percent."""
+    """Return the accuracy of a model on these batches, in percent."""
     metric = task.metrics()["accuracy"]
     for batch in batches:
         metric.update(batch.select_outputs(model(*batch.inputs, **batch.keywords)), batch.target)
@@ -312,7 +323,7 @@ def accuracy(model: nn.Module, task: Any, batches: list[Batch]) -> float:
 
 @torch.no_grad()
 def times(full: nn.Module, pruned: nn.Module, batches: list[Batch]) -> tuple[float, float]:
-    """Return the shortest processor time per batch of two models, in milliseconds."""
+    """Return the milliseconds of processor time per batch of both models, the least of several."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     spent: tuple[list[float], list[float]] = ([], [])
@@ -327,13 +338,13 @@ def times(full: nn.Module, pruned: nn.Module, batches: list[Batch]) -> tuple[flo
 
 
 def with_spread(values: list[float]) -> str:
-    """Return mean and sample standard deviation as text."""
+    """Return mean and sample standard deviation as text: "82.00 ± 1.41"."""
     mean, spread = mean_and_std(values)
     return f"{mean:.2f} ± {spread:.2f}"
 
 
 def table(study: Study, runs: list[Measured]) -> Iterator[str]:
-    """Yield the lines of a Markdown table."""
+    """Yield the lines of a Markdown table with the scores by fraction of removed heads."""
     names = [f"{group}, {order}" for group, order in study.curves]
     timed = (study.timed, "gradient") in study.curves
     names += [f"ms per batch, {study.timed}"] * timed
@@ -351,7 +362,7 @@ def table(study: Study, runs: list[Measured]) -> Iterator[str]:
 
 
 def changes(study: Study, runs: list[Measured]) -> Iterator[str]:
-    """Yield the change of the score without a fifth of the heads, of each group and order."""
+    """Yield a line for each group and order: how the score changes without a fifth of the heads."""
     translates = runs[0].translates
     for group, order in study.curves:
         heads = runs[0].heads(group)
@@ -371,7 +382,7 @@ def changes(study: Study, runs: list[Measured]) -> Iterator[str]:
 
 
 def bootstrap(run: Measured) -> Iterator[str]:
-    """Yield BLEU with and without a fifth of the encoder heads, and whether they differ."""
+    """Yield BLEU with all and without a fifth of the encoder heads, and the p-value of a test."""
     from sacrebleu.metrics import BLEU
     from sacrebleu.significance import PairedTest
 
@@ -405,7 +416,10 @@ def bootstrap(run: Measured) -> Iterator[str]:
 
 
 def patterns(run: Measured) -> Iterator[str]:
-    """Yield observations on the encoder, and the suggested patterns with their loss and time."""
+    """Yield the observations about the encoder's attention, and the suggested patterns.
+
+    For the patterns, the loss and the time of the model with them are given.
+    """
     losses = losses_of(run.run, split="val", max_batches=TIMED_BATCHES)
     group = list(run.heads("encoder"))
     with torch.no_grad(), explain.record(run.run, layers=group, max_edges=10**8) as recorded:
@@ -456,13 +470,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="random seeds")
     curves = sorted({"/".join(curve) for study in STUDIES.values() for curve in study.curves})
     parser.add_argument(
-        "--curves", nargs="+", choices=curves, metavar="CURVE", help=f"of: {', '.join(curves)}"
+        "--curves", nargs="+", choices=curves, metavar="CURVE", help=f"some of {', '.join(curves)}"
     )
-    parser.add_argument("--folder", type=Path, default=Path("runs/pruning"), help="run folders")
-    parser.add_argument("--draw", type=Path, metavar="FILE", help="draw the curves to a file")
-    parser.add_argument("--fine-tune", action="store_true", help="train on without encoder heads")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/pruning"), help="folder for runs and results"
+    )
+    parser.add_argument("--draw", type=Path, metavar="FILE", help="save a chart to FILE")
+    parser.add_argument(
+        "--fine-tune", action="store_true", help="remove most encoder heads and train on"
+    )
     parser.add_argument("--patterns", action="store_true", help="print observations and patterns")
-    parser.add_argument("--bootstrap", action="store_true", help="test differences of BLEU")
+    parser.add_argument("--bootstrap", action="store_true", help="test whether BLEU changes")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     found = {}

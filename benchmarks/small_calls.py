@@ -1,17 +1,22 @@
-"""Overhead of small calls: microseconds versus PyTorch, and number of Python calls.
+"""Overhead of small calls: time compared with PyTorch, and number of Python function calls.
 
     python benchmarks/small_calls.py [--rounds 200] [--list]
 
-Problems have 20 nodes and 2 heads of width 8, in float32, on one thread. The first table shows the
-time of ``attend``, for forward without gradients and for forward and backward. The time is compared
-with ``scaled_dot_product_attention`` on contiguous ``[1, H, N, D]``, both bare (a lower bound) and
-with the mask or ``is_causal`` that gives the same result, and with an ``autograd.Function`` that
-only allocates its results (a lower bound in Python). Runs alternate in one process; minimum and
-median over rounds are printed, and ratios (ours / theirs) of the minima.
+Each graph has 20 nodes. There are 2 heads of width 8, in float32, on one thread.
 
-The second table shows how many functions of this package a call enters, and in how many files: for
-a cold call (the first on its graph, in a warm process) and a warm call (a repeated one). ``--list``
-names them.
+The first table shows the time of ``attend``, for forward without gradients, and for forward and
+backward. It is compared with three others:
+
+- ``scaled_dot_product_attention`` (SDPA) without a mask, as a lower bound
+- SDPA with the mask or ``is_causal`` that gives the same result as ``attend``
+- an ``autograd.Function`` that only allocates its results, as a lower bound for Python code
+
+Runs alternate in one process. The table shows the minimum and the median over rounds in
+microseconds, and ratios of the minima (Edgewise's time divided by the other).
+
+The second table shows how many functions of this package a call enters, and in how many files. A
+cold call is the first one on its graph; a warm call is a repeated one. ``--list`` names the
+functions.
 """
 
 from __future__ import annotations
@@ -40,17 +45,17 @@ T = TypeVar("T")
 
 
 def explicit() -> graphs.Graph:
-    """Return a new graph of random edges."""
+    """Return a new graph with random edges."""
     return graphs.edges(torch.randint(NODES, (2, EDGES)), NODES)
 
 
 def runs() -> graphs.Graph:
-    """Return a new causal graph, made by batching, because bound patterns are cached."""
+    """Return a new causal graph. It is made by batching, because ``bind`` returns cached graphs."""
     return graphs.batch(graphs.causal(), [NODES])
 
 
 class Nothing(torch.autograd.Function):
-    """Function of three arguments that only allocates its result and gradients."""
+    """Autograd function of three arguments that only allocates its result and gradients."""
 
     @staticmethod
     def forward(ctx: Any, *nodes: Tensor) -> Tensor:
@@ -65,7 +70,7 @@ class Nothing(torch.autograd.Function):
 
 @dataclass
 class Timed:
-    """Function with its inputs and its times in microseconds per round."""
+    """Function with its inputs, and its time in microseconds in each round."""
 
     run: Callable[..., Tensor]
     nodes: list[Tensor]
@@ -73,7 +78,7 @@ class Timed:
     both: list[float] = field(default_factory=list)
 
     def turn(self, repeats: int) -> None:
-        """Time one round."""
+        """Time one round of ``repeats`` calls."""
         with torch.no_grad():
             gradient = torch.ones_like(self.run(*self.nodes))
             self.forward.append(_microseconds(lambda: self.run(*self.nodes), repeats))
@@ -92,11 +97,11 @@ def _microseconds(run: Callable[[], object], repeats: int) -> float:
 
 
 def times(rounds: int, repeats: int = 20) -> None:
-    """Print the table of times."""
+    """Print the table of times; each round makes ``repeats`` calls."""
     ours = [torch.randn(NODES, HEADS, WIDTH).requires_grad_() for _ in range(3)]
     theirs = [x.detach().transpose(0, 1)[None].contiguous().requires_grad_() for x in ours]
     edges = explicit()
-    # Duplicate edges count twice, which a mask cannot express.
+    # Remove duplicate edges, because each counts twice, which a mask cannot express.
     edges = graphs.edges(torch.unique(edges.edge_index, dim=1), NODES)
     mask = edges.dense()
     fused = F.scaled_dot_product_attention
@@ -128,7 +133,10 @@ def times(rounds: int, repeats: int = 20) -> None:
 
 
 def entered(run: Callable[[], T]) -> tuple[T, Counter[tuple[str, str]]]:
-    """Return the result of a call, and the functions of this package that it enters."""
+    """Return the result of a call, and how often it enters each function of this package.
+
+    The keys of the counter are (file, function).
+    """
     found: Counter[tuple[str, str]] = Counter()
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
@@ -145,7 +153,10 @@ def entered(run: Callable[[], T]) -> tuple[T, Counter[tuple[str, str]]]:
 
 
 def count(name: str, make: Callable[[], graphs.Graph], engine: str, *, named: bool) -> None:
-    """Print the numbers of functions and files that a cold and a warm call enter."""
+    """Print how many functions a cold and a warm call enter, and in how many files.
+
+    ``make`` creates a new graph. With ``named``, the functions are listed.
+    """
     nodes = [torch.randn(NODES, HEADS, WIDTH).requires_grad_() for _ in range(3)]
     gradient = torch.ones(NODES, HEADS, WIDTH)
 
@@ -170,7 +181,7 @@ def count(name: str, make: Callable[[], graphs.Graph], engine: str, *, named: bo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=200, help="timed rounds (0 = none)")
-    parser.add_argument("--list", action="store_true", help="list the functions that are entered")
+    parser.add_argument("--list", action="store_true", help="list the functions of each call")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)

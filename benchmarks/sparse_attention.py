@@ -1,17 +1,25 @@
-"""Sparse attention in Edgewise versus Hugging Face, FlexAttention and masked SDPA.
+"""Time and memory of sparse attention, versus Hugging Face, FlexAttention and SDPA with a mask.
 
     python -m benchmarks.sparse_attention [--lengths 4096 16384] [--rounds N] [--threads N]
                                           [--only WORD] [--largest N] [--no-memory]
 
-The attention layers of Longformer (window ±256 and global tokens), BigBird (blocks of 64:
-neighbours, first and last, three random) and Reformer (four hash rounds, chunks of 64), with
-projections, 12 heads of 64, and the same weights as in ``transformers``. Then attention on such
-graphs without projections, versus compiled FlexAttention with a BlockMask (forward only on a CPU)
-and ``scaled_dot_product_attention`` with a mask. Outputs and input gradients must agree to 1e-4
-before timing. Then runs alternate; results are medians of ratios of CPU times, theirs / ours, for
-forward, and for forward and backward; CPU times depend little on other load. Memory is what one run
-of both passes adds in a separate process, with tensors of the graph, without weights and inputs.
-Times in brackets are those of our linear layers. Above ``--largest`` tokens, only Edgewise is
+First, attention layers with projections and 12 heads of width 64 are compared with those of
+``transformers``, which have the same weights:
+
+- Longformer: window of 256 tokens on either side, and global tokens
+- BigBird: each block of 64 tokens attends to both neighbours, the first, the last and three random
+  blocks
+- Reformer: four hash rounds, chunks of 64 tokens
+
+Then attention on such graphs, without projections, is compared with compiled FlexAttention (forward
+only, because it has no backward pass on a CPU) and with ``scaled_dot_product_attention`` with a
+mask.
+
+Before timing, outputs and input gradients must agree to 1e-4. Then runs alternate. Results are the
+other implementation's CPU time divided by Edgewise's, for forward, and for forward and backward, as
+medians over rounds. CPU times depend little on other load. Times in brackets are those of
+Edgewise's linear layers. Memory is what one run forward and backward adds in a separate process; it
+includes the graph, but not weights and inputs. For more than ``--largest`` tokens, only Edgewise is
 measured.
 """
 
@@ -41,7 +49,7 @@ from edgewise.models.reformer import Texts
 HEADS, WIDTH, RADIUS, BLOCK, RANDOM = 12, 64, 256, 64, 3
 CLOSE = 1e-4
 WARM = 1024
-"""Number of tokens of the warm-up, long enough for BigBird to use sparse attention."""
+"""Number of tokens in the warm-up; for fewer tokens, BigBird would not use sparse attention."""
 
 Run = Callable[..., Tensor]
 
@@ -51,14 +59,14 @@ class Pair:
     """Two implementations of the same function.
 
     Attributes:
-        inputs: function that makes the inputs.
-        ours: implementation of Edgewise.
+        inputs: function that returns new inputs.
+        ours: implementation in Edgewise.
         theirs: other implementation.
-        weights: modules of ours and theirs, whose gradients are computed, too.
-        maps: linear layers of ours, which are also timed separately.
-        double: compare in float64, because in float32 rounding can move a token to another hash
-            bucket and so shift the sorted order.
-        backward: whether the other implementation has gradients on a CPU.
+        weights: module of Edgewise and other module, whose weights also get gradients.
+        maps: linear layers of the Edgewise module, which are also timed separately.
+        double: whether results are compared in float64. In float32, rounding can move a token of
+            Reformer to another hash bucket and so change the order of the tokens.
+        backward: whether the other implementation has a backward pass on a CPU.
     """
 
     inputs: Callable[[], list[Tensor]]
@@ -75,7 +83,7 @@ def states(tokens: int) -> list[Tensor]:
 
 
 def common(**others: Any) -> dict[str, Any]:
-    """Return the arguments of a configuration of one layer, with ``others`` added."""
+    """Return the arguments of a ``transformers`` configuration with one layer, plus ``others``."""
     return {
         "vocab_size": 8,
         "hidden_size": HEADS * WIDTH,
@@ -106,7 +114,7 @@ def longformer(tokens: int, hubs: int) -> Pair:
     mask = torch.where(marks, 10000.0, 0.0)
     places = torch.arange(hubs)
     graph = (graphs.window(RADIUS) | graphs.hubs(range(hubs), reads=False)).bind(tokens)
-    hub_graph = graphs.complete().bind(hubs * HEADS, tokens)  # one target per hub and head
+    hub_graph = graphs.complete().bind(hubs * HEADS, tokens)  # One target per hub and head.
 
     def run_theirs(x: Tensor) -> Tensor:
         masks = {"is_index_masked": mask < 0, "is_index_global_attn": marks, "is_global_attn": True}
@@ -123,7 +131,10 @@ def longformer(tokens: int, hubs: int) -> Pair:
 
 
 def bigbird(tokens: int, *, drawn: bool) -> Pair:
-    """Return BigBird's layer with random blocks per head (training), or without (evaluation)."""
+    """Return BigBird's layer: with ``drawn``, each head has its own random blocks, as in training.
+
+    Otherwise there are no random blocks, as in evaluation.
+    """
     from transformers import BigBirdConfig, BigBirdModel
 
     config = BigBirdConfig(
@@ -200,7 +211,7 @@ GRAPHS: dict[str, graphs.Pattern] = {
     "Longformer graph": graphs.window(RADIUS) | graphs.hubs([0]),
     "BigBird graph": graphs.expand(BLOCKS, BLOCK),
 }
-"""Graphs by name. Names have no apostrophes, which torch.compile cannot quote in ``--only``."""
+"""Dict from names to graphs. Names have no apostrophes, because torch.compile cannot quote them."""
 
 
 def nodes(tokens: int) -> list[Tensor]:
@@ -212,7 +223,7 @@ def on(graph: graphs.Graph) -> Run:
 
 
 def by_heads(run: Run) -> Run:
-    """Adapt a function of ``[1, H, N, D]`` to ``[N, H, D]``."""
+    """Return a function of tensors ``[N, H, D]`` that calls ``run`` with ``[1, H, N, D]``."""
     return lambda *qkv: run(*(x.transpose(0, 1)[None] for x in qkv))[0].transpose(0, 1)
 
 
@@ -224,7 +235,10 @@ def masked(tokens: int, name: str) -> Pair:
 
 
 def flex(tokens: int, name: str) -> Pair:
-    """Return attention versus FlexAttention, whose mask uses BigBird's block size for its graph."""
+    """Return attention in Edgewise and in FlexAttention on the graph of this name.
+
+    For BigBird's graph, the blocks of FlexAttention's mask are those of the graph.
+    """
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     graph = GRAPHS[name].bind(tokens)
@@ -262,7 +276,7 @@ PAIRS: dict[str, Callable[[int], Pair]] = {
 
 
 def leaves(pair: Pair, side: str, inputs: list[Tensor]) -> list[Tensor]:
-    """Return the tensors with gradients, unused weights of modules included."""
+    """Return the tensors that get gradients: the inputs and all weights, including unused ones."""
     if pair.weights is None:
         return inputs
     return [*inputs, *pair.weights[side == "theirs"].parameters()]
@@ -275,7 +289,7 @@ def both_passes(pair: Pair, side: str, inputs: list[Tensor], gradient: Tensor) -
 
 
 def check(name: str, pair: Pair) -> None:
-    """Exit if the two implementations do not agree."""
+    """Exit the program if the two implementations disagree."""
     torch.manual_seed(1)
     inputs = pair.inputs()
     if pair.double and pair.weights is not None:
@@ -292,7 +306,7 @@ def check(name: str, pair: Pair) -> None:
     for one, other in zip(*found, strict=True):
         apart = float((one - other).abs().max() / other.abs().max())
         if not apart < CLOSE:
-            raise SystemExit(f"{name}: they differ by {apart:.1e} of their size")
+            raise SystemExit(f"{name}: the implementations differ by {apart:.1e} of the maximum")
     if pair.double and pair.weights is not None:
         for module in pair.weights:
             module.float()
@@ -305,7 +319,7 @@ def timed(step: Callable[[], object]) -> float:
 
 
 def times(pair: Pair, sides: list[str], rounds: int) -> dict[tuple[str, str], list[float]]:
-    """Return the seconds of each round, after a warm-up."""
+    """Return ``{(pass, implementation): seconds of each round}``, after a warm-up."""
     inputs = [x.requires_grad_(pair.backward) for x in pair.inputs()]
     with torch.no_grad():
         gradient = torch.randn_like(pair.ours(*inputs))
@@ -339,7 +353,7 @@ def times(pair: Pair, sides: list[str], rounds: int) -> dict[tuple[str, str], li
 
 
 def added(name: str, side: str, tokens: int) -> int:
-    """Return the bytes that one run adds, measured in this process; see :func:`peak`."""
+    """Return the bytes of memory that one run adds in this process; :func:`peak` calls it."""
 
     def run(pair: Pair, inputs: list[Tensor]) -> None:
         if pair.backward:
@@ -351,14 +365,14 @@ def added(name: str, side: str, tokens: int) -> int:
     small, pair = PAIRS[name](WARM), PAIRS[name](tokens)
     run(small, small.inputs())
     inputs = pair.inputs()
-    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    Path("/proc/self/clear_refs").write_text("5")  # Reset the peak memory of this process.
     before = status("VmRSS")
     run(pair, inputs)
     return status("VmHWM") - before
 
 
 def peak(name: str, side: str, tokens: int) -> int:
-    """Return the bytes that one run adds, measured in a separate process."""
+    """Return the bytes of memory that one run adds, measured in a separate process."""
     threads = ["--threads", str(torch.get_num_threads())]
     command = [sys.executable, "-m", "benchmarks.sparse_attention", *threads]
     command += ["--peak", name, side, str(tokens)]
@@ -399,10 +413,10 @@ def main() -> None:
         "--lengths", type=int, nargs="+", default=[4096, 16384], help="numbers of tokens"
     )
     parser.add_argument("--rounds", type=int, default=3, help="number of timed runs")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="number of CPU threads")
     parser.add_argument("--only", default="", help="only problems whose name contains this")
     parser.add_argument(
-        "--largest", type=int, default=16384, help="max tokens of the other implementations"
+        "--largest", type=int, default=16384, help="max tokens for the other implementations"
     )
     parser.add_argument("--no-memory", action="store_true", help="do not measure memory")
     parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)

@@ -1,16 +1,20 @@
-"""Structure recovered from the attention of trained runs.
+"""How well the attention weights of a trained model identify edges that it was not given.
 
     python -m benchmarks.structure --tags RUN --conllu FILE [--sentences 1000] [--draw FILE]
     python -m benchmarks.structure --hidden RUN [--draw FILE]
     python -m benchmarks.structure --process 40
 
-``--tags`` is a run of tag-ewt: dependency edges are predicted from its attention, and half of the
-sentences are used to fit the combination of heads; ``--draw`` draws the first tested sentence of 8
-to 14 words. ``--hidden`` is a run of node classification that attends to all nodes and does not use
-edges, such as gps-cora with ``--model.local none``: the edges of its graph are compared with its
-attention, and with the cosine similarity of the features. ``--process`` trains one layer of
-attention over all nodes of a random graph with the given number of nodes. Each node has a random
-number, and the layer has to predict the mean of its neighbours' numbers without their edges.
+``--tags RUN`` predicts the dependency edges of sentences from the attention of a run of tag-ewt. A
+combination of heads is fitted on half of the sentences. ``--draw`` draws the first tested sentence
+of 8 to 14 words.
+
+``--hidden RUN`` needs a run of node classification in which all nodes attend to all nodes and edges
+are not used, such as gps-cora with ``--model.local none``. The attention weights, and the cosine
+similarity of the features, are compared with the edges of the graph.
+
+``--process N`` trains one layer of attention over all nodes of a random graph with N nodes. Each
+node has a random number, and the layer must predict the mean of its neighbours' numbers, although
+it does not know the edges.
 """
 
 from __future__ import annotations
@@ -31,11 +35,18 @@ from edgewise.explain.record import record
 from edgewise.explain.structure import Sentence, dependencies, draw_tree, edge_recovery, roc_auc
 
 LONGEST = 40
-"""Maximum number of words of a sentence, so that the tagger does not split it."""
+"""Sentences with more words are left out, because the tagger would split them."""
 
 
 def show_dependencies(run: edgewise.Run, path: Path, count: int, picture: Path | None) -> None:
-    """Print the fraction of dependency edges found."""
+    """Print the fraction of dependency edges that the attention of a run identifies.
+
+    Args:
+        run: run of tag-ewt.
+        path: CoNLL-U file with the sentences.
+        count: number of sentences.
+        picture: file for the drawing of one sentence, or ``None``.
+    """
     text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
     sentences = [
         Sentence([word for word, _ in each], [int(head) - 1 for _, head in each])
@@ -57,7 +68,10 @@ def show_dependencies(run: edgewise.Run, path: Path, count: int, picture: Path |
 
 
 def show_hidden(run: edgewise.Run, path: Path | None) -> None:
-    """Print the area under the ROC curve of each head."""
+    """Print for each head how well its weights identify the edges: the area under the ROC curve.
+
+    ``path`` is the file of a chart, or ``None``.
+    """
     kept = graph_kept(run.predictor.preprocessing.values)
     count = len(kept.ids)
     with torch.no_grad(), record(run.model, max_edges=count * count) as recorded:
@@ -86,7 +100,9 @@ def show_hidden(run: edgewise.Run, path: Path | None) -> None:
 
 
 class Predictor(nn.Module):
-    """Attention over all nodes; a learned vector and the current value represent a node.
+    """One layer of attention over all nodes; the input is one number per node.
+
+    A learned vector for each node is added to its number.
 
     Args:
         count: number of nodes.
@@ -106,7 +122,10 @@ class Predictor(nn.Module):
 
 
 def show_process(count: int, steps: int = 2000) -> None:
-    """Train a layer on means of neighbours, and print how well its weights identify the edges."""
+    """Train a layer to predict the mean of each node's neighbours, for ``steps`` steps.
+
+    Then print how well its attention weights identify the edges.
+    """
     random = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
     adjacency = torch.rand(count, count, generator=random) < 3 / count
@@ -129,14 +148,16 @@ def show_process(count: int, steps: int = 2000) -> None:
 
 
 def main() -> None:
-    """Print the structure recovered from each run."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tags", type=Path)
-    parser.add_argument("--conllu", type=Path)
-    parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--hidden", type=Path)
-    parser.add_argument("--process", type=int)
-    parser.add_argument("--draw", type=Path)
+    """Run the parts that the command line names."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tags", type=Path, metavar="RUN", help="run folder of tag-ewt")
+    parser.add_argument("--conllu", type=Path, metavar="FILE", help="sentences for --tags")
+    parser.add_argument("--sentences", type=int, default=1000, help="number of sentences")
+    parser.add_argument("--hidden", type=Path, metavar="RUN", help="run folder of gps-cora")
+    parser.add_argument("--process", type=int, metavar="N", help="number of nodes")
+    parser.add_argument("--draw", type=Path, metavar="FILE", help="save a figure to FILE")
     given = parser.parse_args()
     if given.tags is not None and given.conllu is not None:
         show_dependencies(edgewise.load(given.tags), given.conllu, given.sentences, given.draw)

@@ -1,15 +1,24 @@
-"""The engine ``tiles`` versus ``scaled_dot_product_attention``, on graphs of contiguous sources.
+"""Time of the engine ``tiles`` versus ``scaled_dot_product_attention``, on graphs of intervals.
 
     python benchmarks/tiles.py [--rounds N] [--threads N] [--only WORD]
     python benchmarks/tiles.py --lists [--lengths 4096 16384 65536]
 
-Problems: causal and complete graphs of several lengths; a packed batch versus a padded one; the
-graphs of windows, Longformer and BigBird versus a mask; T5's and Swin's relative position biases
-versus dense biases, with the gradient of the table; grouped-query attention versus ``enable_gqa``.
-``--lists`` compares graphs with lists of intervals to a plain window, at several lengths: time,
-operations per second and time per pair. Outputs and gradients are compared first. Then runs
-alternate; results are theirs / ours of the medians of each round, for forward, and for forward and
-backward: above 1, Edgewise is faster. Times are wall times, so the machine should be idle.
+These problems are timed:
+
+- causal and complete graphs of several lengths
+- a packed batch versus a padded batch
+- the graphs of sliding windows, Longformer and BigBird versus a mask
+- relative position biases of T5 and Swin versus dense biases, with the gradient of the bias table
+- grouped-query attention versus ``enable_gqa``
+
+Outputs and gradients are compared first. Then runs alternate. Results are the time of PyTorch
+divided by that of Edgewise, for forward, and for forward and backward: above 1, Edgewise is faster.
+They are medians over rounds. Times are wall times, so the machine should be idle.
+
+With ``--lists``, only Edgewise is timed: windows with hubs and other graphs with several intervals
+per token are compared with a plain window, at several lengths. The table shows the time, the
+operations per second, the time per edge relative to the window of the same length (forward, then
+with backward), and the growth of the time since the shortest length.
 """
 
 from __future__ import annotations
@@ -34,14 +43,14 @@ Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Problem:
-    """Two implementations of attention, and the shape ``[batch, N, H, D]`` of their inputs."""
+    """Attention in Edgewise and in PyTorch, and the shape ``[batch, N, H, D]`` of the inputs."""
 
     name: str
     shape: tuple[int, int, int, int]
     ours: Run
     theirs: Run
-    leaves: tuple[Tensor, ...] = ()  # further tensors with gradients
-    key_heads: int = 0  # number of key and value heads (0 = as many as query heads)
+    leaves: tuple[Tensor, ...] = ()  # Tensors besides the inputs that get gradients.
+    key_heads: int = 0  # Number of key and value heads (0 = as many as query heads).
 
 
 WINDOW = graphs.window(256)
@@ -56,7 +65,7 @@ LISTS: dict[str, graphs.Pattern] = {
     "causal": graphs.causal() & (WINDOW | graphs.hubs([0])),
     "4 apart": graphs.window(256, dilation=4),
 }
-"""Graphs of the size of Longformer-base and BigBird-base, with 12 heads of width 64."""
+"""Graphs for ``--lists``; windows and blocks are as large as in Longformer and BigBird."""
 
 
 def fused(mask: Tensor | None = None, causal: bool = False) -> Run:
@@ -73,7 +82,7 @@ def ours_on(graph: graphs.Pattern) -> Run:
 
 
 def packed(sizes: list[int]) -> tuple[Run, Run]:
-    """Return attention on the packed tokens of a padded batch, and on the batch with a mask."""
+    """Return attention on a batch of texts: packed in Edgewise, padded with a mask in PyTorch."""
     longest = max(sizes)
     real = torch.arange(longest) < torch.tensor(sizes)[:, None]
     graph = graphs.batch(graphs.complete(), sizes)
@@ -86,7 +95,7 @@ def packed(sizes: list[int]) -> tuple[Run, Run]:
 
 
 def with_buckets(tokens: int, heads: int) -> Problem:
-    """Return T5's relative position bias on all pairs, versus a dense bias in PyTorch."""
+    """Return full attention with T5's relative position bias, versus a dense bias in PyTorch."""
     graph = graphs.complete().bind(tokens)
     encoding = Buckets(heads)
     behind = torch.arange(tokens)[:, None] - torch.arange(tokens)
@@ -102,7 +111,7 @@ def with_buckets(tokens: int, heads: int) -> Problem:
 
 
 def in_windows(images: int, side: int, heads: int) -> Problem:
-    """Return Swin's windows of 7 × 7 patches, packed, versus a batch of windows in PyTorch."""
+    """Return attention in Swin's windows of 7 × 7 patches: packed, versus a batch of windows."""
     windows = ShiftedWindows(side, side, 7, shifted=False)
     table = (0.02 * torch.randn(13 * 13, heads)).requires_grad_()
     place = torch.stack([torch.arange(49) // 7, torch.arange(49) % 7])
@@ -162,7 +171,7 @@ def nodes_of(problem: Problem) -> list[Tensor]:
 
 
 def check(problem: Problem, nodes: list[Tensor]) -> None:
-    """Check that outputs and gradients of both implementations agree."""
+    """Raise an error if outputs or gradients of the two implementations disagree."""
     outcomes = []
     for run in (problem.ours, problem.theirs):
         out = run(*nodes)
@@ -173,7 +182,7 @@ def check(problem: Problem, nodes: list[Tensor]) -> None:
 
 
 def seconds(run: Callable[[], object], budget: float = 0.05) -> float:
-    """Return the median seconds of as many runs as the budget allows."""
+    """Return the median seconds of a run, over as many runs as fit into ``budget`` seconds."""
     taken: list[float] = []
     while len(taken) < 3 or (sum(taken) < budget and len(taken) < 100):
         start = time.perf_counter()
@@ -183,7 +192,10 @@ def seconds(run: Callable[[], object], budget: float = 0.05) -> float:
 
 
 def ratios(problem: Problem, rounds: int) -> tuple[list[float], list[float]]:
-    """Return theirs / ours of each round, for forward, and for forward and backward."""
+    """Return PyTorch's time divided by Edgewise's in each round.
+
+    The first list is for forward, the second for forward and backward.
+    """
     nodes = nodes_of(problem)
     check(problem, nodes)
     gradient = torch.randn_like(problem.ours(*nodes))
@@ -207,7 +219,7 @@ def ratios(problem: Problem, rounds: int) -> tuple[list[float], list[float]]:
 
 
 def lists(lengths: list[int], rounds: int) -> None:
-    """Print times of all graphs, relative to the plain window of the same length."""
+    """Print the table of ``--lists``."""
     print(f"{'graph':<20} {'n':>6} {'forward':>24} {'with backward':>24} {'per pair':>14} growth")
     shortest: dict[str, float] = {}
     for n in lengths:
@@ -241,13 +253,19 @@ def lists(lengths: list[int], rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=9, help="number of timed rounds")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="number of CPU threads"
+    )
     parser.add_argument("--only", default="", help="only problems whose name contains this")
     parser.add_argument(
-        "--lists", action="store_true", help="compare graphs with lists of intervals"
+        "--lists", action="store_true", help="compare graphs with several intervals per token"
     )
     parser.add_argument(
-        "--lengths", type=int, nargs="+", default=[4096, 16384, 65536], help="lengths for --lists"
+        "--lengths",
+        type=int,
+        nargs="+",
+        default=[4096, 16384, 65536],
+        help="tokens for --lists",
     )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

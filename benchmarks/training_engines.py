@@ -1,9 +1,9 @@
-"""Training time of recipes with different engines.
+"""Training time of recipes with different attention engines.
 
     EDGEWISE_DATA=../shared/data python -m benchmarks.training_engines gat-cora gcn-cora
 
-Times are of the whole run, with Lightning and the optimizer. Engines alternate, and the fastest run
-of each is compared.
+The times are those of a whole training, including Lightning and the optimizer. Engines alternate,
+and the fastest run with each engine is compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from edgewise import recipes, runs
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("recipes", nargs="+", help="names of recipes")
-    parser.add_argument("--engines", nargs="+", default=["reference", "auto", "rows"])
+    parser.add_argument(
+        "--engines", nargs="+", default=["reference", "auto", "rows"], help="engines to time"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="number of runs per engine")
     parser.add_argument("--epochs", default="100", help="number of epochs per run")
     arguments = parser.parse_args()

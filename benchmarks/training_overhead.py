@@ -1,9 +1,10 @@
-"""Training overhead: `gcn-cora` in Edgewise versus a plain PyTorch loop with the same model.
+"""Training overhead: time of a recipe in Edgewise versus a plain PyTorch loop with its model.
 
     EDGEWISE_DATA=../shared/data python benchmarks/training_overhead.py [--recipe NAME] [--rounds N]
 
-Both train for the same number of epochs and validate after each one. Runs alternate, and the
-fastest run of each is compared, because other load on the machine only makes runs slower.
+The recipe is `gcn-cora` by default. Both train for the same number of epochs and validate after
+each one. Runs alternate. The fastest run of each is compared, because other load on the machine
+only makes runs slower.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from edgewise.training import RunFolder, fit
 
 
 def bare(recipe: recipes.Recipe) -> float:
-    """Return the seconds of a plain loop: a training step and a validation pass per epoch."""
+    """Return the seconds of a plain loop with one training step and one validation per epoch."""
     model, splits = prepare(recipe)
     loaders = splits.loaders(recipe.seed)
     (train,), (val,) = list(loaders["train"]), list(loaders["val"])
@@ -43,7 +44,7 @@ def bare(recipe: recipes.Recipe) -> float:
 
 
 def ours(recipe: recipes.Recipe) -> float:
-    """Return the seconds of training in Edgewise, from the first to the last step."""
+    """Return the seconds that a training in Edgewise takes from the first to the last step."""
     model, splits = prepare(recipe)
     loaders = splits.loaders(recipe.seed)
     with tempfile.TemporaryDirectory() as folder:

@@ -205,7 +205,7 @@ AGGREGATE: dict[str, tuple[Callable[[], Any], tuple[str, str, str, str]]] = {
     ),
     "scores without a size": (
         lambda: ew.edge_softmax(zeros(E, H), graphs.complete()),  # type: ignore[arg-type]
-        ("graph", "a graph with sizes", "complete()", ".bind(num_nodes)"),
+        ("graph", "a fixed number of nodes", "complete()", ".bind(num_nodes)"),
     ),
     "index of floats": (
         lambda: ew.TableBias(zeros(E), zeros(2, H)),

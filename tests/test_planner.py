@@ -74,7 +74,7 @@ def test_regret_is_what_the_choice_takes_longer() -> None:
     assert row("wrong", dense=3, rows=2, reference=9).regret(costs) == pytest.approx(0.2)
     said = planner.judged("x", [0.0, 0.2, 2.0], [row("", dense=1)] * 3)
     assert "33.3% within 10%" in said
-    assert "1 with a regret over 25 %" in said
+    assert "1 with a regret above 25 %" in said
     assert "73.3% extra time in total" in said
 
 

@@ -1,13 +1,13 @@
-"""The engine ``rows`` versus other implementations: speed and memory, as a table and as JSON.
+"""Time and memory of the engine ``rows`` on a CPU, versus other implementations.
 
     python -m benchmarks.cpu                       # everything, about 15 minutes
-    python -m benchmarks.cpu --only transformer    # problems whose name contains this
-    python -m benchmarks.cpu --json results.json
+    python -m benchmarks.cpu --only transformer    # problems with transformer in the name
+    python -m benchmarks.cpu --json results.json   # write the results to this file, too
 
-Ratios are the other implementation's value divided by Edgewise's: above 1, Edgewise is better.
-Outputs and all gradients are compared before timing, and a disagreement ends the run.
-Implementations alternate; times are medians with half the interquartile range; memory is measured
-in separate processes.
+Ratios are the other implementation's value divided by Edgewise's: above 1, Edgewise is faster or
+needs less memory. Before timing, outputs and all gradients are compared, and a disagreement ends
+the benchmark. The implementations alternate. Times are medians with half the interquartile range.
+Memory is measured in separate processes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from benchmarks.cpu.measure import copy_bandwidth, disagreement, peak_memory, sp
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
 from edgewise.engines.native.library import instruction_set
 
-MOST_ERROR = 1e-4  # relative to the largest number of a tensor; float32 sums of some hundred terms
+MOST_ERROR = 1e-4  # Largest allowed difference, relative to the maximum of a tensor, in float32.
 TITLES = {"problem": 58, "peer": -9, "forward": 17, "fwd + bwd": 17, "memory": 7, "ours, ms": 12}
 HEADER = " ".join(f"{title:{'>' if 0 < n < 58 else '<'}{abs(n)}}" for title, n in TITLES.items())
 
 
 def machine() -> dict[str, Any]:
-    """Describe the machine and the date."""
+    """Return a description of the machine, the versions and the date, for the results."""
     model = next(
         line.partition(": ")[2]
         for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -58,11 +58,14 @@ def machine() -> dict[str, Any]:
 
 
 def measure(problem: Problem, rounds: int, bandwidth: float) -> dict[str, Any]:
-    """Measure one problem."""
+    """Return times, memory and errors of all implementations of a problem.
+
+    ``bandwidth`` is that of a copy, in bytes per second.
+    """
     built = build(problem)
     errors = disagreement(built)
     if max(errors.values()) > MOST_ERROR:
-        sys.exit(f"{problem.name}: implementations disagree, no speed is claimed: {errors}")
+        sys.exit(f"{problem.name}: implementations disagree, so nothing is timed: {errors}")
     found = times(built, rounds)
     start = time.perf_counter()
     built.prepare()
@@ -89,7 +92,7 @@ def measure(problem: Problem, rounds: int, bandwidth: float) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """Return the table's lines for a problem, one per implementation."""
+    """Return the table's lines for a problem, one for each other implementation."""
     seconds, memory = result["seconds"], result["memory"]
     ours = seconds["edgewise"]
     out = []
@@ -109,7 +112,7 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def power_law_penalty(results: list[dict[str, Any]]) -> list[str]:
-    """Compare the time per edge of each power-law problem with that of the uniform problem."""
+    """Return lines that compare power-law graphs with uniform graphs by the time per edge."""
 
     def each(result: dict[str, Any]) -> float:
         return float(result["nanoseconds an edge"])
@@ -117,14 +120,16 @@ def power_law_penalty(results: list[dict[str, Any]]) -> list[str]:
     found = [(r["problem"]["operation"], r["problem"]["kind"], r) for r in results]
     plain = {name: r for name, kind, r in reversed(found) if kind == "uniform"}
     return [
-        f"power law / uniform, {name}: {each(r) / each(plain[name]):.2f}x an edge"
+        f"{name}: an edge takes {each(r) / each(plain[name]):.2f}x as long as in a uniform graph"
         for name, kind, r in found
         if kind == "power law" and name in plain
     ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="only problems whose name contains this")
     parser.add_argument("--rounds", type=int, default=7, help="number of timed rounds")
     parser.add_argument("--eager", action="store_true", help="leave out torch.compile")
@@ -143,9 +148,9 @@ def main() -> None:
     for result in results:
         paid = result["preprocessing"]
         print(
-            f"{result['name']:<58} gathers {result['gathered / copied']:4.0%} of a copy's "
-            f"bandwidth; sorting both ways {paid['seconds'] * 1e3:.0f} ms, paid back after "
-            f"{paid['pays after calls']:.2f} calls"
+            f"{result['name']:<58} gathers at {result['gathered / copied']:4.0%} of the bandwidth "
+            f"of a copy; sorting the edges takes {paid['seconds'] * 1e3:.0f} ms, which is saved "
+            f"after {paid['pays after calls']:.2f} calls"
         )
     if arguments.json:
         arguments.json.write_text(json.dumps({"machine": about, "results": results}, indent=1))

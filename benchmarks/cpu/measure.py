@@ -1,4 +1,4 @@
-"""Timing of alternating runs, and peak memory in separate processes."""
+"""Measurement of alternating runs: time, and peak memory in separate processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATUS = Path("/proc/self/status")
 
 
 def gradients(run: Run, leaves: tuple[Tensor, ...], grad: Tensor) -> tuple[Tensor, ...]:
-    """Run forward and backward, and return the gradient of each leaf."""
+    """Call ``run``, and return the gradients of ``leaves`` given the gradient of its result."""
     out = run()
     return torch.autograd.grad(out.reshape(grad.shape), leaves, grad, allow_unused=True)
 
@@ -28,9 +28,9 @@ def gradients(run: Run, leaves: tuple[Tensor, ...], grad: Tensor) -> tuple[Tenso
 def disagreement(built: Built) -> dict[str, float]:
     """Return the largest error of each other implementation, relative to the tensor's maximum.
 
-    Tensors that contain only rounding errors are compared with a thousandth of the maximum of all
-    tensors. An example is the gradient of a key's bias, which is zero, because the bias shifts all
-    scores of a row equally.
+    Errors of a tensor are divided by at least a thousandth of the maximum over all tensors, because
+    some gradients are zero except for rounding errors. An example is the gradient of a bias of the
+    keys, which shifts all scores of a target equally.
     """
     errors = {}
     expected = built.runs["edgewise"]()
@@ -48,7 +48,10 @@ def disagreement(built: Built) -> dict[str, float]:
 
 
 def times(built: Built, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Return the seconds of each round of alternating runs: ``[implementation][pass]``."""
+    """Return the seconds of each round of alternating runs: ``{implementation: {pass: seconds}}``.
+
+    A pass is "forward" or "both" (forward and backward).
+    """
     grad = torch.randn_like(built.runs["edgewise"]().flatten(1))
     found: dict[str, dict[str, list[float]]] = {
         name: {"forward": [], "both": []} for name in built.runs
@@ -61,20 +64,20 @@ def times(built: Built, rounds: int) -> dict[str, dict[str, list[float]]]:
             middle = time.perf_counter()
             gradients(run, built.leaves, grad)
             end = time.perf_counter()
-            if turn:  # the first round is a warm-up
+            if turn:  # The first round is a warm-up.
                 found[name]["forward"].append(middle - start)
                 found[name]["both"].append(end - middle)
     return found
 
 
 def spread(values: list[float]) -> tuple[float, float]:
-    """Return the median, and half the interquartile range relative to it."""
+    """Return the median, and half the interquartile range divided by the median."""
     low, middle, high = statistics.quantiles(values, n=4)
     return middle, (high - low) / 2 / middle
 
 
 def copy_bandwidth(rounds: int = 5) -> float:
-    """Return the bytes per second that a copy larger than the cache reads and writes."""
+    """Return the bytes per second that a copy reads and writes; it is larger than the cache."""
     source = torch.ones(1 << 28)
     target = torch.empty_like(source)
     best = float("inf")
@@ -86,7 +89,10 @@ def copy_bandwidth(rounds: int = 5) -> float:
 
 
 def peak_memory(problem: Problem, implementation: str) -> int:
-    """Return the bytes that forward and backward add to the inputs, with graph preprocessing."""
+    """Return the bytes that forward and backward need in addition to the inputs.
+
+    These include what preprocessing of the graph needs.
+    """
     command = [sys.executable, "-m", "benchmarks.cpu.measure", implementation]
     text = json.dumps(asdict(problem))
     done = subprocess.run([*command, text], capture_output=True, text=True, check=True)
@@ -94,7 +100,7 @@ def peak_memory(problem: Problem, implementation: str) -> int:
 
 
 def status(field: str) -> int:
-    """Return the bytes of a line of /proc/self/status, such as VmRSS or VmHWM."""
+    """Return a field of /proc/self/status in bytes, such as VmRSS or VmHWM."""
     found = re.search(rf"{field}:\s+(\d+) kB", STATUS.read_text())
     assert found
     return int(found[1]) * 1024
@@ -102,13 +108,14 @@ def status(field: str) -> int:
 
 def _measure_peak(problem: Problem, implementation: str) -> int:
     small = build(Problem(problem.operation, nodes=50, peers=problem.peers))
-    run = small.runs[implementation]  # libraries and threads are loaded, compilers have run
+    # Run a small problem first, to load libraries, start threads and run compilers.
+    run = small.runs[implementation]
     gradients(run, small.leaves, torch.ones_like(run().flatten(1)))
     built = build(problem)
     run = built.runs[implementation]
-    if implementation == "compiled":  # the peak of the compiler is not of interest
+    if implementation == "compiled":  # Exclude the memory that the compiler needs.
         gradients(run, built.leaves, torch.ones_like(run().flatten(1)))
-    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    Path("/proc/self/clear_refs").write_text("5")  # Reset the peak memory of this process.
     before = status("VmRSS")
     gradients(run, built.leaves, torch.ones_like(run().flatten(1)))
     return status("VmHWM") - before

@@ -1,4 +1,4 @@
-"""Chart of time and memory of attention over the number of edges and of nodes.
+"""Chart of the time and memory of attention, by number of edges and by number of nodes.
 
 python -m benchmarks.cpu.picture benchmarks/scaling.png
 """
@@ -27,7 +27,7 @@ COLOURS = {"edgewise": "tab:blue", "pyg": "tab:orange"}
 
 
 def measure(problem: Problem) -> dict[str, tuple[float, float]]:
-    """Return the seconds of forward and backward, and the bytes, of each implementation."""
+    """Return ``{implementation: (seconds of forward and backward, bytes of memory)}``."""
     built = build(problem)
     found = {name: statistics.median(v["both"]) for name, v in times(built, 3).items()}
     del built
@@ -35,7 +35,7 @@ def measure(problem: Problem) -> dict[str, tuple[float, float]]:
 
 
 def draw(path: Path) -> None:
-    """Draw one column per sweep, with time above and memory below."""
+    """Save a chart with two columns, by edges and by nodes; time is above and memory below."""
     figure, axes = plt.subplots(2, len(SWEEPS), figsize=(10, 7), sharey="row")
     for column, (title, problems) in enumerate(SWEEPS.items()):
         sizes = [p.nodes * (p.degree if "edges" in title else 1) for p in problems]
@@ -57,5 +57,5 @@ def draw(path: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", type=Path, help="file of the chart")
+    parser.add_argument("path", type=Path, help="image file to write")
     draw(parser.parse_args().path)

@@ -1,4 +1,4 @@
-"""Problems: a graph, its tensors, and each implementation as a function without arguments."""
+"""Problems to measure: a graph, tensors, and a function for each implementation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Run = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Problem:
-    """Operation and graph of a problem."""
+    """Operation to measure, and the size and kind of its graph."""
 
     operation: str  # transformer, gatv2, gat, gcn, sage, layer, molecules
     nodes: int = 25_000
@@ -35,17 +35,17 @@ class Problem:
 
 @dataclass
 class Built:
-    """Implementations by name, and the tensors with gradients."""
+    """Functions by name of the implementation, and the tensors that get gradients."""
 
     runs: dict[str, Run]
     leaves: tuple[Tensor, ...]
     edges: int
-    gathered: int  # bytes that a forward pass must gather
-    prepare: Callable[[], object]  # makes the layouts of a fresh graph
+    gathered: int  # Number of bytes that a forward pass must gather.
+    prepare: Callable[[], object]  # Sorts the edges of a new graph.
 
 
 def edge_index(problem: Problem) -> Tensor:
-    """Sample edges whose ends are uniform or follow a power law, in random order."""
+    """Return random edges in random order; the degrees are uniform or follow a power law."""
     nodes, edges = problem.nodes, problem.nodes * problem.degree
     if problem.kind == "uniform":
         return torch.randint(nodes, (2, edges))
@@ -54,7 +54,10 @@ def edge_index(problem: Problem) -> Tensor:
 
 
 def molecules(problem: Problem) -> tuple[Tensor, list[int]]:
-    """Sample ``nodes`` graphs of 10 to 30 atoms: a chain with a few rings, in both directions."""
+    """Return the edges and sizes of ``problem.nodes`` random graphs of 10 to 30 atoms.
+
+    Each is a chain with a few rings, with edges in both directions.
+    """
     sizes = torch.randint(10, 31, (problem.nodes,)).tolist()
     pieces, start = [], 0
     for size in sizes:
@@ -68,7 +71,7 @@ def molecules(problem: Problem) -> tuple[Tensor, list[int]]:
 
 
 def build(problem: Problem) -> Built:
-    """Build the tensors and implementations of a problem, with a fixed random seed."""
+    """Return the tensors and implementations of a problem, made with a fixed random seed."""
     torch.manual_seed(0)
     sizes: list[int] = []
     if problem.operation == "molecules":
@@ -184,7 +187,7 @@ def _sage(
 def _layer(
     index: Tensor, graph: graphs.Graph, q: Tensor, _k: Tensor, _v: Tensor
 ) -> tuple[dict[str, Run], tuple[Tensor, ...]]:
-    """Attention layer with three projections, and a projected skip connection."""
+    """Return an attention layer with projections of query, key and value and of the skip branch."""
     from torch_geometric.nn import TransformerConv
 
     heads, width = q.shape[1:]
@@ -201,7 +204,7 @@ def _layer(
 
 
 def _padded(index: Tensor, sizes: list[int], q: Tensor, k: Tensor, v: Tensor) -> Run:
-    """Apply ``scaled_dot_product_attention`` to padded graphs, masked by their edges."""
+    """Return ``scaled_dot_product_attention`` on padded graphs, with their edges as the mask."""
     count, longest = len(sizes), max(sizes)
     length = torch.tensor(sizes)
     first = (length.cumsum(0) - length).repeat_interleave(length)
@@ -209,7 +212,8 @@ def _padded(index: Tensor, sizes: list[int], q: Tensor, k: Tensor, v: Tensor) ->
     place = member * longest + torch.arange(len(member)) - first
     mask = torch.zeros(count, longest, longest, dtype=torch.bool)
     mask.view(-1)[place[index[1]] * longest + place[index[0]] % longest] = True
-    mask[:, torch.arange(longest), torch.arange(longest)] |= ~mask.any(-1)  # a row of padding
+    # Let each padding token attend to itself, because the softmax of an empty row is NaN.
+    mask[:, torch.arange(longest), torch.arange(longest)] |= ~mask.any(-1)
 
     def pad(x: Tensor) -> Tensor:
         padded = x.new_zeros(count * longest, *x.shape[1:]).index_copy(0, place, x)

@@ -1,4 +1,4 @@
-"""Checks of a built site: every local link leads somewhere, and nothing loads from another host.
+"""Checks of a built site: no local link is broken, and no page loads files from another host.
 
 python docs/_ext/built_site.py build/site
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 LOADED = {("img", "src"), ("script", "src"), ("iframe", "src"), ("link", "href"), ("source", "src")}
-"""Attributes whose files a browser loads with the page."""
+"""Pairs of element and attribute whose files a browser loads together with the page."""
 NOT_LOADED = {"canonical", "search", "index", "genindex", "next", "prev", "help", "about"}
-"""Relations of ``<link>`` that name a page without loading it."""
+"""Values of ``rel`` in ``<link rel=...>`` that name a page without loading it."""
 FOREIGN = re.compile(r"(?:https?:)?//[\w.-]+", re.IGNORECASE)
 CSS = re.compile(r"""(?:url\(\s*|@import\s+)["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
 JAVASCRIPT = re.compile(
@@ -25,7 +25,7 @@ JAVASCRIPT = re.compile(
 
 
 class Page(HTMLParser):
-    """Links, loaded files and ids of a page."""
+    """Links, loaded files and ids in the HTML of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collect the attributes of one element."""
+        """Collect the links, loaded files and ids of one element."""
         found = {name: value or "" for name, value in attrs}
         self.ids.update(found[name] for name in ("id", "name") if name in found)
         if tag == "link" and set(found.get("rel", "").split()) <= NOT_LOADED:
@@ -51,12 +51,12 @@ class Page(HTMLParser):
 
 @cache
 def page_of(path: Path) -> Page:
-    """Return the parsed page of a file."""
+    """Return the parsed page of an HTML file."""
     return Page(path.read_text(encoding="utf-8"))
 
 
 def foreign(folder: Path) -> Iterator[str]:
-    """Yield what pages, style sheets and scripts load from another host."""
+    """Yield each file that a page, style sheet or script loads from another host."""
     for path in sorted(folder.rglob("*.html")):
         yield from (f"{path}: {url}" for url in page_of(path).loaded if FOREIGN.match(url))
     for kind, pattern in (("css", CSS), ("js", JAVASCRIPT), ("html", CSS)):
@@ -68,7 +68,7 @@ def foreign(folder: Path) -> Iterator[str]:
 def broken(folder: Path) -> Iterator[str]:
     """Yield the local links whose file or anchor does not exist."""
     for path in sorted(folder.rglob("*.html")):
-        if "_static" in path.parts:  # a template of the theme
+        if "_static" in path.parts:  # These are templates of the theme.
             continue
         for url in {*page_of(path).links, *page_of(path).loaded}:
             if re.match(r"[a-z]+:|//", url):
@@ -84,7 +84,7 @@ def broken(folder: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Check the site in a folder, and print all faults."""
+    """Check the site in a folder, and print up to 50 faults; return 1 if there is any."""
     folder = Path(sys.argv[1])
     wrong = [f"broken link in {one}" for one in broken(folder)]
     wrong += [f"loaded from another host: {one}" for one in foreign(folder)]

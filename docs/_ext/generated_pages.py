@@ -1,7 +1,7 @@
-"""Pages that are generated when the site is built: models, API, commands, recipes.
+"""Pages about models, API, commands and recipes, which are generated when the site is built.
 
-The pages are written to ``docs/reference``; git ignores them. A page that has not changed is not
-written again, so Sphinx does not read it again.
+The pages are written to ``docs/reference`` and ignored by git. A page that has not changed is not
+written again, so that Sphinx does not read it again.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ PACKAGES = {
     "edgewise.interop.pyg": "PyTorch Geometric",
     "edgewise.interop.huggingface": "Hugging Face",
 }
-"""Public packages and the titles of their pages."""
+"""Dict from public packages to the titles of their pages."""
 
 
 def title(text: str) -> str:
-    """Return a title in reStructuredText."""
+    """Return a title, underlined as in reStructuredText."""
     return f"{text}\n{'=' * len(text)}\n"
 
 
 def members(package: str) -> dict[str, Any]:
-    """Return the public names of a package that are not modules, with their values."""
+    """Return a dict from the public names of a package to their values, without modules."""
     module = importlib.import_module(package)
     found = {name: getattr(module, name) for name in sorted(module.__all__, key=str.lower)}
     return {name: value for name, value in found.items() if not inspect.ismodule(value)}
@@ -59,10 +59,10 @@ def members(package: str) -> dict[str, Any]:
 
 @cache
 def homes() -> dict[str, tuple[str, Any]]:
-    """Return each public object by its full name, with its package.
+    """Return a dict from the full name of each public object to ``(package, object)``.
 
-    An object in several packages gets its name in the most deeply nested package:
-    ``edgewise.Graph`` is on the page of ``edgewise.graphs``.
+    An object that several packages export belongs to the most deeply nested one: ``edgewise.Graph``
+    is on the page of ``edgewise.graphs``.
     """
     by_object: dict[int, tuple[str, str, Any]] = {}
     for package in PACKAGES:
@@ -74,7 +74,7 @@ def homes() -> dict[str, tuple[str, Any]]:
 
 
 def comment_of(package: str, name: str) -> str:
-    """Return the docstring after the assignment of a constant, in the module that defines it."""
+    """Return the docstring of a constant, which follows its assignment in some module."""
     for module in sorted(name for name in sys.modules if name.startswith(package)):
         try:
             found = ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))
@@ -86,7 +86,7 @@ def comment_of(package: str, name: str) -> str:
 
 
 def is_code(value: Any) -> bool:
-    """Return whether an object has a signature and a docstring of its own."""
+    """Return whether an object is a class or a function, not a constant."""
     return inspect.isclass(value) or inspect.isroutine(value)
 
 
@@ -102,7 +102,7 @@ def object_page(full_name: str, package: str, value: Any) -> str:
 
 
 def package_page(package: str, known: dict[str, tuple[str, Any]]) -> str:
-    """Return the page of a package: its docstring and tables of its classes and functions."""
+    """Return the page of a package: its docstring, and tables of its classes and functions."""
     from edgewise.models import MODELS
 
     full_names = {id(value): name for name, (_, value) in known.items()}
@@ -128,7 +128,7 @@ def package_page(package: str, known: dict[str, tuple[str, Any]]) -> str:
     if constants:
         lines += ["", ".. rubric:: Constants", ""]
     for name in constants:
-        if isinstance(inside[name], types.GenericAlias):  # has no place in the source for viewcode
+        if isinstance(inside[name], types.GenericAlias):  # viewcode finds no source for an alias.
             lines += [f"``{name}`` is ``{inside[name]}``.", ""]
             continue
         doc = comment_of(package, name).replace("\n", "\n   ")
@@ -138,7 +138,7 @@ def package_page(package: str, known: dict[str, tuple[str, Any]]) -> str:
 
 
 def _of_table(name: str, package: str) -> str:
-    """Return a line of an autosummary, which asks for names relative to the current module."""
+    """Return a line of an autosummary: a name relative to ``package``, the current module."""
     return f"   ~{name.removeprefix(f'{package}.')}"
 
 
@@ -147,7 +147,7 @@ def _last(name: str) -> str:
 
 
 def api_pages() -> Iterator[tuple[str, str]]:
-    """Yield the pages of all public names."""
+    """Yield the path and the text of the page of each public object and package."""
     from edgewise.models import MODELS
 
     known = homes()
@@ -166,7 +166,7 @@ KEYS = ("Formula", "Graph", "Score", "Encoding", "Normalisation", "Update", "Pap
 
 
 def model_page(name: str) -> str:
-    """Return the page of a model: its docstring as a table, its graphs, its arguments."""
+    """Return the page of a model: its docstring as a table, its graphs and its arguments."""
     from model_graphs import MODEL_GRAPHS
 
     from edgewise.models import MODELS, about
@@ -188,7 +188,7 @@ def model_page(name: str) -> str:
     if isinstance(kind, str):
         kind = getattr(sys.modules[function.__module__], kind.partition("[")[0], None)
     if inspect.isclass(kind) and kind.__module__ == function.__module__ and "forward" in vars(kind):
-        # The page of the source links back to the name that the package would give the method.
+        # The page with the source code links back to this name of the method.
         back = f'<span id="edgewise.models.{kind.__name__}.forward"></span>'
         code += ["", ".. raw:: html", "", f"   {back}", ""]
         code += [f".. currentmodule:: {kind.__module__}", ""]
@@ -197,14 +197,14 @@ def model_page(name: str) -> str:
 
 
 def cell(text: str, key: str) -> str:
-    """Return an entry of a docstring as Markdown."""
+    """Return an entry of a model's docstring as Markdown for a table cell."""
     if key == "Formula":
         return f"`{text}`"
     return text.replace("``", "`").replace("*", "\\*").replace("_", "\\_")
 
 
 def model_table() -> str:
-    """Return tables of all models by kind of input."""
+    """Return one table of models for each kind of input."""
     from edgewise.models import KINDS, about
 
     lines = []
@@ -238,7 +238,7 @@ def architecture_table() -> str:
 
 
 def draw_models(folder: Path) -> None:
-    """Draw the graphs of all models that are not drawn yet."""
+    """Draw the graphs of each model, unless the picture exists."""
     from model_graphs import MODEL_GRAPHS
 
     source = max((DOCS / name).stat().st_mtime for name in ("pictures.py", "_ext/model_graphs.py"))
@@ -263,7 +263,7 @@ The page of [results](../background/results.md) has the measured metrics.
 
 
 def commands_page() -> str:
-    """Return the page of the commands: the help of each."""
+    """Return the page of the commands, with the help text of each command."""
     from edgewise.cli.parser import build_parser
 
     os.environ["COLUMNS"] = "100"
@@ -276,7 +276,7 @@ def commands_page() -> str:
 
 
 def recipes_page() -> str:
-    """Return the page of the recipes: a section for each task, a row for each recipe."""
+    """Return the page of the recipes: a table for each task, with a row for each recipe."""
     from edgewise import recipes
 
     names = {id(value): _last(name) for name, (_, value) in homes().items()}
@@ -293,7 +293,10 @@ def recipes_page() -> str:
 
 
 def recipe_row(recipe: Any, names: dict[int, str]) -> str:
-    """Return the row of one recipe, with the public names of the classes of data."""
+    """Return the table row of a recipe.
+
+    ``names`` maps the id of each data class to its public name.
+    """
     from edgewise.models import MODELS
 
     model, data = recipe.model.func.__name__, type(recipe.data)
@@ -334,13 +337,13 @@ def write(app: Sphinx, _config: Config) -> None:
         if path not in written:
             path.unlink()
     draw_models(REFERENCE / "models")
-    # Autodoc describes an object with another name as "alias of", without its arguments.
+    # If __name__ differs from the public name, autodoc shows "alias of" instead of the arguments.
     for full_name, (_, value) in homes().items():
         if inspect.isclass(value):
             value.__name__ = _last(full_name)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connect the writer of pages."""
+    """Register :func:`write`, which Sphinx calls before it reads the pages."""
     app.connect("config-inited", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -18,11 +18,11 @@ SPELLINGS = [
     (re.compile(r"\\([Bb]igg?)(?=\s*(?:[(\[|]|\\[{lL]))"), r"\\\1l"),
     (re.compile(r"\\([Bb]igg?)(?=\s*(?:[)\]]|\\[}rR]))"), r"\\\1r"),
 ]
-"""Patterns of LaTeX that the converter does not support, and replacements that it supports."""
+"""LaTeX that the converter does not support, as patterns with supported replacements."""
 
 
 def converted(node: nodes.Element, *, as_block: bool) -> str:
-    """Return a formula as MathML; warn and return its LaTeX if a command is unknown."""
+    """Return a formula as MathML. If a command is unknown, warn and return the LaTeX code."""
     latex = node.astext()
     for pattern, standard in SPELLINGS:
         latex = pattern.sub(standard, latex)
@@ -34,19 +34,19 @@ def converted(node: nodes.Element, *, as_block: bool) -> str:
 
 
 def inline(self: Any, node: nodes.math) -> None:
-    """Write a formula in a sentence."""
+    """Write a formula within a sentence to the HTML page."""
     self.body.append(converted(node, as_block=False))
     raise nodes.SkipNode
 
 
 def display(self: Any, node: nodes.math_block) -> None:
-    """Write a formula on lines of its own."""
+    """Write a displayed formula, on lines of its own, to the HTML page."""
     self.body.append(self.starttag(node, "div", CLASS="math-block"))
     self.body.append(converted(node, as_block=True) + "</div>\n")
     raise nodes.SkipNode
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the renderer ``mathml``."""
+    """Register the renderer ``mathml`` for formulas."""
     app.add_html_math_renderer("mathml", (inline, None), (display, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Graphs on which the models attend, for the pictures of their pages."""
+"""Example graphs that each model attends over, drawn on the page of the model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgewise.encodings import intimate_nodes
 
 
 def _directed(pairs: list[tuple[int, int]], num_nodes: int) -> graphs.Graph:
-    """Return the graph with these pairs of source and target."""
+    """Return the graph whose edges are these pairs ``(source, target)``."""
     return graphs.edges(torch.tensor(pairs).T.contiguous(), num_nodes)
 
 
@@ -20,19 +20,19 @@ def _undirected(pairs: list[tuple[int, int]], num_nodes: int) -> graphs.Graph:
 
 RING_AND_TAIL = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (3, 6), (6, 7), (6, 8)]
 INPUT = _undirected(RING_AND_TAIL, 9)
-"""An input graph: a ring of six nodes and a branch of three."""
+"""Example of a molecule-like input graph: a ring of six nodes with a branch of three nodes."""
 TREE = _directed([(1, 0), (2, 0), (3, 1), (4, 1), (5, 2), (6, 2)], 7)
-"""A tree in which each node attends to its children."""
+"""Tree of 7 nodes in which each node attends to its children."""
 CHAIN = _directed([(i, i + 1) for i in range(11)], 12)
 
 
 def _bipartite() -> graphs.Graph:
-    """Return interactions between users 0 to 3 and items 4 to 8, in both directions."""
+    """Return the graph of interactions of users 0 to 3 with items 4 to 8, in both directions."""
     return _undirected([(0, 4), (0, 5), (1, 5), (1, 6), (2, 4), (2, 7), (3, 7), (3, 8)], 9)
 
 
 def _two_kinds() -> graphs.Graph:
-    """Return the union of the input graph and of three further edges."""
+    """Return the input graph with three more edges, which stand for another type of edge."""
     return _undirected([*RING_AND_TAIL, (0, 7), (2, 8), (4, 1)], 9)
 
 
@@ -43,7 +43,7 @@ def _intimate() -> graphs.Graph:
 
 
 def _readout() -> graphs.Graph:
-    """Return the membership graph of two graphs of four and five nodes."""
+    """Return the pooling graph of a batch with two graphs of four and five nodes."""
     return graphs.membership([4, 5])
 
 
@@ -100,4 +100,4 @@ MODEL_GRAPHS: dict[str, Pictures] = {
     **dict.fromkeys(("light_conv", "dynamic_conv"), CONVOLUTIONS),
     **dict.fromkeys(("lightgcn", "pinsage"), (("4 users and 5 items", _bipartite()),)),
 }
-"""Captions and graphs of each model, from small inputs."""
+"""Dict from model names to the captions and graphs to draw, all for small inputs."""

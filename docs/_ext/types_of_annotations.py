@@ -1,8 +1,9 @@
-"""Links of type annotations and of roles in docstrings.
+"""Links from type annotations and docstrings to the reference pages of classes and functions.
 
-An annotation names a class as its module does (``edgewise.graphs.window.Window``), where the
-reference has the public name (``edgewise.graphs.window``). A class that is not public, and a class
-of another package, have no link; a name that does not exist is an error of the build.
+Sphinx knows a class by the name in its module (``edgewise.graphs.window.Window``), but the
+reference pages have its public name (``edgewise.graphs.window``). This module finds the public
+name. Classes that are not public or belong to another package get no link. A name that does not
+exist is an error of the build.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sphinx.util.nodes import make_refnode
 
 
 def find(name: str) -> Any:
-    """Return the object with a full name of Edgewise, or ``None``."""
+    """Return the object of Edgewise with this full name, or ``None`` if it does not exist."""
     parts = name.split(".")
     for split in range(len(parts), 0, -1):
         found: Any = sys.modules.get(".".join(parts[:split]))
@@ -35,7 +36,7 @@ def find(name: str) -> Any:
 def missing(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.TextElement
 ) -> nodes.Element | None:
-    """Resolve a name of Python that is not the public name of an object."""
+    """Return a link for a Python name that Sphinx could not resolve, or ``None``."""
     target = node["reftarget"]
     if node.get("refdomain") != "py":
         return None
@@ -56,7 +57,7 @@ def link(
     contnode: nodes.TextElement,
     names: list[str],
 ) -> nodes.Element | None:
-    """Return a link to the only documented object of these names, if there is one."""
+    """Return a link to the object with one of these names, if exactly one of them has a page."""
     objects = env.domains.python_domain.objects
     known = [objects[name] for name in names if name in objects]
     if len(known) != 1:
@@ -65,6 +66,6 @@ def link(
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connect the search for names."""
+    """Register :func:`missing`, which Sphinx calls for names that it cannot resolve."""
     app.connect("missing-reference", missing)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,7 +1,7 @@
 """Recipes for teaching, with their data sets, tasks, predictors and baselines.
 
-The entry point ``edgewise_examples`` of the group ``edgewise.recipes`` names this module; Edgewise
-reads the five tables below from it.
+This package declares an entry point ``edgewise_examples`` in the group ``edgewise.recipes``.
+Edgewise therefore imports this module and reads the five dicts below.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Articles with summaries, and batches of their sentences."""
+"""Articles with reference summaries, and batches of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgewise.batches import Batch
 
 @dataclass(frozen=True)
 class Article:
-    """Article: title, sentences of the text, and reference summary."""
+    """Article: its title, the sentences of its text, and its reference summary."""
 
     title: str
     sentences: tuple[str, ...]
@@ -18,10 +18,10 @@ class Article:
 
 @dataclass(frozen=True)
 class SummaryBatch(Batch):
-    """Batch of articles; targets are the values of their sentences, article by article.
+    """Batch of articles; the targets are one number for each sentence, article by article.
 
     Attributes:
-        articles: articles of the batch.
+        articles: the articles of the batch.
     """
 
     articles: tuple[Article, ...] = ()

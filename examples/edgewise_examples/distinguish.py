@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 
 Verdict = Literal["apart", "alike", "unsure"]
 NUM_ORDERS = 4
-"""Node orders that each graph is evaluated in."""
+"""Number of node orders in which the output for each graph is computed."""
 NUM_SEEDS = 3
-"""Initialisations of a fresh model."""
+"""Number of random initialisations of a model without a run."""
 NOISE_FACTOR = 1e3
-"""Two graphs are distinguished if they differ by this many times the noise of the node order."""
+"""Graphs are distinguished if outputs differ this many times more than between node orders."""
 ROUNDING = 1e-9
-"""Smaller differences, relative to the largest output, are rounding errors."""
+"""Differences of outputs below this, relative to the largest output, are rounding errors."""
 UNSTABLE = 1e-3
-"""Larger differences between node orders, relative to the largest output, are not rounding."""
+"""If node orders differ more, relative to the largest output, it is not a rounding error."""
 
 GRAPH_MODELS = {**NODE_MODELS, **READOUT_MODELS}
-"""Models with an output per node, which is summed, or per graph."""
+"""Models with one output per node (which is summed) or one per graph."""
 
 
 class Model(NamedTuple):
-    """Model with one output per graph, and its number of node features."""
+    """Model with one output per graph, and the number of node features of its input."""
 
     network: nn.Module
     in_width: int
@@ -57,12 +57,14 @@ def distinguish(
 ) -> dict[str, dict[str, Verdict]]:
     """Return for each pair of :func:`hard_pairs` which encodings and models distinguish it.
 
+    The result maps the name of an encoding or model to ``{pair: verdict}``.
+
     Args:
-        models: names of models, evaluated with three random initialisations.
+        models: names of models, each tested with three random initialisations.
         folders: folders of finished runs of graph models.
 
     Raises:
-        ArgumentError: a model or run that does not take graphs.
+        ArgumentError: a model or run does not accept graphs.
     """
     columns: dict[str, Callable[[Graph, Graph], Verdict]] = {}
     for name in LOOKS:
@@ -79,16 +81,16 @@ def distinguish(
 
 
 def fresh(name: str, seed: int) -> Model:
-    """Return a model with one input, four outputs and random weights."""
+    """Return a model with random weights, one input feature and four outputs."""
     torch.manual_seed(seed)
     return Model(_of_graphs(name, GRAPH_MODELS[name](1, 4)), 1)
 
 
 def trained(path: Path) -> Model:
-    """Load the model of a finished run.
+    """Return the model of a finished run.
 
     Raises:
-        ArgumentError: the run has no graph model.
+        ArgumentError: the model does not accept graphs.
     """
     folder = RunFolder(path)
     recipe = load_recipe(folder)
@@ -102,24 +104,23 @@ def trained(path: Path) -> Model:
 
 
 def _check_of_graphs(argument: str, name: str, got: str) -> None:
-    """Check that a model takes graphs with cycles.
+    """Check that a model accepts graphs with cycles.
 
     Raises:
-        ArgumentError: it does not, such as a model of texts or of trees.
+        ArgumentError: it is for other inputs, such as texts or trees.
     """
     if name in MODELS.keys() - GRAPH_MODELS.keys():
         raise ArgumentError(
             argument,
             expected=f"a graph model: {', '.join(GRAPH_MODELS)}",
             got=got,
-            remedy="choose one of these graph models; the graphs compared here have cycles and no "
-            "words",
+            remedy="choose one of these models, because the inputs are graphs with cycles",
         )
     check_choice(argument, name, GRAPH_MODELS)
 
 
 def _of_graphs(name: str, network: nn.Module) -> nn.Module:
-    """Return a model with one output per graph; outputs per node are summed."""
+    """Return a model with one output per graph, the sum of its outputs per node if it has these."""
     return network if name in READOUT_MODELS else PooledNodes(network, "sum")
 
 
@@ -128,7 +129,7 @@ def _by_encoding(name: str) -> Callable[[Graph, Graph], Verdict]:
 
 
 def _by_models(several: list[Model]) -> Callable[[Graph, Graph], Verdict]:
-    """Return a function that is "apart" if one of the models distinguishes two graphs."""
+    """Return a function that returns "apart" if one of these models distinguishes two graphs."""
 
     def says(one: Graph, other: Graph) -> Verdict:
         verdicts = [verdict(model, one, other) for model in several]
@@ -141,11 +142,11 @@ def _by_models(several: list[Model]) -> Callable[[Graph, Graph], Verdict]:
 
 @torch.no_grad()
 def verdict(model: Model, one: Graph, other: Graph) -> Verdict:
-    """Return whether the outputs for two graphs differ by more than the order of nodes explains.
+    """Return "apart" if a model distinguishes two graphs, "alike" if not, or "unsure".
 
     Outputs are computed in float64 for several node orders, with features 1, 0, 0, … at every node.
-    A model that is not invariant to the node order, such as one with eigenvectors of random sign,
-    is ``unsure`` unless the graphs differ much more than the orders do.
+    If the outputs for one graph depend on the node order, such as with eigenvectors of random sign,
+    the result is "unsure", unless the outputs for the two graphs differ much more.
     """
     network = model.network.double().eval()
     one_outs, other_outs = (
@@ -162,7 +163,7 @@ def verdict(model: Model, one: Graph, other: Graph) -> Verdict:
 
 
 def _answer(network: nn.Module, graph: Graph, in_width: int, seed: int) -> Tensor:
-    """Return the output for a graph with permuted nodes."""
+    """Return the output for a graph whose nodes are permuted with this seed."""
     n = graph.num_targets
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     moved = batch([edges(order[graph.edge_index], n)])
@@ -176,14 +177,14 @@ INK, LINE, APART, ALIKE, UNSURE = "#16202c", "#9aa7b5", "#2a9d7c", "#e9edf1", "#
 MARKS = {"apart": "✓", "alike": "–", "unsure": "±"}
 COLOURS = {"apart": APART, "alike": ALIKE, "unsure": UNSURE}
 LEGEND = """\
-✓ distinguished   – not distinguished   ± the order of the nodes matters more than the graph
-A fresh model has random weights; one of three initialisations has to distinguish the pair."""
+✓ distinguished   – not distinguished   ± unsure: the output depends on the order of the nodes
+A model without a run has random weights. It counts as ✓ if one of three initialisations does."""
 
 Found = Mapping[str, Mapping[str, Verdict]]
 
 
 def verdict_table(found: Found) -> str:
-    """Return a table with a row per encoding or model and a column per pair, and its legend."""
+    """Return a table with a row per encoding or model and a column per pair, with a legend."""
     pairs = list(found)
     rows = [["", *pairs]]
     for name in found[pairs[0]]:
@@ -192,7 +193,7 @@ def verdict_table(found: Found) -> str:
 
 
 def draw_verdicts(found: Found, path: Path) -> None:
-    """Draw the graphs of each pair, and below them a mark for each encoding and model.
+    """Save a figure with the graphs of each pair, and below them a mark per encoding and model.
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
@@ -238,9 +239,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m edgewise_examples.distinguish", description=(__doc__ or "").split("\n")[0]
     )
-    help_ = "graph models, evaluated with random weights"
+    help_ = "graph models to test with random weights"
     parser.add_argument("--models", nargs="+", metavar="MODEL", help=help_)
-    help_ = "folders of finished runs of graph models"
+    help_ = "run folders of graph models"
     parser.add_argument("--runs", nargs="+", type=Path, metavar="DIR", help=help_)
     parser.add_argument(
         "--draw", type=Path, metavar="FILE", help="save a figure of the results to FILE"

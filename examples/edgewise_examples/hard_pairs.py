@@ -1,7 +1,7 @@
 """Pairs of similar graphs that are not isomorphic, and the encodings that distinguish them.
 
-An encoding distinguishes two graphs if its values for them differ as multisets over nodes, pairs or
-eigenvalues. Multisets are compared because the nodes of a graph have no order.
+An encoding has one value for each node, pair of nodes or eigenvalue. It distinguishes two graphs if
+these values, sorted, differ. They are sorted because the nodes of a graph have no order.
 
 Papers: Xu et al., How powerful are graph neural networks?, 2019; Sato, A survey on the expressive
 power of graph neural networks, 2020; Zhang et al., Rethinking the expressive power of GNNs via
@@ -24,23 +24,25 @@ from edgewise.encodings.random_walk import random_walk_probabilities
 from edgewise.encodings.weisfeiler_lehman import wl_colors
 from edgewise.graphs import Graph, batch, edges
 
-ROUNDING = 1e-4  # values that differ by less are equal
-STEPS = 20  # length of a random walk
+ROUNDING = 1e-4  # Values that differ by less count as equal.
+STEPS = 20  # Maximum number of steps of a random walk.
 
 
 class Drawn(NamedTuple):
-    """Graph, and the coordinates at which its nodes are drawn."""
+    """Graph with the coordinates of its nodes, for drawing."""
 
     graph: Graph
     places: Tensor
 
 
 def hard_pairs() -> dict[str, tuple[Drawn, Drawn]]:
-    """Return five pairs, ordered from easy to hard to distinguish.
+    """Return five pairs of graphs by name, from easy to hard to distinguish.
 
-    They are a ring of six and two triangles; two molecules of two rings; two circulant graphs; two
-    cubic graphs with equal distances; and two strongly regular graphs, which none of :data:`LOOKS`
-    distinguishes.
+    - a ring of six, and two triangles
+    - two molecules of two rings
+    - two circulant graphs
+    - two cubic graphs with equal distances
+    - two strongly regular graphs, which no encoding in :data:`LOOKS` distinguishes
     """
     return {
         "C6, 2 C3": (ring(6), _drawn(6, [*_cycle(3), *_cycle(3, 3)])),
@@ -55,12 +57,15 @@ def hard_pairs() -> dict[str, tuple[Drawn, Drawn]]:
 
 
 def ring(n: int, skip: int = 1) -> Drawn:
-    """Return a ring of n nodes, each also linked to the nodes ``skip`` steps away."""
+    """Return a ring of n nodes, each of which is also linked to the nodes ``skip`` steps away."""
     return _drawn(n, [*_cycle(n), *((i, (i + skip) % n) for i in range(n))])
 
 
 def petersen(n: int, skip: int) -> Drawn:
-    """Return the generalised Petersen graph: a ring of n, n spokes, and a star inside."""
+    """Return a generalised Petersen graph: a ring of n nodes, n spokes and n inner nodes.
+
+    Each inner node is linked to the inner nodes ``skip`` steps away.
+    """
     spokes = [(i, n + i) for i in range(n)]
     star = [(n + i, n + (i + skip) % n) for i in range(n)]
     one = _drawn(2 * n, [*_cycle(n), *spokes, *star])
@@ -69,13 +74,13 @@ def petersen(n: int, skip: int) -> Drawn:
 
 
 def rook() -> Drawn:
-    """Return the rook's graph of a 4 × 4 board, with links along rows and columns."""
+    """Return the 4 × 4 rook's graph: all squares in the same row or column are linked."""
     squares = [(i, j) for i in range(16) for j in range(i) if i // 4 == j // 4 or i % 4 == j % 4]
     return _drawn(16, squares)
 
 
 def shrikhande() -> Drawn:
-    """Return the Shrikhande graph: a 4 × 4 torus with links down, right and diagonally."""
+    """Return the Shrikhande graph: a 4 × 4 torus with links down, right and down-right."""
     moves = ((0, 1), (1, 0), (1, 1))
     return _drawn(
         16,
@@ -97,11 +102,11 @@ LOOKS: dict[str, Callable[[Graph], list[object]]] = {
     ),
     "20-step walks": lambda graph: _of_nodes(random_walk_probabilities(graph, STEPS), graph),
 }
-"""Functions from a packed batch to the multiset of an encoding's values in each graph."""
+"""Dict from names of encodings to functions, which return the sorted values for each graph."""
 
 
 def tells_apart(by: str, one: Graph, other: Graph) -> bool:
-    """Return whether an encoding, a name of :data:`LOOKS`, distinguishes two graphs."""
+    """Return whether the encoding ``by`` (a key of :data:`LOOKS`) distinguishes two graphs."""
     first, second = LOOKS[by](batch([one, other]))
     return first != second
 
@@ -111,12 +116,12 @@ def _of_nodes(code: Tensor, graph: Graph) -> list[object]:
 
 
 def _rows(parts: Iterable[Tensor]) -> list[object]:
-    """Return the sorted rows of each part, which represent a multiset."""
+    """Return the sorted rows of each tensor; two multisets are equal if these are equal."""
     return [sorted(map(tuple, _rounded(part).tolist())) for part in parts]
 
 
 def _of_pairs(code: Tensor, graph: Graph) -> list[object]:
-    """Return for each graph the sorted list of the sorted values that each node has with others."""
+    """Return for each graph a sorted list, with the sorted values of each node's pairs."""
     sizes = member_sizes(graph)
     parts = _rounded(code).split(sizes.square().tolist())
     return [

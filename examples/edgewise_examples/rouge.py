@@ -1,8 +1,8 @@
 """ROUGE of single sentences, and greedy selection of the sentences with the highest ROUGE.
 
-ROUGE counts the n-grams that two texts have in common (Lin, 2004); here as F1, without stemming.
-Unknown words, ``<unk>`` in WikiText, are removed. The ROUGE of torchmetrics evaluates summaries; it
-has no score for a set of n-grams that grows sentence by sentence.
+ROUGE compares the n-grams of two texts (Lin, 2004), here by F1 and without stemming. Unknown words,
+``<unk>`` in WikiText, are removed. The ROUGE of torchmetrics is not used here, because it cannot
+score a summary to which one sentence at a time is added.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ Grams = Counter[tuple[str, ...]]
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in lower case."""
+    """Return the words of a text in lower case, without unknown words."""
     return re.findall(r"[a-z0-9]+", text.lower().replace("<unk>", " "))
 
 
 def grams(of: Sequence[str], n: int) -> Grams:
-    """Count the n-grams of a list of words."""
+    """Return the number of times that each n-gram occurs in a list of words."""
     return Counter(zip(*(of[i:] for i in range(n)), strict=False))
 
 
 def score(written: Grams, wanted: Grams) -> float:
-    """Return the F1 score of two multisets of n-grams."""
+    """Return the F1 score of two texts given by the counts of their n-grams."""
     shared = (written & wanted).total()
     return 2 * shared / (written.total() + wanted.total()) if shared else 0.0
 
 
 def oracle(article: Article, most: int) -> list[int]:
-    """Return the sentences that greedily maximise ROUGE-1 + ROUGE-2, in the order of the text.
+    """Return the indices of sentences that greedily maximise ROUGE-1 + ROUGE-2, sorted.
 
     Args:
         article: article with its reference summary.
@@ -60,7 +60,7 @@ def oracle(article: Article, most: int) -> list[int]:
 
 
 def shares(article: Article) -> list[float]:
-    """Return ROUGE-1 + ROUGE-2 of each sentence, divided by the maximum over sentences."""
+    """Return ROUGE-1 + ROUGE-2 of each sentence, divided by that of the article's best sentence."""
     wanted = [grams(words(article.summary), n) for n in (1, 2)]
     found = [
         sum(score(grams(words(text), n), wanted[n - 1]) for n in (1, 2))

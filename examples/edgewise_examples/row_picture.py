@@ -2,9 +2,9 @@
 
     python -m edgewise_examples.row_picture runs/demo
 
-reads a comparison of image models on rows of patches, and writes ``attention.png`` and
-``attention.html`` into its folder: a picture of all models, and a page of the one whose last token
-reads the first digit most. The models pool the last token.
+The folder is that of a comparison of image models on rows of patches, whose output is computed from
+the last token. The command writes two files there: ``attention.png``, a picture of all models, and
+``attention.html``, a page about the model whose last token attends most to the first digit.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, BLUE, GREEN, RED = "#16202c", "#1f6feb", "#2a9d7c", "#d1495b"
-LAYER_HEIGHT = 1.15  # in widths of a patch
+LAYER_HEIGHT = 1.15  # Height of a layer in the picture, relative to the width of a patch.
 FILE, PAGE = "attention.png", "attention.html"
 
 
 def pools_last_of_a_row(model: nn.Module) -> bool:
-    """Return whether a model reads one row of patches and pools the last token."""
+    """Return whether the input of a model is one row of patches and its output the last token's."""
     modules = list(model.modules())
     rows = [m.grid[0] == 1 and m.grid[1] > 1 for m in modules if isinstance(m, PatchEmbedding)]
     return rows == [True] and any(isinstance(m, Pool) and m.pool == "last" for m in modules)
@@ -49,15 +49,15 @@ class Reading:
     """Attention of one trained model on one image.
 
     Attributes:
-        label: the compared value.
+        label: the value of the compared field, such as "window(2)".
         accuracy: accuracy on the test set, as text.
-        image: ``[C, height, width]``.
+        image: pixels ``[C, height, width]``.
         patch: side of a patch in pixels.
         weights: attention weights ``[N, N]`` of each layer, averaged over heads.
         answer: predicted class.
         target: true class.
-        model: the model.
-        edges: number of edges of a layer.
+        model: the trained model.
+        edges: number of edges in the graph of a layer.
     """
 
     label: str
@@ -71,27 +71,30 @@ class Reading:
     edges: int
 
     def read(self) -> Tensor:
-        """Return how much of each token reaches the last one, ``[N]``, over all layers."""
+        """Return the product of the attention weights of all layers, as seen from the last token.
+
+        Entry j of the result ``[N]`` says how much of the last output comes from token j.
+        """
         reached = torch.zeros(len(self.weights[0]))
         reached[-1] = 1.0
         for weights in reversed(self.weights):
-            # A token without neighbours keeps its own state.
+            # A token that attends to nothing keeps its own state.
             reached = reached @ weights + reached * (weights.sum(1) == 0)
         return reached
 
 
 def readings(path: Path) -> list[Reading]:
-    """Return the attention of the first run of each compared value on the first test image.
+    """Return the attention on the first test image, for the first run of each compared value.
 
     Raises:
-        ArgumentError: the models do not pool the last token of a row of patches.
-        MissingDataError: the folder has no comparison.
+        ArgumentError: the models are not for rows of patches with the output at the last token.
+        MissingDataError: the folder is not that of a comparison.
     """
     about = RunFolder(path).read_json("comparison.json")
     runs: dict[str, list[RunFolder]] = {str(value): [] for value in about["values"]}
     for file in sorted(path.rglob("recipe.json")):
         run = RunFolder(file.parent)
-        if run.weights.is_file():  # the folder above several seeds has none
+        if run.weights.is_file():  # The folder that contains several seeds has no weights.
             value = show_value(fields_of(load_recipe(run))[about["field"]].value)
             runs[str(value)].append(run)
     return [_reading(label, folders) for label, folders in runs.items()]
@@ -104,9 +107,9 @@ def _reading(label: str, runs: Sequence[RunFolder]) -> Reading:
     if not pools_last_of_a_row(model):
         raise ArgumentError(
             "DIR",
-            expected="a comparison of image models that pool the last token of a row of patches",
-            got=f"the model in {runs[0].path}",
-            remedy="compare values of the recipe digit-rows",
+            expected="a comparison of models for one row of patches whose output is the last token",
+            got=f"another model, in {runs[0].path}",
+            remedy="pass the folder of `edgewise compare digit-rows ...`",
         )
     runs[0].load_weights(model)
     batch = next(iter(splits.loaders(0)["test"]))
@@ -120,7 +123,7 @@ def _reading(label: str, runs: Sequence[RunFolder]) -> Reading:
 
 
 def row_picture(found: Sequence[Reading], title: str) -> Figure:
-    """Return a figure with one panel for each reading.
+    """Return a figure with one panel for each model.
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
@@ -146,7 +149,7 @@ def row_picture(found: Sequence[Reading], title: str) -> Figure:
 
 @torch.no_grad()
 def attention_by_layer(model: nn.Module, images: Tensor) -> tuple[list[Tensor], Tensor]:
-    """Return the weights ``[N, N]`` of each layer, averaged over heads, and the model outputs."""
+    """Return the attention weights ``[N, N]`` of each layer, mean over heads, and the outputs."""
     with record(model) as recorded:
         outputs: Tensor = model(images)
     found = []
@@ -158,7 +161,10 @@ def attention_by_layer(model: nn.Module, images: Tensor) -> tuple[list[Tensor], 
 
 
 def write_attention_page(found: Sequence[Reading], path: Path) -> str:
-    """Write the page of one model; return a sentence that says what is seen there."""
+    """Write the page about the model whose last token attends most to the first digit.
+
+    Return a sentence that says what the page shows.
+    """
     first = [float(one.read()[0]) for one in found]
     best = found[max(range(len(found)), key=lambda place: (first[place], -found[place].edges))]
     shown = explanation(best.model, (best.image[None],))
@@ -167,17 +173,20 @@ def write_attention_page(found: Sequence[Reading], path: Path) -> str:
     write_page(shown, path)
     without = [one.label for one, share in zip(found, first, strict=True) if share == 0.0]
     sentence = (
-        f"With {best.label}, {max(first):.0%} of the attention of the last token, followed down "
-        f"{len(best.weights)} layers, goes to the first digit, which it must name: accuracy "
+        f"With {best.label}, {max(first):.0%} of the attention of the last token, followed through "
+        f"{len(best.weights)} layers, goes to the first digit, which it must name. Its accuracy is "
         f"{best.accuracy}."
     )
     if without:
-        sentence += f" With {', '.join(without)}, none can get there, and the model guesses."
+        sentence += f" With {', '.join(without)}, no attention can reach it, so the model guesses."
     return sentence
 
 
 def _draw(reading: Reading, axes: Axes) -> None:
-    """Draw the patches, the tokens of each layer above them, and lines as wide as the attention."""
+    """Draw the patches, above them the tokens of each layer, and lines for the attention.
+
+    The width of a line is proportional to the attention weight.
+    """
     layers, count = len(reading.weights), len(reading.weights[0])
     for place, patch in enumerate(reading.image.mean(0).split(reading.patch, dim=-1)):
         box = (place - 0.46, place + 0.46, -0.46, 0.46)
@@ -194,7 +203,7 @@ def _draw(reading: Reading, axes: Axes) -> None:
             strength = float(attended[target, source])
             ends = [target, source], [heights[layer + 1], heights[layer]]
             axes.plot(*ends, color=BLUE, linewidth=0.4 + 5 * strength, alpha=0.75, zorder=2)
-        # A token without neighbours keeps its own state.
+        # A token that attends to nothing keeps its own state.
         reached = attended.sum(0) + reached * (attended.sum(1) == 0)
     for place in (reached > 0.004).nonzero().flatten().tolist():
         axes.scatter([place], [heights[0]], s=14 + 60 * float(reached[place]), color=BLUE, zorder=4)

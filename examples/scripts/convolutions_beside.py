@@ -1,4 +1,6 @@
-"""A small convolutional network on the images of a Vision Transformer's run, for comparison.
+"""Train a small convolutional network on the images of a Vision Transformer's run, to compare them.
+
+The first argument is the folder of that run; the second is the folder for the new run.
 
 python examples/scripts/convolutions_beside.py runs/cifar-small runs/cifar-convolutions
 """
@@ -15,7 +17,10 @@ from edgewise.runs import load_recipe
 
 
 def convolutions(channels: int, out_width: int, width: int = 32) -> nn.Sequential:
-    """Three stages of two convolutions, each stage twice as wide and half as large."""
+    """Return a network of three stages with two convolutions each.
+
+    Each stage has twice as many channels as the previous one, and half its height and width.
+    """
     layers: list[nn.Module] = []
     for stage in range(3):
         wide = width * 2**stage
@@ -28,7 +33,7 @@ def convolutions(channels: int, out_width: int, width: int = 32) -> nn.Sequentia
 
 
 def main() -> None:
-    """Train with the data, the optimizer and the epochs of the run."""
+    """Train the network with the data, optimizer and number of epochs of the run."""
     recipe = load_recipe(training.RunFolder(Path(sys.argv[1])))
     splits = recipe.data.load()
     sizes = {n: splits.model_arguments[n] for n in ("channels", "out_width")}

@@ -1,10 +1,9 @@
-"""Every architecture of the two fields, in a few lines on the primitive.
+"""Thirty architectures of graph neural networks and Transformers, each in a few lines.
 
-The signatures were settled by writing these down first. Each function is the heart of one layer
-(weights are random, and projections are left out where they add nothing);
-``docs/reference/architectures.md`` is the same as a table, and ``tests/test_docs.py`` runs them
-all. The models that Edgewise ships are in ``edgewise.models``; this file shows what the primitive
-can say.
+Each function computes the core of one layer with ``attend`` or ``aggregate``. Weights are random,
+and projections are left out where they are not the point. ``docs/reference/architectures.md`` shows
+the same in a table, and ``tests/test_docs.py`` runs all functions. The complete models are in
+``edgewise.models``.
 
     python examples/scripts/dry_run.py
 """
@@ -20,7 +19,7 @@ from torch.nn.functional import normalize
 import edgewise as ew
 from edgewise import graphs
 
-N, H, D = 12, 4, 8  # nodes, heads, width of a head
+N, H, D = 12, 4, 8  # Number of nodes, number of heads, width of a head.
 F = H * D
 
 
@@ -29,7 +28,7 @@ def features(nodes: int = N, heads: int = H, width: int = D) -> Tensor:
 
 
 def molecule() -> ew.Graph:
-    """A ring with a tail, and a self-loop and a duplicate among its edges."""
+    """Return a graph: a ring with a tail, which has a self-loop and a duplicate edge."""
     ring = torch.tensor([[0, 1, 2, 3, 4, 5, 5, 6, 7, 0, 0], [1, 2, 3, 4, 5, 0, 6, 7, 8, 0, 1]])
     return graphs.edges(torch.cat([ring, ring.flip(0)], dim=1), N)
 
@@ -64,7 +63,7 @@ def gin() -> Tensor:
 
 
 def gat() -> Tensor:
-    target, source = features(width=1), features(width=1)  # a·Wh and b·Wh
+    target, source = features(width=1), features(width=1)  # The products a·Wh and b·Wh.
     return ew.attend(target, source, features(), molecule().with_self_loops(), score=ew.Additive())
 
 
@@ -74,7 +73,7 @@ def gatv2() -> Tensor:
 
 
 def monet() -> Tensor:
-    """K Gaussian kernels over pseudo-coordinates are K heads of edge weights."""
+    """Compute MoNet: K Gaussian kernels of pseudo-coordinates give edge weights for K heads."""
     graph, mean = molecule(), torch.randn(H, 2)
     coordinate = graph.gather_source(torch.randn(N, 2)) - graph.gather_target(torch.randn(N, 2))
     kernel = (-0.5 * (coordinate[:, None] - mean).square().sum(-1)).exp()
@@ -82,9 +81,9 @@ def monet() -> Tensor:
 
 
 def magna() -> Tensor:
-    """Multi-hop attention: one set of weights, diffused K times."""
+    """Compute MAGNA: multi-hop attention, which applies the same weights several times."""
     graph, value, alpha = molecule(), features(), 0.1
-    target, source = (features().tanh() @ torch.randn(D, 1) for _ in range(2))  # a·tanh(W h)
+    target, source = (features().tanh() @ torch.randn(D, 1) for _ in range(2))  # a·tanh(Wh)
     weight = ew.attention_weights(target, source, graph, score=ew.Additive())
     out = value
     for _ in range(6):
@@ -93,30 +92,33 @@ def magna() -> Tensor:
 
 
 def graph_transformer_scalar() -> Tensor:
-    """Scalar edge weights multiply the scores, as in the lecture."""
+    """Compute a graph Transformer in which scalar edge weights multiply the scores."""
     graph = molecule()
     return ew.attend(features(), features(), features(), graph, gain=torch.rand(graph.num_edges, 1))
 
 
 def graph_transformer_vector() -> Tensor:
-    """Edge vectors in key and value (TransformerConv), never expanded to E×H×D."""
+    """Compute TransformerConv: projected edge features are added to key and value.
+
+    The projected features of all edges, a tensor E×H×D, are never in memory.
+    """
     graph = molecule()
     edge = ew.Projected(torch.randn(graph.num_edges, 3), torch.randn(H, D, 3))
     return ew.attend(features(), features(), features(), graph, edge_key=edge, edge_value=edge)
 
 
 def gated_gcn() -> Tensor:
-    """Vector gates and edge updates: written with gathers and the sum."""
+    """Compute GatedGCN: edge features are updated, and give a gate for each channel."""
     graph, h, edge = molecule(), torch.randn(N, F), torch.randn(molecule().num_edges, F)
     edge = edge + graph.gather_target(h) + graph.gather_source(h)
     gate = edge.sigmoid()
-    # A head for every channel, so that the gate is a weight a head.
+    # Each channel is a head, so that the gates are edge weights [E, heads].
     total = ew.aggregate(torch.ones(N, F, 1), graph, weight=gate)
     return ew.aggregate(h[..., None], graph, weight=gate) / (total + 1e-6)
 
 
 def graphormer() -> Tensor:
-    """The complete graph; shortest-path classes and edges along the path bias the scores."""
+    """Compute Graphormer: full attention with a bias by the shortest path between two nodes."""
     distance, table = torch.randint(5, (N * N,)), torch.randn(5, H, requires_grad=True)
     along_path = torch.randn(N * N, H)
     bias = ew.TableBias(distance, table).expand() + along_path
@@ -124,7 +126,7 @@ def graphormer() -> Tensor:
 
 
 def gps() -> Tensor:
-    """Local messages and global attention, side by side; a batch is block-diagonal."""
+    """Compute GPS: the sum of message passing and of full attention within each graph."""
     sizes = [5, 7]
     local = ew.aggregate(torch.randn(N, F), molecule())
     everywhere = graphs.batch(graphs.complete(), sizes)
@@ -135,29 +137,29 @@ def gps() -> Tensor:
 
 
 def encoder_decoder() -> Tensor:
-    """Cross-attention is the complete bipartite graph."""
+    """Compute cross-attention: all 5 targets attend to all 9 sources."""
     return ew.attend(features(5), features(9), features(9), graphs.complete())
 
 
 def cached_decoding() -> Tensor:
-    """A step reads everything so far: one target, N sources, the same causal pattern."""
+    """Compute a decoding step with a key-value cache: one target attends to N sources."""
     return ew.attend(features(1), features(), features(), graphs.causal())
 
 
 def bert() -> Tensor:
-    """Packed sentences of different lengths, without padding."""
+    """Compute full attention within packed sentences of different lengths, without padding."""
     packed = graphs.batch(graphs.complete(), [3, 4, 5])
     return ew.attend(features(), features(), features(), packed)
 
 
 def grouped_query_heads() -> Tensor:
-    """Llama: several query heads share a key head, which is repeated by view."""
+    """Compute grouped-query attention as in Llama: several query heads share a key head."""
     key, value = (features(heads=2).repeat_interleave(H // 2, dim=-2) for _ in range(2))
     return ew.attend(features(), key, value, graphs.causal())
 
 
 def transformer_xl() -> Tensor:
-    """Memory: more sources than targets, and a bias by distance; the targets are the newest."""
+    """Compute Transformer-XL: tokens also attend to older ones, with a bias by distance."""
     memory = 6
     graph = graphs.causal().bind(N, N + memory)
     distance = graph.target + memory - graph.source
@@ -169,12 +171,12 @@ def transformer_xl() -> Tensor:
 
 
 def vit() -> Tensor:
-    """A class token before the patches, on whatever graph the patches have."""
+    """Compute ViT: a class token is in front of the patches and connected to all of them."""
     return ew.attend(*(features(N + 1) for _ in range(3)), graphs.virtual(graphs.complete()))
 
 
 def swin() -> Tensor:
-    """Shifted windows: blocks in another node order, and a table of relative positions."""
+    """Compute Swin: shifted windows are blocks in another node order; the bias is a table."""
     side, window = 4, 2
     node = torch.arange(side * side).view(side, side).roll((-1, -1), (0, 1))
     order = node.unflatten(0, (-1, window)).unflatten(2, (-1, window)).transpose(1, 2).flatten()
@@ -189,10 +191,10 @@ def swin() -> Tensor:
 
 
 def longformer() -> Tensor:
-    """Window and hubs; the hubs' own rows have projections of their own.
+    """Compute Longformer: a window and hubs, where hubs attend with separate projections.
 
-    The two graphs share no target, so that the parts add up. Where parts share targets,
-    ``attend_with_lse`` and ``merge_attention`` normalise over both.
+    A target has edges in only one of the two graphs, so the outputs can be added. For graphs that
+    share targets, ``attend_with_lse`` and ``merge_attention`` normalise over both.
     """
     hub_rows = graphs.hubs([0], is_read=False)
     others = (graphs.window(2) | graphs.hubs([0], reads=False)) - hub_rows
@@ -201,7 +203,10 @@ def longformer() -> Tensor:
 
 
 def two_projections_one_softmax() -> Tensor:
-    """Parts with keys and values of their own, normalised together: the merge law."""
+    """Compute attention in which near and far sources have different keys and values.
+
+    The weights are normalised over both by ``merge_attention``.
+    """
     query = features()
     near = ew.attend_with_lse(query, features(), features(), graphs.window(2))
     far = ew.attend_with_lse(query, features(), features(), graphs.complete() - graphs.window(2))
@@ -209,13 +214,19 @@ def two_projections_one_softmax() -> Tensor:
 
 
 def bigbird() -> Tensor:
-    """Window, hubs and random edges over blocks of tokens: the block graph, blown up."""
+    """Compute BigBird with a window, hubs and random edges between single tokens.
+
+    In BigBird these are between blocks of tokens; ``graphs.expand(graph, size)`` does this.
+    """
     graph = graphs.window(1) | graphs.hubs([0]) | graphs.random(2, seed=1)
     return ew.attend(features(), features(), features(), graph)
 
 
 def reformer() -> Tensor:
-    """A graph computed from features: tokens of one bucket, in several rounds, merged."""
+    """Compute Reformer: in each round, tokens attend to tokens in the same hash bucket.
+
+    The outputs of all rounds are merged, and each edge counts once.
+    """
     query, value = features(), features()
     key = normalize(query, dim=-1)
     seen, parts = graphs.empty().bind(N), []
@@ -229,7 +240,7 @@ def reformer() -> Tensor:
 
 
 def bp_transformer() -> Tensor:
-    """Token and span nodes in a binary tree; the type of an edge biases its score."""
+    """Compute BP-Transformer: tokens and spans form a binary tree, with a bias by edge type."""
     parents = [-1] + [(node - 1) // 2 for node in range(1, N)]
     graph = graphs.tree(parents).bind(N).with_self_loops()
     kind = (graph.source < graph.target).long() + 2 * (graph.source == graph.target).long()
@@ -238,23 +249,23 @@ def bp_transformer() -> Tensor:
 
 
 def lightweight_convolution() -> Tensor:
-    """No scores: a softmax over a learned number for each offset in the window."""
+    """Compute a lightweight convolution: weights are a softmax over a learned number per offset."""
     graph = (graphs.causal() & graphs.window(3)).bind(N)
     bias = ew.TableBias(graph.target - graph.source, torch.randn(4, H, requires_grad=True))
     return ew.attend(features(), features(), features(), graph, score=None, bias=bias)
 
 
 def dynamic_convolution() -> Tensor:
-    """The same, with the numbers predicted from the query: a bias for each member of a batch."""
+    """Compute a dynamic convolution: the number per offset is predicted from each token."""
     graph = (graphs.causal() & graphs.window(3)).bind(N)
     x = torch.randn(2, N, H, D)
-    predicted = x @ torch.randn(D, 4)  # [B, N, H, offsets]
+    predicted = x @ torch.randn(D, 4)  # Shape [B, N, H, offsets].
     bias = predicted[:, graph.target, :, graph.target - graph.source].movedim(0, 1)
     return ew.attend(x, x, x, graph, score=None, bias=bias)
 
 
 def sketch_transformer() -> Tensor:
-    """Multi-graph: a graph for each group of heads, side by side."""
+    """Compute a multi-graph Transformer: each group of heads attends over another graph."""
     groups = [graphs.window(1), graphs.window(1).power(2), graphs.complete()]
     return torch.cat([ew.attend(*(features() for _ in range(3)), g) for g in groups], dim=-2)
 

@@ -1,13 +1,21 @@
-"""How far approximations of softmax attention are from it, by how many rows they go through.
+"""Error of low-rank approximations of softmax attention, by rank or number of features.
 
-    python examples/scripts/error_by_rank.py          # prints the table of low_rank.md
-    python examples/scripts/error_by_rank.py --plot   # and draws its picture
+    python examples/scripts/error_by_rank.py          # print the table of low_rank.md
+    python examples/scripts/error_by_rank.py --plot   # also draw the picture of that page
 
-Queries, keys and values are normal, as in the papers: 256 tokens, one head of width 16, scores of
-standard deviation 1/4 and 1. The error is that of the output, relative to its size, the median of
-ten draws. "Best" is the matrix of weights cut to its largest singular values; "projected" is that
-matrix through a random projection and back, as in Linformer's Theorem 1. "Linformer" is the model's
-formula with E as it begins, and with the F that is best for this one text: what its rows can say.
+Queries, keys and values are sampled from a normal distribution, as in the papers: 256 tokens, one
+head of width 16, and scores with standard deviation 1/4 or 1. The error is the norm of the
+difference of the outputs divided by the norm of the exact output, as the median of ten samples. The
+methods are:
+
+- "best of that rank": the weight matrix with only its largest singular values
+- "projected at random": the weight matrix times a random projection and its transpose, as in
+  Theorem 1 of Linformer
+- "Linformer, as drawn": the formula of Linformer with its initial projections E and F
+- "Linformer, best F": the same with the F that minimises the error for this text
+- "Performer": positive random features from orthogonal vectors ("independent": from independent
+  vectors)
+- "sines and cosines": trigonometric random features
 """
 
 from __future__ import annotations
@@ -31,12 +39,13 @@ Nodes = tuple[Tensor, Tensor, Tensor]
 
 
 def exact(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Of ``[N, D]``, one head."""
+    """Return exact softmax attention for query, key and value ``[N, D]`` of one head."""
     nodes = (x[:, None] for x in (query, key, value))
     return ew.attend(*nodes, graphs.complete(), layout="NHD")[:, 0]
 
 
 def weights(query: Tensor, key: Tensor) -> Tensor:
+    """Return the matrix of attention weights, ``[N, N]``."""
     return (query @ key.T / WIDTH**0.5).softmax(-1)
 
 
@@ -69,7 +78,10 @@ def performer(nodes: Nodes, rank: int, *, orthogonal: bool = True) -> Tensor:
 
 
 def waves(nodes: Nodes, rank: int) -> Tensor:
-    """Half as many sines and cosines: without bias, too, but of both signs."""
+    """Return attention by ``rank / 2`` sines and cosines as random features.
+
+    Their expected value is exact, as with Performer's features, but they can be negative.
+    """
     weight = orthogonal_features(rank // 2, WIDTH)
     query, key = (
         torch.cat([(x @ weight.T).sin(), (x @ weight.T).cos()], -1)
@@ -91,7 +103,7 @@ METHODS: dict[str, Callable[[Nodes, int], Tensor]] = {
 
 
 def errors(method: Callable[[Nodes, int], Tensor], rank: int, spread: float) -> Tensor:
-    """The relative error of each draw, for scores of this standard deviation."""
+    """Return the relative error of each sample, for scores with standard deviation ``spread``."""
     found = []
     for seed in range(DRAWS):
         torch.manual_seed(seed)
@@ -108,7 +120,8 @@ def main() -> None:
         for spread in SPREADS
     }
     for spread, by_method in curves.items():
-        print(f"| scores of deviation {spread:g} | {' | '.join(map(str, RANKS))} |")
+        title = f"standard deviation of scores {spread:g}; rank or features:"
+        print(f"| {title} | {' | '.join(map(str, RANKS))} |")
         print(f"| --- |{' ---: |' * len(RANKS)}")
         for name, found in by_method.items():
             cells = " | ".join(f"{float(x.median()):.2g}" for x in found)
@@ -119,7 +132,7 @@ def main() -> None:
 
 
 def plot(curves: dict[float, dict[str, list[Tensor]]]) -> None:
-    """Medians, and the range of the draws."""
+    """Save a chart of the median errors, with the range over samples shaded."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.4), layout="constrained")

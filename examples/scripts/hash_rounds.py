@@ -1,10 +1,10 @@
-"""Reformer's duplication, trained with some rounds of hashes and asked with others.
+"""Test Reformer with another number of hash rounds than in training, on the task duplication.
 
     python examples/scripts/hash_rounds.py runs/hash-rounds
 
-Trains the recipe `duplication` with one round and with four, three seeds each, and tests all of
-them with one, two, four and eight rounds, each with five seeds of the hashes. Runs that are in the
-folder are not trained again.
+The script trains the recipe `duplication` with one and with four hash rounds, three seeds each. It
+tests each model with one, two, four and eight rounds, with five random seeds of the hashes each.
+Models that are already in the folder are not trained again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TRAINED, ASKED, SEEDS, HASH_SEEDS = (1, 4), (1, 2, 4, 8), 3, 5
 
 
 def found(run: ew.inference.Run, rounds: int, seed: int) -> float:
-    """The share of symbols that the run finds with so many rounds, of the hashes of this seed."""
+    """Return the test accuracy of a run with this number of hash rounds and this hash seed."""
     for layer in run.model.modules():
         if isinstance(layer, LSHAttention):
             layer.hashing = replace(layer.hashing, rounds=rounds, seed=seed)
@@ -35,7 +35,7 @@ def found(run: ew.inference.Run, rounds: int, seed: int) -> float:
 
 def main() -> None:
     recipe = RECIPES["duplication"]
-    print("| trained with |", " | ".join(f"asked with {n}" for n in ASKED), "|")
+    print("| hash rounds in training |", " | ".join(f"{n} rounds in test" for n in ASKED), "|")
     print("| --- |", " | ".join("---:" for _ in ASKED), "|")
     for rounds in TRAINED:
         folder = Path(sys.argv[1]) / f"hashes-{rounds}"

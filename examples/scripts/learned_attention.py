@@ -1,12 +1,13 @@
-"""What heads learn of attention itself: how far back they read, and how much of it they leave out.
+"""Learned attention spans and learned sparsity of heads in small language models.
 
-    python examples/scripts/learned_attention.py runs/learned_attention          # prints the tables
-    python examples/scripts/learned_attention.py runs/learned_attention --plot   # and plots them
+    python examples/scripts/learned_attention.py runs/learned_attention          # print the tables
+    python examples/scripts/learned_attention.py runs/learned_attention --plot   # also plot them
 
-Characters of Shakespeare, small models, a few hundred steps. For spans, texts of 256 characters:
-heads that begin with all of it, and heads that begin with none, pay for each character and grow as
-they need. For sparsity, texts of 64 characters with softmax, 1.5-entmax, and an α for each head
-that is learned. Runs that are in the folder are not trained again.
+The models predict characters of Shakespeare and are trained for a few hundred steps. The first
+table compares learned spans on texts of 256 characters: heads that start with a span of 256, heads
+that start with 0, and heads that start with 0 and have a penalty on the span in the loss. The
+second table compares softmax, 1.5-entmax and entmax with a learned α for each head, on texts of 64
+characters. Models that are already in the folder are not trained again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ BASE = RECIPES["gpt-shakespeare"]
 
 
 def span_recipe(options: dict[str, Any]) -> Recipe:
-    """600 steps of four texts of 256 characters."""
+    """Return a recipe for a model with learned spans: 600 steps with 4 texts of 256 characters."""
     model = partial(models.adaptive_span, **SIZES, span=CONTEXT, **options)
     return recipe(
         model, data.shakespeare(context=CONTEXT, stride=128, batch_size=4, test=0.02), 600
@@ -47,7 +48,7 @@ def span_recipe(options: dict[str, Any]) -> Recipe:
 
 
 def sparse_recipe(normaliser: str) -> Recipe:
-    """400 steps of eight texts of 64 characters."""
+    """Return a recipe for a GPT with this normaliser: 400 steps with 8 texts of 64 characters."""
     model = partial(models.gpt, **SIZES, max_length=64, normaliser=normaliser)
     return recipe(model, data.shakespeare(context=64, stride=32, batch_size=8, test=0.02), 400)
 
@@ -70,11 +71,11 @@ def trained(recipe: Recipe, folder: Path) -> ew.inference.Run:
 
 @torch.no_grad()
 def zeros(run: ew.inference.Run) -> Tensor:
-    """Which share of its weights each layer and head sets to 0, ``[layers, H]``, on test texts."""
+    """Return the fraction of attention weights that are 0 on test texts, ``[layers, heads]``."""
     found = []
 
     def look(layer: MultiHeadAttention, given: tuple[Any, ...]) -> None:
-        weights = layer.weights(*given[:2])  # [B, E, H]
+        weights = layer.weights(*given[:2])  # Shape [B, E, H].
         found.append((weights == 0).float().mean((0, 1)))
 
     layers = [m for m in run.model.modules() if isinstance(m, MultiHeadAttention)]
@@ -87,7 +88,7 @@ def zeros(run: ew.inference.Run) -> Tensor:
 
 
 def alphas(model: nn.Module) -> Tensor:
-    """α of each layer and head."""
+    """Return the learned α of entmax, ``[layers, heads]``."""
     return torch.stack([m.alpha.detach() for m in model.modules() if isinstance(m, LearnedEntmax)])
 
 
@@ -95,7 +96,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     spans = {name: trained(span_recipe(given), folder / name.replace(" ", "-").replace(",", ""))
              for name, given in SPANS.items()}  # fmt: skip
-    print("| spans | test loss | mean span | pairs a token and head |")
+    print("| initial span | test loss | mean span | edges per token and head |")
     print("| --- | ---: | ---: | ---: |")
     for name, run in spans.items():
         layers = [m for m in run.model.modules() if isinstance(m, SpanAttention)]
@@ -105,7 +106,7 @@ def main() -> None:
         print(f"| {name} | {run.metrics['test/loss']:.3f} | {mean:.0f} | {pairs / count:.0f} |")
     sparse = {name: trained(sparse_recipe(name), folder / name) for name in NORMALISERS}
     shares = {name: zeros(run) for name, run in sparse.items()}
-    print("\n| normaliser | test loss | weights that are 0 | by layer |")
+    print("\n| normaliser | test loss | weights that are 0 | in each layer |")
     print("| --- | ---: | ---: | --- |")
     for name, run in sparse.items():
         by_layer = ", ".join(f"{share:.0%}" for share in shares[name].mean(1).tolist())
@@ -124,7 +125,7 @@ def plot(spans: Tensor, alpha: Tensor, share: Tensor) -> None:
     values = {
         "span, in characters": spans,
         "learned α": alpha,
-        "share of weights that are 0": share,
+        "fraction of weights that are 0": share,
     }
     for axes, (title, grid) in zip(figure.subplots(1, 3), values.items(), strict=True):
         axes.imshow(grid, cmap="Blues", aspect="auto", vmin=1 if "α" in title else 0,

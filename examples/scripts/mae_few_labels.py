@@ -1,14 +1,14 @@
-"""Masked autoencoding of images, then one label in a hundred: beside the same from scratch.
+"""Compare pre-training by masked autoencoding with training from scratch, on few labels.
 
 python examples/scripts/mae_few_labels.py mnist --epochs 2 --tuning-epochs 40 [--seeds 3]
 python examples/scripts/mae_few_labels.py cifar10 --epochs 10 --tuning-epochs 40 [--seeds 5]
 
-An autoencoder is trained on the training images (MNIST's 60,000, or 10,000 of CIFAR-10) without
-their labels. Its encoder with a new head, and the same model with the weights that the autoencoder
-began with, are then trained on the same labels, 600 or 100, with the same rates, batches, order and
-number of epochs; each takes the learning rate that is best on 1,000 other images. What is printed
-is the accuracy on the test images (10,000, or 2,000). ``--json OUT`` writes OUT-scratch.json and
-OUT-pretrained.json for docs/results.py.
+An autoencoder is trained on the training images (60,000 of MNIST, or 10,000 of CIFAR-10) without
+their labels. Then its encoder with a new head is trained on one label in a hundred (600 or 100).
+For comparison, the same model is trained on the same labels from the initial weights of the
+autoencoder, with the same batches, order and number of epochs. Each of the two uses the learning
+rate that is best on 1,000 other images. The script prints the accuracy on the test images (10,000
+or 2,000). ``--json OUT`` writes OUT-scratch.json and OUT-pretrained.json for docs/results.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIZES = {"patch": 4, "width": 64, "depth": 4, "heads": 4, "ffn_dim": 128}
 
 
 def images_and_labels(*splits: Split) -> tuple[Tensor, Tensor]:
-    """All images of these splits and their labels."""
+    """Return all images of these splits, and their labels."""
     batches = [split.make(torch.arange(split.count)) for split in splits]
     images = torch.cat([batch.inputs[0] for batch in batches])
     return images, torch.cat([batch.target for batch in batches])
@@ -42,7 +42,7 @@ def images_and_labels(*splits: Split) -> tuple[Tensor, Tensor]:
 def optimised(
     model: nn.Module, rate: float, steps: int
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
-    """AdamW, with a tenth of the steps to warm up and a cosine from there."""
+    """Return AdamW with a schedule: warm-up in a tenth of the steps, then cosine decay."""
     optimizer = torch.optim.AdamW(model.parameters(), rate, weight_decay=0.05)
     return optimizer, torch.optim.lr_scheduler.OneCycleLR(
         optimizer, rate, total_steps=steps, pct_start=0.1
@@ -50,7 +50,7 @@ def optimised(
 
 
 def pretrained(model: nn.Module, images: Tensor, epochs: int) -> float:
-    """The autoencoder after so many epochs; gives the mean loss of the last."""
+    """Train the autoencoder ``model``, and return the mean loss of the last epoch."""
     batches = len(images) // 64
     optimizer, schedule = optimised(model, 1e-3, epochs * batches)
     for _ in range(epochs):
@@ -67,8 +67,8 @@ def pretrained(model: nn.Module, images: Tensor, epochs: int) -> float:
 
 
 def tuned(model: nn.Module, images: Tensor, labels: Tensor, rate: float, epochs: int) -> nn.Module:
-    """The classifier after so many epochs on these labels."""
-    torch.manual_seed(0)  # one order of the batches for all
+    """Train the classifier ``model`` with the learning rate ``rate``, and return it."""
+    torch.manual_seed(0)  # All trainings use the same batches.
     optimizer, schedule = optimised(model, rate, epochs * -(-len(images) // 100))
     for _ in range(epochs):
         for index in torch.randperm(len(images)).split(100):
@@ -89,7 +89,10 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 def best(
     start: nn.Module, images: Tensor, labels: Tensor, index: Tensor, epochs: int
 ) -> tuple[nn.Module, float]:
-    """The classifier with the rate that is best on images that it was not trained on."""
+    """Train with each learning rate, and return the best classifier and its rate.
+
+    The images at the first 1,000 of ``index`` are used to compare the rates, the others to train.
+    """
     learned, chosen_on = index[CHOSEN_ON:], index[:CHOSEN_ON]
     found = []
     for rate in RATES:
@@ -101,14 +104,14 @@ def best(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("data", choices=("mnist", "cifar10"))
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, required=True)
-    parser.add_argument("--tuning-epochs", type=int, required=True)
-    parser.add_argument("--json", metavar="OUT")
+    parser.add_argument("data", choices=("mnist", "cifar10"), help="data set")
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
+    parser.add_argument("--epochs", type=int, required=True, help="epochs of the autoencoder")
+    parser.add_argument("--tuning-epochs", type=int, required=True, help="epochs on the labels")
+    parser.add_argument("--json", metavar="OUT", help="write OUT-scratch.json, OUT-pretrained.json")
     options = parser.parse_args()
     if min(options.seeds, options.epochs, options.tuning_epochs) < 1:
-        parser.error("--seeds, --epochs and --tuning-epochs are at least 1")
+        parser.error("--seeds, --epochs and --tuning-epochs must be at least 1")
     splits = data.DATA[options.data]().load()
     images, labels = images_and_labels(splits.train, splits.val)
     mean, std = images.mean((0, 2, 3), keepdim=True), images.std((0, 2, 3), keepdim=True)

@@ -1,15 +1,14 @@
-"""Over-smoothing: how much of the nodes' differences is left after k layers, and what keeps it.
+"""Over-smoothing: how different the features of nodes still are after k layers.
 
-    python examples/scripts/over_smoothing.py                    # as initialised
-    python examples/scripts/over_smoothing.py --trained          # trained on Cora, minutes
-    python examples/scripts/over_smoothing.py --trained --plot   # and plots them in docs
+    python examples/scripts/over_smoothing.py                    # untrained networks
+    python examples/scripts/over_smoothing.py --trained          # trained on Cora (minutes)
+    python examples/scripts/over_smoothing.py --trained --plot   # also draw the picture
 
-They print the numbers of docs/background/expressiveness.md and draw its pictures.
-
-One round of attention or convolution is a weighted
-mean over neighbours; repeated, it forgets where it started. Two remedies are told apart: a residual
-connection adds what a layer was given to what it read, and diffusion (personalised PageRank, as in
-MAGNA and APPNP) reads over several hops that return to their start with probability alpha.
+The script prints the numbers of docs/background/expressiveness.md and draws the pictures of that
+page. A graph convolution or attention layer computes a weighted mean over neighbours, so the
+features of many layers become similar. The script compares two remedies. A residual connection adds
+the input of a layer to its output. Diffusion (personalised PageRank, as in MAGNA and APPNP)
+aggregates over several hops, and returns to the start with probability alpha.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ DOCS = Path(__file__).parents[2] / "docs/background"
 
 
 def dirichlet_energy(x: Tensor, graph: graphs.Graph) -> float:
-    r"""How rough x is along the edges, from 0 (the same everywhere) on, whatever its scale.
+    r"""Return the Dirichlet energy of features x, relative to their size.
 
-    :math:`\sum_{ij} \|x_i - x_j\|^2 / \sum_i \|x_i\|^2` over the edges, divided by their number a
-    node.
+    It is :math:`\sum_{ij} \|x_i - x_j\|^2 / \sum_i \|x_i\|^2` with the first sum over all edges,
+    divided by the number of edges per node. It is 0 if all nodes have the same features.
     """
     difference = graph.gather_target(x) - graph.gather_source(x)
     per_node = graph.num_edges / graph.num_targets
@@ -51,10 +50,11 @@ def dirichlet_energy(x: Tensor, graph: graphs.Graph) -> float:
 
 
 def pairwise_distance(x: Tensor) -> float:
-    r"""How far any two nodes are from each other, of their size: 0 (all the same) to 1.
+    r"""Return the mean squared distance of two nodes relative to their size, from 0 to 1.
 
-    Half the mean of :math:`\|x_i - x_j\|^2` over all pairs, divided by the mean of
-    :math:`\|x_i\|^2`; that is :math:`1 - \|\bar x\|^2 / \overline{\|x\|^2}`, with no pair formed.
+    It is half the mean of :math:`\|x_i - x_j\|^2` over all pairs, divided by the mean of
+    :math:`\|x_i\|^2`. This equals :math:`1 - \|\bar x\|^2 / \overline{\|x\|^2}`. It is 0 if all
+    nodes have the same features.
     """
     x = x.double()
     return float(1 - x.mean(0).square().sum() / x.square().sum(1).mean())
@@ -67,9 +67,9 @@ DEPTHS = [1, 2, 4, 8, 16, 32]
 
 
 def two_rings(seed: int) -> graphs.Graph:
-    """A connected graph in which all nodes have four neighbours: two rings in random order.
+    """Return the union of two random rings through all nodes, a connected graph of degree four.
 
-    With equal degrees GCN and GAT both tend to the same features everywhere.
+    Because all degrees are equal, the features of GCN and GAT become the same at all nodes.
     """
     torch.manual_seed(seed)
     rings = [torch.stack([order, order.roll(1)]) for order in map(torch.randperm, (NODES, NODES))]
@@ -96,7 +96,7 @@ MODELS: dict[str, Callable[[int], nn.Module]] = {
 
 @torch.no_grad()
 def curve(make: Callable[[int], nn.Module], depths: list[int]) -> list[float]:
-    """The energy after each depth, the geometric mean over graphs and initialisations."""
+    """Return the Dirichlet energy for each depth: the geometric mean over graphs and weights."""
     energies = []
     for depth in depths:
         logs = []
@@ -117,12 +117,13 @@ HIDDEN, HOPS, ALPHA, EPOCHS = 16, 4, 0.1, 60
 
 @dataclass(frozen=True)
 class Kind:
-    """What a layer is: ``h <- [h +] relu(read(W h) + b)``.
+    """Kind of layer, which computes ``h <- [h +] relu(aggregate(W h) + b)``.
 
     Attributes:
-        attention: reads by GAT's weights, one head, in the place of GCN's.
-        residual: adds what it was given.
-        diffusion: reads over HOPS hops that return with ALPHA, in the place of one.
+        attention: aggregate with the attention weights of GAT (one head) instead of those of GCN.
+        residual: add the input of the layer.
+        diffusion: aggregate over HOPS hops that return to the start with probability ALPHA, instead
+            of over one hop.
 
     """
 
@@ -136,7 +137,7 @@ class Kind:
 
 
 class Layer(GraphLayer):
-    """A layer of a :class:`Kind`, as wide as what it reads."""
+    """Layer of a :class:`Kind`, with as many output as input features."""
 
     def __init__(self, kind: Kind) -> None:
         super().__init__()
@@ -161,7 +162,7 @@ class Layer(GraphLayer):
 
 
 def deep(kind: Kind, depth: int, in_width: int, out_width: int) -> GraphSequential:
-    """``depth`` layers between two maps."""
+    """Return ``depth`` layers of a kind, between a first and a last linear map."""
     layers = [Layer(kind) for _ in range(depth)]
     first = (Dropout(0.5), Linear(in_width, HIDDEN), nn.ReLU())
     return GraphSequential(*first, *layers, Dropout(0.5), nn.Linear(HIDDEN, out_width))
@@ -169,7 +170,14 @@ def deep(kind: Kind, depth: int, in_width: int, out_width: int) -> GraphSequenti
 
 @dataclass(frozen=True)
 class Measured:
-    """Of a trained network: what it gets right, and what its last layer's states are like."""
+    """Measurements on a trained network.
+
+    Attributes:
+        accuracy: accuracy on the test nodes.
+        train_accuracy: accuracy on the training nodes.
+        energy: Dirichlet energy of the features after the last layer.
+        distance: relative distance of two nodes after the last layer.
+    """
 
     accuracy: float
     train_accuracy: float
@@ -178,8 +186,8 @@ class Measured:
 
 
 def measured(kind: Kind, depth: int, seed: int) -> Measured:
-    """Train with GCN's rate and decay, and look at the epoch that is best in validation."""
-    # Whole counts: rows that sum to 1 are so small that 32 layers are not trained in few epochs.
+    """Train with GCN's learning rate and weight decay, and measure the best validation epoch."""
+    # Features are counts. Rows that sum to 1 are so small that 32 layers need many epochs.
     splits = data.planetoid(name="Cora", normalize=False).load()
     training.seed_everything(seed)
     model = deep(kind, depth, **splits.model_arguments)
@@ -226,7 +234,7 @@ def table(title: str, depths: Sequence[int], rows: Mapping[str, Iterable[str]]) 
 
 
 def percent(shares: Tensor) -> str:
-    """The mean, and the standard deviation where there are several."""
+    """Return the mean in percent as text, and the standard deviation if there are several."""
     spread = f" ± {100 * shares.std():.1f}" if len(shares) > 1 else ""
     return f"{100 * shares.mean():.1f}{spread}"
 
@@ -265,7 +273,7 @@ def trained(plot: bool, seeds: int, depths: Sequence[int], kept: Path | None) ->
                         kept.write_text(json.dumps(known, indent=1) + "\n")
 
     def of(what: str) -> dict[str, Tensor]:
-        """``[depths, seeds]`` of each kind."""
+        """Return the measurement of this name for each kind of layer, ``[depths, seeds]``."""
         return {
             str(kind): torch.tensor(
                 [
@@ -302,11 +310,13 @@ def trained(plot: bool, seeds: int, depths: Sequence[int], kept: Path | None) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--trained", action="store_true", help="on Cora, not as initialised")
-    parser.add_argument("--seeds", type=int, default=3, help="trainings of each network (3)")
-    parser.add_argument("--depths", type=int, nargs="+", default=TRAINED_DEPTHS, help="of these")
-    parser.add_argument("--kept", type=Path, help="a file of what is trained already, to go on")
-    parser.add_argument("--plot", action="store_true", help="draw the picture of docs/, too")
+    parser.add_argument("--trained", action="store_true", help="train the networks on Cora")
+    parser.add_argument("--seeds", type=int, default=3, help="trainings of each network")
+    parser.add_argument(
+        "--depths", type=int, nargs="+", default=TRAINED_DEPTHS, help="numbers of layers"
+    )
+    parser.add_argument("--kept", type=Path, help="file that keeps results, to continue later")
+    parser.add_argument("--plot", action="store_true", help="save the picture in docs/background")
     arguments = parser.parse_args()
     if arguments.trained:
         trained(arguments.plot, arguments.seeds, arguments.depths, arguments.kept)

@@ -1,13 +1,13 @@
-"""One molecule in many drawings and numberings: how far the answers of five models move.
+"""How much five models change their prediction if the atoms of a molecule are renumbered.
 
     python examples/scripts/renumbered_atoms.py                     # CO2 in ionic liquids
-    python examples/scripts/renumbered_atoms.py --plot figure.png   # and draw the changes
+    python examples/scripts/renumbered_atoms.py --plot figure.png   # also draw the changes
     python examples/scripts/renumbered_atoms.py --csv mine.csv --smiles smiles --target solubility
 
-Each model learns the mean target of each molecule: an MLP from the adjacency matrix and the atoms,
-a CNN from RDKit's drawing, an RNN from the atoms in their order, a graph network from atoms and
-bonds, and a Transformer from the atoms as a set. Then the atoms of test molecules are renumbered
-and the drawings are turned, which changes no molecule.
+Each model learns to predict the mean target of each molecule. The input of an MLP is the adjacency
+matrix with the atoms, that of a CNN is RDKit's drawing, that of an RNN the atoms in their order,
+that of a graph network the atoms and bonds, and that of a Transformer the set of atoms. Then the
+atoms of test molecules are renumbered and their drawings are rotated, which changes no molecule.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def read_table(path: Path, smiles: str, target: str) -> dict[str, float]:
 
 
 def atoms_and_bonds(molecule: Any) -> tuple[Tensor, graphs.Graph]:
-    """Return one-hot elements ``[atoms, elements]`` and bonds in both directions."""
+    """Return the one-hot elements of atoms ``[atoms, elements]``, and the graph of bonds."""
     x = [[float(atom.GetSymbol() == name) for name in ELEMENTS] for atom in molecule.GetAtoms()]
     pairs = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
     both = torch.tensor([*pairs, *[(j, i) for i, j in pairs]], dtype=torch.long)
@@ -53,7 +53,7 @@ def atoms_and_bonds(molecule: Any) -> tuple[Tensor, graphs.Graph]:
 
 
 def drawing(molecule: Any, turned: float) -> Tensor:
-    """Return the grey pixels ``[1, side, side]`` of a drawing, turned by an angle in degrees."""
+    """Return the pixels ``[1, side, side]`` of a drawing in grey, rotated by ``turned`` degrees."""
     from rdkit.Chem import Draw
 
     options = Draw.MolDrawOptions()
@@ -63,17 +63,17 @@ def drawing(molecule: Any, turned: float) -> Tensor:
 
 
 def matrix(x: Tensor, graph: graphs.Graph, largest: int) -> Tensor:
-    """Return adjacency matrix and elements, padded to the largest molecule and flattened."""
+    """Return adjacency matrix and elements as one vector, padded to ``largest`` atoms."""
     both = torch.cat([graph.dense().float(), x.new_zeros(len(x), largest - len(x)), x], 1)
     return F.pad(both, (0, 0, 0, largest - len(x))).flatten()
 
 
 class OfAtoms(nn.Module):
-    """One number from the states of the atoms.
+    """Model that predicts one number from the hidden states of the atoms.
 
     Args:
-        backbone: called with states ``[N, width]``.
-        last: read the last state, instead of the mean of all states.
+        backbone: module that maps hidden states ``[N, width]`` to hidden states.
+        last: use the state of the last atom instead of the mean over atoms.
     """
 
     def __init__(self, backbone: nn.Module, *, last: bool) -> None:
@@ -88,7 +88,10 @@ class OfAtoms(nn.Module):
 
 
 def models(largest: int) -> dict[str, tuple[nn.Module, Callable[[Any, float], tuple[Any, ...]]]]:
-    """Return each model with the function that makes its inputs of a molecule and an angle."""
+    """Return each model, and a function from a molecule and an angle to the model's inputs.
+
+    ``largest`` is the number of atoms of the largest molecule.
+    """
     pixels = ((SIDE - 5) // 2 + 1 - 5) // 2 + 1
     cnn = nn.Sequential(
         nn.Conv2d(1, 8, 5, 2), nn.ReLU(), nn.Conv2d(8, 8, 5, 2), nn.ReLU(), nn.Flatten(0)
@@ -116,7 +119,7 @@ def models(largest: int) -> dict[str, tuple[nn.Module, Callable[[Any, float], tu
 
 
 def train(model: nn.Module, inputs: Sequence[Any], target: Tensor, epochs: int) -> None:
-    """Train on one molecule at a time, in groups of 16."""
+    """Train a model on one molecule at a time; an optimizer step follows every 16 molecules."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(epochs):
         for chosen in torch.randperm(len(inputs)).split(16):
@@ -127,7 +130,10 @@ def train(model: nn.Module, inputs: Sequence[Any], target: Tensor, epochs: int) 
 
 
 def measured(table: dict[str, float], epochs: int) -> dict[str, tuple[float, list[float]]]:
-    """Return the test error of each model, and the change of its answer for each test molecule."""
+    """Return for each model the mean absolute test error, and its changes on test molecules.
+
+    A change says how much the prediction for a molecule changes at most if it is renumbered.
+    """
     from rdkit import Chem
 
     torch.manual_seed(0)
@@ -158,13 +164,13 @@ def measured(table: dict[str, float], epochs: int) -> dict[str, tuple[float, lis
 
 
 def main() -> None:
-    """Train, renumber, print a table, and draw it if asked."""
+    """Train and test the models, print a table, and draw it with ``--plot``."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--csv", type=Path, help=f"table of molecules (EDGEWISE_DATA/{LIQUIDS})")
-    parser.add_argument("--smiles", default="Canonical SMILES", help="column of the molecules")
-    parser.add_argument("--target", default="Mole", help="column of the numbers")
-    parser.add_argument("--epochs", type=int, default=10, help="epochs of each training (10)")
-    parser.add_argument("--plot", type=Path, help="file of a figure")
+    parser.add_argument("--csv", type=Path, help=f"CSV file (default: EDGEWISE_DATA/{LIQUIDS})")
+    parser.add_argument("--smiles", default="Canonical SMILES", help="SMILES column")
+    parser.add_argument("--target", default="Mole", help="column of the target")
+    parser.add_argument("--epochs", type=int, default=10, help="training epochs (default: 10)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="save a figure to FILE")
     arguments = parser.parse_args()
     path = arguments.csv or Path(os.environ.get("EDGEWISE_DATA", "."), LIQUIDS)
     found = measured(read_table(path, arguments.smiles, arguments.target), arguments.epochs)

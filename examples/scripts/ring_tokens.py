@@ -1,11 +1,11 @@
-"""Measure what a token for each ring adds to a graph Transformer on MUTAG.
+"""Measure how a token for each ring changes the accuracy of a graph Transformer on MUTAG.
 
     python examples/scripts/ring_tokens.py --seeds 2
 
-The graph of a molecule is extended by `graphs.subgraphs`: each ring has a token, which attends to
-the atoms of its ring and they to it. A control has tokens for random groups of atoms of the same
-sizes. Settings, folds and seeds are the same with and without tokens; the epoch is chosen by the
-training loss, as in the recipe gin-mutag.
+`graphs.subgraphs` adds a token for each ring of a molecule. The token and the atoms of its ring
+attend to each other. A control has tokens for random groups of atoms of the same sizes. Settings,
+folds and seeds are the same with and without tokens. The epoch is chosen by the training loss, as
+in the recipe gin-mutag.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ FOLDS = 10
 
 @cache
 def rings_of(pairs: tuple[tuple[int, int], ...]) -> list[list[int]]:
-    """Return the rings of a molecule: a minimum cycle basis."""
+    """Return the rings of a molecule given by its bonds, as a minimum cycle basis."""
     return [list(ring) for ring in nx.minimum_cycle_basis(nx.Graph(pairs))]
 
 
 def with_tokens(packed: PackedGraphs, kind: str) -> PackedGraphs:
-    """Return the graphs with tokens in front of their nodes, and a feature that marks tokens.
+    """Return the graphs with tokens in front of the atoms, and a new feature that is 1 for tokens.
 
     Args:
-        packed: graphs without edge features.
-        kind: an element of :data:`KINDS`.
+        packed: graphs of molecules, without edge features.
+        kind: an element of :data:`KINDS`, which says for what there are tokens.
     """
     generator = torch.Generator().manual_seed(0)
     nodes: list[Tensor] = []
@@ -63,7 +63,7 @@ def with_tokens(packed: PackedGraphs, kind: str) -> PackedGraphs:
 
 
 def accuracy(kind: str, fold: int, seed: int) -> float:
-    """Train on nine folds and return the accuracy on the other one."""
+    """Train on nine folds, and return the accuracy on the fold that is left out."""
     splits = data.tu(name="MUTAG", fold=fold).load()
     assert splits.codes is not None
     splits.codes.graphs = with_tokens(splits.codes.graphs, kind)
@@ -86,7 +86,7 @@ def accuracy(kind: str, fold: int, seed: int) -> float:
 
 
 def main() -> None:
-    """Print a table of accuracies, and the paired differences from no tokens."""
+    """Print a table of accuracies, and of their differences from the accuracy without tokens."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seeds", type=int, default=2, help="number of seeds per fold")
     seeds = parser.parse_args().seeds
@@ -96,7 +96,7 @@ def main() -> None:
         ).mean(1)
         for kind in KINDS
     }
-    print("| MUTAG, 10 folds | accuracy | paired difference, and its standard error |")
+    print("| tokens | accuracy on MUTAG, 10 folds | difference from no tokens ± standard error |")
     print("| --- | ---: | ---: |")
     for kind, of_folds in found.items():
         gain = 100 * (of_folds - found["no tokens"])

@@ -1,9 +1,10 @@
-"""GraphSAGE in mini-batches of sampled neighbourhoods, for graphs that do not fit in memory.
+"""GraphSAGE on mini-batches of sampled neighbourhoods, for graphs that do not fit in memory.
 
     EDGEWISE_DATA=<folder> python examples/scripts/sampled_neighbours.py
 
-Cora does fit, so the sampled training can be compared with one on the whole graph. What a step
-needs grows with the nodes asked for and the fanouts, and not with the graph.
+The graph here is Cora, which fits in memory, so that training on samples can be compared with
+training on the whole graph. The memory of a step grows with the batch size and the fanouts, not
+with the size of the graph.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from edgewise import data
 from edgewise.data import Loader, NeighbourSampler, neighbour_batches
 from edgewise.models import graphsage
 
-EPOCHS, FANOUTS, SIZE = 40, [10, 10], 20  # a fanout for each layer; nodes in a batch
+EPOCHS, FANOUTS, SIZE = 40, [10, 10], 20  # There is one fanout per layer; SIZE is the batch size.
 
 
 def trained(batches: Loader, in_width: int, out_width: int) -> torch.nn.Module:
-    """A model, trained on either kind of batch for the same number of epochs."""
+    """Return a model that was trained on these batches, sampled or of the whole graph."""
     torch.manual_seed(0)
     model = graphsage(in_width, out_width, depth=len(FANOUTS), dropout=0.5)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
@@ -34,7 +35,7 @@ def trained(batches: Loader, in_width: int, out_width: int) -> torch.nn.Module:
 
 
 def accuracies() -> dict[str, float]:
-    """On the test papers, read with all their neighbours, after either training."""
+    """Return the test accuracy after each kind of training; testing uses all neighbours."""
     splits = data.planetoid("Cora", sparse=False).load()
     loaders = splits.loaders(0)
     (batch,), (asked,) = loaders["train"], loaders["test"]

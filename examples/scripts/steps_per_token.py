@@ -1,4 +1,4 @@
-"""Print how many steps a trained Universal Transformer takes per token of the test set.
+"""Print how many layers ("steps") a trained Universal Transformer applies to each test token.
 
     edgewise train gpt-shakespeare --model universal --model.graph "causal()" \
         --model.halting true --trainer.epochs 3 --out runs/halting

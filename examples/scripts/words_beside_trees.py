@@ -1,11 +1,11 @@
-"""Readers of plain words on the sentences of a tree model's run, for comparison.
+"""Train an LSTM or a small BERT without syntax trees on the sentences of a tree model's run.
 
     python examples/scripts/words_beside_trees.py lstm runs/tree-lstm-ewt runs/lstm-words --seeds 3
     python examples/scripts/words_beside_trees.py bert runs/tree-transformer-ewt runs/bert-words
 
-They are given the same pieces of each word, and the sentence's length in the place of its tree: an
-LSTM that reads both ways, and BERT, small, with learned positions. Data, task and epochs are those
-of the run; the rate and the sizes of each were chosen on the sentences to validate on.
+This shows what the trees add. Both models get the same features of each word as the tree model. The
+LSTM is bidirectional, and BERT has learned positions. Data, task and number of epochs are those of
+the run. The learning rate and the sizes of each model were chosen on the validation set.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ from edgewise.runs import load_recipe
 from edgewise.runs.seeds import summarise
 from edgewise.training.folder import METRICS
 
-LONGEST = 512  # words of a sentence
+LONGEST = 512  # Maximum number of words in a sentence.
 
 
 class Words(nn.Module):
-    """A label for each word, from its pieces and those of the words around it.
+    """Model that predicts a label for each word of a sentence.
 
     Args:
-        in_width, out_width: how many pieces are told apart, and how many labels.
-        width: of the states.
-        positions: added to what is embedded.
-        reader: of the states of sentences in a row.
-        dropout: of the pieces and the last states, as in the models of trees.
+        in_width: number of features of a word.
+        out_width: number of labels.
+        width: hidden size.
+        positions: module that adds position embeddings, or ``None``.
+        reader: backbone that maps the hidden states of packed sentences to hidden states.
+        dropout: dropout rate for the features and the last hidden states, as in the tree models.
 
     """
 
@@ -65,7 +66,10 @@ class Words(nn.Module):
         self.head = nn.Linear(width, out_width)
 
     def forward(self, x: Tensor, _tree: Pattern, *, batch: Sizes) -> Tensor:
-        """``[N, out_width]`` from x ``[N, in_width]`` of sentences of so many words."""
+        """Return logits ``[N, out_width]`` for word features x ``[N, in_width]``.
+
+        ``batch`` holds the number of words of each sentence.
+        """
         sequences = SequenceBatch.of_features(x, sizes=batch)
         x = self.embed(self.dropout(x))
         if self.positions is not None:
@@ -75,13 +79,13 @@ class Words(nn.Module):
 
 
 def lstm(in_width: int, out_width: int, width: int = 96, depth: int = 1) -> Words:
-    """Both ways, half of each state from either end."""
+    """Return a model with a bidirectional LSTM; each direction has half of the hidden state."""
     reader = RecurrentBackbone(nn.LSTM, width, depth, bidirectional=True)
     return Words(in_width, out_width, width=width, positions=None, reader=reader, dropout=0.2)
 
 
 def bert(in_width: int, out_width: int, width: int = 96, depth: int = 2) -> Words:
-    """The layers of the tree Transformer, told where a word stands and not what it hangs from."""
+    """Return a model with the layers of the tree Transformer, but with positions and no tree."""
     layers = [
         TransformerLayer(width, 4, 2 * width, act="gelu", order="pre", dropout=0.2)
         for _ in range(depth)
@@ -92,7 +96,7 @@ def bert(in_width: int, out_width: int, width: int = 96, depth: int = 2) -> Word
 
 
 class Chosen(NamedTuple):
-    """A model, and its rate."""
+    """Function that makes a model, and its learning rate."""
 
     model: Callable[[int, int], Words]
     lr: float
@@ -102,12 +106,14 @@ KINDS = {"lstm": Chosen(lstm, 1e-2), "bert": Chosen(bert, 4e-3)}
 
 
 def main() -> None:
-    """Train with the data and the epochs of the run."""
+    """Train a model once or for several seeds, with the data and the epochs of the run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("kind", choices=KINDS)
-    parser.add_argument("run", type=Path, help="of a model of trees")
-    parser.add_argument("out", type=Path, help="the run folder, or that of the seeds")
-    parser.add_argument("--seeds", type=int, default=0, help="how many, from the run's on")
+    parser.add_argument("kind", choices=KINDS, help="model to train")
+    parser.add_argument("run", type=Path, help="run folder of a tree model")
+    parser.add_argument("out", type=Path, help="folder for the new run, or for one run per seed")
+    parser.add_argument(
+        "--seeds", type=int, default=0, help="number of seeds, starting at the seed of the run"
+    )
     arguments = parser.parse_args()
     recipe, chosen = load_recipe(training.RunFolder(arguments.run)), KINDS[arguments.kind]
     if not arguments.seeds:
@@ -121,11 +127,11 @@ def main() -> None:
 
 
 def train(recipe: Recipe, chosen: Chosen, out: Path) -> dict[str, float]:
-    """Train once, with the recipe's data, task and epochs."""
+    """Train a model once with the data, task and epochs of the recipe; return the metrics."""
     splits = recipe.data.load()
     training.seed_everything(recipe.seed)
     model = chosen.model(**splits.model_arguments)
-    training.seed_everything(recipe.seed + 1)  # as a run does
+    training.seed_everything(recipe.seed + 1)  # `edgewise train` does the same after the model.
     return training.fit(
         model,
         recipe.task,

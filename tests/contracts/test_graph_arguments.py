@@ -187,7 +187,7 @@ def test_functions(name: str) -> None:
 
 @pytest.mark.parametrize("name", SIZED)
 def test_functions_of_a_graph_with_sizes_refuse_a_pattern(name: str) -> None:
-    with refused("graph", expected="with sizes", got="window(1)", remedy=".bind(num_nodes)"):
+    with refused("graph", expected="fixed number", got="window(1)", remedy=".bind(num_nodes)"):
         SIZED[name](graphs.window(1))
 
 

@@ -96,7 +96,7 @@ def test_edges_are_looked_at_once() -> None:
         "_local_scalar_dense",
     ]
     bad = "target 3 at edge 3"
-    with refused("edge_index", expected="targets from 0 to 2", got=bad, remedy="renumber"):
+    with refused("edge_index", expected="targets from 0 to 2", got=bad, remedy="number the nodes"):
         graphs.edges(INDEX.to(DEVICE), (N, 3))
 
 

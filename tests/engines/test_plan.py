@@ -45,7 +45,7 @@ def test_it_prints_the_reasons_against() -> None:
     assert "occurs twice" in lines["dense"]
     assert "edge_key and edge_value" in lines["dense"]
     assert "neither gain nor edge vectors" in lines["tiles"]
-    assert "sources of a target are not ranges" in lines["tiles"]
+    assert "sources of some targets are not ranges" in lines["tiles"]
     for choice in plan.choices[-2:]:
         assert choice == Choice(choice.engine, float("inf"), choice.reasons)
 

@@ -92,7 +92,10 @@ def test_training_pictures_are_drawn_by_seed_and_epoch_alone() -> None:
 
 def test_bad_fields() -> None:
     with refused(
-        "data.least, data.places", expected="as many squares", got="5 and 4", remedy="data.places=4"
+        "data.least, data.places",
+        expected="≤ data.places",
+        got="data.least=5 and",
+        remedy="data.places=4",
     ):
         data.caption_digits(least=5)
     with refused("data.count", expected="at least 1", got="0", remedy="larger"):

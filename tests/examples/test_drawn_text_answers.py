@@ -70,8 +70,8 @@ def test_the_key_is_named(recall: Path) -> None:
     ("wrong", "said"),
     [
         ("1 2", "3 numbers from 1 to 4"),
-        ("1 2 5", "got 3, from 1 to 5"),
-        ("0 1 2", "got 3, from 0 to 2"),
+        ("1 2 5", "got 3 numbers from 1 to 5"),
+        ("0 1 2", "got 3 numbers from 0 to 2"),
         ("one two three", "such as 3 1 2"),
         ("1.5 2 3", "whole numbers"),
         ("", "such as 3 1 2"),

@@ -77,7 +77,7 @@ def test_heads_that_are_no_tree_are_refused(
     wrong = WORDS | {"dev": [[("a", 2, "det"), ("dog", 1, "root")]]}
     monkeypatch.setenv("EDGEWISE_DATA", str(folder(tmp_path / "wrong", wrong)))
     file = "en_ewt-ud-dev.conllu.gz"
-    with refused(file, expected="a tree", got="begins 'a'", remedy="correct"):
+    with refused(file, expected="a tree", got="begins with 'a'", remedy="correct"):
         data.ewt_trees().load()
 
 

@@ -60,7 +60,7 @@ def test_the_picture_of_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "attention.png" in out
     assert "attention.html" in out
     assert "With complete(), " in out
-    assert "With empty(), none can get there" in out
+    assert "With empty(), no attention can reach it" in out
     assert "over an image" in (tmp_path / "runs" / "attention.html").read_text()
     from matplotlib.image import imread
 

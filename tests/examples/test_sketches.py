@@ -147,18 +147,18 @@ def test_no_drawing_is_too_small(run: edgewise.inference.Run) -> None:
         ([], "no stroke"),
         ([[[1], [2, 3]]], "different numbers of x and y"),
         ([[[], []]], "or without points"),
-        ([[[1, 2]]], "expected strokes"),
-        ([[["a"], ["b"]]], "expected strokes"),
+        ([[[1, 2]]], "expected a list of strokes"),
+        ([[["a"], ["b"]]], "expected a list of strokes"),
         ([[[1, float("nan")], [1, 2]]], "NaN"),
         ([[[1e308, -1e308], [1, 2]]], "too far apart"),
-        ([[[10**400], [1]]], "expected strokes"),
+        ([[[10**400], [1]]], "expected a list of strokes"),
         ("[" * 100_000, "expected a drawing"),
         (f"[[[{'9' * 5000}], [1]]]", "expected a drawing"),
         ("a fence", "got a fence"),
         ('{"word": "cat"}', "without drawing"),
         ({"word": "cat"}, "without drawing"),
-        (5, "expected strokes"),
-        (None, "expected strokes"),
+        (5, "expected a list of strokes"),
+        (None, "expected a list of strokes"),
     ],
 )
 def test_what_is_no_drawing_is_named_and_the_others_are_answered(
@@ -183,7 +183,7 @@ def test_from_the_shell(
     out = tmp_path / "out.csv"
     words = ["predict", str(run_folder), "--input", str(tmp_path / "new.ndjson")]
     assert main([*words, "--out", str(out)]) == 1
-    assert "line 2 of new.ndjson: `drawing`: expected strokes" in capsys.readouterr().err
+    assert "line 2 of new.ndjson: `drawing`: expected a list of strokes" in capsys.readouterr().err
     with out.open(newline="") as file:
         found = list(csv.DictReader(file))
     assert [row["label"] in ("fence", "ladder") for row in found] == [True, False]

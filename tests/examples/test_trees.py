@@ -117,8 +117,11 @@ def test_every_form_gives_the_same_answers(run: edgewise.inference.Run, tmp_path
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"words": ["a", "b"], "heads": [2, 1]}, "or 0 for the root; got 2 1 in the sentence"),
-        ({"words": ["a", "b"], "heads": [0, 7]}, "number of its head"),
+        (
+            {"words": ["a", "b"], "heads": [2, 1]},
+            "the root; got the heads 2 1 in the sentence",
+        ),
+        ({"words": ["a", "b"], "heads": [0, 7]}, "number of another word"),
         ({"words": ["a", "b"], "heads": [0]}, "one head for each of 2 words"),
         ({"words": ["a", "b"], "heads": ["_", "_"]}, "or 0 for the root"),
         ({"words": [], "heads": []}, "not blank"),

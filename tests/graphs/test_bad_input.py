@@ -103,7 +103,7 @@ def test_members_of_subgraphs_that_are_none(members: Any) -> None:
 def test_a_graph_of_another_size() -> None:
     graph = graphs.edges(torch.tensor([[0], [1]]), 2)
     with refused(
-        "graph", expected="3 targets", got="2 nodes, 1 edges", remedy="nodes of the features"
+        "graph", expected="3 targets", got="2 nodes, 1 edges", remedy="nodes that the features have"
     ):
         graph.bind(3)
     with pytest.raises(ArgumentError, match="5 nodes"):
@@ -121,7 +121,9 @@ PARENTS = {"cycle": [1, 2, 0], "own": [0], "out of range": [-1, 5], "negative": 
 
 @pytest.mark.parametrize("parents", PARENTS.values(), ids=PARENTS)
 def test_parents_that_make_no_tree(parents: list[int]) -> None:
-    with refused("parents", expected="no cycles", got="a path [", remedy="cut the cycle"):
+    with refused(
+        "parents", expected="without a cycle", got="chain of parents [", remedy="each cycle"
+    ):
         graphs.tree(parents)
 
 
@@ -133,15 +135,15 @@ def test_choices_that_are_none() -> None:
 
 
 def test_sizes_of_a_batch() -> None:
-    with refused("sizes", expected="each member", got="None", remedy="list of graphs"):
+    with refused("sizes", expected="each graph", got="None", remedy="list of graphs"):
         graphs.batch(graphs.complete())
     for make in (graphs.membership, lambda sizes: graphs.batch(graphs.complete(), sizes)):
         for wrong, got in (([2, -1], "-1"), ([1.5], "1.5"), (torch.tensor([2.0]), "2.0")):
             with refused("sizes", expected="at least 0", got=got, remedy="number of nodes"):
                 make(wrong)
-    with refused("source_sizes", expected="2 members", got="1 sizes", remedy="each member"):
+    with refused("source_sizes", expected="has, 2", got="1", remedy="each graph"):
         graphs.batch(graphs.complete(), [1, 2], [3])
-    with refused("graph", expected="with sizes", got="window(1)", remedy=".bind("):
+    with refused("graph", expected="fixed number", got="window(1)", remedy=".bind("):
         graphs.batch([graphs.window(1)])
 
 

@@ -134,7 +134,7 @@ def test_a_node_for_each_place(name: str) -> None:
     good = {"target_perm": torch.arange(5), "source_perm": torch.arange(7)}
     for wrong in (good[name][1:], good[name].double(), good[name].int(), good[name][None]):
         length, got = f"[{len(good[name])}]", f"{wrong.dtype} of shape {list(wrong.shape)}"
-        with refused(name, expected=length, got=got, remedy="node index for each slot"):
+        with refused(name, expected=length, got=got, remedy="new number of each node"):
             graphs.Permuted(graphs.window(2).bind(5, 7), **{**good, name: wrong})
-    with refused("graph", expected="sizes", got="window(2)", remedy=".bind"):
+    with refused("graph", expected="fixed number", got="window(2)", remedy=".bind"):
         graphs.Permuted(graphs.window(2), **good)

@@ -160,7 +160,7 @@ def test_what_it_cannot_do_is_refused() -> None:
         "global_attention_mask", expected="[3, 5]", got="[3, 4]", remedy="global attention"
     ):
         model(text, global_attention_mask=torch.ones(3, 4))
-    with refused("graph", expected="include all hubs", got="5 targets", remedy="other sizes"):
+    with refused("graph", expected="at least 6 sources", got="5 targets", remedy="other sizes"):
         small(hubs=(0, 5))(text)
     mask = torch.tensor([[1, 0, 1, 1, 1]]).expand(3, 5)
     with refused(

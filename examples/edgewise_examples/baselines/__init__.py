@@ -1,4 +1,4 @@
-"""Baselines of the example recipes."""
+"""Baselines for the example recipes."""
 
 from __future__ import annotations
 

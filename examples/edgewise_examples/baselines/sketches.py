@@ -1,8 +1,8 @@
-"""Baseline of sketches without a graph: randomised trees on histograms of strokes.
+"""Baseline for sketches without a graph: randomised trees on histograms of strokes.
 
-The 577 features of a sketch are the amount of ink in each cell of a grid for each of four stroke
-directions, and the number of strokes. The trees learn from each training sketch once
-unchanged, and :data:`VARIED` times with the random maps of the recipe.
+A sketch has 577 features: the amount of ink in each cell of a grid, separately for four directions
+of strokes, and the number of strokes. The trees are fitted on each training sketch itself and on
+:data:`VARIED` copies, which are changed by the random affine maps of the recipe.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Training = Callable[[], tuple[np.ndarray, np.ndarray]]
 
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield the baseline for each number of features per split of a tree."""
+    """Yield one candidate for each setting of the number of features tried per split of a tree."""
     require("sklearn", extra="train", purpose="randomised trees")
     known = cache(partial(_training, recipe, splits))
     for features in FEATURES:
@@ -38,10 +38,10 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 def described(batch: Batch) -> Tensor:
-    """Return features ``[B, INK + 1]`` of the drawings of a batch."""
+    """Return the features ``[B, INK + 1]`` of the drawings in a batch."""
     x, graph = batch.inputs
     sizes = graph.segments[0]
-    if x.shape[1] <= INK:  # nodes are points
+    if x.shape[1] <= INK:  # The nodes are points, not strokes.
         x, sizes = strokes_of(x, sizes)
     return torch.cat([x[starts(sizes), :INK], sizes[:, None] - 1], dim=1)
 
@@ -53,7 +53,7 @@ def _read(split: Split) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _training(recipe: Recipe, splits: Splits) -> tuple[np.ndarray, np.ndarray]:
-    """Return features and labels of the sketches, unchanged and varied."""
+    """Return features and labels of the training sketches and of their changed copies."""
     varied = recipe.data.load().train
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)

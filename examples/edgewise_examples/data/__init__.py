@@ -1,4 +1,4 @@
-"""Data sets of the example recipes."""
+"""Data sets for the example recipes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DATA = {
     "rings": rings,
     "wiki_summaries": wiki_summaries,
 }
-"""Data sets by the name that recipes and run folders use."""
+"""Dict from the names of data sets in recipes and run folders to their classes."""
 
 __all__ = [
     "DATA",

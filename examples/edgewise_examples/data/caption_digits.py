@@ -23,18 +23,19 @@ if TYPE_CHECKING:
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 PAD, BEGIN, END, FIRST = 0, 1, 2, 3
-"""Token ids; the id of a digit is ``FIRST`` plus the digit."""
+"""Token ids of padding, begin, end and the digit 0; digit d has the id ``FIRST + d``."""
 
 
 @dataclass(frozen=True)
 class CaptionDigits(ImageData):
-    """Images of ``places`` squares in a row, of which ``least`` to ``places`` have an MNIST digit.
+    """Images of ``places`` squares in a row; ``least`` to ``places`` of them show an MNIST digit.
 
-    Training images are sampled in every epoch. Validation and test images are fixed, and use the
-    last 5,000 training digits and the test digits of MNIST, which no training image has.
+    Training images are sampled anew in every epoch. Validation and test images are fixed. They use
+    the last 5,000 training digits and the test digits of MNIST, which are not used for training.
 
-    Batches have inputs ``(images [B, 1, 28, 28 · places], ids [B, T])``, where the ids start with a
-    begin token, and as targets ``[M]`` the next token after each token that is not padding.
+    The inputs of a batch are ``(images [B, 1, 28, 28 · places], ids [B, T])``, where ``ids`` are
+    the tokens of the captions with a begin token in front. The targets ``[M]`` are the next tokens
+    at all positions that are not padding.
 
     Attributes:
         places: number of squares in a row.
@@ -67,8 +68,8 @@ class CaptionDigits(ImageData):
         if not 1 <= self.least <= self.places:
             raise ArgumentError(
                 "data.least, data.places",
-                expected="at least 1 digit, and at least as many squares as digits",
-                got=f"{self.least} and {self.places}",
+                expected="1 ≤ data.least ≤ data.places",
+                got=f"data.least={self.least} and data.places={self.places}",
                 remedy="choose for example data.least=2 and data.places=4",
             )
 
@@ -104,13 +105,13 @@ class CaptionDigits(ImageData):
         )
 
     def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
-        # A shorter row is padded with empty squares on the right.
+        # Pad a shorter row with empty squares on the right.
         width = max(1, min(round(image.width * SIDE / image.height), SIDE * self.places))
         squares = bright_on_dark(pixels(image, SIDE, width, color=False) / 255)
         return F.pad(squares, (0, SIDE * self.places - width))
 
     def asked(self, images: Tensor) -> WritingBatch:
-        """Return a batch of images ``[B, 1, H, W]`` without captions, for generation."""
+        """Return a batch for generating captions of the images ``[B, 1, H, W]``."""
         nothing = torch.zeros(len(images), self.places, dtype=torch.long)
         return captioned(images, nothing, nothing.bool())
 
@@ -136,7 +137,7 @@ class CaptionDigits(ImageData):
 
 @dataclass(frozen=True)
 class LabelledDigits:
-    """Images ``[N, 28, 28]`` and their labels ``[N]``."""
+    """MNIST images ``[N, 28, 28]`` and their labels ``[N]``."""
 
     images: Tensor
     labels: Tensor
@@ -144,22 +145,25 @@ class LabelledDigits:
 
 @dataclass(frozen=True)
 class Plan:
-    """For each image and square ``[B, P]``: whether it has a digit, which one, and its shift."""
+    """Contents of B images with P squares: which squares have a digit, which digit, its shift."""
 
     there: Tensor
     which: Tensor
     moved: Tensor
 
     def of(self, index: Tensor) -> Plan:
-        """Return the plan of some images."""
+        """Return the plan of the images with these indices."""
         return Plan(self.there[index], self.which[index], self.moved[:, index])
 
 
 def captioned(images: Tensor, labels: Tensor, there: Tensor) -> WritingBatch:
-    """Return the batch of images with captions of the labels ``[B, P]`` where ``there``."""
+    """Return a batch of images with their captions.
+
+    The caption names the labels ``[B, P]`` of those squares for which ``there`` is True.
+    """
     count = there.sum(1)
     step = torch.arange(there.shape[1] + 1)
-    # Squares with a digit come first, in their order.
+    # Move the squares with a digit to the front, and keep their order.
     order = (~there).byte().argsort(dim=1, stable=True)
     words = F.pad(FIRST + labels.gather(1, order), (0, 1))
     asked = words.where(step < count[:, None], torch.where(step == count[:, None], END, PAD))
@@ -178,7 +182,7 @@ def captioned(images: Tensor, labels: Tensor, there: Tensor) -> WritingBatch:
 
 
 def spelled(ids: Tensor) -> list[str]:
-    """Decode ids ``[B, T]`` to captions, up to the first token that is not a digit."""
+    """Return the captions for token ids ``[B, T]``; each ends before the first non-digit token."""
     texts = []
     for row in ids.tolist():
         stop = next((i for i, token in enumerate(row) if token < FIRST), len(row))

@@ -1,8 +1,8 @@
-"""CSL: ten classes of circulant graphs with skip links, which the 1-WL test cannot distinguish.
+"""Data set CSL: circulant graphs of ten classes that the 1-WL test cannot distinguish.
 
-A graph is a ring of 41 nodes in which each node is also linked to the nodes ``skip`` steps away;
-the skip is its class. All nodes have degree four, so that message passing computes the same for all
-nodes and classes.
+A graph is a ring of 41 nodes in which each node is also linked to the nodes ``skip`` steps away.
+The value of ``skip`` is the class of the graph. All nodes have degree four, so message passing
+computes the same for all nodes and classes.
 
 Papers: Murphy et al., Relational pooling for graph representations, 2019; Dwivedi et al.,
 Benchmarking graph neural networks, 2020 (150 graphs, five folds).
@@ -28,13 +28,13 @@ SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
 
 @dataclass(frozen=True)
 class CSL(GraphData):
-    """Graph classification of CSL graphs, which are generated.
+    """Graph classification data set CSL; its graphs are generated.
 
-    Models are called ``model(x, graph, batch=members)``, where every node has the feature 1, and
-    get the values of their encodings as further arguments.
+    A model is called as ``model(x, graph, batch=members)``, where x is 1 at every node. If it has
+    positional or structural encodings, their values are further keyword arguments.
 
     Attributes:
-        copies: number of graphs of each class, with permuted nodes.
+        copies: number of graphs in each class; their nodes are permuted.
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`; folds are
             stratified by class.
         batch_size: number of graphs per batch.
@@ -71,11 +71,11 @@ class CSL(GraphData):
 
 
 def circulant(skip: int, order: Tensor) -> Tensor:
-    """Return edges ``[2, 4 n]``, both directions of the ring and of its skip links.
+    """Return the edges ``[2, 4 n]`` of a ring of n nodes with skip links, in both directions.
 
     Args:
-        skip: length of the skip links, from 2 to less than half of n.
-        order: ``[n]``, node indices along the ring.
+        skip: number of steps along the ring that a skip link spans, from 2 to less than n / 2.
+        order: ``[n]``, indices of the nodes in their order along the ring.
     """
     ends = [torch.stack([order, order.roll(-step)]) for step in (1, skip)]
     causal = torch.cat(ends, dim=1)

@@ -1,7 +1,8 @@
-"""DictionaryLookup: nodes with keys and values, and query nodes that look up one key each.
+"""DictionaryLookup: key nodes have values, and each query node looks up the value of one key.
 
-Every query node is linked to all key nodes. Static attention such as GAT ranks the keys equally for
-all queries and cannot fit the data; attention whose ranking depends on the query can.
+Every query node is linked to all key nodes. The attention of GAT ranks the keys in the same order
+for all queries ("static attention"), so it cannot fit the data. Attention whose ranking depends on
+the query, such as that of GATv2, can.
 
 Paper: Brody et al., How attentive are graph attention networks?, 2022
 """
@@ -27,16 +28,18 @@ from edgewise_examples.data.drawn_splits import drawn_splits
 
 @dataclass(frozen=True)
 class DictionaryLookup(Data):
-    """Node classification at the query nodes of random dictionaries.
+    """Node classification data set of random dictionaries.
 
-    Models are called ``model(x, graph)`` with x ``[B · 2 · size, 2 · size + 1]``, one-hot keys and
-    values: first the keys of a dictionary with their values, then the queries, each with another
-    key and the value "unknown". Only the outputs at the queries have targets.
+    A model is called as ``model(x, graph)``. The features x ``[B · 2 · size, 2 · size + 1]`` are
+    one-hot keys and values. The first nodes of a dictionary are its keys with their values, the
+    others are its queries: one for each key, with the value "unknown". Only query nodes have
+    targets.
 
-    Training dictionaries are sampled in every epoch; validation and test dictionaries are fixed.
+    Training dictionaries are sampled anew in every epoch. Validation and test dictionaries are
+    fixed.
 
     Attributes:
-        size: number of keys, values and queries of a dictionary.
+        size: number of keys, of values and of queries in a dictionary.
         count: number of training dictionaries per epoch.
         tested: number of validation dictionaries, and of test dictionaries.
         split_seed: seed of the validation and test dictionaries.
@@ -67,14 +70,14 @@ class DictionaryLookup(Data):
         )
 
     def draw(self, count: int, generator: Generator) -> Tensor:
-        """Return random values ``[count, size]`` of the keys, a permutation for each dictionary."""
+        """Return the values of the keys of random dictionaries, permutations ``[count, size]``."""
         return torch.rand(count, self.size, generator=generator).argsort(1)
 
     def asked(self, values: Sequence[int]) -> Tensor:
-        """Return the values of the keys, given by a user, as a tensor.
+        """Return the values of the keys that a user has given, as a tensor.
 
         Raises:
-            ArgumentError: they are not a permutation of all values.
+            ArgumentError: the values are not a permutation of 0 to ``size - 1``.
         """
         if sorted(values) != list(range(self.size)):
             raise ArgumentError(
@@ -87,7 +90,7 @@ class DictionaryLookup(Data):
         return torch.tensor(values)
 
     def as_batch(self, values: Tensor) -> Batch:
-        """Return the batch of dictionaries with values ``[B, size]``."""
+        """Return the batch of B dictionaries whose keys have the values ``[B, size]``."""
         count, size = values.shape
         graph, queries = packed_dictionaries(size, count)
         key = torch.eye(size).repeat(count, 2, 1)

@@ -1,7 +1,7 @@
-"""Rows of handwritten digits, with the digit at one position as class.
+"""Rows of handwritten digits; the class of a row is the digit at one position.
 
-The number of layers needed to carry this digit to a distant token depends on the attention graph.
-The digits are those of scikit-learn, 8×8 pixels.
+How many layers are needed before a distant token can name this digit depends on the attention
+graph. The digits are those of scikit-learn, with 8 × 8 pixels.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DigitRows(ImageData):
-    """Images ``[B, 1, 8, 8 · places]`` from 0 to 1, and the digit at position ``asked``.
+    """Image classification data set of rows of digits.
 
-    Training rows are sampled in every epoch. Validation and test rows are fixed, and use digits
-    that no training row has.
+    Inputs are images ``[B, 1, 8, 8 · places]`` with values from 0 to 1. The target is the digit at
+    position ``asked``. Training rows are sampled anew in every epoch. Validation and test rows are
+    fixed, and use images of digits that are not used for training.
 
     Attributes:
         places: number of digits in a row.
         asked: position of the digit to predict, from 0 on the left.
         count: number of training rows per epoch.
         tested: number of validation rows, and of test rows.
-        val: fraction of the digits used for validation rows.
-        test: fraction of the digits used for test rows.
+        val: fraction of the digit images that are used only for validation rows.
+        test: fraction of the digit images that are used only for test rows.
         split_seed: seed of the validation and test rows.
         batch_size: number of rows per batch.
     """
@@ -59,9 +60,9 @@ class DigitRows(ImageData):
         if not 0 <= self.asked < self.places:
             raise ArgumentError(
                 "data.asked",
-                expected=f"a position in the row, 0 to {self.places - 1}",
+                expected=f"a position in the row, from 0 to {self.places - 1}",
                 got=repr(self.asked),
-                remedy="choose one of these positions",
+                remedy="choose one of these positions, or a larger data.places",
             )
 
     def load(self) -> Splits:
@@ -87,7 +88,7 @@ class DigitRows(ImageData):
         return bright_on_dark(pixels(image, SIDE, SIDE * self.places, color=False) / 255)
 
     def _drawn(self, rows: int, part: Part, generator: Generator) -> Tensor:
-        """Sample the indices ``[rows, places]`` of the digits of each row."""
+        """Return the indices ``[rows, places]`` of random digits for each row."""
         return torch.randint(len(part.labels), (rows, self.places), generator=generator)
 
     def _row(self, part: Part, which: Tensor) -> Batch:

@@ -1,4 +1,4 @@
-"""Splits of randomly generated examples."""
+"""Training, validation and test splits of randomly generated examples."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ def drawn_splits(
     """Return splits of randomly generated examples; training examples differ in every epoch.
 
     Args:
-        sizes: arguments of the model that the data determine.
-        draw: function that generates a number of examples, as tensors with one row each.
-        made: function that returns the batch of such rows.
-        count: training examples per epoch.
+        sizes: arguments of the model that depend on the data, such as ``in_width``.
+        draw: function ``(number, generator)`` that returns random examples as tensors, with one row
+            per example.
+        made: function that makes a batch of such tensors.
+        count: number of training examples per epoch.
         tested: number of validation examples, and of test examples.
         split_seed: random seed of the validation and test examples.
-        batch_size: batch size.
+        batch_size: number of examples per batch.
     """
 
     def fixed(seed: int) -> Split:

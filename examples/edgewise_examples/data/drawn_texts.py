@@ -1,4 +1,4 @@
-"""Base class of synthetic texts that test long-range dependencies."""
+"""Base class of synthetic texts in which distant tokens depend on each other."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from edgewise_examples.data.drawn_splits import drawn_splits
 
 @dataclass(frozen=True)
 class DrawnTexts(Data):
-    """Texts of one length, and tokens to predict at some positions.
+    """Random texts of equal length, with tokens to predict at some positions.
 
-    Training texts are sampled in every epoch; validation and test texts are fixed.
+    Training texts are sampled anew in every epoch. Validation and test texts are fixed.
 
     Attributes:
-        length: number of tokens of a text.
-        symbols: number of different symbols.
+        length: number of tokens in a text.
+        symbols: number of different symbols that the text consists of.
         count: number of training texts per epoch.
         tested: number of validation texts, and of test texts.
         split_seed: seed of the validation and test texts.
@@ -47,21 +47,24 @@ class DrawnTexts(Data):
     @property
     @abstractmethod
     def vocabulary(self) -> int:
-        """Vocabulary size."""
+        """Number of different tokens."""
 
     @abstractmethod
     def draw(self, rows: int, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Sample texts ``[rows, length]``, with positions ``[P]`` and targets ``[rows, P]``."""
+        """Return random texts ``[rows, length]``, and what to predict in them.
+
+        These are P positions ``[P]``, the same for all texts, and the targets ``[rows, P]``.
+        """
 
     @abstractmethod
     def asked(self, given: list[int]) -> tuple[Tensor, int]:
-        """Return the prompt ``[T]`` for given tokens, and the number of tokens to generate.
+        """Return the prompt ``[T]`` for a user's input, and the number of tokens to generate.
 
         Args:
-            given: tokens of the user.
+            given: tokens that the user has typed.
 
         Raises:
-            ArgumentError: unknown tokens, or a wrong number of tokens.
+            ArgumentError: a token is unknown, or the number of tokens is wrong.
         """
 
     def load(self) -> Splits:

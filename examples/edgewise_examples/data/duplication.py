@@ -1,4 +1,4 @@
-"""Synthetic texts whose second half repeats the first."""
+"""Synthetic texts whose second half repeats the first half."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from edgewise_examples.data.drawn_texts import DrawnTexts
 
 @dataclass(frozen=True)
 class Duplication(DrawnTexts):
-    """Texts ``0 w 0 w`` with symbols from 1; the symbols of the second w are predicted.
+    """Texts ``0 w 0 w``, where w is a random word of symbols from 1; the second w is predicted.
 
-    The task is from Reformer (Kitaev et al., 2020), with 1,024 tokens and 127 symbols.
+    The task is from Reformer (Kitaev et al., 2020), where texts have 1,024 tokens and there are 127
+    symbols.
 
     Attributes:
         length, symbols, count, tested, split_seed, batch_size: see :class:`DrawnTexts`.
@@ -46,13 +47,13 @@ class Duplication(DrawnTexts):
         return texts, torch.arange(half, self.length - 1), word
 
     def asked(self, given: list[int]) -> tuple[Tensor, int]:
-        """Return ``0 w 0`` and the length of w, for the given w."""
+        """Return the prompt ``0 w 0`` and the length of w, where w are the given tokens."""
         count = self.length // 2 - 1
         if len(given) != count or not all(1 <= token <= self.symbols for token in given):
             raise ArgumentError(
                 "input",
                 expected=f"{count} numbers from 1 to {self.symbols}, the text to repeat",
-                got=f"{len(given)}, from {min(given)} to {max(given)}",
-                remedy="give the number of tokens used in training",
+                got=f"{len(given)} numbers from {min(given)} to {max(given)}",
+                remedy="write as many numbers as the texts in training have, in this range",
             )
         return torch.tensor([0, *given, 0]), count

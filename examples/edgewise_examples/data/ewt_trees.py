@@ -1,4 +1,4 @@
-"""English web texts with syntax trees: heads are given, labels are predicted.
+"""English web texts with syntax trees: the trees are given, and labels of words are predicted.
 
 Source: Silveira et al., A gold standard dependency corpus for English, 2014 (Universal
 Dependencies).
@@ -32,20 +32,22 @@ Label = Literal["deprel", "upos"]
 
 @dataclass(frozen=True)
 class EWTTrees(Data):
-    """Node classification on the words of syntax trees.
+    """Node classification data set whose nodes are the words of syntax trees.
 
-    Models are called ``model(x, graph, batch=sizes)`` with hashed character n-grams of each word, a
-    graph in which words attend to their dependents, and the number of words of each sentence; and
-    with the values of their encodings.
+    A model is called as ``model(x, graph, batch=sizes)``. The features x are hashed character
+    n-grams of each word, words attend to their dependents in ``graph``, and ``sizes`` holds the
+    number of words of each sentence. If the model has positional encodings, their values are
+    further keyword arguments.
 
     Attributes:
-        label: ``deprel``, the relation of a word to its head, without subtype; ``upos``, its part
-            of speech.
-        links: ``tree``; or ``chain``, in which each word attends to the previous one.
-        hashed: number of hash buckets for the features of a word: the word, its prefixes and
-            suffixes of one to three letters.
+        label: what to predict: ``deprel``, the relation of a word to its head (without subtype), or
+            ``upos``, its part of speech.
+        links: ``tree`` for the syntax tree, or ``chain``, in which each word attends to the
+            previous one.
+        hashed: number of hash buckets for the features of a word, which are the word and its
+            prefixes and suffixes of one to three letters.
         batch_size: number of sentences per batch.
-        train_rows: number of training sentences, the first of the file; 0 for all 12,544.
+        train_rows: number of training sentences, from the start of the file; 0 for all 12,544.
     """
 
     label: Label = "deprel"
@@ -87,7 +89,7 @@ class EWTTrees(Data):
 
 
 class Sentence(NamedTuple):
-    """Words, their labels, and edges ``[2, E]`` from dependents to heads."""
+    """Sentence: its words, their labels, and edges ``[2, E]`` from dependents to heads."""
 
     words: list[str]
     labels: list[str]
@@ -95,10 +97,16 @@ class Sentence(NamedTuple):
 
 
 def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> Sentence:
-    """Return a sentence with its tree, or with the chain of its words.
+    """Return a sentence with its syntax tree, or with the chain of its words.
+
+    Args:
+        labelled: pairs of a word and its label.
+        headed: pairs of a word and its head.
+        links: "tree" or "chain".
+        file: name of the file for error messages.
 
     Raises:
-        ArgumentError: the heads are not a tree.
+        ArgumentError: the heads do not form a tree.
     """
     n = len(labelled)
     try:
@@ -109,8 +117,9 @@ def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> S
         heads = " ".join(head for _, head in headed)
         raise ArgumentError(
             file,
-            expected="a tree: for each word the number of its head, or 0 for the root",
-            got=f"{heads[:60]} in the sentence that begins {labelled[0][0]!r}",
+            expected="heads that form a tree: for each word the number of another word, or 0 for "
+            "the root",
+            got=f"the heads {heads[:60]} in the sentence that begins with {labelled[0][0]!r}",
             remedy="correct the heads of this sentence",
         ) from error
     words, labels = (list(column) for column in zip(*labelled, strict=True))
@@ -118,21 +127,27 @@ def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> S
 
 
 def pieces_of(word: str) -> list[str]:
-    """Return the features of a word: itself, in lower case, and its prefixes and suffixes."""
+    """Return the features of a word: the word, its lower-case form, its prefixes and suffixes."""
     lower = word.lower()
     ends = [f"{lower[:k]}-" for k in (1, 2, 3)] + [f"-{lower[-k:]}" for k in (1, 2, 3)]
     return [word, f"={lower}", *ends]
 
 
 class Pieces(NamedTuple):
-    """Hashed features of all words, the first feature of each word, and the number of buckets."""
+    """Hashed features of all words, in one tensor.
+
+    Attributes:
+        numbers: hash bucket of each feature of each word.
+        start: index of the first feature of each word in ``numbers``, then their total number.
+        hashed: number of hash buckets.
+    """
 
     numbers: Tensor
     start: Tensor
     hashed: int
 
     def of(self, words: Tensor) -> Tensor:
-        """Return the counts ``[n, hashed]`` of features of words."""
+        """Return how often each hash bucket occurs in each of n words, ``[n, hashed]``."""
         many = self.start.diff()[words]
         numbers = self.numbers[ranges(self.start[words], many)]
         row = segment_index(many, len(numbers))
@@ -142,7 +157,10 @@ class Pieces(NamedTuple):
 
 
 def forest(sentences: Sequence[Sentence], hashed: int) -> tuple[PackedGraphs, Pieces]:
-    """Return the trees, whose node features are word indices, and the features of the words."""
+    """Return the trees of all sentences, and the features of all words.
+
+    The only node feature of a tree is the index of the word among all words.
+    """
     words = [word for one in sentences for word in one.words]
     pieces = [[zlib.crc32(p.encode()) % hashed for p in pieces_of(w)] for w in words]
     edges = [one.edges for one in sentences]
@@ -170,5 +188,5 @@ def _part(codes: PrecomputedEncodings, which: Tensor, pieces: Pieces, y: Tensor)
 
 
 def members_in_order(graphs: PackedGraphs, which: Tensor) -> Tensor:
-    """Return the number of nodes ``[B]`` of each graph of a batch, in packed order."""
+    """Return the number of nodes ``[B]`` of the graphs ``which``, in the order of the batch."""
     return graphs.sizes[which.unique()]

@@ -1,4 +1,4 @@
-"""Link prediction between films and their actors."""
+"""Data set for predicting links between films and their actors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ADDRESS = f"https://github.com/AllenDowney/ThinkComplexity2/raw/master/data/{FIL
 
 @dataclass(frozen=True)
 class HollywoodActors(Links):
-    """Bipartite graph of 127,823 films (the first nodes) and 383,640 actors.
+    """Bipartite graph of 127,823 films (the first nodes) and 383,640 actors, for link prediction.
 
-    It is a large graph without features, for measuring speed, sampling and bipartite links.
+    This is a large graph without node features, for measuring speed and sampling.
 
     Paper: Barabási and Albert, Emergence of scaling in random networks, 1999.
     """
@@ -34,7 +34,7 @@ class HollywoodActors(Links):
         members = torch.tensor([actor for cast in casts for actor in cast])
         names, actor = members.unique(return_inverse=True)
         films = len(casts)
-        pairs = distinct(torch.stack([film, films + actor]))  # some casts name an actor twice
+        pairs = distinct(torch.stack([film, films + actor]))  # Some casts list an actor twice.
         ids = {f"film {line}": line for line in range(films)}
         ids |= {f"actor {name}": films + number for number, name in enumerate(names.tolist())}
         return Pairs(pairs, range(films), range(films, len(ids)), ids, path)

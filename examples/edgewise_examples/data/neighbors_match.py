@@ -1,9 +1,9 @@
 """NeighborsMatch: the root of a binary tree looks up the value of one of its leaves.
 
-Every leaf has a key and a value; the target is the value of the leaf with the key of the root.
-Nodes attend to their children. The nodes below the root do not know its key, so that messages have
-to carry all 2 ** depth pairs through the two edges at the root. That a network cannot even fit this
-is called over-squashing.
+Every leaf has a key and a value. The target is the value of the leaf that has the same key as the
+root. Nodes attend to their children, and do not know the key of the root. Therefore messages must
+carry all 2 ** depth pairs of key and value through the two edges at the root. If a network cannot
+fit even the training data, this is called over-squashing.
 
 Paper: Alon and Yahav, On the bottleneck of graph neural networks and its practical implications,
 2021
@@ -30,19 +30,19 @@ from edgewise_examples.data.drawn_splits import drawn_splits
 
 @dataclass(frozen=True)
 class NeighborsMatch(Data):
-    """Graph classification of random trees; the class is the value that the root looks up.
+    """Graph classification data set of random trees; the class is the value that the root looks up.
 
-    Models are called ``model(x, graph, batch=members)`` with x ``[B · nodes, 2 · symbols]``,
-    one-hot keys and values: the root, which comes first, has a key, a leaf both, all other nodes
-    neither.
+    A model is called as ``model(x, graph, batch=members)``. The features x
+    ``[B · nodes, 2 · symbols]`` are one-hot keys and values. The root, which is the first node, has
+    a key, a leaf has a key and a value, and all other nodes have neither.
 
-    Training trees are sampled in every epoch; validation and test trees are fixed.
+    Training trees are sampled anew in every epoch. Validation and test trees are fixed.
 
     Attributes:
         depth: depth of the tree, which has 2 ** depth leaves.
-        symbols: number of different values of the leaves; 0 for the number of
-            leaves. A run on shallow trees with the symbols of deep trees can initialise
-            (``--from``) a run on deep trees.
+        symbols: number of different values of the leaves; 0 for as many as there are leaves. To
+            initialise a run on deep trees from a run on shallow trees (``--from``), train the
+            latter with the number of symbols of the deep trees.
         count: number of training trees per epoch.
         tested: number of validation trees, and of test trees.
         split_seed: seed of the validation and test trees.
@@ -66,17 +66,17 @@ class NeighborsMatch(Data):
                 "data.symbols",
                 expected=f"at least {self.leaves}, the number of leaves, or 0 for this number",
                 got=repr(self.symbols),
-                remedy="choose more symbols, or shallower trees",
+                remedy="choose more symbols, or a smaller data.depth",
             )
 
     @property
     def leaves(self) -> int:
-        """Number of leaves of a tree."""
+        """Number of leaves in a tree."""
         return int(2**self.depth)
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
+        """Number of classes, which are the different values of leaves."""
         return self.symbols or self.leaves
 
     def load(self) -> Splits:
@@ -91,15 +91,18 @@ class NeighborsMatch(Data):
         )
 
     def draw(self, trees: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Sample different values of the leaves ``[trees, leaves]``, and the root's key."""
+        """Return random values of the leaves ``[trees, leaves]`` and keys of the roots ``[trees]``.
+
+        The values within a tree are all different.
+        """
         values = torch.rand(trees, self.classes, generator=generator).argsort(1)
         return values[:, : self.leaves], torch.randint(self.leaves, (trees,), generator=generator)
 
     def asked(self, given: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return the values of the leaves and the key of the root, given by a user, as tensors.
+        """Return the values of the leaves and the key of the root as tensors, for a user's input.
 
         Args:
-            given: values of the leaves, then the key of the root.
+            given: the values of the leaves, then the key of the root.
 
         Raises:
             ArgumentError: values are missing, repeated or too large, or no leaf has the key.
@@ -118,7 +121,7 @@ class NeighborsMatch(Data):
         return torch.tensor(values), torch.tensor(key)
 
     def as_batch(self, values: Tensor, asked: Tensor) -> Batch:
-        """Return the batch of trees.
+        """Return the batch of B trees.
 
         Args:
             values: ``[B, leaves]``, values of the leaves.
@@ -137,7 +140,7 @@ class NeighborsMatch(Data):
 
 @lru_cache(maxsize=8)
 def packed_trees(depth: int, count: int) -> tuple[Graph, Graph]:
-    """Return ``count`` binary trees as one graph, and its membership graph."""
+    """Return ``count`` binary trees as one graph, and the graph for pooling each tree."""
     nodes = 2 ** (depth + 1) - 1
     one = tree([(node - 1) // 2 for node in range(nodes)], reads="children").bind(nodes)
     return batch([one] * count), membership([nodes] * count)

@@ -1,7 +1,8 @@
 """Quick, Draw!: sketches as graphs of strokes or points, 25 sketches in each of 344 categories.
 
-The data are a selection of Google's simplified drawings from a public repository. Of each category
-the first 15 are for training, five for validation and five for testing.
+The data are a selection of Google's simplified drawings from a public repository. The first 15
+sketches of each category are for training, the next five for validation and the last five for
+testing.
 
 Papers: Ha and Eck, A neural representation of sketch drawings, 2018; Xu, Joshi and Bresson,
 Multigraph Transformer for free-hand sketch recognition, 2019 (the graphs).
@@ -34,38 +35,39 @@ from edgewise.ragged import segment_index, starts
 from edgewise_examples.data.strokes import SIDE, Stroke, read_strokes
 
 NAME, FILES = "quickdraw_25x344", ["quickdraw_25x344.ndjson.gz", "categories.txt"]
-TRAIN, VAL = 15, 5  # of each category; the others are for testing
-POINTS = 100  # maximum number of points of a sketch, as in the paper
+TRAIN, VAL = 15, 5  # Numbers of sketches per category; the others are for testing.
+POINTS = 100  # Maximum number of points in a sketch, as in the paper.
 GRAPHS = 3
-PLACE = 2  # number of coordinates, the first features of a point
+PLACE = 2  # Number of coordinates, which are the first features of a point.
 WAVES = 16
 CELLS, DIRECTIONS = 12, 4
 INK = DIRECTIONS * CELLS * CELLS
-BETWEEN = 8  # sampled positions on each line between two points
+BETWEEN = 8  # Number of positions on each line between two points for which ink is counted.
 
 Joined = Literal["strokes", "multi", "two_hop", "complete"]
 
 
 @dataclass(frozen=True)
 class QuickDraw(Data):
-    """Classification of sketches as graphs of their strokes or points.
+    """Classification data set of sketches, each given as a graph of its strokes or points.
 
-    Models are called ``model(x, graph, batch=, edge_attr=)``. The nodes of a sketch are its
-    strokes, after a node for the whole sketch, or its points. The features of a stroke are the ink
-    in each cell of a grid for each of four directions; see :func:`ink`. The features of a point are
-    its coordinates, and whether it starts or ends a stroke. ``edge_attr`` ``[E, 3]`` marks the
-    edges of three graphs, which have self-loops; graphs of all pairs have no ``edge_attr``.
+    A model is called as ``model(x, graph, batch=, edge_attr=)``. The nodes of a sketch are either
+    its points, or its strokes with an additional first node for the whole sketch. The features of a
+    stroke are the amounts of ink in each cell of a grid, separately for four directions; see
+    :func:`ink`. The features of a point are its coordinates, and whether it starts or ends a
+    stroke. ``edge_attr`` ``[E, 3]`` says to which of three graphs an edge belongs; all three have
+    self-loops. If all pairs of nodes are edges, there is no ``edge_attr``.
 
     Attributes:
-        joined: nodes and edges of the graphs. ``strokes``: all pairs of strokes. ``multi``: three
-            graphs of points, with edges between points one step apart on a stroke, points up to
-            two steps apart, and the end of a stroke and the start of the next. ``two_hop``: three
-            copies of the second of these graphs. ``complete``: all pairs of points.
-        order: whether points have a sinusoidal encoding of their index as features.
-        categories: number of categories, the first in alphabetical order.
+        joined: which nodes and edges a sketch has. ``strokes``: all pairs of strokes. ``complete``:
+            all pairs of points. ``multi``: three graphs of points. Their edges join points one step
+            apart on a stroke, points up to two steps apart on a stroke, and the end of a stroke
+            with the start of the next. ``two_hop``: three copies of the second of these graphs.
+        order: whether the features of a point include a sinusoidal encoding of its index.
+        categories: number of categories; these are the first ones in alphabetical order.
         flip: whether training sketches are mirrored with probability 1/2.
-        warp: strength of random affine maps of training sketches; 0.1 is up to a tenth of their
-            size.
+        warp: strength of the random affine maps applied to training sketches; 0.1 changes each
+            coefficient of the map by up to 0.1.
         batch_size: number of sketches per batch.
     """
 
@@ -98,7 +100,7 @@ class QuickDraw(Data):
         drawings = [one for one in _drawings(raw / FILES[0]) if one[0] in names]
         graphs = packed([strokes for _, strokes in drawings], self.joined, self.order)
         y = torch.tensor([names.index(name) for name, _ in drawings])
-        # Index of each sketch within its category, in the order of the file.
+        # This is the index of each sketch within its category, in the order of the file.
         of_same = (y[:, None] == y).tril(-1).sum(1)
         bounds = [(0, TRAIN), (TRAIN, TRAIN + VAL), (TRAIN + VAL, len(y))]
         train, val, test = (
@@ -111,13 +113,16 @@ class QuickDraw(Data):
         return Splits(sizes, train, val, test, self.batch_size, preprocessing={"labels": names})
 
     def _varied(self, x: Tensor, sizes: Tensor) -> Tensor:
-        """Apply a random affine map to the points of each sketch."""
+        """Return the points x after applying a random affine map to each sketch.
+
+        ``sizes`` holds the number of points of each sketch.
+        """
         maps = affine_maps(len(sizes), self.warp)
         if self.flip:
             maps[:, 0] *= torch.where(torch.rand(len(sizes)) < 0.5, -1.0, 1.0)[:, None]
         maps = maps[segment_index(sizes)]
         place = (maps[:, :, :2] @ x[:, :PLACE, None])[:, :, 0]
-        place = place + maps[:, :, 2] / 2  # coordinates are from -1/2 to 1/2
+        place = place + maps[:, :, 2] / 2  # Halve the shift: coordinates are from -1/2 to 1/2.
         return torch.cat([place, x[:, PLACE:]], dim=1)
 
     def _part(
@@ -135,7 +140,7 @@ class QuickDraw(Data):
 
 
 def packed(drawings: Sequence[Sequence[Stroke]], joined: Joined, order: bool) -> PackedGraphs:
-    """Return the graphs of drawings; see :func:`sketch`."""
+    """Return the graphs of all drawings in one object; see :func:`sketch` for one drawing."""
     made = [sketch(strokes, joined, order) for strokes in drawings]
     return PackedGraphs.of(*map(list, zip(*made, strict=True)))
 
@@ -146,13 +151,14 @@ def inputs(
     joined: Joined,
     vary: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Graph, dict[str, Any]]:
-    """Return the nodes of drawings, their graph, and the keyword arguments for a model.
+    """Return the arguments of a model for some drawings: node features, graph, and keywords.
 
     Args:
-        graphs: graphs of the points.
-        which: indices of drawings, ``[B]``.
+        graphs: graphs of the points of all drawings.
+        which: indices of the drawings, ``[B]``.
         joined: see :class:`QuickDraw`.
-        vary: function that maps the points ``[N, F]`` of drawings, given their numbers ``[B]``.
+        vary: function that changes the points ``[N, F]``, given the number of points of each
+            drawing, ``[B]``; or ``None``.
     """
     x, graph, members, flags = graphs.take(which)
     assert graph.segments is not None
@@ -161,28 +167,29 @@ def inputs(
         x = vary(x, points)
     if joined == "strokes":
         x, sizes = strokes_of(x, points)
-        place = which.unique(return_inverse=True)[1]  # The nodes of a drawing occur once.
+        place = which.unique(return_inverse=True)[1]  # A repeated drawing has its nodes once.
         start = starts(sizes)
         members = Intervals(start[place], (start + sizes)[place], len(x))
         return x, batch(complete(), sizes), {"batch": members}
-    if joined == "complete":  # contiguous ranges, which need no memory per pair
+    if joined == "complete":  # This graph is made of intervals, so it needs no memory per pair.
         return x, batch(complete(), points), {"batch": members}
     return x, graph, {"batch": members, "edge_attr": flags}
 
 
 def strokes_of(x: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the features ``[S, INK + 1]`` of drawings and their strokes, and numbers of nodes.
+    """Return node features ``[S, INK + 1]`` of drawings, and the number of nodes of each drawing.
 
-    The first node of a drawing is the whole drawing, which the last feature marks.
+    The first node of a drawing stands for the whole drawing, and its last feature is 1. The other
+    nodes are the strokes.
 
     Args:
-        x: features of points, ``[N, 4 or more]``.
+        x: features of the points, ``[N, 4 or more]``.
         points: number of points of each drawing, ``[B]``.
     """
     drawing, begins = segment_index(points, len(x)), x[:, PLACE] > 0
     strokes = torch.bincount(drawing[begins], minlength=len(points))
     whole = starts(strokes + 1)
-    # Each begin of a stroke is one node further, and so is each drawing.
+    # The node index increases by one where a stroke begins, and where a drawing begins.
     stroke = begins.cumsum(0) + drawing
     count = len(points) + int(strokes.sum())
     lines = ink(x, points)
@@ -193,13 +200,14 @@ def strokes_of(x: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def ink(x: Tensor, points: Tensor) -> Tensor:
-    """Return the ink of the line from each point to the next, ``[N, INK]``.
+    """Return a histogram of the line from each point to the next, ``[N, INK]``.
 
-    The length of the line is spread over the cells of a grid and four directions, interpolated
-    linearly between neighbouring cells and directions. Arguments are those of :func:`strokes_of`.
+    The length of the line is distributed over the cells of a grid and four directions, with linear
+    interpolation between neighbouring cells and directions. The arguments are those of
+    :func:`strokes_of`.
     """
     place, ends = x[:, :PLACE], x[:, PLACE + 1].clone()
-    ends[points.cumsum(0) - 1] = 1  # the last stroke of a truncated drawing ends, too
+    ends[points.cumsum(0) - 1] = 1  # If a drawing is truncated, its last stroke ends here, too.
     step = place.diff(dim=0, append=place[-1:]) * (1 - ends[:, None])
     along = (torch.arange(BETWEEN) + 0.5) / BETWEEN
     place = place[:, None] + along[:, None] * step[:, None]
@@ -219,9 +227,10 @@ def ink(x: Tensor, points: Tensor) -> Tensor:
 
 
 def sketch(strokes: Sequence[Stroke], joined: Joined, order: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return features of points ``[n, 4 or more]``, edges ``[2, E]``, and their graphs ``[E, 3]``.
+    """Return the graph of one drawing: point features ``[n, 4 or more]`` and edges ``[2, E]``.
 
-    For graphs of all pairs there are no edges here; :func:`inputs` adds them.
+    The third result ``[E, 3]`` says to which of the three graphs each edge belongs. If all pairs
+    are edges, none are listed here; :func:`inputs` adds them.
     """
     places, stroke, begins, ends = [], [], [], []
     for number, (xs, ys) in enumerate(strokes):
@@ -240,7 +249,10 @@ def sketch(strokes: Sequence[Stroke], joined: Joined, order: bool) -> tuple[Tens
 
 
 def adjacency(stroke: Tensor, joined: Joined) -> Tensor:
-    """Return adjacency matrices ``[3, n, n]``, given the index of the stroke of each point."""
+    """Return the adjacency matrices ``[3, n, n]`` of the three graphs of n points.
+
+    ``stroke`` holds the index of each point's stroke.
+    """
     n = len(stroke)
     if joined in ("strokes", "complete"):
         return torch.zeros(GRAPHS, n, n, dtype=torch.bool)
@@ -250,12 +262,12 @@ def adjacency(stroke: Tensor, joined: Joined) -> Tensor:
     two = same & (apart <= 2)
     if joined == "two_hop":
         return two.expand(GRAPHS, n, n)
-    between = ~same & (apart == 1)  # the end of a stroke and the start of the next
+    between = ~same & (apart == 1)  # Join the end of a stroke with the start of the next.
     return torch.stack([same & (apart <= 1), two, between | (apart == 0)])
 
 
 def _drawings(path: Path) -> Iterator[tuple[str, list[Stroke]]]:
-    """Yield the category and the strokes of each line."""
+    """Yield the category and the strokes of the drawing in each line of a file."""
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line:
             continue
@@ -265,8 +277,8 @@ def _drawings(path: Path) -> Iterator[tuple[str, list[Stroke]]]:
         except (ValueError, KeyError, TypeError, ArgumentError) as error:
             raise unreadable(
                 path,
-                expected="one drawing per line: its category, and strokes with as many values of x "
-                "as of y",
+                expected='one drawing per line, such as {"word": "cat", "drawing": [[[0, 90], '
+                "[0, 60]]]}",
                 got=error.got if isinstance(error, ArgumentError) else str(error),
                 line=number,
             ) from error

@@ -1,4 +1,4 @@
-"""Synthetic texts in which a distant key is to be recalled."""
+"""Synthetic texts in which the last token must recall a distant key."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from edgewise_examples.data.drawn_texts import DrawnTexts
 
 @dataclass(frozen=True)
 class Recall(DrawnTexts):
-    """Texts of random symbols with one key, which is predicted at the last token, the query.
+    """Texts of random symbols that contain one key; the last token, the query, must predict it.
 
     Attributes:
-        keys: number of keys; the accuracy by chance is 1 / keys.
-        distance: minimum distance from the key to the query, in tokens.
+        keys: number of different keys; accuracy at chance level is 1 / keys.
+        distance: minimum number of tokens from the key to the query.
         length, symbols, count, tested, split_seed, batch_size: see :class:`DrawnTexts`.
     """
 
@@ -33,7 +33,7 @@ class Recall(DrawnTexts):
         if not 0 < self.distance < self.length:
             raise ArgumentError(
                 "data.distance",
-                expected=f"from 1 to {self.length - 1}, within a text of {self.length} tokens",
+                expected=f"a number from 1 to {self.length - 1}, less than data.length",
                 got=repr(self.distance),
                 remedy="choose a shorter distance, or a longer text",
             )
@@ -53,7 +53,7 @@ class Recall(DrawnTexts):
         return texts, torch.tensor([self.length - 1]), key
 
     def asked(self, given: list[int]) -> tuple[Tensor, int]:
-        """Return the text, and 1 for one token, the key."""
+        """Return the text as a tensor, and 1, because only the key is predicted."""
         query, tokens = self.keys, set(range(self.vocabulary))
         good = len(given) == self.length and set(given) <= tokens and given[-1] == query
         if not good or sum(token < query for token in given) != 1:
@@ -61,7 +61,8 @@ class Recall(DrawnTexts):
                 "input",
                 expected=f"{self.length} numbers: one key from 0 to {query - 1}, noise from "
                 f"{query + 1} to {self.vocabulary - 1}, and {query} at the end",
-                got=f"{len(given)} from {min(given)} to {max(given)}, {given[-1]} at the end",
-                remedy="give a text of this form",
+                got=f"{len(given)} numbers from {min(given)} to {max(given)}, with {given[-1]} at "
+                "the end",
+                remedy="write a text of this form",
             )
         return torch.tensor(given), 1

@@ -1,4 +1,4 @@
-"""Rings: a ring of six nodes, or two rings of three, which the 1-WL test cannot distinguish.
+"""Graphs that are one ring of six nodes or two rings of three; the 1-WL test cannot tell which.
 
 Every node has two neighbours, so message passing computes the same for all nodes of both graphs.
 
@@ -24,13 +24,14 @@ CLASSES = ["one ring", "two rings"]
 
 @dataclass(frozen=True)
 class Rings(GraphData):
-    """Graph classification of a ring of six nodes and two rings of three, in random node orders.
+    """Graph classification data set of two classes: one ring of six nodes, or two rings of three.
 
-    Models are called ``model(x, graph, batch=members)``, where every node has the feature 1, and
-    get the values of their encodings as further arguments.
+    The nodes are in random order. A model is called as ``model(x, graph, batch=members)``, where x
+    is 1 at every node. If it has positional or structural encodings, their values are further
+    keyword arguments.
 
     Attributes:
-        count: number of training graphs, of validation graphs, and of test graphs.
+        count: number of training graphs; there are as many validation and as many test graphs.
         split_seed: seed of the node orders.
         batch_size: number of graphs per batch.
     """
@@ -60,11 +61,11 @@ class Rings(GraphData):
 
 
 def rings(count: int, order: Tensor) -> Tensor:
-    """Return edges ``[2, 2 n]``, both directions, of ``count`` rings of equal size.
+    """Return the edges ``[2, 2 n]`` of n nodes in ``count`` rings of equal size, both directions.
 
     Args:
         count: number of rings, a divisor of n.
-        order: ``[n]``, node indices along the rings.
+        order: ``[n]``, indices of the nodes in their order along the rings, ring by ring.
     """
     of_ring = order.view(count, -1)
     causal = torch.stack([of_ring, of_ring.roll(-1, dims=1)]).flatten(1)

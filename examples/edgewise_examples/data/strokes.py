@@ -1,6 +1,6 @@
-"""Strokes of drawings, and their simplification as in Quick, Draw!.
+"""Reading of drawings as strokes, with the same simplification as in Quick, Draw!.
 
-Source: https://github.com/googlecreativelab/quickdraw-dataset, which describes the simplification.
+https://github.com/googlecreativelab/quickdraw-dataset describes the simplification.
 """
 
 from __future__ import annotations
@@ -13,25 +13,27 @@ from numpy.typing import NDArray
 
 from edgewise.errors import ArgumentError
 
-SIDE = 255  # longer side of a simplified drawing
-WITHIN = 2.0  # maximum distance of a removed point from the line
+SIDE = 255  # Length of the longer side of a simplified drawing.
+WITHIN = 2.0  # A point may be removed if it is at most this far from the simplified line.
 
 Stroke = tuple[list[int], list[int]]
-"""Coordinates x and y of the points; y points down."""
+"""Stroke: the x coordinates of its points, and the y coordinates, which increase downwards."""
 Points = NDArray[np.float64]
-"""Array ``[n, 2]``."""
+"""Array ``[n, 2]`` of the coordinates of n points."""
 
 
 def read_strokes(drawing: Any) -> list[Stroke]:
-    """Return the strokes of a drawing, simplified unless they are already.
+    """Return the strokes of a drawing, which are simplified first if necessary.
 
-    A drawing is simplified if it has integers from 0 to 255 and no times.
+    A drawing counts as simplified if its coordinates are integers from 0 to 255 and it has no
+    times.
 
     Args:
-        drawing: strokes, each a list of x, a list of y, and optionally a list of times.
+        drawing: list of strokes. A stroke is a list of x coordinates, a list of y coordinates, and
+            optionally a list of times.
 
     Raises:
-        ArgumentError: the value is not a drawing.
+        ArgumentError: the value does not have this form.
     """
     try:
         strokes = [(np.array(s[0], np.float64), np.array(s[1], np.float64)) for s in drawing]
@@ -57,14 +59,14 @@ def read_strokes(drawing: Any) -> list[Stroke]:
 def _no_drawing(got: str) -> ArgumentError:
     return ArgumentError(
         "drawing",
-        expected="strokes, each a list of x and a list of y of equal length",
+        expected="a list of strokes, each with a list of x and a list of y of equal length",
         got=got,
-        remedy="give for example [[[0, 90, 90], [0, 0, 60]], [[20, 40], [30, 30]]]",
+        remedy="write for example [[[0, 90, 90], [0, 0, 60]], [[20, 40], [30, 30]]]",
     )
 
 
 def simplified(strokes: Sequence[Points]) -> list[Points]:
-    """Move a drawing to the origin, scale its longer side to 255, and remove points."""
+    """Return a drawing moved to the origin, with a longer side of 255 and fewer points."""
     everything = np.concatenate(strokes)
     corner = everything.min(0)
     size = float((everything.max(0) - corner).max())
@@ -72,7 +74,9 @@ def simplified(strokes: Sequence[Points]) -> list[Points]:
 
 
 def straightened(points: Points) -> Points:
-    """Remove points closer than ``WITHIN`` to the line between kept points.
+    """Return a line with fewer points, by the Ramer-Douglas-Peucker algorithm.
+
+    A removed point is at most ``WITHIN`` away from the line between the remaining points.
 
     Papers: Ramer, 1972; Douglas and Peucker, 1973.
     """
@@ -91,7 +95,10 @@ def straightened(points: Points) -> Points:
 
 
 def _distances(points: Points, start: Points, end: Points) -> Points:
-    """Return the distances of points from the line through two points, or from a single point."""
+    """Return the distances of points from the line through ``start`` and ``end``.
+
+    If these two are the same point, return the distances from it.
+    """
     along, off = end - start, points - start
     length = float(np.hypot(along[0], along[1]))
     if not length:

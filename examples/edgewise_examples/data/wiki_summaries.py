@@ -1,10 +1,10 @@
 """Extractive summarisation of Wikipedia articles.
 
-The lead section of an article, before the first heading, is the reference summary, and the text
-after it is the document; the model does not see the lead. The training target of a sentence is its
-ROUGE-1 + ROUGE-2 with the lead, divided by that of the best sentence of the article. Every sentence
-has a target; a greedy search (Nallapati et al., SummaRuNNer, 2017) selects only 144 sentences in 48
-articles.
+The reference summary of an article is its lead section, the text before the first heading. The
+document is the text after it, and the model does not see the lead section. The training target of a
+sentence is its ROUGE-1 + ROUGE-2 with the lead section, divided by that of the best sentence of the
+article. So every sentence has a target, whereas a greedy search (Nallapati et al., SummaRuNNer,
+2017) would mark only 144 sentences in the 48 training articles.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ HEADING = re.compile(r"^ ?(=+(?: =+)*) .* \1 ?$")
 
 @dataclass(frozen=True)
 class WikiSummaries(TextData):
-    """Articles of WikiText-2, with each sentence as ``<cls> sentence <sep>``.
+    """Articles of WikiText-2 with their lead sections as reference summaries.
 
-    The *validation* file is split into training and validation articles, and the test file is used
-    for testing; the published training file is not used. Batches have inputs ``(tokens, counts
-    [B])``, packed sentences of which the first of each article is the title, and targets ``[S]``
-    from 0 to 1, which is the best sentence.
+    The *validation* file of WikiText-2 is split into training and validation articles. The test
+    file is used for testing, and the training file is not used. The inputs of a batch are
+    ``(tokens, counts)``: packed sentences, each as ``<cls> sentence <sep>``, and the number of
+    sentences of each article ``[B]``. The first sentence of an article is its title. Targets
+    ``[S]`` are from 0 to 1; the best sentence of an article has 1.
 
     Attributes:
-        chosen: minimum number of sentences of an article, and number of sentences of a summary.
-        max_length: maximum number of tokens of a sentence; longer ones are truncated.
-        val: fraction of articles for validation, taken from the end of the file.
+        chosen: number of sentences in a summary; articles with fewer sentences are left out.
+        max_length: maximum number of tokens in a sentence; longer sentences are truncated.
+        val: fraction of the articles for validation; these are the last ones of the file.
         kind, vocab_size, lowercase, tokenizer: see :class:`TextData`.
         batch_size: number of articles per batch.
     """
@@ -79,9 +80,9 @@ class WikiSummaries(TextData):
         if border < 1 or not parts["test"]:
             raise ArgumentError(
                 "data",
-                expected="articles for training, validation and test",
-                got=f"{len(known)} in valid.txt and {len(parts['test'])} in test.txt",
-                remedy="check the files of wikitext-2",
+                expected="at least one article each for training, validation and test",
+                got=f"{len(known)} articles in valid.txt and {len(parts['test'])} in test.txt",
+                remedy="check the files of wikitext-2, or choose another data.val",
             )
         texts = [text for article in parts["train"] for text in (article.title, *article.sentences)]
         tokenizer = self.make_tokenizer(texts, SPECIAL)
@@ -106,12 +107,12 @@ class WikiSummaries(TextData):
 
 @dataclass(frozen=True)
 class Articles:
-    """Packed token ids of articles; the title is the first sentence of an article.
+    """Articles with their token ids; the first sentence of each article is its title.
 
     Attributes:
-        texts: token ids of all sentences.
-        sentences: indices of the sentences of each article.
-        found: articles.
+        texts: packed token ids of all sentences of all articles.
+        sentences: indices of the sentences of each article in ``texts``.
+        found: the articles themselves.
     """
 
     texts: PackedTexts
@@ -120,7 +121,7 @@ class Articles:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, found: Sequence[Article], longest: int) -> Articles:
-        """Encode articles, with sentences truncated to ``longest`` tokens."""
+        """Return the encoded articles; sentences are truncated to ``longest`` tokens."""
         every = [text for article in found for text in (article.title, *article.sentences)]
         ids, sizes = encode_all(tokenizer, every, first="cls", last="sep")
         counts = torch.tensor([1 + len(article.sentences) for article in found])
@@ -128,10 +129,10 @@ class Articles:
         return cls(texts, PackedTexts(torch.arange(len(every)), counts), found)
 
     def take(self, index: Tensor, labels: Tensor) -> SummaryBatch:
-        """Return a batch of articles, given the labels ``[S]`` of all sentences."""
+        """Return the batch of the articles ``index``; ``labels`` ``[S]`` are those of sentences."""
         which, count = self.sentences.take(index)
         scored = torch.ones(len(which), dtype=torch.bool)
-        scored[starts(count)] = False  # titles
+        scored[starts(count)] = False  # The first sentence is the title, which has no target.
         return SummaryBatch(
             (Tokens(*self.texts.take(which)), count),
             labels[which][scored],
@@ -141,12 +142,12 @@ class Articles:
 
 
 def articles(text: str, least: int) -> list[Article]:
-    """Return the articles of a file that have a lead and enough sentences.
+    """Return the articles in a text that have a lead section and enough sentences.
 
     Args:
-        text: text in the format of WikiText, with headings such as `` = Title = `` and
-            `` = = Section = = ``, and paragraphs on one line, tokens separated by spaces.
-        least: minimum number of sentences after the lead.
+        text: text in the format of WikiText. Headings are lines such as `` = Title = `` and
+            `` = = Section = = ``, a paragraph is one line, and tokens are separated by spaces.
+        least: minimum number of sentences after the lead section.
     """
     found: list[Article] = []
     title, lead, body, in_lead = "", [""], [""], True
@@ -171,7 +172,11 @@ def articles(text: str, least: int) -> list[Article]:
 
 
 def sentences_of(paragraph: str) -> list[str]:
-    """Split a line into sentences, which end with a stop token and optionally a closing quote."""
+    """Return the sentences of a paragraph of tokens separated by spaces.
+
+    A sentence ends with a full stop, question mark or exclamation mark as a token, and optionally a
+    closing quote.
+    """
     tokens = paragraph.split()
     kept, own = [], list[str]()
     for token, after in pairwise([*tokens, "."]):

@@ -1,4 +1,4 @@
-"""Predictors of the example recipes."""
+"""Predictors for runs of the example recipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captions of image files."""
+"""Predictor for image captions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgewise_examples.tasks import Captioning
 
 
 class Captions(OnImages):
-    """Caption of an image, decoded greedily."""
+    """Predictor that writes a caption for each image, by greedy decoding."""
 
     data, task = CaptionDigits, Captioning
 

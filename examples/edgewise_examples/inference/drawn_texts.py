@@ -1,4 +1,4 @@
-"""Predictor for synthetic texts: the tokens that follow."""
+"""Predictor for synthetic texts: the next tokens."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from edgewise_examples.data.drawn_texts import DrawnTexts
 
 
 class DrawnTextAnswers(OnTexts):
-    """Repeated text or recalled key, as defined by the method ``asked`` of the data set.
+    """Predictor of the next tokens of a synthetic text: the repeated text or the recalled key.
 
-    Tokens are decoded greedily; the probability is the product over tokens.
+    The method ``asked`` of the data set turns the input into a prompt. Tokens are decoded greedily.
+    The probability of the answer is the product of the probabilities of its tokens.
     """
 
     data, task, input = DrawnTexts, MaskedLanguageModeling, "a text of symbols as numbers"
 
     def prepare(self, value: Any) -> tuple[Tensor, int]:
-        """Return the text and the number of tokens to generate."""
+        """Return the prompt and the number of tokens to generate."""
         data = self.recipe.data
         assert isinstance(data, DrawnTexts)
         return data.asked(whole_numbers(value, self.input))
@@ -33,10 +34,10 @@ class DrawnTextAnswers(OnTexts):
         longest = self.preprocessing.model_arguments["longest_text"]
         text = torch.stack([given for given, _ in examples])
         first = text.shape[1]
-        before = torch.arange(len(text)) * longest - 1  # last position of the previous row
+        before = torch.arange(len(text)) * longest - 1  # Last position of the previous text.
         chance = torch.ones(len(text))
         for _ in range(examples[0][1]):
-            # Pad to the full length, on which positions and hash buckets depend.
+            # Pad to the length of training texts, because positions and hash buckets depend on it.
             whole = F.pad(text, (0, longest - text.shape[1]))
             scores = self.model(Tokens(whole), before + text.shape[1]).softmax(-1)
             best = scores.max(-1)

@@ -1,4 +1,4 @@
-"""Predictors for lookup graphs: values of dictionary keys, and of a leaf of a tree."""
+"""Predictors for lookups in graphs: the values of dictionary keys, and the value of a leaf."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from edgewise_examples.data.neighbors_match import NeighborsMatch
 
 
 class DictionaryAnswers(Predictor):
-    """Predicted value for each key of a dictionary.
+    """Predictor of the value of each key of a dictionary.
 
-    A model with static attention, such as GAT, predicts the same value for all keys.
+    A model such as GAT, whose ranking of the keys is the same for all queries, predicts the same
+    value for all keys.
     """
 
     data, task = DictionaryLookup, Classification
@@ -49,7 +50,7 @@ class DictionaryAnswers(Predictor):
 
 
 class LeafAnswers(Predictor):
-    """Predicted value of the leaf that has the key of the root."""
+    """Predictor of the value of the leaf that has the same key as the root."""
 
     data, task = NeighborsMatch, Classification
     input = "the value of each leaf, starting at key 0, and the key of the root"

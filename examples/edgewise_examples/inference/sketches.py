@@ -1,4 +1,4 @@
-"""Predictor for sketches: classes and their probabilities."""
+"""Predictor for sketches: the most probable classes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from edgewise_examples.data.strokes import Stroke, read_strokes
 
 
 class SketchClasses(Predictor):
-    """Most probable classes of a drawing.
+    """Predictor of the most probable classes of a drawing.
 
-    A drawing is a list of strokes, each a list of x and a list of y, also as JSON or under the key
-    ``drawing`` of an object, as in the files of Quick, Draw!. See
-    :func:`edgewise_examples.data.strokes.read_strokes`.
+    A drawing is a list of strokes. A stroke is a list of x coordinates and a list of y coordinates.
+    The drawing may also be a JSON string, or an object with this list under the key ``drawing``, as
+    in the files of Quick, Draw!. See :func:`edgewise_examples.data.strokes.read_strokes`.
     """
 
     data, task = QuickDraw, Classification
@@ -31,7 +31,7 @@ class SketchClasses(Predictor):
         return ("drawing",)
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """Read one drawing per row or line; other columns are kept in the answer."""
+        """Read one drawing per row of a table or line of a file; answers keep other columns."""
         for line, row, value in super().from_file(path):
             named = {name: given for name, given in row.items() if name not in self.columns()}
             yield line, named or {"input": self.show(value)}, value
@@ -45,7 +45,7 @@ class SketchClasses(Predictor):
                     "input",
                     expected=self.input,
                     got=value[:60],
-                    remedy="give files of drawings with --input",
+                    remedy="write JSON of this form, or pass a file with drawings by --input",
                 ) from error
         return read_strokes(self._of_row(value) if isinstance(value, Mapping) else value)
 

@@ -24,7 +24,7 @@ END = re.compile(ABBREVIATIONS + r"( ?[.!?]['\")\]”’]*)\s+(?=['\"(\[“‘]?
 
 
 class Summaries(Predictor):
-    """Summary of an article, made of its own sentences."""
+    """Predictor of an extractive summary: sentences chosen from an article."""
 
     data, task = WikiSummaries, Extraction
     input = "an article, its title in the first line"
@@ -32,11 +32,11 @@ class Summaries(Predictor):
     batch_size = 2
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """Read each word as an article, or as the name of a file with one article."""
+        """Read each argument as an article, or as the name of a file with one article."""
         yield from (read_own_text(Path(word)) if _is_file(word) else word for word in words)
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """Read one article per row of a table; any other file is one article."""
+        """Read one article per row if the file is a table; otherwise the file is one article."""
         if is_table(path):
             yield from super().from_file(path)
         else:
@@ -55,18 +55,18 @@ class Summaries(Predictor):
         if not sentences:
             raise ArgumentError(
                 "input",
-                expected=f"{self.input}, and sentences after it",
-                got=f"one line, {title[:60]!r}",
-                remedy="write the title on its own line",
+                expected=f"{self.input}, and sentences in the lines after it",
+                got=f"only one line, {title[:60]!r}",
+                remedy="put the title on its own line, before the text",
             )
         return Article(title.strip(), sentences, "")
 
     def answer(self, examples: list[Article], *, sentences: int | None = None) -> list[Answer]:
-        """Return the summaries.
+        """Return the summary of each article.
 
         Args:
-            examples: articles.
-            sentences: number of sentences of a summary, by default that of the recipe.
+            examples: articles to summarise.
+            sentences: number of sentences in a summary. Default: as in the recipe.
         """
         data, task = self.recipe.data, self.recipe.task
         assert isinstance(data, WikiSummaries)
@@ -85,8 +85,9 @@ class Summaries(Predictor):
 def sentences_of(text: str) -> list[str]:
     """Split a text into sentences.
 
-    A sentence ends at the end of a line, or at a stop that white space and a capital or digit
-    follow. ``Mr.`` and initials do not end a sentence; other abbreviations before a capital do.
+    A sentence ends at the end of a line, and at a full stop, question mark or exclamation mark
+    followed by white space and a capital letter or digit. ``Mr.`` and initials do not end a
+    sentence, but other abbreviations before a capital letter do.
     """
     lines = (END.sub(r"\1\n", line.strip()) for line in text.split("\n"))
     return [part.strip() for line in lines for part in line.split("\n") if part.strip()]
@@ -95,5 +96,5 @@ def sentences_of(text: str) -> list[str]:
 def _is_file(word: str) -> bool:
     try:
         return Path(word).is_file()
-    except OSError:  # too long for a file name
+    except OSError:  # The text is too long for a file name.
         return False

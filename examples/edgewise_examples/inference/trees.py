@@ -20,17 +20,18 @@ INPUT = "input"
 
 
 class TreeLabels(Predictor):
-    """Most probable label of each word, such as its dependency relation.
+    """Predictor of the most probable label of each word, such as its dependency relation.
 
-    A sentence is a CoNLL-U text or an object with ``words`` and ``heads``: for each word the number
-    of its head, counted from 1, and 0 for the root. A run on chains needs no heads.
+    A sentence is given as CoNLL-U text, or as an object with ``words`` and ``heads``. The head of a
+    word is the number of another word, counted from 1, or 0 for the root. A model trained on chains
+    (``data.links = "chain"``) needs no heads.
     """
 
     data, task = EWTTrees, Classification
     input = 'a sentence with heads, such as {"words": ["Dogs", "bark"], "heads": [2, 0]}'
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """Read the sentences of a CoNLL-U file, or rows with words and heads."""
+        """Read the sentences of a CoNLL-U file, or table rows with words and heads."""
         if is_table(path):
             yield from super().from_file(path)
             return
@@ -106,5 +107,5 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _strange(expected: str, got: Any) -> ArgumentError:
-    remedy = "give CoNLL-U files with --input, or objects of words and heads"
+    remedy = "pass a CoNLL-U file by --input, or an object with words and heads"
     return ArgumentError(INPUT, expected=expected, got=repr(got)[:60], remedy=remedy)

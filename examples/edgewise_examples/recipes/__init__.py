@@ -1,4 +1,4 @@
-"""Recipes for teaching."""
+"""Recipes of small trainings for teaching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipe on images of several MNIST digits with captions."""
+"""Recipe for captioning images of several MNIST digits."""
 
 from __future__ import annotations
 

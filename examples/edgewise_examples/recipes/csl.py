@@ -1,8 +1,8 @@
-"""Recipes on CSL: ten classes of circulant graphs.
+"""Recipes for classifying CSL graphs, circulant graphs of ten classes.
 
-Message passing sees the same neighbourhood at all nodes, and can only guess. Eigenvectors and long
-random walks distinguish all ten classes; shortest paths distinguish nine, as skips 6 and 16 have
-equal distances.
+The neighbourhoods of all nodes look the same to message passing, so it can only guess. Eigenvectors
+and long random walks distinguish all ten classes. Shortest paths distinguish nine: graphs with skip
+6 and graphs with skip 16 have the same distances.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ gnn_csl = Recipe(
 
 
 def _beside(recipe: Recipe, *, epochs: int, reference: str, **changes: Any) -> Recipe:
-    """Return a recipe of another model on the same graphs, with the same protocol."""
+    """Return a recipe with ``changes``, evaluated in the same way; ``reference`` is published."""
     trainer, protocol = replace(recipe.trainer, epochs=epochs), recipe.protocol
     assert protocol is not None
     protocol = replace(protocol, reference=reference)
@@ -71,8 +71,8 @@ graphormer_csl = _beside(
     name="graphormer-csl",
     summary="Graphormer on CSL: shortest paths distinguish nine of ten classes",
     model=partial(models.graphormer, width=32, depth=2, heads=4, dropout=0.0, max_distance=10),
-    # All training graphs in one batch: the gradient of the distance bias is small at first, and is
-    # lost in the noise of batches with different classes.
+    # Put all training graphs in one batch. The gradient of the distance bias is small at first, and
+    # small batches with random classes would hide it.
     data=data.csl(batch_size=100),
     optimizer=training.OptimizerSettings("adamw", lr=5e-3, beta2=0.99),
     epochs=600,

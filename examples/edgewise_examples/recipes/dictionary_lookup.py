@@ -1,4 +1,4 @@
-"""Recipes on DictionaryLookup, which static attention (GAT) cannot fit and GATv2 can."""
+"""Recipes on DictionaryLookup, a data set that GATv2 can fit and GAT cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipe on rows of handwritten digits."""
+"""Recipe for naming one digit in a row of handwritten digits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from edgewise import models, tasks, training
 from edgewise.recipes import Protocol, Recipe
 from edgewise_examples import data
 
-# Position embeddings as large as the pixels: with 0.02, graphs that need both layers do not learn
-# in the first 200 steps.
+# Initialise position embeddings as large as the pixels. With a standard deviation of 0.02, models
+# on graphs that need both layers learn nothing in the first 200 steps.
 digit_rows = Recipe(
     name="digit-rows",
     summary="ViT on rows of eight digits: the last token predicts the first digit",

@@ -1,4 +1,4 @@
-"""Recipes on synthetic texts with long-range dependencies."""
+"""Recipes on synthetic texts in which distant tokens depend on each other."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ duplication = Recipe(
     ),
 )
 
-# One key among 1,152 tokens hardly changes the initial mean at the hub. With the small initial
-# weights of BERT fewer keys are found in the same number of steps.
+# At first, the hub averages 1,152 tokens, and one key hardly changes this mean. With the smaller
+# initial weights of BERT, fewer keys are recalled after the same number of steps.
 recall = Recipe(
     name="recall",
     summary="Recall of a key after 1,000 tokens: BERT on a window and a hub",

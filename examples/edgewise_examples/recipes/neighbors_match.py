@@ -1,7 +1,7 @@
 """Recipes on NeighborsMatch, a test of over-squashing.
 
 All models are trained with the same settings and number of steps. Message-passing networks have one
-layer more than the depth of the tree; the two layers of GPS attend to all nodes.
+layer more than the tree is deep. GPS has two layers, in which all nodes attend to all nodes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ gps_match = Recipe(
 
 
 def _funnel(layer: Layer, fitted: int) -> Recipe:
-    """Return the recipe of a message-passing network; ``fitted`` is its accuracy in the paper."""
+    """Return the recipe for a message-passing network.
+
+    ``fitted`` is its training accuracy in the paper, in percent.
+    """
     reference = f"{fitted} % of the training set (Alon and Yahav, 2021; trained far longer)"
     return replace(
         gps_match,

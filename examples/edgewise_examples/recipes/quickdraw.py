@@ -1,8 +1,11 @@
-"""Recipe on sketches of Quick, Draw! as graphs.
+"""Recipe for classifying sketches of Quick, Draw! as graphs.
 
-The field ``data.joined`` selects the graph: ``strokes`` is a Transformer over the strokes,
-``complete`` over the points, ``two_hop`` links points near each other on a stroke, ``multi`` has a
-graph for each third of the heads.
+The field ``data.joined`` selects the graph:
+
+- ``strokes``: all strokes attend to all strokes
+- ``complete``: all points attend to all points
+- ``two_hop``: points up to two steps apart on a stroke attend to each other
+- ``multi``: each third of the heads has another graph of points
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Recipes on a ring of six and two rings of three: GPS without positions, and with random features.
+"""Recipes for distinguishing a ring of six nodes from two rings of three, by GPS.
 
-Message passing and attention compute the same at all nodes, and can only guess. Random node
-features, sampled in every call, make the nodes different, so that the model can recognise a path of
-three steps back to its start. Paths of a ring of six return after six steps.
+Without positional encodings, message passing and attention compute the same at all nodes, so the
+model can only guess. Random node features, sampled in every call, make the nodes different. The
+model can then recognise that a path returns to its start after three steps, or only after six.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recipe of extractive summarisation, with the lead section as reference."""
+"""Recipe for extractive summarisation of Wikipedia articles."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Recipes on syntax trees: the dependency relation of each word, with heads given.
+"""Recipes for predicting the dependency relation of each word, if the syntax tree is given.
 
-``--data.links chain`` replaces the tree by a chain of the words. Tree-LSTM then is a bidirectional
-LSTM, and the tree Transformer one with relative positions.
+``--data.links chain`` replaces the tree by a chain of the words. The tree-LSTM then becomes a
+bidirectional LSTM, and the tree Transformer a Transformer with relative positions.
 """
 
 from __future__ import annotations

@@ -6,6 +6,6 @@ from edgewise_examples.tasks.captioning import Captioning
 from edgewise_examples.tasks.extraction import Extraction
 
 TASKS = {"captioning": Captioning, "extraction": Extraction}
-"""Tasks by the name that run folders use."""
+"""Dict from the names of tasks in run folders to task classes."""
 
 __all__ = ["TASKS", "Captioning", "Extraction"]

@@ -1,4 +1,4 @@
-"""Image captioning: cross-entropy of the next word, and generated captions on the test set."""
+"""Image captioning: the loss for the next word, and the accuracy of generated captions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Captioning(Classification):
-    """Captioning task with logits ``[M, vocabulary]`` and target tokens ``[M]``.
+    """Image captioning by cross-entropy of the next token.
 
-    On the test set captions are generated; ``exact`` is the fraction of captions without a mistake.
+    Outputs are logits ``[M, vocab_size]`` and targets are tokens ``[M]``, for the M tokens of all
+    captions of a batch. On the test set, captions are generated. The metric ``exact`` is the
+    fraction of captions without a mistake.
 
     Attributes:
         label_smoothing: see :class:`Classification`.

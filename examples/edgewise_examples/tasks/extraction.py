@@ -1,4 +1,4 @@
-"""Extractive summarisation: a score for each sentence, binary cross-entropy, and ROUGE."""
+"""Extractive summarisation: the model, and the task with its loss and ROUGE."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 class ExtractiveSummarizer(nn.Module):
     """Extractive summarisation model with one logit per sentence (BERTSUM).
 
-    A text model encodes each sentence; then a Transformer encodes the sentences of an article, each
-    represented by its first token and its position (Liu and Lapata, Text summarization with
-    pretrained encoders, 2019). In addition to the paper, the input has the logarithm of the number
-    of tokens: long sentences have more content, and attention cannot count tokens.
+    A text model encodes each sentence. A second Transformer then attends over the sentences of an
+    article, each given by the hidden state of its first token and its position in the article (Liu
+    and Lapata, Text summarization with pretrained encoders, 2019). Unlike in the paper, the second
+    Transformer also gets the logarithm of the number of tokens, because long sentences have more
+    content, and attention cannot count tokens.
 
     Args:
-        trunk: text model; its language modelling head is removed.
-        depth: number of layers over sentences.
+        trunk: text model for single sentences; its language modelling head is removed.
+        depth: number of layers of the second Transformer.
         heads: number of attention heads of these layers.
         dropout: dropout rate of these layers.
     """
@@ -54,7 +55,10 @@ class ExtractiveSummarizer(nn.Module):
         self.output = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
 
     def forward(self, tokens: Tokens, counts: Sizes) -> Tensor:
-        """Return logits ``[S]`` of S sentences, of which article i has ``counts[i]``."""
+        """Return logits ``[S]`` for the S sentences of all articles.
+
+        ``counts`` holds the number of sentences of each article.
+        """
         sizes = tokens.lengths()
         x = self.pool(tokens.states(self.trunk), sizes)
         x = x + self.length(torch.as_tensor(sizes).to(x).log()[:, None])
@@ -68,19 +72,22 @@ class ExtractiveSummarizer(nn.Module):
 
 @dataclass(frozen=True)
 class Extraction(Task):
-    r"""Extractive summarisation with logits ``[S]`` of sentences and targets from 0 to 1.
+    r"""Extractive summarisation: choosing sentences of an article as its summary.
+
+    Outputs are logits o ``[S]`` of S sentences, and targets y are numbers from 0 to 1:
 
     .. math:: L = -\frac1S \sum_s y_s \log σ(o_s) + (1 - y_s) \log(1 - σ(o_s))
 
-    ``auc`` is the ROC AUC of sentences with targets above 0.5. On the test set the summary is the
-    ``chosen`` sentences with the highest scores, in the order of the text. The prefix ``lead_``
-    marks ROUGE of the first sentences, ``longest_`` of the longest ones, and ``oracle_`` of the
-    sentences that a greedy search with the reference finds, which is an upper bound.
+    The metric ``auc`` is the ROC AUC, where sentences with a target above 0.5 are positive. On the
+    test set, the summary consists of the ``chosen`` sentences with the highest scores, in the order
+    of the text. Its ROUGE is compared with that of other summaries with as many sentences:
+    ``lead_`` marks the first sentences, ``longest_`` the longest ones, and ``oracle_`` those that a
+    greedy search with the reference finds. The last is nearly an upper bound.
 
     Paper: Liu and Lapata, Text summarization with pretrained encoders, 2019
 
     Attributes:
-        chosen: number of sentences of a summary.
+        chosen: number of sentences in a summary.
         depth: number of layers over the sentences of an article.
         heads: number of attention heads of these layers.
         dropout: dropout rate of these layers.
@@ -117,7 +124,7 @@ class Extraction(Task):
         def lead(article: Article) -> str:
             return " ".join(article.sentences[: self.chosen])
 
-        @cache  # called once for each kind of ROUGE
+        @cache  # It is called again for each kind of ROUGE.
         def longest(article: Article) -> str:
             long = sorted(article.sentences, key=lambda text: -len(words(text)))[: self.chosen]
             return " ".join(text for text in article.sentences if text in long)

@@ -1,4 +1,4 @@
-"""Metric: ROUGE of summaries, averaged over articles."""
+"""Metric: mean ROUGE of summaries over all articles."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ ROUGES = ("rouge1", "rouge2", "rougeL")
 
 
 class Rouge(MeanMetric):
-    """Mean of ``rouge_score`` of torchmetrics: F1 without stemming.
+    """Mean over articles of torchmetrics' ``rouge_score``: F1 without stemming.
 
-    ``ROUGEScore`` of torchmetrics keeps a list of articles, and fails if two processes have
+    The class ``ROUGEScore`` of torchmetrics is not used, because it fails if processes have
     different numbers of articles.
 
     Args:
         kind: one of :data:`ROUGES`.
-        other: function that returns the summary to evaluate instead of the model's, or ``None``.
+        other: function that returns another summary of an article, to evaluate it instead of the
+            model's summary; or ``None``.
     """
 
     higher_is_better = True  # type: ignore[assignment]
@@ -31,7 +32,7 @@ class Rouge(MeanMetric):
         self.kind, self.other = kind, other
 
     def update(self, texts: list[str], batch: SummaryBatch) -> None:  # type: ignore[override]
-        """Add the summaries of a batch."""
+        """Add the ROUGE of the summaries of a batch."""
         if self.other is not None:
             texts = [self.other(article) for article in batch.articles]
         wanted = [article.summary for article in batch.articles]

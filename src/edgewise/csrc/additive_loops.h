@@ -1,8 +1,8 @@
-// Inner loops of the additive score, a . act(x + y) for each head, and of its gradients.
+// Inner loops for the additive score, a . act(x + y) for each head, and for its gradients.
 //
-// As in row_loops.h, common widths are compile-time constants. For heads of width 1 (GAT), a vector
-// holds several heads. Only leaky ReLU has loops for specific widths: for the other activations the
-// function itself takes longer than the loop.
+// As in row_loops.h, common widths are compile-time constants. For heads of width 1 (GAT), a SIMD
+// vector holds several heads. Only leaky ReLU has loops for specific widths, because computing one
+// of the other activations takes longer than the rest of the loop.
 #pragma once
 
 #include "row_loops.h"
@@ -11,7 +11,7 @@ namespace EW_NS {
 
 // ---- activations ----
 
-struct Leaky {  // leaky ReLU; also ReLU (slope 0) and the identity (slope 1)
+struct Leaky {  // Leaky ReLU; with slope 0 it is ReLU, with slope 1 the identity.
   template <int N> static EW_INLINE Vec<A, N> value(Vec<A, N> z, int, A slope) {
     return z > 0 ? z : z * slope;
   }
@@ -23,7 +23,7 @@ struct Leaky {  // leaky ReLU; also ReLU (slope 0) and the identity (slope 1)
 EW_INLINE float erf_of(float x) { return __builtin_erff(x); }
 EW_INLINE double erf_of(double x) { return __builtin_erf(x); }
 
-struct Smooth {  // tanh, GELU (exact) or SiLU
+struct Smooth {  // tanh, GELU (exact) or SiLU.
   template <int N> static EW_INLINE Vec<A, N> normal_distribution(Vec<A, N> z) {
     Vec<A, N> r;
     EW_EACH (i, N) r[i] = A(0.5) * (1 + erf_of(z[i] * A(0.70710678118654752)));
@@ -54,15 +54,16 @@ struct Smooth {  // tanh, GELU (exact) or SiLU
 
 // ---- scores ----
 
-// Additive score of one row: `own` is the row's vector and `weight` the vector a (ones if absent),
-// [heads, width] each. `on_edge` are edge vectors, or null, added inside the activation.
+// Arguments of the additive score of one row. `own` [heads, width] is the vector of the row, and
+// `weight` [heads, width] is the vector a (ones if absent). `on_edge` are edge vectors, which are
+// added inside the activation, or null.
 struct Additive {
   const A* own;
   const A* weight;
   int activation;
   A slope;
   const T* on_edge;
-  Edges numbers;  // indices into on_edge
+  Edges numbers;  // Indices of the row's edges in `on_edge`.
   int heads, hp, width;
 
   EW_INLINE i64 edge_place(int e) const { return i64(numbers.index[e]) * heads * width; }
@@ -97,7 +98,7 @@ void additive_rows(const Additive& f, const T* y, i64 stride, Edges edges, A* sc
   });
 }
 
-// The same for heads of width 1, N of them at a time.
+// additive_rows for heads of width 1, N heads at a time.
 template <class Act, int N>
 void additive_rows_flat(const Additive& f, const T* y, i64 stride, Edges edges, A* scores) {
   const int hp = f.hp;
@@ -116,8 +117,8 @@ template <class Act>
 void additive_rows_any(const Additive& f, const T* y, i64 stride, Edges edges, A* scores) {
   constexpr int N = kWidth;
   const int hp = f.hp, all = f.heads * f.width;
-  const int step = f.width == 1 ? all : f.width;  // elements of one vector of heads, or of one head
-  if (f.width == 0)                               // sums of nothing
+  const int step = f.width == 1 ? all : f.width;  // All heads of width 1, or one wider head.
+  if (f.width == 0)                               // A sum over no elements is 0.
     for (int e = 0; e < edges.n; ++e)
       for (int h = 0; h < f.heads; ++h) scores[i64(e) * hp + h] = 0;
   for (int begin = 0, h = 0; begin < all; begin += step, ++h)
@@ -130,7 +131,7 @@ void additive_rows_any(const Additive& f, const T* y, i64 stride, Edges edges, A
         if (f.on_edge) z += load_up_to<N>(f.on_edge + f.edge_place(e) + at, n);
         const Vector terms = a * Act::template value<N>(z, f.activation, f.slope);
         A* to = scores + i64(e) * hp;
-        if (f.width == 1) store_up_to<N>(to + at, terms, n);  // the heads fill the vectors
+        if (f.width == 1) store_up_to<N>(to + at, terms, n);  // Each lane is a head.
         else to[h] = (at > begin ? to[h] : A(0)) + sum_lanes<N, A>(terms);
       }
     }
@@ -138,8 +139,9 @@ void additive_rows_any(const Additive& f, const T* y, i64 stride, Edges edges, A
 
 // ---- gradients ----
 
-// Outputs of the gradient g[e, h] of the scores: own += g a act'(z), and unless null
-// weight += g act(z) and on_edge[e] = g a act'(z), by edge number.
+// Outputs of the gradient, given the gradient g[e, h] of the scores and the argument z of the
+// activation: own += g a act'(z), and if not null, weight += g act(z) and
+// on_edge[e] = g a act'(z), where e is the caller's index of the edge.
 struct AdditiveGrad {
   A* own;
   A* weight;
@@ -209,7 +211,7 @@ void additive_grad_any(const Additive& f, const T* y, i64 stride, Edges edges, c
                        const AdditiveGrad& to) {
   constexpr int N = kWidth;
   const int all = f.heads * f.width;
-  const int step = f.width == 1 ? all : f.width;  // elements whose g is one vector, or one number
+  const int step = f.width == 1 ? all : f.width;  // All heads of width 1, or one wider head.
   for (int begin = 0, h = 0; begin < all; begin += step, ++h)
     for (int at = begin; at < begin + step; at += N) {
       const int n = begin + step - at < N ? begin + step - at : N;
@@ -233,7 +235,7 @@ void additive_grad_any(const Additive& f, const T* y, i64 stride, Edges edges, c
     }
 }
 
-// ---- choosing ----
+// ---- choice of the loops for a call ----
 
 struct AdditiveLoops {
   void (*scores)(const Additive&, const T* y, i64 stride, Edges, A* scores);

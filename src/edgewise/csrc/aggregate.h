@@ -1,8 +1,9 @@
-// Sums, means and extremes over the rows of a graph, and their gradients.
+// Sums, means, maxima and minima over the edges of each row of a graph, and their gradients.
 //
-// The gradient of a sum with respect to values is a sum over the transposed graph, with weights
-// looked up by edge number; with respect to weights it is a dot product for each edge. The gradient
-// of an extreme is divided evenly between the edges that tie, which are counted first.
+// The gradient of a sum with respect to the values is a sum over the transposed graph, with weights
+// looked up by the index of the edge. With respect to the weights, it is a dot product for each
+// edge. The gradient of an extreme (maximum or minimum) is divided evenly between the edges that
+// reach it. These are counted first.
 #pragma once
 
 #include "row_loops.h"
@@ -13,12 +14,12 @@ namespace EW_NS {
 struct Aggregate {
   const ew_aggregate_args& a;
   const ew_side& side;
-  const int H, D, F, hp;  // heads, width of a head and of all heads, padded heads
+  const int H, D, F, hp;  // Heads, width of a head, width of all heads, padded heads.
   const bool greatest, extreme;
   Scratch memory;
-  A* weights;  // [edges of a row, padded heads], ones if absent
+  A* weights;  // [edges of a row, padded heads]; ones if there are no weights.
   A* result;   // [heads, width]
-  A* own;      // [heads, width] the row's own gradient
+  A* own;      // [heads, width]: gradient of the row.
   A* const slots;
   int result_size;
   static constexpr bool bad_index = false;
@@ -62,7 +63,7 @@ struct Aggregate {
   A* weight_grad_of(const Row& row, int e) const {
     return static_cast<A*>(a.weight_grad) + (row.batch * side.edges + row.numbers.index[e]) * H;
   }
-  // For each number of x, whether it equals the extreme when rounded to the storage type.
+  // For each number of x, returns whether it equals the extreme after rounding to the storage type.
   template <int N> static EW_INLINE auto reach(Vec<A, N> x, const T* extreme) {
     return as_stored<N>(x, extreme) == load<N>(extreme);
   }
@@ -80,7 +81,7 @@ struct AggregateForward : Aggregate {
     const T* value = node_row<const T>(a.value, row.batch, 0);
     axpy_of(D)(weights, hp, value, a.value.node_stride, row.nodes, result, H, D);
   }
-  // A NaN is the extreme, as in torch.amax.
+  // If a value is NaN, the extreme is NaN, as in torch.amax.
   struct Greatest {
     template <class X> EW_INLINE X operator()(X x, X y) const {
       const X more = y <= x ? x : y;
@@ -133,7 +134,7 @@ struct SumWeightGradient : Aggregate {
   void finish(i64, i64) {}
 };
 
-// share = gradient of an extreme / number of edges that tie
+// share = gradient of an extreme / number of edges that reach it
 struct ExtremeShare : Aggregate {
   explicit ExtremeShare(const ew_aggregate_args& args) : Aggregate(args) {}
 
@@ -185,7 +186,7 @@ struct ExtremeWeightGradient : Aggregate {
   void finish(i64, i64) {}
 };
 
-// Gradient of the values of an extreme, over the transposed graph: a row is a source.
+// Gradient of an extreme with respect to the values, over the transposed graph: a row is a source.
 struct ExtremeValueGradient : Aggregate {
   explicit ExtremeValueGradient(const ew_aggregate_args& args) : Aggregate(args) {}
 

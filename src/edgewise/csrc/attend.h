@@ -1,13 +1,14 @@
-// Attention over the rows of a graph: the base class of its stages.
+// Attention over the edges of each row of a graph: the base class of its stages.
 //
-//   attend_forward.h           over rows: scores, softmax, weighted sum of values
-//   attend_backward_targets.h  over rows: query, bias, gain, edge vectors, score weight
-//   attend_backward_sources.h  over rows of the transposed graph: key and value
+//   attend_forward.h           over targets: scores, softmax, weighted sum of values
+//   attend_backward_targets.h  over targets: gradients of query, bias, gain, edge vectors and score
+//                              weight
+//   attend_backward_sources.h  over sources (the transposed graph): gradients of key and value
 //
-// A stage handles one row at a time, with scores and weights in small buffers [edges, padded heads];
-// no array of all edges is kept. The backward stages recompute the weights from the saved greatest
-// score and sum. These are two numbers, as greatest + log(sum) would lose the logarithm by rounding
-// if scores are large.
+// A stage computes one row at a time, with scores and weights in small buffers [edges, padded
+// heads]. There is no array for all edges. The backward stages recompute the weights from two saved
+// numbers, the greatest score and the sum of exp(score - greatest). The log-sum-exp alone would not
+// be enough: in greatest + log(sum), rounding removes the logarithm if scores are large.
 #pragma once
 
 #include "additive_loops.h"
@@ -18,42 +19,42 @@
 
 namespace EW_NS {
 
-// The arrays of one thread.
+// Temporary arrays of one thread.
 struct AttendScratch {
   Scratch memory;
-  // [edges of a row, padded heads]
-  A* scores;   // and, backward, their gradients
-  A* raw;      // scores before gain
-  A* weights;  // after the softmax
-  A* kept;     // dropout's factors, or weights after dropout
-  // [padded heads], repeated to whole vectors
-  A* greatest;  // score of the row
-  A* total;     // sum of exp(score - greatest)
-  A* inverse;   // 1 / total, 0 if total is 0
-  A* mean;      // weighted mean of the gradients of the weights
-  // [heads, width]
-  A* own;    // the row's query, or key if the graph is transposed
-  A* grad;   // gradient of the row's output, or the row's value if the graph is transposed
-  A* extra;  // output, or gradient of the score weight
-  A* ones;   // replaces an absent score weight
+  // These have the shape [edges of a row, padded heads].
+  A* scores;   // Scores; in the backward pass, also their gradients.
+  A* raw;      // Scores before the gain is applied.
+  A* weights;  // Weights after the softmax.
+  A* kept;     // Dropout factors, or weights after dropout.
+  // These have the shape [padded heads], repeated to whole SIMD vectors.
+  A* greatest;  // Greatest score of the row.
+  A* total;     // Sum of exp(score - greatest).
+  A* inverse;   // 1 / total; 0 if total is 0.
+  A* mean;      // Mean of the gradients of the weights, weighted by the weights.
+  // These have the shape [heads, width].
+  A* own;    // Query of the row, or its key if the graph is transposed.
+  A* grad;   // Gradient of the row's output, or the row's value if the graph is transposed.
+  A* extra;  // Output, or gradient of the score weight.
+  A* ones;   // Ones, in place of an absent score weight.
   A* result;
   // [features, padded heads], [heads, features]
   A* projected_key;
   A* projected_value;
   A* feature_sums;
-  // edge vectors of kSpread edges, for a projected edge_key under an additive score
+  // Projected edge keys of kSpread edges, for an additive score.
   T* spread;
   T* spread_grad;
   i32* spread_number;
-  u32* head_word;  // [heads] of dropout
+  u32* head_word;  // [heads]: hash of each head for dropout.
 };
 
 struct Attend : AttendScratch {
   const ew_attend_args& a;
   const ew_side& side;
-  const int H, D, Dv, F, Fv;  // heads, widths of a head, and of all heads
-  const int hp;               // padded heads
-  const int period;           // after which heads repeat in whole vectors
+  const int H, D, Dv, F, Fv;  // Heads; widths of a head of keys, values; widths of all heads.
+  const int hp;               // Padded heads.
+  const int period;           // Multiple of hp and of the vector width.
   const A scale;
   const DotRows dot, dot_value;
   const AxpyRows axpy, axpy_value;
@@ -103,15 +104,15 @@ struct Attend : AttendScratch {
     return true;
   }
 
-  // Prefetches the row's own vectors some rows ahead: between gathered rows, the hardware does not
-  // detect that these are sequential.
+  // Prefetches the vector of a row that comes some rows later. The hardware does not detect that
+  // these are sequential, because vectors of other nodes are gathered in between.
   EW_INLINE void fetch_own(const ew_nodes& x, const Row& row, int n) const {
     constexpr int kRowsAhead = 4;
     if (x.data && row.node + kRowsAhead < side.rows)
       fetch_row(x, row.batch, row.node + kRowsAhead, n);
   }
 
-  // Address of a row in an array [batch, rows, count, heads].
+  // Returns the address of a row in an array [batch, rows, count, heads].
   EW_INLINE A* of_row(void* all, i64 batch, i64 node, int count = 1) const {
     return static_cast<A*>(all) + (batch * side.rows + node) * count * H;
   }
@@ -126,8 +127,8 @@ struct Attend : AttendScratch {
 
   bool gains() const { return a.gain.data && a.score != EW_SCORE_NONE; }
 
-  // Computes scores before gain and bias. Rows are targets and `others` keys, or rows are sources
-  // and `others` queries.
+  // Computes scores before gain and bias. If rows are targets, `rows` are queries and `others` keys;
+  // if rows are sources, `rows` are keys and `others` queries.
   void score(const Row& row, const ew_nodes& rows, const ew_nodes& others) {
     const i64 all = i64(row.n()) * hp;
     if (a.score == EW_SCORE_NONE) return zero(scores, all);
@@ -146,7 +147,7 @@ struct Attend : AttendScratch {
       project(projected_key, own, a.edge_key, H, hp, D);
       add_projected(scores, projected_key, a.edge_key, row, hp);
     }
-    scale_by(scores, row.n());  // last, so that both passes compute bitwise the same score
+    scale_by(scores, row.n());  // Scale last, so that both passes get bitwise the same score.
   }
   void scale_by(A* to, int n) const {
     for (i64 i = 0; i < i64(n) * hp; i += kWidth)
@@ -159,8 +160,8 @@ struct Attend : AttendScratch {
                       scores + i64(first) * hp);
     });
   }
-  // Calls f(additive, edges, first) for the row's edges: all at once, or kSpread at a time if their
-  // vectors must be expanded. `made`: the vectors of this row have been expanded before.
+  // Calls body(additive, edges, first) for the edges of a row: for all at once, or for kSpread at a
+  // time if their edge keys must be projected. `made` says that this was done before for this row.
   template <class Body> EW_INLINE void each_spread(const Row& row, Body body, bool made = false) {
     const A* weight = a.score_weight ? static_cast<const A*>(a.score_weight) : ones;
     Additive f{own, weight, a.activation, A(a.slope), nullptr, row.numbers, H, hp, D};
@@ -208,15 +209,15 @@ struct Attend : AttendScratch {
     if (a.bias.data) apply_term(a.bias, row, [](auto x, auto y) { return x + y; });
   }
 
-  // ---- softmax over the buffers: heads repeat every `period` numbers ----
+  // ---- softmax of a buffer, in which element i belongs to head i % hp ----
 
-  // Fills [n, padded heads] up to whole periods and returns the number of elements.
+  // Fills a buffer [n, padded heads] up to a multiple of `period`, and returns the new size.
   EW_INLINE i64 fill_up(A* to, int n, A with) const {
     const i64 used = i64(n) * hp, all = (used + period - 1) / period * period;
     for (i64 i = used; i < all; ++i) to[i] = with;
     return all;
   }
-  // Reduces the numbers of a period to one for each head, repeated.
+  // Reduces the `period` numbers of x to one number for each head, and repeats these.
   template <class Op> EW_INLINE void fold(A* x, Op op) const {
     if (hp == period) return;
     for (int h = 0; h < hp; ++h) {
@@ -226,11 +227,11 @@ struct Attend : AttendScratch {
     }
     repeat(x);
   }
-  EW_INLINE void repeat(A* x) const {  // a number of heads below a vector's is a power of two
+  EW_INLINE void repeat(A* x) const {  // If hp < period, hp is a power of two.
     for (int i = hp; i < period; ++i) x[i] = x[i & (hp - 1)];
   }
 
-  // Sets weights to exp(scores - greatest), and greatest (0 if all scores are -inf) and total.
+  // Sets `greatest` (0 if all scores are -inf), `weights` to exp(scores - greatest), and `total`.
   void softmax(int n) {
     const i64 all = fill_up(scores, n, -kInf<A>);
     for (int c = 0; c < period; c += kWidth) {
@@ -256,7 +257,7 @@ struct Attend : AttendScratch {
     fold(total, [](A x, A y) { return x + y; });
   }
 
-  // Sets kept[e, h] to 1 / (1 - rate) for weights that are kept, 0 for dropped ones.
+  // Sets kept[e, h] to 1 / (1 - rate) for weights that are kept, and to 0 for dropped weights.
   void draw_dropout(const Row& row) {
     const Dropout dropout(a.seed, a.dropout, a.first_edge, row.batch);
     with_lanes(H, [&](auto lanes) {

@@ -1,10 +1,10 @@
-// Backward pass of attention over the transposed graph: gradients of key and value. Here a row is a
-// source, and the nodes at the other ends are the targets that attend to it.
+// Backward pass of attention over sources: gradients of key and value. Here a row is a source, and
+// the nodes at the other ends of its edges are the targets that attend to it.
 //
 // Scores, weights and their gradients are recomputed for each edge. This costs arithmetic, which is
-// cheap while the loop waits for memory, and saves an array of edges x heads. The loops multiply the
-// row's own vector only, so products of a target with an edge vector come from such an array
-// (`per_edge`), written by the pass over targets.
+// cheap while the loop waits for memory, and saves an array of edges x heads. Products of an edge
+// vector with the target's vector cannot be recomputed here, because the loops only multiply the
+// vector of the row. In this case, the pass over targets stores an array (`per_edge`) for this pass.
 #pragma once
 
 #include "attend.h"
@@ -12,7 +12,7 @@
 namespace EW_NS {
 
 struct AttendBackwardSources : Attend {
-  const int result_size;  // gradients of key and value [heads, width]
+  const int result_size;  // Size of the gradients of key and value, [heads, width] each.
 
   explicit AttendBackwardSources(const ew_attend_args& args)
       : Attend(args, *args.by_source), result_size(F + Fv) {}
@@ -34,12 +34,12 @@ struct AttendBackwardSources : Attend {
     if (a.grad_value.data) narrow_row(node_row<T>(a.grad_value, batch, node), result + F, Fv);
   }
 
-  // Over the targets that attend to this source: grad_value[h] += weight[e, h] grad_out[target, h]
+  // grad_value[h] += weight[e, h] grad_out[target, h], for all targets that attend to this source.
   void value_gradient(const Row& row) {
     const T* grad_out = node_row<const T>(a.grad_out, row.batch, 0);
     axpy_value(weights, hp, grad_out, a.grad_out.node_stride, row.nodes, result + F, H, Dv);
   }
-  // The same for the key. For a dot product, grad_key[h] += grad_score[e, h] query[target, h].
+  // Adds up the gradient of the key; for a dot product, it is grad_score[e, h] query[target, h].
   void key_gradient(const Row& row) {
     const T* query = node_row<const T>(a.query, row.batch, 0);
     const i64 stride = a.query.node_stride;
@@ -51,8 +51,8 @@ struct AttendBackwardSources : Attend {
     });
   }
 
-  // Sets `scores` to the gradients of the scores before gain and bias, and `weights` to the weights
-  // after dropout.
+  // Recomputes `weights`, the weights after dropout, and sets `scores` to the gradients of the
+  // scores before gain and bias.
   void gradients_again(const Row& row) {
     const A* record = static_cast<const A*>(a.record) + row.batch * side.cols * 3 * H;
     for (int e = kAhead; e < row.n() + kAhead && e < row.nodes.limit; ++e)

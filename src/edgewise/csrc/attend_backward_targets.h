@@ -1,6 +1,7 @@
-// Backward pass of attention over targets: weights of a row and gradients of its scores, and from
-// them the gradients of query, bias, gain, edge vectors and score weight. It also writes what the
-// pass over sources needs: three numbers for each row (`record`), or two for each edge (`per_edge`).
+// Backward pass of attention over targets. It recomputes the weights of a row, computes the
+// gradients of its scores, and from these the gradients of query, bias, gain, edge vectors and score
+// weight. It also writes what the pass over sources reads: three numbers for each row and head
+// (`record`), or two for each edge and head (`per_edge`).
 #pragma once
 
 #include "attend.h"
@@ -8,7 +9,7 @@
 namespace EW_NS {
 
 struct AttendBackwardTargets : Attend {
-  const int result_size;  // gradient of the query [heads, width]
+  const int result_size;  // Size of the gradient of the query, [heads, width].
 
   explicit AttendBackwardTargets(const ew_attend_args& args)
       : Attend(args, *args.by_target), result_size(args.grad_query.data ? F : 0) {}
@@ -18,7 +19,7 @@ struct AttendBackwardTargets : Attend {
     fetch_own(a.query, row, F);
     fetch_own(a.grad_out, row, Fv);
     if (!row.n()) return;
-    const bool given = !a.grad_out.data;  // the gradient of the scores is an argument
+    const bool given = !a.grad_out.data;  // Then the gradient of the scores is an argument.
     if (!given || a.gain.grad || a.edge_key.features) score(row, a.query, a.key);
     else if (a.score != EW_SCORE_NONE)
       widen_row(own, node_row<const T>(a.query, row.batch, row.node), F);
@@ -53,7 +54,7 @@ struct AttendBackwardTargets : Attend {
     }
   }
 
-  // Replaces scores by their gradients, and sets `kept` to the weights after dropout.
+  // Replaces `scores` by their gradients, and sets `kept` to the weights after dropout.
   void softmax_gradient(const Row& row) {
     load_stats(row);
     const i64 all = fill_up(scores, row.n(), 0);
@@ -84,7 +85,7 @@ struct AttendBackwardTargets : Attend {
     repeat(greatest);
     repeat(inverse);
   }
-  // Sets scores to the gradients of the weights, grad . value of each edge.
+  // Sets `scores` to the gradients of the weights: for each edge, grad . value.
   void weight_gradient(const Row& row) {
     if (hp != H) zero(scores, i64(row.n()) * hp);
     widen_row(grad, node_row<const T>(a.grad_out, row.batch, row.node), Fv);
@@ -105,9 +106,9 @@ struct AttendBackwardTargets : Attend {
         store<kWidth>(scores + i, load<kWidth>(scores + i) * load<kWidth>(kept + i));
     }
   }
-  // mean[h] = sum over the row's edges of weight times its gradient, less the gradient of the
-  // log-sum-exp. It is summed edge by edge, so that the gradient of a row with one edge is exactly
-  // 0. For a piece of a long row it is computed as grad . out, which is equal.
+  // mean[h] = (sum over the row's edges of weight times its gradient) - (gradient of the
+  // log-sum-exp). The sum is computed edge by edge, so that the gradient of the score in a row with
+  // one edge is exactly 0. For a piece of a long row, grad . out is used, which is the same sum.
   void average(const Row& row, i64 all) {
     for (int c = 0; c < period; c += kWidth) {
       Vector sum{};
@@ -143,17 +144,18 @@ struct AttendBackwardTargets : Attend {
     }
   }
 
-  // Gradient of a bias, or of a gain, whose gradient is that of the score multiplied by `times`.
+  // Computes the gradient of a bias, which is that of the score, or of a gain, which is that of the
+  // score multiplied by `times`.
   void term_gradient(const ew_term& t, const Row& row, const A* times) {
     const i64 before = t.index_bits ? row.group * t.rows : row.batch * side.edges;
     A* all = static_cast<A*>(t.grad) + before * t.width;
-    const bool sums = t.index_bits;  // a table's rows are sums, an edge's gradient is its own
+    const bool sums = t.index_bits;  // In a table, the gradients of all edges of a class add up.
     with_lanes(H, [&](auto lanes) {
       constexpr int N = lanes;
       for (int e = 0; e < row.n(); ++e) {
         const i64 at = i64(e) * hp;
         A* to = all + term_row(t, row.numbers.index[e]) * t.width;
-        A sum = 0;  // over heads, where they share the term
+        A sum = 0;  // Sum over heads, if all heads share one bias or gain.
         for (int h = 0; h < H; h += N) {
           Vec<A, N> g = load<N>(scores + at + h);
           if (times) g *= load<N>(times + at + h);
@@ -166,7 +168,7 @@ struct AttendBackwardTargets : Attend {
     });
   }
 
-  // ---- gradients through the score: result += that of the query ----
+  // ---- gradients of the arguments of the score; `result` gets that of the query ----
 
   void dot_gradients(const Row& row) {
     scale_by(scores, row.n());
@@ -192,7 +194,7 @@ struct AttendBackwardTargets : Attend {
     if (v.full_grad) to.on_edge = static_cast<T*>(v.full_grad) + row.batch * side.edges * F;
     if (expanded) to.on_edge = spread_grad;
     if (a.score_weight_grad) {
-      to.weight = extra;  // sum over this row first: short sums have smaller rounding errors
+      to.weight = extra;  // Sum over this row first: short sums have smaller rounding errors.
       zero(extra, F);
     }
     const T* key = node_row<const T>(a.key, row.batch, 0);
@@ -200,7 +202,7 @@ struct AttendBackwardTargets : Attend {
       additive.grad(f, key, a.key.node_stride, edges, scores + i64(first) * hp, to);
       if (expanded) unexpand(spread_grad, v, row, first, edges.n, side.edges, F);
     };
-    each_spread(row, each, true);  // score() has expanded the edge vectors of this row
+    each_spread(row, each, true);  // score() has projected the edge keys of this row.
     if (to.weight) add_scaled(static_cast<A*>(a.score_weight_grad) + row.group * F, extra, 1, F);
   }
 

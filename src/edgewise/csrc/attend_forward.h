@@ -1,5 +1,5 @@
-// Forward pass of attention: scores of a row, softmax, and weighted sum of values. Also the scores
-// alone, written for every edge.
+// Forward pass of attention over targets: scores of a row, softmax, and weighted sum of values. A
+// second stage computes only the scores and writes them for every edge.
 #pragma once
 
 #include "attend.h"
@@ -7,7 +7,8 @@
 namespace EW_NS {
 
 struct AttendForward : Attend {
-  // unnormalised sum of values [heads, width]; greatest score [heads]; sum of exp [heads]
+  // A result consists of the sum of exp(score - greatest) * value [heads, width], the greatest score
+  // [heads] and the sum of exp(score - greatest) [heads].
   const int result_size;
 
   explicit AttendForward(const ew_attend_args& args)

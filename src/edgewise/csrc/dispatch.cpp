@@ -1,4 +1,4 @@
-// Exported functions: each chooses the kernels for the machine and the storage type.
+// Exported functions. Each calls the kernel for the instruction set and the storage type.
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ int best_isa() {
                       __builtin_cpu_supports("avx512dq");
   int best = avx512 ? 2 : avx2 ? 1 : 0;
   if (const char* wish =
-          getenv("EDGEWISE_ISA")) {  // to test the narrower kernels on a wide machine
+          getenv("EDGEWISE_ISA")) {  // This allows testing kernels for other instruction sets.
     const int most = !strcmp(wish, "base") ? 0 : !strcmp(wish, "avx2") ? 1 : 2;
     best = most < best ? most : best;
   }
@@ -49,7 +49,7 @@ const ew::Kernels* kernels(int dtype) {
 }  // namespace
 
 EW_EXPORT const char* ew_isa() { return isa == 2 ? "avx512" : isa == 1 ? "avx2" : "base"; }
-// The text of abi.h, from which Python computes the offsets of fields.
+// Returns the text of abi.h, from which Python computes the offsets of fields.
 EW_EXPORT const char* ew_abi() {
   return
 #include "abi_text.h"
@@ -77,7 +77,7 @@ EW_EXPORT int32_t ew_tiles_grad(const ew_tiles_args* args) {
   return k && ew::tiles_grad_fit(*args) ? k->tiles_grad(args) : EW_BAD_ARGUMENT;
 }
 
-// Runs the pass over targets, then, if the edges by source are given, the pass over sources.
+// Runs the backward pass over targets, and then over sources if edges sorted by source are given.
 EW_EXPORT int32_t ew_attend_grad(const ew_attend_args* args) {
   const ew::Kernels* k = args->size == sizeof(ew_attend_args) ? kernels(args->dtype) : nullptr;
   if (!k) return EW_BAD_ARGUMENT;

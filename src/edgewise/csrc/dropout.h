@@ -1,12 +1,13 @@
-// Counter-based dropout: the mask is a hash of (seed, batch member, edge, head). All passes and all
-// engines (engines/dropout.py) compute the same mask, so it is never stored.
+// Dropout whose mask is a hash of (seed, example of the batch, edge, head). It is never stored,
+// because the forward and backward pass and the other engines (engines/dropout.py) compute the same
+// mask again.
 #pragma once
 
 #include "simd.h"
 
 namespace EW_NS {
 
-// Hashes a word, or each word of a vector, by lowbias32.
+// Hashes a 32-bit number, or each number of a vector, by lowbias32.
 template <class W> EW_INLINE W mix(W word) {
   word ^= word >> 16;
   word *= 0x7FEB352Du;
@@ -17,7 +18,7 @@ template <class W> EW_INLINE W mix(W word) {
 
 struct Dropout {
   u32 low, member, first_edge, threshold;
-  A keep;  // 1 / (1 - rate)
+  A keep;  // The number 1 / (1 - rate).
 
   Dropout(u64 seed, double rate, i64 first, i64 batch)
       : low(u32(seed)),
@@ -31,7 +32,7 @@ struct Dropout {
   }
   static EW_INLINE u32 head_word(u32 head) { return mix(head + 0x9E3779B9u); }
 
-  // Returns `keep` for weights that are kept and 0 for dropped ones, for N pairs of edge and head.
+  // Returns for N pairs of edge and head: `keep` if the weight is kept, 0 if it is dropped.
   template <int N> EW_INLINE Vec<A, N> factor(Vec<u32, N> edge_and_head) const {
     const Vec<u32, N> drawn = mix(mix(edge_and_head) ^ member);
     if constexpr (N == 1) return drawn >= threshold ? keep : A(0);

@@ -1,28 +1,28 @@
-// Projected edge vectors W e of edge features e, never computed for all edges: a dot product with
-// W e equals a dot product of e with the projected node, and a sum of weight * W e equals W times
-// the sum of weight * e.
+// Edge vectors W e, the projection of edge features e by a weight W. They are not computed for each
+// edge: the dot product x . (W e) equals (W^T x) . e, where W^T x is computed once per node, and a
+// sum of weight * W e equals W times the sum of weight * e.
 #pragma once
 
 #include "row_loops.h"
 
 namespace EW_NS {
 
-// Features [count] of an edge, and the weight W [count, heads, width].
+// Returns the features [count] of an edge.
 EW_INLINE const A* features_of(const ew_vectors& v, i64 batch, i32 edge) {
   const A* all = static_cast<const A*>(v.features) + batch * v.features_batch_stride;
   return all + i64(edge) * v.count;
 }
 EW_INLINE const A* weight_of(const ew_vectors& v) { return static_cast<const A*>(v.weight); }
 
-// Prefetches the features of the edge that a loop over a row reaches kAhead edges later, as features
-// are in the caller's order.
+// Prefetches the features of the edge that the loop over a row reaches kAhead edges later. They are
+// not adjacent in memory, because features are in the caller's edge order.
 EW_INLINE void fetch_features(const ew_vectors& v, const Row& row, int e) {
   if (e + kAhead < row.numbers.limit)
     prefetch(features_of(v, row.batch, row.numbers.index[e + kAhead]), int(v.count));
 }
 
-// Calls f(Const<N>) with N = kWidth if it divides n, else 4 or 1: fewer variants than with_lanes, to
-// keep the code small.
+// Calls f(Const<N>) with N = kWidth if it divides n, else with 4 or 1. There are fewer variants than
+// in with_lanes, to keep the code small.
 template <class F> EW_INLINE void with_whole_lanes(int n, F f) {
   if (n % kWidth == 0) return f(Const<kWidth>{});
   if constexpr (kWidth > 4)
@@ -79,8 +79,8 @@ inline void add_projected(A* to, const A* projected, const ew_vectors& v, const 
   });
 }
 
-// to[h, f] = sum over e of w[e, h] features[e, f]: in vectors of features, or where these fill none
-// in vectors of heads
+// to[h, f] = sum over e of w[e, h] features[e, f], in vectors of features, or in vectors of heads if
+// there are too few features to fill a vector
 inline void sum_features(A* to, const A* w, const ew_vectors& v, const Row& row, int heads,
                          int hp) {
   const int count = int(v.count);
@@ -142,9 +142,10 @@ inline void add_expanded(A* to, const A* sums, const ew_vectors& v, int heads, i
   });
 }
 
-// Gradients of features and W from g[e, h], the gradient of a dot product of own[h] with the edge
-// vectors (or the weights of a sum whose gradient is own): g[e, h] projected[f, h] for features, and
-// own[h, d] sums[h, f] for W, where sums[h, f] is the sum over e of g[e, h] features[e, f].
+// Computes the gradients of features and W. There are two cases: g[e, h] is the gradient of the dot
+// product of own[h] with the edge vector; or own[h] is the gradient of a sum of edge vectors, and
+// g[e, h] are its weights. In both, the gradient of the features is g[e, h] projected[f, h], and
+// that of W is own[h, d] sums[h, f], where sums[h, f] is the sum over e of g[e, h] features[e, f].
 inline void projected_gradient(const ew_vectors& v, const A* g, const A* projected, const A* sums,
                                const A* own, const Row& row, i64 edges, int heads, int hp,
                                int width) {
@@ -181,7 +182,7 @@ inline void projected_gradient(const ew_vectors& v, const A* g, const A* project
   }
 }
 
-// Gradients of full edge vectors: g[e, h] own[h], by edge number
+// Writes the gradients g[e, h] own[h] of edge vectors that are not projected, in the caller's order.
 inline void vector_gradient(T* to, const A* g, const A* own, Edges numbers, int heads, int hp,
                             int width) {
   for (int e = 0; e < numbers.n; ++e) {
@@ -191,8 +192,8 @@ inline void vector_gradient(T* to, const A* g, const A* own, Edges numbers, int 
   }
 }
 
-// An additive score is not linear in the edge vectors, so they are computed for at most kSpread
-// edges at a time: to[e] = W e for n edges from `first`
+// An additive score is not linear in the edge vectors, so these are computed after all, for at most
+// kSpread edges at a time: to[e] = W e for n edges from `first`.
 constexpr int kSpread = 32;
 
 inline void expand(T* to, const ew_vectors& v, const Row& row, int first, int n, int elements) {
@@ -222,7 +223,7 @@ inline void expand(T* to, const ew_vectors& v, const Row& row, int first, int n,
     });
   });
 }
-// Gradients of features and W from those of the vectors computed by `expand`.
+// Computes the gradients of features and W from the gradients of the vectors made by `expand`.
 inline void unexpand(const T* grad, const ew_vectors& v, const Row& row, int first, int n,
                      i64 edges, int elements) {
   const int count = int(v.count);

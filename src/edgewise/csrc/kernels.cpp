@@ -1,5 +1,6 @@
-// Kernels of one instruction set and one storage type, compiled with EW_NS, EW_TABLE, EW_STORAGE and
-// EW_ACCUMULATE defined. This file divides work between threads; the stages compute.
+// Kernels for one instruction set and one storage type; EW_NS, EW_TABLE, EW_STORAGE and
+// EW_ACCUMULATE are defined on the command line of the compiler. This file divides the work between
+// threads; the stages in the headers compute.
 #include "kernels.h"
 
 #include "aggregate.h"
@@ -12,7 +13,7 @@
 
 namespace EW_NS {
 
-// Every thread makes its own stage and claims items until none is left.
+// Each thread creates a stage of its own, and takes items of work until none is left.
 template <class Stage, class Args, class Body> struct Job {
   const Args& args;
   const Body& body;
@@ -59,9 +60,10 @@ EW_OUTLINE void merge_pieces(Stage& stage, const ew_side& side, i64 batch, const
   stage.finish(batch, pieces.row);
 }
 
-// Runs a stage over all rows of all batch members, then merges the pieces of rows. Items are chunks.
-// If gradients of parameters are summed, items are groups of consecutive chunks with a sum for each
-// group; the caller chooses their number from the sizes, not from the number of threads.
+// Runs a stage over all rows of all examples of the batch, then merges the pieces of long rows. The
+// items of work are chunks. If gradients of parameters are summed, the items are groups of
+// consecutive chunks, and each group has its own partial sum. The caller chooses the number of
+// groups from the sizes, not from the number of threads.
 template <class Stage, class Args>
 i32 run_rows(const Args& args, const ew_side& side, i64 most_groups = 0) {
   const i64 chunks = args.batch * side.chunks;
@@ -94,14 +96,14 @@ static i32 softmax(const ew_softmax_args* args) {
     const i32 status = run_rows<SoftmaxTotals>(*args, *args->side);
     return status == EW_OK ? run_rows<SoftmaxEdges>(*args, *args->side) : status;
   }
-  return EW_BAD_ARGUMENT;  // scores are in the type of accumulation
+  return EW_BAD_ARGUMENT;  // Scores must have the accumulation type.
 }
 
 static i32 aggregate(const ew_aggregate_args* args) {
   return run_rows<AggregateForward>(*args, *args->side);
 }
-// Gradients of weights, over targets; for an extreme first its shares, which the gradients of the
-// values need too.
+// Computes the gradients of weights, over targets. For an extreme, it first computes `share`, which
+// the gradients of the values need too.
 static i32 aggregate_grad_rows(const ew_aggregate_args* args) {
   if (args->reduce == EW_SUM || args->reduce == EW_MEAN)
     return run_rows<SumWeightGradient>(*args, *args->side);
@@ -109,13 +111,14 @@ static i32 aggregate_grad_rows(const ew_aggregate_args* args) {
   if (status != EW_OK || !args->weight_grad) return status;
   return run_rows<ExtremeWeightGradient>(*args, *args->side);
 }
-// Gradients of the values of an extreme, over sources. For a sum, the caller runs `aggregate`.
+// Computes the gradients of an extreme with respect to the values, over sources. For a sum, the
+// caller runs `aggregate` instead.
 static i32 aggregate_grad_columns(const ew_aggregate_args* args) {
   return run_rows<ExtremeValueGradient>(*args, *args->side);
 }
 
-// Runs a stage over every part (block or chunk of targets, or shared tile) of every head and batch
-// member.
+// Runs a stage over all parts (blocks or chunks of targets, or shared tiles), for all heads and all
+// examples of the batch.
 template <class Stage> i32 run_tiles(const ew_tiles_args& args, i64 heads, i64 parts) {
   return run<Stage>(args, args.batch * heads * parts, [&](Stage& stage, i64 item) {
     stage.compute(item / (heads * parts), int(item / parts % heads), item % parts);

@@ -1,4 +1,4 @@
-// Table of the kernels of one instruction set and one storage type; dispatch.cpp chooses a table.
+// Table of the kernels for one instruction set and one storage type; dispatch.cpp chooses a table.
 #pragma once
 
 #include "abi.h"
@@ -18,7 +18,8 @@ struct Kernels {
   int32_t (*tiles_grad)(const ew_tiles_args*);
 };
 
-// Whether all indices of a layout are in range: for the forward pass, and for both passes.
+// Return whether all indices of a layout that a pass uses are in range: tiles_fit for the forward
+// pass, tiles_grad_fit for both passes.
 bool tiles_fit(const ew_tiles_args& args);
 bool tiles_grad_fit(const ew_tiles_args& args);
 

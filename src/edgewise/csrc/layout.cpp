@@ -1,5 +1,5 @@
-// Layout of the rows kernels: sorts edges, checks the result before kernels use it, and divides rows
-// into pieces of work.
+// Preparation of a graph for the rows kernels: sorting edges, checking sorted edges before kernels
+// use them, and dividing rows into pieces of work.
 #include <cstdint>
 
 #include "abi.h"
@@ -24,7 +24,7 @@ EW_EXPORT int32_t ew_sort(int64_t rows, int64_t cols, int64_t edges, const int64
     return EW_OK;
   }
   for (int64_t e = 0; e < edges;
-       ++e) {  // here ptr[r] is the next free entry of row r; it is shifted back below
+       ++e) {  // ptr[r] is the next free entry of row r here; it is shifted back below.
     const int32_t place = ptr[row[e]]++;
     col[place] = int32_t(column[e]), edge[place] = int32_t(e);
   }
@@ -33,8 +33,8 @@ EW_EXPORT int32_t ew_sort(int64_t rows, int64_t cols, int64_t edges, const int64
   return EW_OK;
 }
 
-// Returns EW_OK if pointers rise from 0 to `edges`, every column is in [0, cols) and every edge
-// number is in [0, edges).
+// Returns EW_OK if ptr does not decrease and goes from 0 to `edges`, each column is in [0, cols) and
+// each edge index is in [0, edges).
 EW_EXPORT int32_t ew_check_side(int64_t rows, int64_t cols, int64_t edges, const int32_t* ptr,
                                 const int32_t* col, const int32_t* edge) {
   if (rows < 0 || cols < 0 || edges < 0 || ptr[0] != 0 || ptr[rows] != edges) return EW_BAD_INDEX;
@@ -45,10 +45,10 @@ EW_EXPORT int32_t ew_check_side(int64_t rows, int64_t cols, int64_t edges, const
   return bad ? EW_BAD_INDEX : EW_OK;
 }
 
-// Divides rows into chunks of about `target` edges (an empty row counts as a quarter of an edge). A
-// row of more than `target` edges is cut into pieces of that size. The division depends on the graph
-// only, never on the number of threads. counts: chunks, merges, slots, longest. If chunk is null,
-// only the counts are computed.
+// Divides rows into chunks of about `target` edges; an empty row counts as a quarter of an edge. A
+// row with more than `target` edges is cut into pieces of this size. The division depends only on
+// the graph, not on the number of threads. `counts` gets the numbers of chunks, merges and slots,
+// and the length of the longest row in a chunk. If `chunk` is null, only these are computed.
 EW_EXPORT void ew_divide(int64_t rows, const int32_t* ptr, int32_t target, ew_chunk* chunk,
                          ew_merge* merge, int64_t* counts) {
   int64_t chunks = 0, merges = 0, slots = 0, longest = 0;
@@ -111,7 +111,7 @@ void sum_copies(int32_t threads, int64_t copies, int64_t n, const void* from, vo
 
 }  // namespace
 
-// Computes to[i] = sum of copies 0, 1, ... in this order, for any number of threads.
+// Sets to[i] to the sum of all copies, always in the same order, for any number of threads.
 EW_EXPORT void ew_sum(int32_t is_double, int32_t threads, int64_t copies, int64_t n,
                       const void* from, void* to) {
   if (is_double) sum_copies<double>(threads, copies, n, from, to);

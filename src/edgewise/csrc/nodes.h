@@ -1,4 +1,4 @@
-// Rows of node tensors, and copies between storage type and accumulation type.
+// Access to the vectors of nodes, and conversion between storage type and accumulation type.
 #pragma once
 
 #include "abi.h"
@@ -30,7 +30,7 @@ EW_INLINE void add_scaled(A* to, const A* from, A scale, int n) {
   });
 }
 
-// Prefetches n numbers of a node.
+// Prefetches the first n numbers of a node.
 EW_INLINE void fetch_row(const ew_nodes& x, i64 batch, i64 node, int n) {
   prefetch(node_row<const T>(x, batch, node), n);
 }

@@ -19,8 +19,8 @@ void* run_task(void* task) {
 
 }  // namespace
 
-// Sets the address of GOMP_parallel in the OpenMP runtime of PyTorch. If null, each call creates
-// threads.
+// Sets the address of GOMP_parallel in PyTorch's OpenMP runtime. If it is null, each call creates
+// new threads.
 extern "C" __attribute__((visibility("default"))) void ew_set_team(void* function) {
   gomp_parallel = reinterpret_cast<GompParallel>(function);
 }

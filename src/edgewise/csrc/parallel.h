@@ -1,17 +1,19 @@
-// Threads of PyTorch's OpenMP runtime, as those of a second runtime would compete with them.
+// Threads for the kernels. They are those of PyTorch's OpenMP runtime, because the threads of a
+// second runtime would compete with them.
 //
-// A team runs one worker on each of its threads, and workers claim numbered items from a counter.
-// Each output belongs to one item, so results are bitwise the same for any number of threads.
+// A team runs one worker on each of its threads. The work is divided into numbered items, which the
+// workers take from a shared counter. Each output belongs to one item, so results are bitwise the
+// same for any number of threads.
 #pragma once
 
 #include <cstdint>
 
 namespace ew {
 
-// Runs worker(context) on up to `threads` threads at once, the caller's among them, and waits.
+// Runs worker(context) on up to `threads` threads at once, including the caller's, and waits.
 void run_team(int threads, void (*worker)(void*), void* context);
 
-// Allocates aligned scratch; returns null if there is no memory.
+// Allocates aligned memory; returns null if there is not enough.
 void* allocate(int64_t bytes);
 void release(void* memory);
 

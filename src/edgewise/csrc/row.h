@@ -1,11 +1,12 @@
-// Rows of a graph as the input of a stage, and the merge of the pieces of a very long row.
+// Rows of a graph, which are the input of a stage, and merging of the pieces of a very long row.
 //
-// A stage is a struct with
-//   bool prepare()             allocates scratch; returns false if there is no memory
-//   void compute(const Row&)   computes the `result` of a row
-//   void merge(Parts)          computes `result` from those of a row's pieces
-//   void finish(batch, node)   writes `result` to the output
-//   A* result; int result_size; A* slots   `slots` are the results of pieces
+// A stage is a kernel that computes row by row. It is a struct with these members:
+//   bool prepare()             allocates memory; returns false if there is not enough
+//   void compute(const Row&)   computes the `result` of a row or of a piece of a row
+//   void merge(Parts)          computes the `result` of a row from the results of its pieces
+//   void finish(batch, node)   writes the `result` of a row to the output
+//   A* result; int result_size
+//   A* slots                   memory for the results of all pieces
 //   bool bad_index             whether an index of a table was out of range
 // A stage that only writes to edges has result_size 0.
 #pragma once
@@ -15,8 +16,8 @@
 
 namespace EW_NS {
 
-// Edges of a row, as indices of nodes or of edges: index[0..n). The array has `limit` valid entries
-// from here, those of the next rows included, which may be prefetched.
+// Edges of a row, given by n indices of nodes or of edges. The array `index` has `limit` valid
+// entries, because those of the next rows follow; what they point to may be prefetched.
 struct Edges {
   const i32* index;
   int n;
@@ -27,12 +28,12 @@ struct Edges {
 
 struct Row {
   i64 batch;
-  i64 node;       // the target, or the source if the graph is transposed
-  i64 group;      // index of the partial sum of parameter gradients
-  Edges nodes;    // nodes at the other ends
-  Edges numbers;  // edge numbers of the caller
-  bool begins;    // whether these include the node's first edge
-  bool whole;     // whether these are all edges of the node
+  i64 node;       // The target, or the source if the graph is transposed.
+  i64 group;      // Index of the partial sum of parameter gradients to add to.
+  Edges nodes;    // Nodes at the other ends of the edges.
+  Edges numbers;  // Indices of the edges in the caller's order.
+  bool begins;    // Whether these edges include the first edge of the node.
+  bool whole;     // Whether these are all edges of the node.
   int n() const { return nodes.n; }
 };
 
@@ -53,7 +54,7 @@ EW_INLINE void each_row(const ew_side& side, i64 batch, i64 group, const ew_chun
   }
 }
 
-// The results of a row's pieces, in order.
+// Results of the pieces of a row, in order.
 struct Parts {
   const A* first;
   i64 size;
@@ -61,7 +62,7 @@ struct Parts {
   const A* operator[](int k) const { return first + k * size; }
 };
 
-// to = all parts reduced by op, element by element
+// Reduces all parts by op, element by element, and writes the result to `to`.
 template <class Op> void merge_parts(A* to, Parts parts, Op op) {
   copy(to, parts[0], parts.size);
   for (int k = 1; k < parts.count; ++k)
@@ -71,8 +72,9 @@ inline void add_parts(A* to, Parts parts) {
   merge_parts(to, parts, [](A x, A y) { return x + y; });
 }
 
-// Merges the softmax of the pieces of a row. A part is the unnormalised sum [heads, width], the
-// greatest score [heads] and the sum of exp(score - greatest) [heads].
+// Merges the attention outputs of the pieces of a row. A part consists of the sum of
+// exp(score - greatest) * value [heads, width], the greatest score [heads] and the sum of
+// exp(score - greatest) [heads].
 inline void merge_softmax(A* to, Parts parts, int heads, int width) {
   const int greatest = heads * width, total = greatest + heads;
   zero(to, parts.size);
@@ -80,14 +82,14 @@ inline void merge_softmax(A* to, Parts parts, int heads, int width) {
     A most = -kInf<A>;
     for (int k = 0; k < parts.count; ++k) {
       const A* part = parts[k];
-      if (part[total + h] == 0) continue;  // all scores of this piece are -inf
+      if (part[total + h] == 0) continue;  // All scores of this piece are -inf.
       const A here = part[greatest + h];
       most = here > most || here != here ? here : most;
     }
     if (most == -kInf<A>) most = 0;
     for (int k = 0; k < parts.count; ++k) {
       const A* part = parts[k];
-      // A piece without weight is added with factor 0, not skipped: NaN in its sum propagates.
+      // Add a piece whose weights are all 0, instead of skipping it, so that NaN in it propagates.
       const bool empty = part[total + h] == 0;
       const A fade = empty ? 0 : exp_vec<kWidth>(splat<A, kWidth>(part[greatest + h] - most))[0];
       to[total + h] += part[total + h] * fade;
@@ -97,10 +99,10 @@ inline void merge_softmax(A* to, Parts parts, int heads, int width) {
   }
 }
 
-// ---- one number for each edge and head ----
+// ---- buffers with one number for each edge and head ----
 
-// Scores and weights of a row are [edges, padded heads]: heads rounded up to a divisor or a multiple
-// of the width of a vector.
+// Scores and weights of a row have the shape [edges, padded heads]. The number of heads is rounded
+// up to a divisor or to a multiple of the width of a vector.
 EW_INLINE int padded_heads(int heads) {
   int padded = 1;
   while (padded < heads && padded < kWidth) padded *= 2;

@@ -1,42 +1,42 @@
 // Inner loops over the edges of a row: dot products with nodes, and weighted sums.
 //
-//   dot   scores[e, h] (+)= x[h] . y[index[e], h]      scores; gradients of weights
-//   axpy  sum[h] += weights[e, h] y[index[e], h]       weight times value; gradients of nodes
+//   dot   scores[e, h] (+)= x[h] . y[index[e], h]      for scores and gradients of weights
+//   axpy  sum[h] += weights[e, h] y[index[e], h]       for weighted sums and gradients of nodes
 //
-// Head widths 8, 16, 32, 64 and 128 are compile-time constants; as many heads are computed at once
-// as fill eight registers, so that a gathered row is read once, in order. Other widths use the
-// generic loop, in which the last vector of a head may be partial. The loops of the additive score
-// are in additive_loops.h.
+// The head widths 8, 16, 32, 64 and 128 are compile-time constants. For these, as many heads as
+// fill eight registers are computed at once, so that a gathered row is read once and in order. Other
+// widths use a generic loop, in which the last vector of a head may be partial. The loops for the
+// additive score are in additive_loops.h.
 #pragma once
 
 #include "row.h"
 
 namespace EW_NS {
 
-constexpr int kAhead = 16;  // edges between a prefetch and its use; hardware cannot predict indices
+constexpr int kAhead = 16;  // Prefetch this many edges ahead: hardware cannot predict the indices.
 
-// Whether loops for specific widths are compiled: not for 16-bit types without conversion
-// instructions, which are slow anyway.
+// Whether loops for specific widths are compiled. They are not if 16-bit types have no conversion
+// instructions, because such code is slow anyway.
 constexpr bool kWidthsMatter = sizeof(T) == sizeof(A) || kVectorBytes > 16;
 
 template <int D>
-constexpr int kLanesOf = D < kWidth ? D : kWidth;  // lanes of a vector, for heads of width D
+constexpr int kLanesOf = D < kWidth ? D : kWidth;  // Lanes per vector, for heads of width D.
 template <int D> constexpr int heads_at_once() {
   const int heads = 8 * kLanesOf<D> / D;
   return heads < 1 ? 1 : heads > kLanesOf<D> ? kLanesOf<D> : heads;
 }
 
-// Number of sums of N lanes that are folded together.
+// Number of vectors of N lanes that are summed across their lanes together.
 template <int N> constexpr int kAtOnce = N < 4 ? N : 4;
 
-// Prefetches n numbers of the row that the loop reaches kAhead edges later.
+// Prefetches n numbers of the node that the loop reaches kAhead edges later.
 EW_INLINE void fetch_ahead(const T* y, i64 stride, Edges edges, int e, int n) {
   if (e + kAhead < edges.limit) prefetch(y + i64(edges.index[e + kAhead]) * stride, n);
 }
 
 // ---- dot ----
 
-// `Heads` heads of `Count` edges at once, whose sums across lanes are computed together.
+// Dot products for `Heads` heads and `Count` edges; their sums across lanes are computed together.
 template <int D, int Heads, int Count>
 EW_INLINE void dot_step(const Vec<A, kLanesOf<D>>* x, const T* y, i64 stride, Edges edges, int e,
                         A* scores, int hp, bool add) {
@@ -77,7 +77,7 @@ void dot_rows(const A* x, const T* y, i64 stride, Edges edges, A* scores, int he
   });
 }
 
-// Calls f(Const<Count>, e, rows) for `Count` edges at once, with the rows of their nodes.
+// Calls f(Const<Count>, e, rows) for the edges e to e + Count - 1, with the vectors of their nodes.
 template <int Most, class F>
 EW_INLINE void in_rows(const T* y, i64 stride, Edges edges, int n, F f) {
   in_blocks<Most>(edges.n, [&](auto block, int e) {
@@ -120,8 +120,8 @@ inline void dot_rows_any(const A* x, const T* y, i64 stride, Edges edges, A* sco
 
 // ---- axpy ----
 
-// `Heads` heads of `PerHead` vectors of N lanes each, n numbers in total for each head: the last
-// vector may be partial. `width` is the distance between heads.
+// Weighted sum for `Heads` heads. A head has n numbers in `PerHead` vectors of N lanes, of which the
+// last may be partial. `width` is the distance between heads in memory.
 template <int N, int PerHead, int Heads>
 EW_INLINE void axpy_block(const A* weights, int hp, const T* y, i64 stride, Edges edges, A* to,
                           int width, int n = PerHead * N) {
@@ -133,7 +133,7 @@ EW_INLINE void axpy_block(const A* weights, int hp, const T* y, i64 stride, Edge
     fetch_ahead(y, stride, edges, e, (Heads - 1) * width + PerHead * N);
     EW_EACH (h, Heads) {
       const Vec<A, N> weight = splat<A, N>(weights[i64(e) * hp + h]);
-      EW_EACH (v, PerHead) {  // weight times value
+      EW_EACH (v, PerHead) {  // Add weight times value.
         const T* value = row + h * width + v * N;
         sum[h * PerHead + v] +=
             weight * (v + 1 < PerHead ? load<N>(value) : load_up_to<N>(value, n - v * N));
@@ -167,7 +167,7 @@ inline void axpy_rows_any(const A* weights, int hp, const T* y, i64 stride, Edge
     });
 }
 
-// ---- choosing ----
+// ---- choice of the loops for a call ----
 
 using DotRows = void (*)(const A* x, const T* y, i64 stride, Edges, A* scores, int heads, int hp,
                          int width, bool add);

@@ -1,4 +1,4 @@
-// Scratch memory of one thread: arrays in one allocation, each aligned to a cache line.
+// Temporary memory of one thread: several arrays in one allocation, each aligned to a cache line.
 #pragma once
 
 #include "parallel.h"
@@ -14,8 +14,9 @@ class Scratch {
     if (memory_) ew::release(memory_);
   }
 
-  // Allocates the arrays for which `list` calls place(pointer, count). `list` is called twice, to
-  // sum the sizes and to set the pointers. Returns false if there is no memory.
+  // Allocates an array for each call place(pointer, count) that `list` makes. `list` is called
+  // twice: first to add up the sizes, then to set the pointers. Returns false if there is not enough
+  // memory.
   template <class List> bool allocate(List list) {
     list(*this);
     memory_ = static_cast<char*>(ew::allocate(size_));

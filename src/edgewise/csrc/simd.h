@@ -1,21 +1,21 @@
-// Vectors of one instruction set: converting loads and stores, exp, and sums across lanes.
+// SIMD vectors of one instruction set: loads and stores with conversion, exp, sums across lanes.
 //
-// kernels.cpp and the headers it includes are compiled once for each instruction set and storage
-// type, in a namespace of their own (EW_NS), so one library holds all of them and code for AVX-512
-// never runs on a machine without it. For the same reason no template of the standard library is
-// used here: the linker would keep only one copy of it, for any instruction set.
+// kernels.cpp and the headers that it includes are compiled once for each instruction set and
+// storage type, each time in another namespace (EW_NS). So one library holds all variants, and code
+// for AVX-512 never runs on a machine without it. For the same reason, no templates of the standard
+// library are used here: the linker would keep only one copy, compiled for any instruction set.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
-#if defined(__F16C__)  // not for the base: the header takes longer to read than ours together
+#if defined(__F16C__)  // The base variant needs no intrinsics, and this header is slow to compile.
 #include <immintrin.h>
 #endif
 
 #define EW_INLINE inline __attribute__((always_inline))
-#define EW_OUTLINE inline __attribute__((noinline))  // for large functions
-#define EW_COLD __attribute__((noinline, cold))      // runs once per thread
-// A fully unrolled loop, without which arrays of vectors do not stay in registers.
+#define EW_OUTLINE inline __attribute__((noinline))  // For large functions.
+#define EW_COLD __attribute__((noinline, cold))      // For functions that run once per thread.
+// A fully unrolled loop. Arrays of vectors stay in registers only if loops over them are unrolled.
 #if defined(__clang__)
 #define EW_EACH(i, count) _Pragma("unroll") for (int i = 0; i < (count); ++i)
 #else
@@ -47,7 +47,7 @@ struct f16 {
 template <class A, int L> struct VecOf {
   typedef A type __attribute__((vector_size(L * sizeof(A))));
 };
-// A vector of one lane is a scalar, as compilers handle vectors of one lane badly.
+// A vector of one lane is a scalar, because compilers handle vectors of one lane badly.
 template <class A> struct VecOf<A, 1> {
   typedef A type;
 };
@@ -84,7 +84,7 @@ EW_INLINE float widen(f16 x) {
 #if defined(__F16C__)
   return _cvtsh_ss(x.bits);
 #endif
-  // Exponent re-biased by a multiplication, which also renormalises the subnormal halves.
+  // The multiplication adjusts the exponent, and also normalises subnormal 16-bit numbers.
   const u32 magnitude = u32(x.bits & 0x7fff) << 13;
   float value = bitcast<float>(magnitude) * 0x1p112f;
   if ((x.bits & 0x7c00) == 0x7c00) value = bitcast<float>(0x7f800000u | magnitude);
@@ -113,7 +113,7 @@ template <> struct Narrow<f16> {
     const u32 bits = bitcast<u32>(x), sign = (bits >> 16) & 0x8000, magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000) return {uint16_t(sign | 0x7e00)};
     if (magnitude >= 0x477ff000) return {uint16_t(sign | 0x7c00)};
-    if (magnitude < 0x38800000) {  // subnormal: let the float adder round to a multiple of 2^-24
+    if (magnitude < 0x38800000) {  // Subnormal: the addition rounds to a multiple of 2^-24.
       const float shifted = bitcast<float>(magnitude) + 0.5f;
       return {uint16_t(sign | (bitcast<u32>(shifted) - 0x3f000000))};
     }
@@ -123,8 +123,9 @@ template <> struct Narrow<f16> {
 
 // ---- vectors ----
 
-// An unaligned vector in an array of A. Unlike memcpy, a store through it cannot alias objects of
-// other types, so pointers and sizes stay in registers in loops that write rows.
+// Type of an unaligned vector in an array of A. Unlike with memcpy, the compiler knows that a store
+// of this type does not change objects of other types. Pointers and sizes therefore stay in
+// registers in loops that write rows.
 template <class A, int L> struct LooseOf {
   typedef A type __attribute__((vector_size(L * sizeof(A)), aligned(alignof(A))));
 };
@@ -140,7 +141,7 @@ template <int L, class A> EW_INLINE void store_same(A* p, Vec<A, L> v) {
 template <int L> EW_INLINE Vec<float, L> load(const float* p) { return load_same<L>(p); }
 template <int L> EW_INLINE Vec<double, L> load(const double* p) { return load_same<L>(p); }
 template <int L> EW_INLINE Vec<float, L> load(const bf16* p) {
-#if defined(__AVX512F__)  // by name: the compiler converts halves and joins them
+#if defined(__AVX512F__)  // Without the intrinsic, the compiler converts two half vectors.
   if constexpr (L == 16)
     return bitcast<Vec<float, L>>(
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));
@@ -191,7 +192,7 @@ template <int L> EW_INLINE void store(f16* p, Vec<float, L> v) {
   EW_EACH (i, L) p[i] = Narrow<f16>::of(lane(v, i));
 }
 
-// Rounds numbers to the storage type.
+// Rounds accumulated numbers to the storage type.
 template <int L> EW_INLINE auto as_stored(Vec<float, L> v, const float*) { return v; }
 template <int L> EW_INLINE auto as_stored(Vec<double, L> v, const double*) { return v; }
 template <int L> EW_INLINE auto as_stored(Vec<float, L> v, const bf16*) {
@@ -209,7 +210,7 @@ template <int... I> struct MakeLanes<0, I...> {
   using type = Lanes<I...>;
 };
 
-// Joins two halves of a vector, and splits them.
+// Join two half vectors to a vector, and split a vector into halves.
 template <class V, int... I> EW_INLINE auto joined(V low, V high, Lanes<I...>) {
   return __builtin_shufflevector(low, high, I...);
 }
@@ -225,7 +226,7 @@ template <int L, int Which, class A> EW_INLINE Vec<A, L / 2> half(Vec<A, L> v) {
   else return from_lane<Which * L / 2>(v, typename MakeLanes<L / 2>::type{});
 }
 
-// Loads the first n lanes, n < L; the others are zero, and their memory is not accessed.
+// Loads the first n lanes, n < L. The other lanes are zero, and their memory is not accessed.
 template <int L, class T> EW_INLINE auto load_some(const T* p, int n) {
   using A = decltype(widen(*p));
 #if defined(__AVX512F__)
@@ -241,7 +242,7 @@ template <int L, class T> EW_INLINE auto load_some(const T* p, int n) {
         _mm256_maskload_pd(p, bitcast<__m256i>(Vec<i64, 4>{0, 1, 2, 3} < i64(n))));
 #endif
   if constexpr (L == 1) return A(0);
-  else {  // by halves; branches are predicted, as n is constant in a loop
+  else {  // Load by halves. The branches are predicted well, because n is constant in a loop.
     constexpr int Half = L / 2;
     if (n < Half) return joined<L, A>(load_some<Half>(p, n), Vec<A, Half>{});
     return joined<L, A>(load<Half>(p), load_some<Half>(p + Half, n - Half));
@@ -262,7 +263,7 @@ template <int L, class A> EW_INLINE void store_some(A* p, Vec<A, L> v, int n) {
   }
 }
 
-// The same for n <= L.
+// Loads the first n lanes, n <= L.
 template <int L, class T> EW_INLINE auto load_up_to(const T* p, int n) {
   return n >= L ? load<L>(p) : load_some<L>(p, n);
 }
@@ -273,9 +274,9 @@ template <int L, class A> EW_INLINE void store_up_to(A* p, Vec<A, L> v, int n) {
 
 // ---- sums across lanes ----
 
-// One step of a transposing sum. `a` and `b` hold G groups of L/G partial sums each; the result
-// holds the 2G groups of both, each half as long. Repeated, it turns R vectors into one vector of
-// their R sums.
+// One step of summing several vectors across their lanes. `a` and `b` hold G groups of L/G partial
+// sums each. The result holds the 2G groups of both, each half as long. Repeating this step turns R
+// vectors into one vector with the R sums of their lanes.
 template <int L, int G, int Half> constexpr int merge_lane(int lane) {
   const int width = L / G, half = width / 2, group = lane / half,
             offset = lane % half + Half * half;
@@ -293,7 +294,7 @@ EW_INLINE V merge_groups(V a, V b, Lanes<I...>) {
   return Op::of(__builtin_shufflevector(a, b, merge_lane<L, G, 0>(I)...),
                 __builtin_shufflevector(a, b, merge_lane<L, G, 1>(I)...));
 }
-// The last step: G groups in one vector, folded to half the lanes.
+// The last step, for G groups in one vector: adds the two halves of each group.
 template <class Op, int L, int G, class V, int... I> EW_INLINE auto fold_groups(V a, Lanes<I...>) {
   return Op::of(__builtin_shufflevector(a, a, merge_lane<L, G, 0>(I)...),
                 __builtin_shufflevector(a, a, merge_lane<L, G, 1>(I)...));
@@ -327,8 +328,8 @@ template <int L, class A> EW_INLINE A sum_lanes(Vec<A, L> v) {
 
 // ---- exp ----
 
-// exp(x) to about 1 ulp, for x <= 0 or slightly more, as in a softmax. Results below the smallest
-// normal number are 0, so that -inf gives exactly 0. NaN gives NaN.
+// exp(x) with an error of about 1 ulp, for x <= 0 or slightly above 0, as in a softmax. Results
+// below the smallest normal number are 0, so -inf gives exactly 0. NaN gives NaN.
 template <int L> EW_INLINE Vec<float, L> exp_vec(Vec<float, L> x) {
   using V = Vec<float, L>;
   using I = Vec<i32, L>;
@@ -386,7 +387,7 @@ EW_INLINE float log_of(float x) { return __builtin_logf(x); }
 EW_INLINE double log_of(double x) { return __builtin_log(x); }
 template <class A> constexpr A kInf = A(__builtin_inf());
 
-// Prefetches into the L2 cache, which allows three times as many outstanding requests as the L1.
+// Prefetches into the L2 cache, which allows three times as many requests at a time as the L1 cache.
 template <class T> EW_INLINE void prefetch(const T* p, int count) {
   const char* c = reinterpret_cast<const char*>(p);
   for (int offset = 0; offset < count * int(sizeof(T)); offset += 64)
@@ -395,8 +396,8 @@ template <class T> EW_INLINE void prefetch(const T* p, int count) {
 
 // ---- types of this compilation ----
 
-using T = EW_STORAGE;     // storage type of nodes and edge vectors
-using A = EW_ACCUMULATE;  // accumulation type, for all computations and the other arrays
+using T = EW_STORAGE;     // Storage type of query, key, value and edge vectors.
+using A = EW_ACCUMULATE;  // Accumulation type, for all computations and all other arrays.
 constexpr int kWidth = kLanes<A>;
 using Vector = Vec<A, kWidth>;
 
@@ -407,7 +408,8 @@ template <int N> struct Const {
   constexpr operator int() const { return N; }
 };
 
-// Calls f(Const<N>, i) for blocks i .. i + N of [0, n): first with N, then N / 2 and so on.
+// Divides [0, n) into blocks and calls f(Const<N>, i) for the block from i to i + N - 1. The blocks
+// have size N as long as possible, then N / 2 and so on.
 template <int N, class F> EW_INLINE void in_blocks(int n, F f, int i = 0) {
   for (; i + N <= n; i += N) f(Const<N>{}, i);
   if constexpr (N > 1) {

@@ -1,5 +1,6 @@
-// Softmax of given scores over the rows of a graph, and its gradient. Two passes, as long rows are
-// cut into pieces: first two numbers for each row and head, then every edge.
+// Softmax of given scores over the edges of each row of a graph, and its gradient. There are two
+// passes, because long rows are cut into pieces. The first computes two numbers for each row and
+// head, the second the results of all edges.
 #pragma once
 
 #include "row.h"
@@ -25,7 +26,7 @@ struct Softmax {
   A* stats_of(i64 batch, i64 node) const {
     return static_cast<A*>(a.stats) + (batch * side.rows + node) * 2 * H;
   }
-  // Offset of an edge in an array [batch, edges, heads].
+  // Returns the offset of an edge in an array [batch, edges, heads].
   i64 place(const Row& row, int e) const {
     return (row.batch * side.edges + row.numbers.index[e]) * H;
   }
@@ -35,7 +36,7 @@ struct Softmax {
   const A* grad(const Row& row, int e) const {
     return static_cast<const A*>(a.grad) + place(row, e);
   }
-  // Calls f(first head, n) for each vector of heads; the last may be partial.
+  // Calls f(first head, number of heads) for each vector of heads; the last may be partial.
   template <class F> EW_INLINE void each_head(F f) const {
     for (int h = 0; h < H; h += kWidth) f(h, H - h < kWidth ? H - h : kWidth);
   }
@@ -43,8 +44,8 @@ struct Softmax {
   static EW_INLINE void put(A* to, Vector x, int n) { store_up_to<kWidth>(to, x, n); }
 };
 
-// First pass. Forward: greatest score, and 1 / sum of exp(score - greatest). Backward: sum of weight
-// times gradient, and 0.
+// First pass. Forward, it computes the greatest score and 1 / (sum of exp(score - greatest)).
+// Backward, it computes the sum of weight times gradient, and 0.
 struct SoftmaxTotals : Softmax {
   const int result_size;
   explicit SoftmaxTotals(const ew_softmax_args& args) : Softmax(args), result_size(2 * H) {}
@@ -52,7 +53,7 @@ struct SoftmaxTotals : Softmax {
   void compute(const Row& row) {
     A *const first = result, *const total = result + H;
     zero(result, 2 * H);
-    if (a.grad) {  // the scores are weights
+    if (a.grad) {  // In the backward pass, `scores` are the weights.
       for (int e = 0; e < row.n(); ++e)
         for (int h = 0; h < H; ++h) first[h] += score(row, e)[h] * grad(row, e)[h];
       return;
@@ -79,7 +80,8 @@ struct SoftmaxTotals : Softmax {
   }
 };
 
-// Second pass. Forward: weight = exp(score - greatest) / sum. Backward: weight * (gradient - sum).
+// Second pass. Forward, it computes exp(score - greatest) / sum. Backward, it computes
+// weight * (gradient - sum).
 struct SoftmaxEdges : Softmax {
   static constexpr int result_size = 0;
   explicit SoftmaxEdges(const ew_softmax_args& args) : Softmax(args) {}

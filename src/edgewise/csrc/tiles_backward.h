@@ -1,5 +1,5 @@
-// Backward pass of the tiles engine: the gradients of a chunk of targets and a head of keys at a
-// time, and the sum of gradients that several chunks have for the same sources.
+// Backward pass of the tiles engine. One kernel computes the gradients for a chunk of targets and a
+// head of keys at a time. A second one adds up the gradients of sources that several chunks share.
 #pragma once
 
 #include "tiles.h"
@@ -9,17 +9,17 @@ namespace EW_NS {
 struct TilesBackward : Tiles {
   A* key;                  // [kTile, Dp]
   A* value_t;              // [Dv, kTile]
-  A* grad;                 // [kBlock, Vp] gradient of the output
-  A* grads;                // [kBlock, kTile] gradient of the scores
+  A* grad;                 // [kBlock, Vp]: gradient of the output.
+  A* grads;                // [kBlock, kTile]: gradient of the scores.
   A* grad_key;             // [kTile, Dp]
   A* grad_value;           // [kTile, Vp]
   A* grad_query;           // [group_heads, targets of the chunk, Dp]
-  A* delta;                // [group_heads, targets of the chunk] grad . out, less the gradient of
-                           // the log-sum-exp
+  A* delta;                // [group_heads, targets of the chunk]: grad . out minus the gradient of
+                           // the log-sum-exp.
   Reads* reads;            // [kBlock / kGroup]
-  i64 most_rows = 0;       // largest number of targets in a chunk, in whole groups
-  i64 chunk_at = 0;        // number of the current chunk
-  bool finite_key = true;  // whether all keys of the current tile are finite
+  i64 most_rows = 0;       // Largest number of targets in a chunk, plus a group.
+  i64 chunk_at = 0;        // Index of the current chunk.
+  bool finite_key = true;  // Whether all keys of the current tile are finite.
 
   EW_COLD explicit TilesBackward(const ew_tiles_args& args) : Tiles(args) {}
   EW_COLD bool prepare() {
@@ -39,7 +39,8 @@ struct TilesBackward : Tiles {
     });
   }
 
-  // Computes the gradients of a chunk of targets for the queries that share the head hk of keys.
+  // Computes the gradients for a chunk of targets and all heads of queries that share the head hk of
+  // keys.
   EW_OUTLINE void compute(i64 b, int hk, i64 c) {
     const ew_tiles_chunk& chunk = a.chunk[c];
     chunk_at = c;
@@ -86,7 +87,7 @@ struct TilesBackward : Tiles {
         const ew_piece& p = a.piece[a.use[u++]];
         const Range own = Range{p.first, p.last}.within(first, last);
         if (own.empty()) continue;
-        if (portions == kTile) {  // `portion` is full
+        if (portions == kTile) {  // The array `portion` is full.
           block_of(b, hk, first_row, block, columns);
           portions = 0;
         }
@@ -109,10 +110,10 @@ struct TilesBackward : Tiles {
     }
   }
 
-  // Adds the terms of a block and a tile to the gradients of both.
+  // Adds the contributions of the pairs of a block and a tile to the gradients of both.
   EW_OUTLINE void block_of(i64 b, int hk, int first_row, i32 block, int columns) {
     const int begin = a.block[block], end = a.block[block + 1], n = end - begin;
-    Range in{n, 0};  // the groups with an edge to this tile
+    Range in{n, 0};  // Range of the rows whose groups have an edge to this tile.
     for (int g = 0; g < n; g += kGroup) {
       Reads& read = reads[g / kGroup];
       look(read, begin + g, n - g < kGroup ? n - g : kGroup, columns);
@@ -123,7 +124,7 @@ struct TilesBackward : Tiles {
       head_of(b, h, first_row, begin, n, in, columns);
   }
 
-  // The same for one head of queries and the groups in `in`.
+  // Does the work of block_of for one head of queries and the rows in `in`.
   EW_INLINE void head_of(i64 b, int h, int first_row, int begin, int n, Range in, int columns) {
     const int some = begin + in.begin, rest = begin + in.end;
     const bool finite_query =
@@ -136,7 +137,7 @@ struct TilesBackward : Tiles {
       const auto reads_some = [&](int g) {
         return reads[g / kGroup].any.template of<kGroup>(j) != 0;
       };
-      for (int g = in.begin, run = 0; g < in.end; g = run) {  // runs of groups with edges here
+      for (int g = in.begin, run = 0; g < in.end; g = run) {  // Runs of groups with edges.
         for (run = g + kGroup; run < in.end && reads_some(run) == reads_some(g); run += kGroup) {
         }
         if (!reads_some(g)) continue;
@@ -152,8 +153,8 @@ struct TilesBackward : Tiles {
     }
   }
 
-  // Computes the weights after dropout and the gradients of the scores of a group, 0 for pairs that
-  // are not edges, and adds to the gradients of bias and query.
+  // Computes the weights after dropout and the gradients of the scores for a group of rows; both are
+  // 0 for pairs that are not edges. Adds to the gradients of bias and query.
   EW_OUTLINE void group(i64 b, int h, int begin, int g, int count, int first_row,
                         const Reads& read) {
     A *const s = weights + g * kTile, *const ds = grads + g * kTile;
@@ -167,7 +168,7 @@ struct TilesBackward : Tiles {
     }
     if (a.bias.data) add_bias(b, h, begin + g, count, read, s);
     const Mask kept = mask(b, h);
-    const i64 ahead = h % group_heads * most_rows - first_row;  // place of row 0 for this head
+    const i64 ahead = h % group_heads * most_rows - first_row;  // Position of row 0 for this head.
     for (int r = 0; r < count; ++r) {
       const int place = begin + g + r;
       const A* const stats = stats_of(b, row_node(place), h);
@@ -199,7 +200,7 @@ struct TilesBackward : Tiles {
       add_bias_gradient(a.bias.index_bits ? b * a.chunks + chunk_at : b, h, begin + g, count, ds);
     for (int i = 0; i < read.spans; ++i) {
       const Range own = read.span[i];
-      for (int r = count; r < kGroup; ++r)  // their gradients go to rows of the next block
+      for (int r = count; r < kGroup; ++r)  // These rows belong to the next block.
         zero(ds + r * kTile + own.begin, own.end - own.begin);
       const auto holds = [&](int r, int k) { return r < count && read.holds(r, own.begin + k); };
       add_product(TileRows{ds + own.begin}, {key + own.begin * Dp, Dp},
@@ -209,7 +210,8 @@ struct TilesBackward : Tiles {
   }
 };
 
-// Sums the gradients of tiles that several chunks attend to, from their slots; zeros if none does.
+// Adds up the gradients of tiles to which several chunks attend, from their slots. If no chunk
+// attends to a tile, its gradients are set to 0.
 struct TilesMerge : Tiles {
   A* sum;  // [D + Dv]
 

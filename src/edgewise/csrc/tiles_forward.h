@@ -1,4 +1,4 @@
-// Forward pass of the tiles engine: output and log-sum-exp of one block of targets at a time.
+// Forward pass of the tiles engine: output and log-sum-exp, for one block of targets at a time.
 #pragma once
 
 #include "tiles.h"
@@ -7,10 +7,10 @@ namespace EW_NS {
 
 struct TilesForward : Tiles {
   A* value;                  // [kTile, Vp]
-  A* out;                    // [kBlock, Vp] sum of exp(score - most) * value
-  A* most;                   // [kBlock] greatest score so far
-  A* total;                  // [kBlock] sum of exp(score - most)
-  bool finite_value = true;  // whether all values of the current tile are finite
+  A* out;                    // [kBlock, Vp]: sum of exp(score - most) * value.
+  A* most;                   // [kBlock]: greatest score so far.
+  A* total;                  // [kBlock]: sum of exp(score - most).
+  bool finite_value = true;  // Whether all values of the current tile are finite.
 
   EW_COLD explicit TilesForward(const ew_tiles_args& args) : Tiles(args) {}
   EW_COLD bool prepare() {
@@ -21,7 +21,8 @@ struct TilesForward : Tiles {
     });
   }
 
-  // Computes a block for one head: packs its pieces into tiles, and divides by the sums at the end.
+  // Computes the output of a block for one head. It packs the sources of its pieces into tiles, and
+  // divides the sums of values by `total` at the end.
   EW_OUTLINE void compute(i64 b, int h, i64 block) {
     const int begin = a.block[block], end = a.block[block + 1], n = end - begin;
     pack(query, Dp, targets(a.query, b, h, begin, end, D), A(a.scale));
@@ -40,7 +41,7 @@ struct TilesForward : Tiles {
         const int room = kTile - filled, count = p.last - first < room ? p.last - first : room;
         portion[portions++] = {&p, first, filled, count};
         first += count, filled += count;
-        // With few rows the next tile is not in the cache by the time it is needed: prefetch it.
+        // With few rows, the next tile would not be in the cache in time, so prefetch it.
         if (p.row_end - p.row_begin <= kGroup) fetch(b, h / group_heads, first, p.last);
         if (filled == kTile) finish();
       }
@@ -59,7 +60,8 @@ struct TilesForward : Tiles {
     }
   }
 
-  // Adds a tile of sources to the results of the `n` rows from `begin`. `more`: not the first tile.
+  // Adds a tile of sources to the results of `n` rows from `begin`. `more` is false for the first
+  // tile.
   void tile(i64 b, int h, int begin, int n, int columns, bool more) {
     list_sources();
     pack_transposed(key_t, sources(a.key, b, h / group_heads, columns, D));
@@ -68,7 +70,8 @@ struct TilesForward : Tiles {
       group(b, h, begin, g, n - g < kGroup ? n - g : kGroup, columns, more);
   }
 
-  // The same for the group of rows from row g of the block; `count` of its kGroup rows exist.
+  // Does the work of `tile` for a group of rows from row g of the block; only `count` of the kGroup
+  // rows exist.
   EW_OUTLINE void group(i64 b, int h, int begin, int g, int count, int columns, bool more) {
     Reads read;
     look(read, begin + g, count, columns);
@@ -95,7 +98,7 @@ struct TilesForward : Tiles {
         }
       }
     }
-    using Each = Vec<A, kGroup>;  // one number for each row of the group
+    using Each = Vec<A, kGroup>;  // One number for each row of the group.
     const Each before = load<kGroup>(most + g);
     const Each here = fold_each<Greater, A, kWidth, kGroup>(lanes),
                now = here > before ? here : before;
@@ -126,7 +129,7 @@ struct TilesForward : Tiles {
                   own.end - own.begin, finite_value, holds);
     }
   }
-  // Multiplies weights by their dropout factors.
+  // Multiplies the weights of a group of rows by their dropout factors.
   void drop(i64 b, int h, int row, int count, const Reads& read, A* s) {
     const Mask kept = mask(b, h);
     for (int r = 0; r < count; ++r) {

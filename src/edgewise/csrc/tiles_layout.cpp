@@ -1,8 +1,10 @@
-// Construction of the layout of tiles.h from runs of sources, and the checks before kernels use it.
+// Construction of the layout that tiles.h describes, from ranges of sources ("runs"), and its checks
+// before kernels use it.
 //
-// Neighbouring runs of a block of targets become a piece, in which each target has at most one run.
-// Blocks are grouped into chunks for the backward pass, and a chunk visits the tiles of sources that
-// its pieces overlap. The layout depends on the graph only, never on the number of threads.
+// Neighbouring runs of a block of targets are combined to a piece, in which each target has at most
+// one run. Blocks are grouped into chunks for the backward pass, and a chunk visits the tiles of
+// sources that its pieces overlap. The layout depends only on the graph, not on the number of
+// threads.
 #include <stdlib.h>
 
 #include <algorithm>
@@ -13,13 +15,13 @@
 
 namespace {
 
-constexpr int32_t kGap = 16;    // maximum number of sources between two runs of a piece
-constexpr int kOpen = 8;        // maximum number of pieces that grow at the same time
-constexpr int64_t kGroup = 8;   // targets computed together, for the estimate of the cost
-constexpr int64_t kChunk = 16;  // minimum number of blocks of a chunk
-constexpr int64_t kShare = 3;   // maximum mean number of slots for a tile
+constexpr int32_t kGap = 16;    // Maximum number of sources between two runs of a piece.
+constexpr int kOpen = 8;        // Maximum number of pieces to which runs are added at a time.
+constexpr int64_t kGroup = 8;   // Number of targets computed together, to estimate the cost.
+constexpr int64_t kChunk = 16;  // Minimum number of blocks in a chunk.
+constexpr int64_t kShare = 3;   // Maximum mean number of slots per tile.
 
-// Memory released at the end of a call.
+// Array that is freed at the end of its scope.
 template <class P> struct Array {
   P* data;
   explicit Array(int64_t count) : data(static_cast<P*>(malloc(size_t(count + 1) * sizeof(P)))) {}
@@ -35,10 +37,10 @@ struct Run {
 
 }  // namespace
 
-// Makes the pieces of each block. Row i has the runs ptr[i] to ptr[i + 1] (exclusive), or run i if
-// ptr is null. `edge` is the number of a run's first edge, `step` (null: 1) the difference of the
-// numbers of its edges. If `piece` is null it only counts: pieces, reaches, pairs computed, sources
-// loaded.
+// Makes the pieces of each block. Row i has the runs ptr[i] to ptr[i + 1] - 1, or only run i if ptr
+// is null. `edge` holds the index of each run's first edge, and `step` the difference of the indices
+// of its neighbouring edges (1 if null). `counts` gets the numbers of pieces, reaches, pairs
+// computed and sources loaded. If `piece` is null, only these are computed.
 EW_EXPORT int32_t ew_tiles_pieces(int64_t rows, int64_t columns, int64_t blocks,
                                   const int32_t* block, const int64_t* ptr, const int64_t* start,
                                   const int64_t* stop, const int64_t* edge, const int64_t* step,
@@ -54,7 +56,7 @@ EW_EXPORT int32_t ew_tiles_pieces(int64_t rows, int64_t columns, int64_t blocks,
   Array<int32_t> owner(most);
   Array<ew_piece> made(most);
   Array<uint64_t> taken(most);
-  Array<int32_t> span(2 * kGroup * most);  // first source and end, by piece and group of the block
+  Array<int32_t> span(2 * kGroup * most);  // First and last source + 1, by piece and group.
   if (!run.data || !owner.data || !made.data || !taken.data || !span.data) return EW_NO_MEMORY;
   if (block_piece) block_piece[0] = 0;
   for (int64_t k = 0; k < blocks; ++k) {
@@ -128,16 +130,17 @@ EW_EXPORT int32_t ew_tiles_pieces(int64_t rows, int64_t columns, int64_t blocks,
 
 namespace {
 
-// Units: ranges of targets with the ranges of sources that only they attend to. `unit` has the first
-// block, first tile and first column of each, and the ends of the last.
+// A unit is a range of targets and the range of sources to which only they attend, such as a graph
+// of a packed batch. `unit` holds the first block, first tile and first column of each unit, and in
+// a last row the total numbers.
 struct Units {
   int64_t count;
   const int32_t* unit;
   const int32_t* block_piece;
   const ew_piece* piece;
 
-  // Calls at_chunk(first block, end block) for each chunk, then visit(tile, piece) for all tiles
-  // that its pieces overlap.
+  // Calls at_chunk(first block, last block + 1) for each chunk, and after each of these calls
+  // visit(tile, piece) for all tiles that the pieces of the chunk overlap.
   template <class AtChunk, class Visit>
   void each(int64_t blocks, const AtChunk& at_chunk, const Visit& visit) const {
     for (int64_t u = 0; u < count; ++u) {
@@ -156,9 +159,9 @@ struct Units {
 
 }  // namespace
 
-// Makes chunks, visits, their uses of pieces, and merges. `blocks` is the number of blocks of a
-// chunk. If it is 0, it is chosen here, and the rest is only counted: blocks of a chunk, chunks,
-// visits, uses, merges, slots.
+// Makes the chunks, their visits to tiles, the pieces that each visit uses, and the merges.
+// `blocks` is the number of blocks per chunk. If it is 0, this number is chosen here and nothing is
+// made. `counts` gets the numbers of blocks per chunk, chunks, visits, uses, merges and slots.
 EW_EXPORT int32_t ew_tiles_visits(int64_t units, const int32_t* unit, const int32_t* block_piece,
                                   const ew_piece* piece, int64_t blocks, ew_tiles_chunk* chunk,
                                   ew_visit* visit, int32_t* use, ew_merge* merge, int64_t* counts) {
@@ -187,19 +190,19 @@ EW_EXPORT int32_t ew_tiles_visits(int64_t units, const int32_t* unit, const int3
   counts[4] = merges, counts[5] = slots;
   if (!fill) return EW_OK;
 
-  // The first slot of each tile with several visits, and of each merge.
+  // Set the first slot of each tile that several chunks visit, and of each merge.
   for (int64_t t = 0, slot = 0, m = 0; t < tiles; ++t) {
     seen[t] = visitors[t] == 1 ? -1 : int32_t(slot);
     if (visitors[t] == 1) continue;
     merge[m++] = {int32_t(t), int32_t(slot), int32_t(slot + visitors[t])};
     slot += visitors[t];
   }
-  // Uses are sorted by tile within a chunk, by counting.
+  // Sort the uses within each chunk by tile, with a counting sort.
   Array<int32_t> tile_of(uses), piece_of(uses);
   if (!tile_of.data || !piece_of.data) return EW_NO_MEMORY;
   for (int64_t t = 0; t < tiles; ++t) last[t] = -1, place[t] = 0;
   int64_t c = -1, v = 0, u = 0, first_use = 0;
-  const auto finish = [&] {  // completes the chunk whose uses are first_use to u
+  const auto finish = [&] {  // Completes the chunk whose uses are first_use to u - 1.
     if (c < 0) return;
     const int64_t first_visit = v;
     for (int64_t i = first_use; i < u; ++i) ++place[tile_of[i]];
@@ -238,13 +241,13 @@ namespace ew {
 
 namespace {
 
-// Whether all indices are from 0 to before `end`.
+// Returns whether all indices are from 0 to end - 1.
 bool all_within(const int32_t* index, int64_t count, int64_t end) {
   uint32_t most = 0;
   for (int64_t i = 0; i < count; ++i) most = std::max(most, uint32_t(index[i]));
   return !count || int64_t(most) < end;
 }
-// Whether x rises from 0 to `end`, by at most `step` from one entry to the next.
+// Returns whether x goes from 0 to `end`, without decreasing and in steps of at most `step`.
 bool rises(const int32_t* x, int64_t count, int64_t end, int64_t step) {
   if (x[0] != 0 || x[count] != end) return false;
   bool good = true;
@@ -254,7 +257,7 @@ bool rises(const int32_t* x, int64_t count, int64_t end, int64_t step) {
 
 }  // namespace
 
-// Whether the offset of every pair of a source and a target is in range.
+// Returns whether the offset of every pair of a source and a target is in range.
 bool offsets_fit(const ew_tiles_args& a) {
   const ew_offsets& x = a.offsets;
   if (!x.target_place || !a.rows || !a.columns) return true;

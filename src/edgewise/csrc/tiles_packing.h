@@ -1,4 +1,4 @@
-// Packing: copies of one head of some nodes into dense, padded, aligned arrays.
+// Packing: copying one head of several nodes into a dense, padded and aligned array.
 #pragma once
 
 #include "nodes.h"
@@ -25,10 +25,10 @@ template <int L, int Left> EW_INLINE void transpose(Vec<A, L>* x) {
   }
 }
 
-// Returns n rounded up to a multiple.
+// Returns n rounded up to a multiple of `multiple`.
 EW_INLINE int up_to(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// One head of `n` nodes: the nodes listed in `node`, or consecutive nodes if it is null.
+// One head of n nodes. `node` lists the nodes; if it is null, they are consecutive.
 struct HeadRows {
   const T* first;
   i64 stride;
@@ -41,7 +41,7 @@ struct HeadRows {
 // i. Returns whether all numbers are finite.
 EW_INLINE bool pack(A* to, int row, HeadRows x, A scale) {
   const int whole = x.width / kWidth * kWidth, rest = x.width - whole;
-  Vector wrong{};  // x - x is 0 for finite x, else NaN
+  Vector wrong{};  // Sum of x - x, which is 0 for finite x and NaN otherwise.
   for (int i = 0; i < x.n; ++i, to += row) {
     const T* const from = x.row(i);
     for (int d = 0; d < whole; d += kWidth) {
@@ -58,7 +58,7 @@ EW_INLINE bool pack(A* to, int row, HeadRows x, A scale) {
   zero(to, i64(up_to(x.n, kGroup) - x.n) * row);
   return sum_lanes<kWidth, A>(wrong) == 0;
 }
-// Writes to[d, i] = x[i, d], rows of kTile numbers, with zeros up to whole vectors along i.
+// Writes to[d, i] = x[i, d], in rows of kTile numbers, with zeros up to whole vectors along i.
 EW_INLINE void pack_transposed(A* to, HeadRows x) {
   for (int i = 0; i < x.n; i += kWidth) {
     const int rows = x.n - i < kWidth ? x.n - i : kWidth;

@@ -1,4 +1,4 @@
-"""Engines: implementations of attention over a graph, chosen by ``attention.py``."""
+"""Engines, which are implementations of attention over a graph; ``attention.py`` chooses one."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ ENGINES: dict[str, Engine[Any]] = {
     "rows": ROWS,
     "tiles": Tiles(),
 }
-"""All engines by name."""
+"""Dict from engine names to engines."""
 
 EDGE_ENGINES: tuple[EdgeEngine[Any], ...] = (ROWS, REFERENCE)
-"""Engines for edge tensors (scores and weights ``[E, H]``); the first that supports a call is
-used."""
+"""Engines that compute the scores and weights of edges, ``[E, H]``.
+
+The first one that supports a call is used.
+"""
 
 __all__ = ["EDGE_ENGINES", "ENGINES", "REFERENCE", "ROWS", "EdgeEngine", "Engine"]

@@ -17,13 +17,20 @@ from edgewise.scores import Score
 
 @dataclass(eq=False)  # Frozen dataclasses take twice as long to create.
 class AttentionCall:
-    """Checked arguments of ``attend``.
+    """Arguments of ``attend`` after all checks.
 
-    Edge terms and edge vectors are in the accumulation dtype (:func:`accumulator`). If nodes are
-    16-bit, edge vectors may also be 16-bit. ``batch`` is the shape to which the leading dimensions
-    of all arguments broadcast. ``normaliser`` is ``None`` for softmax. ``seed`` determines the
-    dropout mask. If the call is a part of a larger call, ``first_edge`` is the index of the first
-    edge in the larger graph, so that the parts use different sections of one dropout mask.
+    Attributes:
+        query, key, value: features of the nodes, all of one dtype.
+        batch: shape to which the leading dimensions of all arguments broadcast.
+        score: score function.
+        bias, gain: one number per edge and head in the dtype of :func:`accumulator`, or a table.
+        edge_key, edge_value: one vector per edge and head in the dtype of :func:`accumulator`, or
+            in 16 bits if the nodes are in 16 bits.
+        dropout: probability that a weight is set to 0.
+        seed: seed of the dropout mask.
+        first_edge: index of the first edge in a larger graph, if this call computes a part of it.
+            The parts then use different sections of one dropout mask.
+        normaliser: α-entmax, or ``None`` for softmax.
     """
 
     query: Tensor
@@ -41,7 +48,7 @@ class AttentionCall:
     normaliser: Entmax | None = None
 
     def part(self, start: int, stop: int) -> AttentionCall:
-        """Return the call for the edges ``start`` to ``stop`` only."""
+        """Return the call with only the edges from ``start`` to ``stop - 1``."""
         edges = slice(start, stop)
         return replace(
             self,
@@ -53,14 +60,14 @@ class AttentionCall:
         )
 
     def ungrouped(self) -> AttentionCall:
-        """Return the call with keys and values repeated to as many heads as the queries have."""
+        """Return the call with the heads of key and value repeated, as many as the query has."""
         if self.key.shape[-2] == self.query.shape[-2]:
             return self
         key, value = (for_each_query(self.query, x) for x in (self.key, self.value))
         return replace(self, key=key, value=value)
 
     def chosen(self, edges: Tensor) -> AttentionCall:
-        """Return the call for the scores of the selected edges, in the order given."""
+        """Return the call that computes the scores of these edges (indices), in this order."""
         return replace(
             self,
             bias=_of_edges(self.bias, edges, 2),
@@ -72,7 +79,7 @@ class AttentionCall:
 
 
 def _of_edges(given: Any, edges: slice | Tensor, dims: int) -> Any:
-    """Select edges of a tensor, whose last ``dims`` dimensions begin with the edge dimension."""
+    """Select edges of a tensor or table; the edge dimension is ``dims`` from the end."""
     if given is None:
         return None
     if isinstance(given, Tensor):
@@ -81,20 +88,23 @@ def _of_edges(given: Any, edges: slice | Tensor, dims: int) -> Any:
 
 
 def for_each_query(query: Tensor, x: Tensor) -> Tensor:
-    """Repeat each head of keys or values ``[..., N, H, D]`` for its group of query heads."""
+    """Repeat the heads of keys or values ``[..., N, H, D]``, so that there are as many as queries.
+
+    This is grouped-query attention: consecutive query heads share a head of ``x``.
+    """
     group = query.shape[-2] // max(x.shape[-2], 1)
     return x if group == 1 else x.repeat_interleave(group, dim=-2)
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
-    """Return a context in which ``torch.autocast`` does not round operands on this device."""
+    """Return a context that disables ``torch.autocast`` on this device, if it is enabled."""
     if device.type == "meta" or not torch.is_autocast_enabled(device.type):
         return nullcontext()
     return torch.autocast(device.type, enabled=False)
 
 
 def accumulator(x: Tensor) -> torch.dtype:
-    """Return the dtype in which sums over this tensor are accumulated."""
+    """Return the dtype for sums over this tensor: float64 for float64, otherwise float32."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
@@ -103,14 +113,18 @@ class Problem:
     """Properties of a call and its graph that determine the choice of an engine.
 
     Attributes:
-        grid: number of pairs in a dense layout, including pairs that are not edges.
-        full: whether no mask is needed, because all pairs are edges or the mask is causal.
-        tiled: number of pairs that groups of neighbouring targets span, if each target attends to
-            runs of sources, else ``None``.
-        packed: whether the runs are packed sequences, for which GPUs have kernels
+        operation: "attend" or "aggregate".
+        width, value_width: width of a head of keys and of values.
+        grid: number of pairs of target and source that the engine ``dense`` computes, including
+            pairs without an edge.
+        full: whether ``dense`` needs no mask, because all pairs are edges or the mask is causal.
+        tiled: number of pairs that the engine ``tiles`` computes, plus the cost of loading sources;
+            ``None`` if it does not support the graph.
+        packed: whether the graph consists of packed sequences, for which GPUs have special kernels
             (``tiles/varlen.py``).
-        duplicates: function that returns whether an edge occurs twice; a function, because the
-            answer needs a sort.
+        duplicates: function that returns whether an edge occurs twice. It is called only if needed,
+            because it sorts the edges.
+        lse: whether the log-sum-exp of the scores is returned too.
     """
 
     operation: str
@@ -136,5 +150,5 @@ class Problem:
     edge_vectors: bool = False
     dropout: float = 0.0
     lse: bool = False
-    entmax: bool = False  # Whether the normaliser is entmax, not softmax.
+    entmax: bool = False  # Whether the weights are normalised by entmax instead of softmax.
     reduce: str = "sum"

@@ -1,13 +1,13 @@
-"""Cost model of the engines: seconds by type of device, from ``costs.json`` in the same folder.
+"""Cost model that estimates the seconds of each engine, to choose the fastest one for a call.
 
-For a problem, an engine returns its :data:`Work`: a form of computation, and the amount of each
-operation, such as pairs, gathered elements or calls. For each type of device, the table has the
-seconds per unit of an operation, forward and backward together. An estimate is the sum of amount
-times seconds, and only serves to compare engines.
+For each call, an engine returns its :data:`Work`: the name of its method of computation, and how
+often each operation runs, such as gathering one element. The file ``costs.json`` in this folder
+says how many seconds one such operation takes on each type of device, forward and backward
+together. An estimate is the sum of counts times seconds. It only serves to compare engines.
 
-The costs of ``cpu`` are fitted to measurements by ``python benchmarks/planner.py``. The costs of
-``cuda`` come from a roofline model of a GPU. Every entry states the origin of its numbers, and
-``explain_plan`` prints a caveat if the numbers are not measured.
+The seconds for ``cpu`` are fitted to measurements by ``python benchmarks/planner.py``. Those for
+``cuda`` are computed from a roofline model of a GPU. Each entry states the origin of its numbers,
+and ``explain_plan`` prints a note if they are not measured.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from pathlib import Path
 import torch
 
 Work = tuple[str, dict[str, float]]
-"""Name of a form of computation, and its operation counts, as ``{operation: count}``."""
+"""Name of a method of computation, such as "rows", and ``{operation: count}``."""
 
 TABLE = Path(__file__).with_suffix(".json")
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of each form of computation on one type of device.
+    """Seconds of each operation on one type of device.
 
     Attributes:
-        origin: source of the numbers.
+        origin: text that says where the numbers come from.
         measured: whether the numbers were measured on a device of this type.
-        seconds: seconds per unit, by form of computation and name of the operation.
+        seconds: ``{method of computation: {operation: seconds for one operation}}``.
 
     """
 
@@ -42,7 +42,10 @@ class Costs:
     seconds: dict[str, dict[str, float]]
 
     def of(self, works: Iterable[Work]) -> list[float]:
-        """Return the estimated seconds of forward and backward pass; infinity without costs."""
+        """Return the estimated seconds of each work, forward and backward together.
+
+        The estimate is infinite if the table does not know the method of computation.
+        """
         estimates = []
         for form, amounts in works:
             if form not in self.seconds:
@@ -56,25 +59,28 @@ class Costs:
 
 
 COSTS = {kind: Costs(**costs) for kind, costs in json.loads(TABLE.read_text()).items()}
-"""Costs by entry name; see :func:`entry_name`."""
+"""Dict from the names that :func:`entry_name` returns to costs."""
 
 OTHERS = "cuda"
-"""Entry for devices that are not in the table, because they resemble GPUs more than CPUs."""
+"""Type of device whose costs are used for types without an entry, which are mostly like GPUs."""
 
 
 def entry_name(kind: str, dtype: torch.dtype) -> str:
-    """Return the name of the entry for a type of device and a dtype."""
+    """Return the name of the table's entry for a type of device and a dtype: "cpu, 16 bits"."""
     return f"{kind}, 16 bits" if dtype.itemsize == 2 else kind
 
 
 def costs_on(device: torch.device, dtype: torch.dtype) -> Costs:
-    """Return the costs for a device and dtype; float32 stands in for missing 16-bit dtypes."""
+    """Return the costs for a device and dtype.
+
+    If the table has no entry for 16 bits, these are the costs of float32.
+    """
     kind = device.type if device.type in COSTS else OTHERS
     return COSTS.get(entry_name(kind, dtype), COSTS[kind])
 
 
 def doubt(device: torch.device, dtype: torch.dtype) -> str:
-    """Return a caveat about estimates on this device; empty if the costs were measured."""
+    """Return a note on the origin of the costs; an empty string if they were measured."""
     costs = costs_on(device, dtype)
     if device.type not in COSTS:
         return f"(no costs are known for {device.type}; these are from {costs.origin})"

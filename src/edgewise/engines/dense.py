@@ -1,4 +1,4 @@
-"""The dense engine: attention over all pairs by matrix products, with a mask if needed."""
+"""The engine "dense": attention over all pairs of nodes by matrix products, with a mask."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from edgewise.scores import Additive, Dot
 from edgewise.torch_internals import is_tracing
 
 HOPPER = (9, 0)
-MOST_MASKED_PLACES = 1 << 30  # Maximum size of a boolean mask, 1 GiB.
+MOST_MASKED_PLACES = 1 << 30  # Maximum number of pairs in a boolean mask, which then takes 1 GiB.
 
 
 class Places(NamedTuple):
-    """Places of nodes: their indices after all segments of a batch are padded to one length.
+    """Indices of nodes ("places") after all graphs of a packed batch are padded to one length.
 
     Attributes:
-        node: ``[blocks * length]``, the node at each place, 0 for padding.
+        node: ``[blocks * length]``, the node at each place; 0 for padding.
         of_node: ``[N]``, the place of each node.
     """
 
@@ -41,13 +41,16 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DenseLayout:
-    """Blocks of ``rows × columns`` pairs; a single block is the whole matrix.
+    """Graph as boolean matrices of ``rows`` targets and ``columns`` sources.
+
+    A packed batch has one matrix ("block") for each of its graphs; other graphs have one block.
 
     Attributes:
-        list_edges: returns the layout of the reference engine.
-        row_places: places of the targets; ``None`` if a target's place is its index.
-        column_places: the same for sources.
-        mask: boolean ``[blocks, rows, columns]``; ``None`` if all pairs are edges.
+        list_edges: function that returns the graph as a list of edges.
+        row_places: indices of the targets after padding; ``None`` without padding.
+        column_places: indices of the sources after padding; ``None`` without padding.
+        mask: boolean ``[blocks, rows, columns]``, True for edges; ``None`` if all pairs are edges
+            or the graph is causal.
         causal: whether the mask is the lower triangle, in which case it is not stored.
         slot: ``[E]``, position ``(block * rows + row) * columns + column`` of each edge; ``None``
             if edge e is at position e.
@@ -71,20 +74,22 @@ class DenseLayout:
 
     @property
     def edges(self) -> EdgeLayout:
-        """The same graph as a list of edges."""
+        """The graph as a list of edges, as the engine "reference" reads it."""
         return self.list_edges()
 
     @property
     def places(self) -> int:
-        """Number of pairs of a target and a source, whether or not they are edges."""
+        """Number of pairs of a target and a source in all blocks, with or without an edge."""
         return self.blocks * self.rows * self.columns
 
 
 class Dense:
-    """Attention over all pairs: ``scaled_dot_product_attention``, or explicit scores and softmax.
+    """Attention over all pairs of nodes, with a mask for pairs that are not edges.
 
-    The dropout mask comes from PyTorch's generator, so it differs from that of other engines.
-    On a GPU, a NaN or an infinity may reach targets without an edge: see ``_would_spread``.
+    It calls ``scaled_dot_product_attention`` if possible, and otherwise computes scores and softmax
+    explicitly. The dropout mask comes from PyTorch's generator, so it differs from that of other
+    engines. On a GPU, a NaN or infinity of a source may reach targets that do not attend to it: see
+    ``_would_spread``.
     """
 
     name = "dense"
@@ -92,7 +97,7 @@ class Dense:
     grouped_heads = False
 
     def refuses(self, problem: Problem) -> list[str]:
-        """Return the reasons why this engine does not support a problem; empty if it does."""
+        """Return the reasons why this engine cannot compute a call; an empty list if it can."""
         reasons = []
         if problem.duplicates():
             reasons.append("a matrix cannot represent an edge that occurs twice")
@@ -105,7 +110,10 @@ class Dense:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the operation counts. Pairs cost most, as each passes through memory."""
+        """Return how often each operation runs, for the time estimate in ``costs.py``.
+
+        Pairs cost most, because their scores are written to memory.
+        """
         heads = problem.batch * problem.heads
         pairs, elements = heads * problem.grid, problem.width + problem.value_width
         if problem.operation == "aggregate":
@@ -113,7 +121,7 @@ class Dense:
         masked = not problem.full
         if self._fused(problem):
             nodes = heads * (problem.num_targets + problem.num_sources)
-            # Without a mask, a causal graph has half of the pairs.
+            # PyTorch's causal attention computes only the pairs that are edges, about half.
             pairs = heads * (problem.grid if masked else problem.num_edges)
             return "dense fused", {
                 "call": 1,
@@ -139,7 +147,7 @@ class Dense:
         }
 
     def attend(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
-        """Return the output ``[..., N_dst, H, Dv]``."""
+        """Return the attention output ``[..., N_dst, H, Dv]``."""
         own_sums = call.gain is not None or call.normaliser is not None
         if not isinstance(call.score, Dot) or own_sums or layout.places == 0:
             return self.attend_with_lse(call, layout)[0]
@@ -172,11 +180,11 @@ class Dense:
         return _from_places(_shaped(out, shape), layout.row_places)
 
     def attend_with_lse(self, call: AttentionCall, layout: DenseLayout) -> tuple[Tensor, Tensor]:
-        """Return output and log-sum-exp ``[..., N_dst, H]``, with all scores in memory."""
+        """Return output and log-sum-exp ``[..., N_dst, H]``; all scores are kept in memory."""
         if _would_spread(call, layout):
             return REFERENCE.attend_with_lse(call, layout.edges)
         scores = self._scores(call, layout)
-        # The members of a batch have different dropout masks, so they are expanded.
+        # Expand to the whole batch, so that each example gets its own dropout mask.
         if call.dropout > 0:
             scores = scores.expand(*call.batch, *scores.shape[-4:])
         weights, lse = _normalised(scores, call.normaliser)
@@ -190,7 +198,10 @@ class Dense:
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: DenseLayout
     ) -> Tensor:
-        """Return ``[..., N_dst, H, D]``, the product with the matrix of edge weights."""
+        """Return the sum or mean of weight · value for each target, ``[..., N_dst, H, D]``.
+
+        It is the product of the matrix of edge weights and the values.
+        """
         if not layout.full and _may_look(value) and not _finite(value):
             return REFERENCE.aggregate(value, weight, reduce, layout.edges)
         matrix = _edge_counts(layout, value)
@@ -212,7 +223,7 @@ class Dense:
         )
 
     def _scores(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
-        """Return ``[..., blocks, H, rows, columns]``, -inf at pairs that are not edges."""
+        """Return scores ``[..., blocks, H, rows, columns]``, -inf for pairs without an edge."""
         query, key = wide(_rows(call.query, layout)), wide(_columns(call.key, layout))
         heads = call.query.shape[-2]
         if isinstance(call.score, Dot):
@@ -235,7 +246,7 @@ class Dense:
 
 
 def _normalised(scores: Tensor, normaliser: Entmax | None) -> tuple[Tensor, Tensor]:
-    """Return weights and log-sum-exp of scores; for entmax, the log-sum-exp is 0 and not used."""
+    """Return the attention weights and the log-sum-exp of the scores, which is 0 for entmax."""
     if normaliser is None:
         return softmax_with_lse(scores, -1)
     lse = scores.detach().new_zeros(scores.shape[:-1])
@@ -251,11 +262,12 @@ def _normalised(scores: Tensor, normaliser: Entmax | None) -> tuple[Tensor, Tens
 
 
 def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
-    """Return whether a matrix product would spread NaN or infinity along pairs that are not edges.
+    """Return whether NaN or infinity of a node would reach targets that do not attend to it.
 
-    A pair without an edge has weight 0, and 0 times NaN is NaN. If the result is True, the
-    reference engine computes the call instead. The gradient of the output is not checked. The
-    result is False in compiled code and on a GPU, where the check would wait for the device.
+    In the matrix product, a pair without an edge has weight 0, and 0 times NaN is NaN. If the
+    result is True, the engine "reference" computes the call instead. The gradient of the output is
+    not checked. In compiled code and on a GPU nothing is checked and the result is False, because
+    reading the values would wait for the device.
     """
     if layout.full or not _may_look(call.query, call.key, call.value):
         return False
@@ -267,22 +279,25 @@ def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
 
 
 def _would_vanish(call: AttentionCall) -> bool:
-    """Return whether PyTorch's fused kernel could lose a NaN of the query or the key.
+    """Return whether PyTorch's fused kernel could return 0 instead of NaN.
 
-    On a CPU, the kernel treats a row of scores that are all NaN as a row without sources, and
-    returns 0.
+    On a CPU, the kernel returns 0 for a target whose scores are all NaN, because of a NaN in query
+    or key.
     """
     nodes = call.query, call.key
     return _may_look(*nodes) and not all(_finite(x) for x in nodes)
 
 
 def _may_look(*nodes: Tensor) -> bool:
-    """Return whether the host can read the values of these tensors without waiting for a device."""
+    """Return whether the values of these tensors can be read at once: on a CPU, not traced."""
     return nodes[0].device.type == "cpu" and not is_tracing(nodes)
 
 
 def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
-    """Return whether all values are finite; ``or_dropped`` also allows -inf, a dropped edge."""
+    """Return whether all values are finite. With ``or_dropped``, -inf is allowed too.
+
+    A bias of -inf removes an edge.
+    """
     x = (given.table if isinstance(given, TableBias) else given).detach()
     if x.is_meta or not x.numel():
         return True
@@ -292,10 +307,10 @@ def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
 
 
 def _best_kernels(query: Tensor) -> AbstractContextManager[None]:
-    """Prefer cuDNN's kernels, the fastest without a mask on Hopper and later GPUs.
+    """Return a context in which PyTorch prefers cuDNN's attention kernels, on Hopper or later GPUs.
 
-    By default, PyTorch tries cuDNN's kernels last. If the user has disabled any kernel, nothing is
-    changed.
+    There they are the fastest without a mask, but by default PyTorch tries them last. The context
+    does nothing if the user has disabled any of PyTorch's attention kernels.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -312,26 +327,27 @@ def _best_kernels(query: Tensor) -> AbstractContextManager[None]:
 
 
 def _positive(query: Tensor, scale: float) -> tuple[Tensor, float]:
-    """Return query and scale for the same scores with scale > 0, as PyTorch's kernel requires."""
+    """Return a query and a scale > 0 that give the same scores: PyTorch needs a positive scale."""
     if scale > 0:
         return query, scale
     return (-query, -scale) if scale < 0 else (query * 0.0, 1.0)
 
 
 def _centred(bias: Tensor) -> Tensor:
-    """Subtract the maximum of each row, which changes no weight.
+    """Subtract the maximum of each row from the bias, which does not change the weights.
 
-    PyTorch's kernel saves maximum + log-sum as one number. In a row of scores around -1e9, rounding
-    would remove the log-sum, and gradients would be too large by a factor of the length of the row.
+    PyTorch's kernel saves the log-sum-exp of a row as one number, maximum + log(sum). If all biases
+    are around -1e9, rounding would remove the second term, and gradients would be too large by a
+    factor of up to the row length.
     """
     greatest = bias.detach().amax(-1, keepdim=True) if bias.shape[-1] else bias.detach()
     return bias - greatest.masked_fill(greatest == -torch.inf, 0.0)
 
 
 def _members(x: Tensor, places: Places | None, length: int, batch: torch.Size) -> Tensor:
-    """Return ``[batch * blocks, H, length, D]``, the layout of the fused kernels.
+    """Reshape ``[..., N, H, D]`` to ``[batch * blocks, H, length, D]`` for PyTorch's kernels.
 
-    The function uses few views, because in a small model each view takes as long as the
+    The function creates few views, because in a small model each view takes as long as the
     computation.
     """
     x = _to_places(x, places)
@@ -346,12 +362,12 @@ def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _to_places(x: Tensor, places: Places | None) -> Tensor:
-    """Gather ``[..., N, H, D]`` to ``[..., blocks * length, H, D]``."""
+    """Pad the graphs of a batch: gather ``[..., N, H, D]`` to ``[..., blocks * length, H, D]``."""
     return x if places is None else x.index_select(-3, places.node)
 
 
 def _from_places(x: Tensor, places: Places | None) -> Tensor:
-    """Gather ``[..., blocks * length, H, D]`` to ``[..., N, H, D]``."""
+    """Remove the padding: gather ``[..., blocks * length, H, D]`` to ``[..., N, H, D]``."""
     return x if places is None else x.index_select(-3, places.of_node)
 
 
@@ -372,20 +388,23 @@ def _columns(x: Tensor, layout: DenseLayout) -> Tensor:
 
 
 def _blocks(x: Tensor, places: Places | None, blocks: int, length: int) -> Tensor:
-    """Reshape ``[..., N, H, D]`` to ``[..., blocks, H, length, D]``."""
+    """Pad and reshape ``[..., N, H, D]`` to ``[..., blocks, H, length, D]``."""
     x = _to_places(x, places)
-    # reshape is faster than unflatten.
+    # Tensor.reshape is faster than Tensor.unflatten.
     split = x.reshape(*x.shape[:-3], blocks, length, *x.shape[-2:])
     return split.transpose(-2, -3)
 
 
 def _nodes(x: Tensor, layout: DenseLayout) -> Tensor:
-    """Reshape ``[..., blocks, H, rows, D]`` to ``[..., N_dst, H, D]``."""
+    """Reshape ``[..., blocks, H, rows, D]`` to ``[..., N_dst, H, D]``, without the padding."""
     return _from_places(x.transpose(-2, -3).flatten(-4, -3), layout.row_places)
 
 
 def _grid(term: EdgeTerm, layout: DenseLayout, heads: int, fill: float) -> Tensor:
-    """Scatter ``[..., E, H]`` to ``[..., blocks, H, rows, columns]``, ``fill`` elsewhere."""
+    """Scatter a bias or gain ``[..., E, H]`` to a matrix ``[..., blocks, H, rows, columns]``.
+
+    Pairs without an edge get the value ``fill``.
+    """
     edge = expand(term).movedim(-1, -2)  # [..., H or 1, E]
     if layout.slot is not None:
         empty = edge.new_full((*edge.shape[:-1], layout.places), fill)
@@ -395,7 +414,7 @@ def _grid(term: EdgeTerm, layout: DenseLayout, heads: int, fill: float) -> Tenso
 
 
 def _edge_counts(layout: DenseLayout, like: Tensor) -> Tensor:
-    """Return the adjacency matrix ``[blocks, 1, rows, columns]``."""
+    """Return the adjacency matrix ``[blocks, 1, rows, columns]`` as ones and zeros."""
     shape = (layout.blocks, layout.rows, layout.columns)
     matrix = torch.ones(shape, dtype=wide(like).dtype, device=like.device)
     if layout.mask is not None:

@@ -1,4 +1,4 @@
-"""Counter-based dropout: a mask computed from (seed, batch, edge, head), so it is never stored."""
+"""Dropout masks that are a hash of (seed, example, edge, head), so they need not be stored."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ def dropout_mask(
     heads: int,
     like: Tensor,
 ) -> Tensor:
-    """Return the mask ``[batch, edges, heads]``: 1 / (1 - p) for kept weights, else 0.
+    """Return the dropout mask ``[batch, edges, heads]``: 1 / (1 - p) for kept weights, else 0.
 
-    The mask has the dtype and the device of ``like``. Engines that sample dropout edge by edge
-    compute the same mask, forward and backward.
+    ``first_edge`` is the index of the first edge in a larger graph, or 0. The mask has the dtype
+    and the device of ``like``. The C++ and Triton kernels compute the same mask, in the forward and
+    again in the backward pass.
     """
     edge = torch.arange(first_edge, first_edge + edges, device=like.device)[None, :, None]
     head = torch.arange(heads, device=like.device)

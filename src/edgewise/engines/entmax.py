@@ -1,16 +1,17 @@
-r"""α-entmax over any partition of scores into neighbourhoods.
+r"""α-entmax of scores that are divided into neighbourhoods, such as the edges of each target.
 
-With ε = α - 1 the weights are :math:`w_j = \exp L(s_j - c)`, where
+With ε = α - 1, the weight of score s_j in its neighbourhood is :math:`w_j = \exp L(s_j - c)`, where
 
-.. math:: L(y) = \frac{\log(1 + \varepsilon y)}{\varepsilon}, \qquad L(y) = y \text{ for } ε = 0,
+.. math:: L(y) = \frac{\log(1 + \varepsilon y)}{\varepsilon}, \qquad L(y) = y \text{ for } ε = 0.
 
-and 0 where :math:`1 + \varepsilon y \le 0`. This form includes softmax (α = 1) and is accurate near
-α = 1. The threshold c makes the weights sum to 1. Their sum decreases with c and is convex, so
-Newton's method, started at the greatest score, increases c to the solution without overshooting.
+The weight is 0 where :math:`1 + \varepsilon y \le 0`. The threshold c is chosen so that the weights
+sum to 1. This form includes softmax (α = 1) and is accurate near α = 1. The sum of the weights is
+convex and decreases with c. Newton's method starts with the greatest score as c, where the sum is
+at least 1, and increases c to the solution without overshooting.
 
-The slopes :math:`w'_j = w_j^{2 - α}` give the gradient of the scores,
-:math:`w'_i (g_i - \sum_j w'_j g_j / \sum_j w'_j)` (Peters et al., 2019). The gradient of α is that
-of Correia et al. (2019), in a form that is finite at α = 1.
+With the slopes :math:`w'_j = w_j^{2 - α}` and the gradient g of the weights, the gradient of the
+scores is :math:`w'_i (g_i - \sum_j w'_j g_j / \sum_j w'_j)` (Peters et al., 2019). The gradient of
+α is that of Correia et al. (2019), in a form that is finite at α = 1.
 """
 
 from __future__ import annotations
@@ -25,28 +26,34 @@ from torch import Tensor
 from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 Total = Callable[[Tensor], Tensor]
-"""Type of a function that sums over each neighbourhood; the result broadcasts against the
-scores."""
+"""Type of a function that sums over each neighbourhood.
+
+Its result broadcasts against the scores.
+"""
 
 NEVER = -1e30
-"""Finite number that replaces -inf, because 0 times -inf is NaN."""
+"""Finite number that replaces scores of -inf, because 0 times -inf is NaN."""
 NEAR = 0.01
-"""Threshold of abs(t) below which functions of t use a power series, because quotients are
-inaccurate."""
+"""For abs(t) below this, quotients such as log(1 + t) / t are computed by a power series.
+
+Dividing by a small t would be inaccurate.
+"""
 TERMS = 8
 """Number of terms of the power series."""
 
 
 def entmax(scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, count: int) -> Tensor:
-    """Return weights of the shape of the scores, 0 if all scores of a neighbourhood are -inf.
+    """Return the α-entmax weights, in the shape of the scores.
+
+    If all scores of a neighbourhood are -inf, its weights are 0.
 
     Args:
-        scores: the scores s, -inf for pairs that are not edges.
+        scores: scores s, -inf for pairs that are not edges.
         most: greatest score of each neighbourhood, in a shape that broadcasts against the scores;
             0 if the neighbourhood is empty or all its scores are -inf.
-        alpha: α, broadcasts against the scores.
-        total: see ``Total``.
-        count: maximum number of scores in a neighbourhood.
+        alpha: α, a number or a tensor that broadcasts against the scores.
+        total: function that sums over each neighbourhood; its result broadcasts against the scores.
+        count: size of the largest neighbourhood.
     """
     if is_tracing((scores,)) or in_functorch_transform():
         return _traced(scores, most, alpha, total, count)
@@ -56,7 +63,10 @@ def entmax(scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, co
 
 
 class _Entmax(torch.autograd.Function):
-    """Entmax with a gradient from the weights; the second derivative repeats the forward pass."""
+    """α-entmax, whose gradient is computed from the weights.
+
+    Second derivatives repeat the forward pass with differentiable operations (:func:`_traced`).
+    """
 
     @staticmethod
     def forward(  # noqa: PLR0917 - torch.autograd.Function passes positional arguments
@@ -102,12 +112,12 @@ class _Entmax(torch.autograd.Function):
 def _threshold(
     gap: Tensor, power: float | Tensor, total: Total, count: int, *, looks: bool
 ) -> Tensor:
-    """Return the threshold c minus ``most``, by Newton's method from 0.
+    """Return c - ``most`` for the threshold c, by Newton's method started at 0.
 
-    Each step divides the product of (sum - 1) and slope, at first at most count², by at least 4,
-    and the slope stays above 1. This bounds the number of steps for any scores; usually far fewer
-    are needed. With ``looks``, the loop stops at convergence; on a GPU it does not, because each
-    test would wait for the device.
+    The product of (sum of weights - 1) and the sum of slopes is at most count² at first. Each step
+    divides it by at least 4, and the sum of slopes stays above 1. This bounds the number of steps
+    for any scores; usually far fewer are needed. With ``looks``, the loop stops at convergence. On
+    a GPU it always makes all steps, because each test would wait for the device.
     """
     tiny = torch.finfo(gap.dtype).eps
     steps = math.ceil(math.log(max(count, 2) ** 2 / tiny, 4))
@@ -123,7 +133,7 @@ def _threshold(
 
 
 def _weights(y: Tensor, power: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Return exp L(y) and its derivative with respect to y, in few passes over memory."""
+    """Return exp L(y) and its derivative with respect to y; ``power`` is α - 1."""
     t = y * power
     if isinstance(power, float) and power in (0.5, 1.0):
         left = (1 + t).clamp(min=0)
@@ -151,14 +161,14 @@ def _by_power(logs: Tensor, power: float | Tensor) -> Tensor:
 def _traced(
     scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, count: int
 ) -> Tensor:
-    """Compute entmax with differentiable operations, for ``torch.func`` and compiled code."""
+    """Return the α-entmax weights by differentiable operations, for ``torch.func`` and tracing."""
     power = (alpha if isinstance(alpha, Tensor) else scores.new_full((), alpha)) - 1
     dropped = scores == -torch.inf
     gap = (scores - most.detach()).masked_fill(dropped, NEVER)
     with torch.no_grad():
         threshold = _threshold(gap.detach(), power.detach(), total, count, looks=False)
-    # A Newton step of length 0 carries the derivative of the threshold. A second one makes the
-    # second derivative exact.
+    # At the solution, a Newton step has length 0, but autograd gets the derivative of the threshold
+    # from it. A second step makes the second derivative exact.
     for _ in range(2):
         weights, slopes = _smooth_weights(gap - threshold, dropped, power)
         mass = total(weights)
@@ -167,7 +177,7 @@ def _traced(
 
 
 def _smooth_weights(y: Tensor, dropped: Tensor, power: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same as :func:`_weights`, with finite derivatives of all orders."""
+    """Return the same as :func:`_weights`, by operations whose derivatives are all finite."""
     t = power * y
     off = dropped | (t <= -1)
     near = (t.abs() < NEAR) & ~dropped
@@ -182,5 +192,5 @@ def _smooth_weights(y: Tensor, dropped: Tensor, power: Tensor) -> tuple[Tensor, 
 
 
 def _divisor(slope: Tensor) -> Tensor:
-    """Replace 0, the slope of an empty neighbourhood, by 1."""
+    """Replace zeros by 1: an empty neighbourhood has slope 0, by which nothing can be divided."""
     return slope.masked_fill(slope == 0, 1.0)

@@ -1,4 +1,4 @@
-"""Exact merge of attention over disjoint parts of a neighbourhood."""
+"""Exact merge of attention outputs that were computed on graphs without common edges."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from edgewise.interception import intercepted, is_intercepted
 
 
 def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    r"""Merge attention over the parts of a disjoint union of graphs.
+    r"""Merge attention outputs on several graphs into the output on their union.
 
-    With outputs :math:`o_p` and log-sum-exps :math:`\ell_p` of the parts,
+    The graphs must not have common edges. With the output :math:`o_p` and the log-sum-exp
+    :math:`\ell_p` of the scores on each graph p, the results are
 
     .. math:: \ell = \log \sum_p e^{\ell_p}, \qquad o = \sum_p e^{\ell_p - \ell}\, o_p .
 
     Args:
-        parts: output ``[..., N, H, D]`` and log-sum-exp ``[..., N, H]`` of each part. The
-            log-sum-exp is -inf for targets without sources in that part.
+        parts: output ``[..., N, H, D]`` and log-sum-exp ``[..., N, H]`` for each graph. The
+            log-sum-exp is -inf for targets without sources in that graph.
 
     Returns:
-        Output and log-sum-exp of the union.
+        Output and log-sum-exp on the union of the graphs.
 
     Example:
         >>> import torch, edgewise
@@ -53,12 +54,12 @@ def _merge(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def merge_work(parts: int, elements: int) -> Work:
-    """Return the operation counts of merging ``parts`` outputs of ``elements`` elements each."""
+    """Return the work of merging ``parts`` outputs of ``elements`` elements, for the cost model."""
     return "merge", {"call": 1, "element": parts * elements}
 
 
 def softmax_with_lse(scores: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Return softmax and log-sum-exp along ``dim``.
+    """Return the softmax and the log-sum-exp of scores along ``dim``.
 
     If all scores are -inf, the weights are 0 and the log-sum-exp is -inf, with gradients 0.
     """

@@ -1,4 +1,4 @@
-"""Choice of the engine by estimated cost, and its explanation."""
+"""Choice of the engine with the lowest estimated time, and the text that explains the choice."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _preferred: ContextVar[str] = ContextVar("engine", default="auto")
 
 @contextmanager
 def using_engine(engine: str) -> Iterator[None]:
-    """Replace ``engine="auto"`` by the engine of this name, in all calls within the ``with`` block.
+    """Run all calls with ``engine="auto"`` in this ``with`` block on the engine of this name.
 
-    This is for comparisons and debugging, as in
-    ``with edgewise.using_engine("reference"): model(x, graph)``. Compiled code
-    (``torch.compile``) ignores this setting.
+    Use it to compare engines or to debug, as in
+    ``with edgewise.using_engine("reference"): model(x, graph)``. Code compiled with
+    ``torch.compile`` ignores it.
 
     Example:
         >>> import torch, edgewise as ew
@@ -47,10 +47,10 @@ def using_engine(engine: str) -> Iterator[None]:
 
 
 def engine_for(engine: str) -> str:
-    """Return the name of the engine to use, resolving ``"auto"`` as set by :func:`using_engine`.
+    """Return the engine for a call: for ``"auto"``, the one set by :func:`using_engine`, if any.
 
-    Under ``torch.func`` and forward-mode differentiation ``"auto"`` means the reference engine,
-    the only one made of differentiable PyTorch operations.
+    Under ``torch.func`` and forward-mode differentiation, ``"auto"`` becomes ``"reference"``, the
+    only engine made of PyTorch operations that support these.
     """
     if engine == "auto" and in_functorch_transform():
         return "reference"
@@ -60,11 +60,14 @@ def engine_for(engine: str) -> str:
 
 
 class Engine(Protocol[L]):
-    """Interface of an engine, which receives a layout of class ``layout`` instead of the graph.
+    """Interface of an engine, an implementation of attention over a graph.
 
-    ``attend_with_lse`` also returns the log-sum-exp of the scores, which is differentiable, so that
-    results for parts of a graph can be merged. An engine with ``grouped_heads`` accepts fewer heads
-    of keys and values than of queries; for other engines, keys and values are repeated.
+    Attributes:
+        name: name of the engine, such as "rows".
+        layout: class of the tensors in which the engine reads a graph, such as sorted edges. They
+            are computed once per graph.
+        grouped_heads: whether the engine accepts fewer heads of keys and values than of queries
+            (grouped-query attention). For other engines, the heads are repeated.
     """
 
     name: str
@@ -72,41 +75,44 @@ class Engine(Protocol[L]):
     grouped_heads: bool
 
     def refuses(self, problem: Problem) -> list[str]:
-        """Return the reasons why this engine does not support a problem; empty if it does."""
+        """Return the reasons why this engine cannot compute a call; an empty list if it can."""
 
     def work(self, problem: Problem) -> Work:
-        """Return the kind of computation and the counts of its operations; see ``costs.json``."""
+        """Return how often each operation runs, for the time estimate in ``costs.py``."""
 
     def attend(self, call: AttentionCall, layout: L) -> Tensor:
-        """Return the output ``[..., N_dst, H, Dv]``."""
+        """Return the attention output ``[..., N_dst, H, Dv]``."""
 
     def attend_with_lse(self, call: AttentionCall, layout: L) -> tuple[Tensor, Tensor]:
-        """Return output ``[..., N_dst, H, Dv]`` and log-sum-exp ``[..., N_dst, H]``."""
+        """Return output ``[..., N_dst, H, Dv]`` and log-sum-exp of the scores ``[..., N_dst, H]``.
+
+        Both are differentiable, so that results on graphs without common edges can be merged.
+        """
 
     def aggregate(self, value: Tensor, weight: Tensor | None, reduce: str, layout: L) -> Tensor:
-        """Return the sum, mean, max or min of weight · value over edges, ``[..., N_dst, H, D]``."""
+        """Return sum, mean, max or min of weight · value per target, ``[..., N_dst, H, D]``."""
 
 
 class EdgeEngine(Protocol[L]):
-    """Interface of an engine that also computes edge tensors, in the caller's edge order."""
+    """Interface of an engine that also returns scores and weights of edges, in their order."""
 
     layout: type[L]
 
     def refuses(self, problem: Problem) -> list[str]:
-        """Return the reasons why this engine does not support a problem; empty if it does."""
+        """Return the reasons why this engine cannot compute a call; an empty list if it can."""
 
     def edge_scores(self, call: AttentionCall, layout: L) -> Tensor:
-        """Return score · gain + bias of each edge, ``[..., E, H]``."""
+        """Return score · gain + bias for each edge, ``[..., E, H]``."""
 
     def edge_softmax(self, scores: Tensor, layout: L) -> Tensor:
-        """Return the softmax over the edges of each target, ``[..., E, H]``."""
+        """Return attention weights ``[..., E, H]``: the softmax over the edges of each target."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Estimated seconds of one engine, or the reasons why the engine does not support the call.
+    """Estimated seconds of an engine for a call, or the reasons why it cannot compute the call.
 
-    The estimate is NaN if the caller named the engine, because engines are not compared then.
+    The seconds are NaN if the caller named the engine, because no estimate is made then.
     """
 
     engine: str
@@ -116,13 +122,15 @@ class Choice:
 
 @dataclass(frozen=True)
 class Plan:
-    """Estimates of all engines for one problem, fastest first, unsuitable engines last.
+    """Estimated times of all engines for one call.
 
     Attributes:
-        choices: estimates of one pass over the whole graph.
-        note: caveat if the estimates are not based on measurements on this type of device.
-        parts: disjoint parts of the graph and their engines, if computing them separately and
-            merging the results is faster than one pass; else empty.
+        choices: one entry per engine for computing the whole graph; the fastest engine is first,
+            and engines that cannot compute the call are last.
+        note: says where the estimates come from if they are not based on measurements on this type
+            of device; otherwise empty.
+        parts: name and engine of each part of the graph, if it is faster to compute the parts on
+            different engines and to merge the results; otherwise empty.
     """
 
     choices: tuple[Choice, ...]
@@ -131,12 +139,12 @@ class Plan:
 
     @property
     def engine(self) -> str:
-        """Name of the fastest engine for one pass over the whole graph."""
+        """Name of the engine that is fastest for the whole graph."""
         return self.choices[0].engine
 
     @property
     def seconds(self) -> float:
-        """Estimated seconds of that engine."""
+        """Estimated seconds of :attr:`engine`, forward and backward together."""
         return self.choices[0].seconds
 
     def __str__(self) -> str:
@@ -152,17 +160,17 @@ class Plan:
 
 
 def _about(seconds: float) -> str:
-    """Format an estimate; infinity means the table has no costs for this form of computation."""
+    """Return an estimate as text; infinity means that ``costs.json`` has no entry for it."""
     if math.isinf(seconds):
         return "supports the call, but has no known costs on this device; name it to use it"
     return f"about {seconds * 1e3:.3g} ms"
 
 
 def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Choice:
-    """Return the first choice of :func:`plan`, without checking slower engines.
+    """Return the first entry of :func:`plan`; unlike it, do not check slower engines.
 
     Raises:
-        ArgumentError: as in :func:`plan`.
+        ArgumentError: the name is unknown, or the named engine cannot compute the call.
 
     """
     if engine in engines and not engines[engine].refuses(problem):
@@ -177,17 +185,16 @@ def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "
 
 
 def estimates(problem: Problem, engines: Mapping[str, Engine[Any]]) -> dict[str, float]:
-    """Return the estimated seconds of each engine, even if it does not support the problem."""
+    """Return the estimated seconds of each engine, including those that cannot compute the call."""
     works = [engine.work(problem) for engine in engines.values()]
     seconds = costs_on(problem.device, problem.dtype).of(works)
     return dict(zip(engines, seconds, strict=True))
 
 
 def _fastest(seconds: Mapping[str, float]) -> str:
-    """Return the engine with the least seconds.
+    """Return the name of the engine with the fewest seconds.
 
-    The minimum is found by a loop, because ``torch.compile`` cannot sort estimates with symbolic
-    sizes.
+    The code is a loop, because ``torch.compile`` cannot sort numbers that depend on symbolic sizes.
     """
     best, *others = seconds
     for name in others:
@@ -197,11 +204,11 @@ def _fastest(seconds: Mapping[str, float]) -> str:
 
 
 def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Plan:
-    """Compare the engines for a problem, or check the named engine.
+    """Return the estimates of all engines for a call; ``engine`` may name the one to use.
 
     Raises:
-        ArgumentError: if the name is unknown, or the named engine does not support the call; the
-            error lists the reasons of all engines. A named engine is never replaced by another.
+        ArgumentError: the name is unknown, or the named engine cannot compute the call. The message
+            gives the reasons of all engines.
 
     """
     check_choice("engine", engine, ["auto", *engines])
@@ -223,7 +230,7 @@ def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "au
         raise ArgumentError(
             "engine",
             expected="an engine that supports this call",
-            got=f"{engine!r}, which does not: {', '.join(named.reasons)}",
+            got=f"{engine!r}, which does not support it: {', '.join(named.reasons)}",
             remedy=f'use engine="auto" or another engine ({others})',
         )
     others_after = (choice for choice in ordered.choices if choice.engine != engine)

@@ -1,4 +1,7 @@
-"""The reference engine: gather, softmax and scatter in plain PyTorch, short rather than fast."""
+"""The engine "reference": attention by gather, softmax and scatter in plain PyTorch.
+
+The code is meant to be short and easy to check rather than fast.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from edgewise.scores import Score
 
 @dataclass(frozen=True, eq=False)
 class EdgeLayout:
-    """Source and target of each edge, ``[E]`` each, in the order of the edge tensors."""
+    """Source and target node of each edge, ``[E]`` each, in the caller's edge order."""
 
     source: Tensor
     target: Tensor
@@ -27,9 +30,10 @@ class EdgeLayout:
 
 
 class Reference:
-    """Attention edge by edge, for every graph, score, dtype and device; memory grows with E×H×D.
+    """Attention edge by edge, for every graph, score, dtype and device.
 
-    16-bit inputs are computed in float32 and rounded once, at the end.
+    Memory grows with E·H·D (edges, heads, head width). 16-bit inputs are computed in float32 and
+    only the result is rounded.
     """
 
     name = "reference"
@@ -37,11 +41,14 @@ class Reference:
     grouped_heads = False
 
     def refuses(self, problem: Problem) -> list[str]:  # noqa: ARG002 - all problems are supported
-        """Return an empty list, because this engine supports every problem."""
+        """Return an empty list, because this engine supports every call."""
         return []
 
     def work(self, problem: Problem) -> Work:
-        """Return the operation counts. Gathers cost most."""
+        """Return how often each operation runs, for the time estimate in ``costs.py``.
+
+        Gathers take most of the time.
+        """
         edges = problem.batch * problem.num_edges
         heads, elements = edges * problem.heads, problem.width + problem.value_width
         amounts: dict[str, float] = {
@@ -59,13 +66,16 @@ class Reference:
         }
 
     def attend(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:
-        """Return the output ``[..., N_dst, H, Dv]``."""
+        """Return the attention output ``[..., N_dst, H, Dv]``."""
         return self.attend_with_lse(call, layout)[0]
 
     def attend_with_lse(self, call: AttentionCall, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
-        """Return output and log-sum-exp ``[..., N_dst, H]``, -inf for targets without sources."""
+        """Return the output and the log-sum-exp of the scores ``[..., N_dst, H]``.
+
+        The log-sum-exp of a target without sources is -inf.
+        """
         scores = self.edge_scores(call, layout)
-        # The values may have batch dimensions that the scores do not have.
+        # Values may have a batch dimension when query and key, and so the scores, have none.
         scores = scores.expand(*call.batch, *scores.shape[-2:])
         if call.normaliser is None:
             weights, lse = _softmax(scores, layout)
@@ -90,7 +100,7 @@ class Reference:
         return out.to(call.value.dtype), lse
 
     def edge_scores(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:
-        """Return score · gain + bias of each edge, ``[..., E, H]``."""
+        """Return score · gain + bias for each edge, ``[..., E, H]``."""
         query = wide(call.query).index_select(-3, layout.target)
         key = wide(call.key).index_select(-3, layout.source)
         if call.edge_key is not None:
@@ -103,7 +113,7 @@ class Reference:
         return scores
 
     def edge_softmax(self, scores: Tensor, layout: EdgeLayout) -> Tensor:
-        """Return the softmax over the edges of each target, ``[..., E, H]``."""
+        """Return attention weights ``[..., E, H]``: the softmax over the edges of each target."""
         return _softmax(wide(scores), layout)[0].to(scores.dtype)
 
     def edge_entmax(self, scores: Tensor, normaliser: Entmax, layout: EdgeLayout) -> Tensor:
@@ -119,7 +129,7 @@ class Reference:
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: EdgeLayout
     ) -> Tensor:
-        """Return the sum, mean, max or min of weight · value over edges, ``[..., N_dst, H, D]``."""
+        """Return sum, mean, max or min of weight · value per target, ``[..., N_dst, H, D]``."""
         message = wide(value).index_select(-3, layout.source)
         if weight is not None:
             message = message * wide(weight)[..., None]
@@ -134,7 +144,7 @@ class Reference:
 
 
 REFERENCE = Reference()
-"""Instance that other engines use for calls that they do not support."""
+"""The instance that other engines call for what they do not support."""
 
 
 def wide(x: Tensor) -> Tensor:
@@ -143,7 +153,7 @@ def wide(x: Tensor) -> Tensor:
 
 
 def expand(term: EdgeTerm | EdgeVector) -> Tensor:
-    """Return the full tensor of an edge term or edge vector."""
+    """Return one entry per edge as a tensor, also for a table or projected edge features."""
     return term.expand() if isinstance(term, (TableBias, Projected)) else term
 
 
@@ -155,7 +165,7 @@ def _score(score: Score, query: Tensor, key: Tensor) -> Tensor:
 
 
 def _softmax(scores: Tensor, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
-    """Return weights ``[..., E, H]`` and log-sum-exp ``[..., N_dst, H]``."""
+    """Return the softmax weights ``[..., E, H]`` and the log-sum-exp ``[..., N_dst, H]``."""
     target, rows = layout.target, layout.num_targets
     most = _greatest(scores, layout)
     exponential = (scores - most.index_select(-2, target)).exp()
@@ -167,7 +177,10 @@ def _softmax(scores: Tensor, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
 
 
 def _greatest(scores: Tensor, layout: EdgeLayout) -> Tensor:
-    """Return the greatest score ``[..., N_dst, H]``, 0 without edges or if all are -inf."""
+    """Return the greatest score of each target, ``[..., N_dst, H]``.
+
+    It is 0 if the target has no edges or all its scores are -inf.
+    """
     shape = (*scores.shape[:-2], layout.num_targets, scores.shape[-1])
     index = layout.target[:, None].expand_as(scores)
     most = torch.full(shape, -torch.inf, dtype=scores.dtype, device=scores.device)
@@ -182,12 +195,15 @@ def _scatter_sum(x: Tensor, target: Tensor, dim: int, rows: int) -> Tensor:
 
 
 def _scatter_extreme(message: Tensor, layout: EdgeLayout, reduce: str) -> Tensor:
-    """Return the maximum or minimum over edges, 0 without edges; ties share the gradient evenly."""
+    """Return the maximum or minimum over the edges of each target, 0 for a target without edges.
+
+    If several edges reach the extreme, the gradient is divided evenly between them.
+    """
     shape = list(message.shape)
     shape[-3] = layout.num_targets
     index = layout.target[:, None, None].expand_as(message)
-    # The gradient of scatter_reduce counts the base as a tie even with include_self=False. NaN
-    # never ties.
+    # The backward pass of scatter_reduce counts an initial value that equals the extreme as one
+    # more tie, even with include_self=False. NaN equals nothing, so it is never counted.
     base = message.new_full(shape, torch.nan)
     kind = "amax" if reduce == "max" else "amin"
     extreme = base.scatter_reduce(-3, index, message, kind, include_self=False)

@@ -8,7 +8,7 @@ import warnings
 import torch
 
 OLDEST, NEWEST = (2, 9), (2, 14)
-"""The oldest and the newest minor version of PyTorch on which the tests pass."""
+"""Oldest and newest minor version of PyTorch with which the tests pass."""
 
 
 def warn_if_untested() -> None:

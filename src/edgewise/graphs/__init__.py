@@ -1,4 +1,4 @@
-"""Attention patterns and graphs; ``docs/reference/graphs.md`` shows them."""
+"""Attention patterns and graphs; ``docs/reference/graphs.md`` shows them with pictures."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ PATTERNS: dict[str, type[Pattern]] = {
     "virtual": virtual,
     "window": window,
 }
-"""Patterns by their name in recipes and on the command line."""
+"""Dict from the names of patterns in recipes and on the command line to pattern classes."""
 
 
 def parse(text: str) -> Pattern:
-    """Return the pattern of an expression such as ``"window(4) | hubs([0])"``.
+    """Return the pattern that a string such as ``"window(4) | hubs([0])"`` describes.
 
     Example:
         >>> from edgewise import graphs

@@ -1,4 +1,4 @@
-"""Packed batches of graphs, which are block-diagonal, and the graph for pooling them."""
+"""Packed batches of graphs (block-diagonal graphs), and the graph that pools such a batch."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ Sizes = Sequence[int] | Tensor
 def batch(
     graph: Pattern | Sequence[Graph], sizes: Sizes | None = None, source_sizes: Sizes | None = None
 ) -> Graph:
-    """Pack graphs into one block-diagonal graph, without padding.
+    """Pack several graphs into one block-diagonal graph, without padding.
 
     Args:
-        graph: a pattern, bound to every size; or a sequence of graphs.
-        sizes: number of target nodes of each member; only with a pattern.
-        source_sizes: number of source nodes of each member, for cross-attention. Default:
-            ``sizes``.
+        graph: a sequence of graphs; or one pattern, of which each graph of the batch is a copy
+            with its own number of nodes.
+        sizes: number of target nodes of each graph in the batch; only with a pattern.
+        source_sizes: number of source nodes of each graph, for cross-attention; only with a
+            pattern. Default: ``sizes``.
 
     Raises:
-        ArgumentError: sizes are negative or missing, or their numbers differ.
+        ArgumentError: a size is negative, ``sizes`` is missing for a pattern, or ``sizes`` and
+            ``source_sizes`` have different lengths.
 
     Example:
         >>> from edgewise import graphs
@@ -46,20 +48,21 @@ def batch(
         if sizes is None:
             raise ArgumentError(
                 "sizes",
-                expected="the number of nodes of each member",
+                expected="the number of nodes of each graph in the batch, because graph is a"
+                " pattern",
                 got="None",
-                remedy="pass sizes=[n0, n1, ...], or a list of graphs",
+                remedy="pass sizes=[n0, n1, ...], or a list of graphs instead of the pattern",
             )
         targets = _listed("sizes", sizes)
         sources = targets if source_sizes is None else _listed("source_sizes", source_sizes)
         if len(targets) != len(sources):
             raise ArgumentError(
                 "source_sizes",
-                expected=f"one size for each of the {len(targets)} members",
-                got=f"{len(sources)} sizes",
-                remedy="give one number of targets and one of sources for each member",
+                expected=f"as many numbers as sizes has, {len(targets)}",
+                got=str(len(sources)),
+                remedy="pass one number in sizes and one in source_sizes for each graph",
             )
-        # Batch each operand of a composition separately, so that both keep their structure.
+        # Batch the operands of `a | b` separately, so that each keeps its intervals.
         if isinstance(graph, Composition):
             left = batch(graph.left, targets, sources)
             right = batch(graph.right, targets, sources)
@@ -76,9 +79,10 @@ def batch(
 
 
 def membership(sizes: Sizes) -> Graph:
-    """Return the bipartite graph from the nodes of a packed batch to its graphs, for pooling.
+    """Return the bipartite graph that pools each graph of a packed batch.
 
-    Mean pooling is ``aggregate(x, membership(sizes), reduce="mean")``.
+    Its sources are all nodes of the batch. Its targets are the graphs, and graph i attends to its
+    ``sizes[i]`` nodes. Mean pooling is ``aggregate(x, membership(sizes), reduce="mean")``.
 
     Example:
         >>> from edgewise import graphs
@@ -99,15 +103,15 @@ def membership(sizes: Sizes) -> Graph:
 def _packed(members: Sequence[Graph]) -> Graph:
     device = common_device(members)
     counts = torch.tensor([(m.num_targets, m.num_sources) for m in members], dtype=torch.long)
-    # Sizes stay on the CPU, because reading values from the GPU would wait for its queue.
+    # Keep a copy of the sizes on the CPU, because reading values from the GPU waits for it.
     sizes = counts.view(-1, 2).T.contiguous()
     num_targets, num_sources = sizes.sum(1).tolist()
     target_sizes, source_sizes = sizes.to(device)
     segments = target_sizes, source_sizes
     runs = [m for m in members if isinstance(m, Intervals)]
     if members and len(runs) == len(members) and len({run.step for run in runs}) == 1:
-        # One operation for all members: a loop over hundreds of molecules is slower than
-        # attention.
+        # Shift all graphs in one operation. A loop over hundreds of molecules would take longer
+        # than the attention itself.
         ahead = starts(source_sizes)[segment_index(target_sizes, num_targets)]
         start, stop = torch.cat([m.start for m in runs]), torch.cat([m.stop for m in runs])
         ends = start + ahead, stop + ahead
@@ -129,5 +133,5 @@ def _packed(members: Sequence[Graph]) -> Graph:
 def _listed(name: str, sizes: Sizes) -> list[int]:
     numbers = sizes.tolist() if isinstance(sizes, Tensor) else list(sizes)
     for number in numbers:
-        check_count(name, number, 0, "pass the number of nodes of each member")
+        check_count(name, number, 0, "pass the number of nodes of each graph")
     return [int(number) for number in numbers]

@@ -1,4 +1,4 @@
-"""Block-diagonal attention pattern (Swin's windows in one dimension)."""
+"""Block-diagonal attention pattern, like the windows of Swin in one dimension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Least-recently-used cache of bound graphs, limited by memory."""
+"""Least-recently-used cache, limited by memory, of the graphs that ``Pattern.bind`` returns."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class _Entry:
 class BoundGraphs:
     """Least-recently-used cache of ``pattern._build(num_targets, num_sources)``.
 
-    The memory of a graph grows with use, because its edge list and the layouts of engines are
-    cached on it. When a graph is added, the graphs used since the last addition are measured, and
-    the least recently used graphs are removed until the rest holds at most ``most_bytes``. The
-    graph in use is always kept.
+    A graph needs more memory after its first use, because its edge list and other derived tensors
+    are cached on it. Before a graph is added, the memory of the graphs used since the last addition
+    is measured. Then the least recently used graphs are removed until the others hold at most
+    ``most_bytes`` and number fewer than ``most_graphs``.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_graphs: int = MOST_GRAPHS) -> None:
@@ -41,11 +41,11 @@ class BoundGraphs:
         self._unmeasured: dict[_Key, _Entry] = {}  # Entries used since the last measurement.
         self._newest: _Entry | None = None
         self._measured = 0  # In bytes.
-        # The lock is reentrant, because binding a composition binds its operands.
+        # The lock is reentrant, because binding `a | b` also binds `a` and `b`.
         self._lock = RLock()
 
     def __call__(self, pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-        """Return the graph of the pattern for these sizes."""
+        """Return the graph of the pattern for these numbers of nodes, from the cache if there."""
         key = pattern, num_targets, num_sources
         entry = self._entries.get(key)
         if entry is None or entry is not self._newest:
@@ -56,14 +56,14 @@ class BoundGraphs:
         return entry.graph
 
     def cache_clear(self) -> None:
-        """Remove all graphs from the cache, like the method of ``functools.lru_cache``."""
+        """Remove all graphs from the cache; named as in ``functools.lru_cache``."""
         with self._lock:
             self._entries.clear()
             self._unmeasured.clear()
             self._newest, self._measured = None, 0
 
     def held(self) -> int:
-        """Return the bytes of all cached tensors."""
+        """Return the size of all cached tensors in bytes."""
         with self._lock:
             return held_bytes([entry.graph for entry in self._entries.values()])
 
@@ -92,7 +92,10 @@ bound_graphs = BoundGraphs()
 
 
 def held_bytes(thing: Any) -> int:
-    """Return the bytes of all tensors reachable from an object; shared storage counts once."""
+    """Return the bytes of all tensors in an object and its attributes, lists and dicts.
+
+    Storage shared by several tensors counts once.
+    """
     storages: dict[int, int] = {}
     seen: set[int] = set()
     todo = [thing]

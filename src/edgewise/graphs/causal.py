@@ -12,10 +12,10 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Causal(Pattern):
-    """Causal attention: each target attends to sources up to its own position.
+    """Causal attention: each target attends to its own and all preceding positions.
 
-    If there are fewer targets than sources, the targets are the last positions: one target and n
-    sources are a step of decoding with a key-value cache.
+    If there are fewer targets than sources, the targets are the last positions. Decoding one token
+    with a key-value cache therefore uses one target and n sources.
 
     Example:
         >>> from edgewise import graphs

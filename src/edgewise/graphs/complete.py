@@ -12,7 +12,7 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Complete(Pattern):
-    """Full attention: every target attends to every source; bipartite for cross-attention.
+    """Full attention: every target attends to every source, also for cross-attention.
 
     Example:
         >>> from edgewise import graphs

@@ -1,8 +1,8 @@
 """Set operations on patterns: ``a | b``, ``a & b``, ``a - b`` and the transpose.
 
-The result has no duplicate edges. A union keeps its operands as *disjoint parts*, so that each part
-can run on the engine that is fastest for this part; the results are merged exactly (see
-``engines/merge.py``).
+``|``, ``&`` and ``-`` return a graph without duplicate edges. A union keeps its operands as
+separate graphs without common edges, so that each can run on the engine that is fastest for it. The
+attention outputs are then merged without approximation (see ``engines/merge.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from edgewise.graphs.runs import Runs, overlap, remainder
 
 @dataclass(frozen=True, repr=False)
 class Composition(Pattern):
-    """Set operation on two patterns."""
+    """Base class of the set operations on two patterns; ``sign`` is the operator, such as "|"."""
 
     left: Pattern
     right: Pattern
@@ -32,7 +32,7 @@ class Composition(Pattern):
 
     @classmethod
     def of(cls, left: Pattern, right: Pattern) -> Pattern:
-        """Return the composition; if an operand is a graph, bind the result to its sizes."""
+        """Return the result of the operation: a graph if an operand is a graph, else a pattern."""
         whole = cls(left, check_graph(right))
         for side in (left, right):
             if isinstance(side, Graph):
@@ -44,7 +44,9 @@ class Composition(Pattern):
         return f"({self.left!r} {self.sign} {self.right!r})"
 
     def _operands(self, num_targets: int, num_sources: int) -> tuple[Graph, Graph]:
-        """Return both operands as graphs; a pattern is moved to the device of the other operand.
+        """Return both operands as graphs on one device.
+
+        If one operand is a pattern and the other a graph, the device is that of the graph.
 
         Raises:
             ArgumentError: the operands are graphs on different devices.
@@ -59,14 +61,14 @@ class Composition(Pattern):
 
 
 class Union(Composition):
-    """Union ``a | b``: edges of either pattern."""
+    """Union ``a | b``: edges of at least one of the two patterns."""
 
     sign = "|"
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         left, right = self._operands(num_targets, num_sources)
-        # Contiguous intervals come first and stay whole; the other parts lose the edges that they
-        # share with an interval.
+        # Each graph loses the edges that an earlier one contains. Graphs of intervals with step 1
+        # come first, because removing edges would split their intervals.
         parts: list[Graph] = []
         for part in sorted([*left.parts, *right.parts], key=_raggedness):
             parts.append(_difference(_as_set(part), parts))
@@ -112,7 +114,7 @@ class Transpose(Pattern):
 
 
 class DisjointUnion(Graph):
-    """Union of graphs without common edges; ``edge_index`` is the concatenation over the parts."""
+    """Union of graphs without common edges; ``edge_index`` concatenates their edge lists."""
 
     def __init__(self, parts: Sequence[Graph], num_targets: int, num_sources: int) -> None:
         super().__init__(num_targets, num_sources, parts[0].device)
@@ -157,7 +159,10 @@ def _join_edges(graph: Graph) -> Tensor:
 
 
 def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -> Graph:
-    """Join graphs without common edges; drop empty parts and merge all explicit parts into one."""
+    """Return the union of graphs without common edges.
+
+    Graphs without edges are left out. All graphs given by edge lists become one edge list.
+    """
     kept = [part for part in parts if part.num_edges and not isinstance(part, Edges)]
     listed = [part for part in parts if part.num_edges and isinstance(part, Edges)]
     if len(listed) > 1:
@@ -173,7 +178,7 @@ def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -
 
 
 def common_segments(graphs: Sequence[Graph]) -> tuple[Tensor, Tensor] | None:
-    """Return the segments that all graphs have in common; None if their segments differ."""
+    """Return the attribute ``segments`` of the graphs if all have the same, else None."""
     first = graphs[0].segments
     same = first is not None and all(
         graph.segments is not None and all(map(torch.equal, graph.segments, first))
@@ -192,6 +197,7 @@ def _chosen(graph: Graph, keep: Tensor, segments: tuple[Tensor, Tensor] | None) 
 
 
 def _raggedness(graph: Graph) -> int:
+    """Return a sort key: the step of a graph of intervals; edge lists come last."""
     return graph.step if isinstance(graph, Intervals | Runs) else torch.iinfo(torch.int).max
 
 
@@ -205,7 +211,7 @@ def _common(left: Graph, right: Graph) -> Graph:
 
 
 def _difference(graph: Graph, others: Sequence[Graph]) -> Graph:
-    """Remove the edges of other graphs, on intervals if possible, else on edge lists."""
+    """Return ``graph`` without the edges of ``others``, as intervals if possible."""
     rest = []
     for other in [part for whole in others for part in whole.parts]:
         runs = remainder(graph, other)
@@ -217,7 +223,7 @@ def _difference(graph: Graph, others: Sequence[Graph]) -> Graph:
 
 
 def _listed_difference(graph: Graph, others: Sequence[Graph]) -> Graph:
-    """Remove the edges of other graphs from the edge list of a graph."""
+    """Return ``graph`` without the edges of ``others``, as an edge list if any are removed."""
     shared = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)
     for other in others:
         shared |= other.contains(graph.source, graph.target)

@@ -1,4 +1,4 @@
-"""Conversion from masks and from graphs of other libraries, which are not imported."""
+"""Conversion from masks and from graphs of other libraries, without importing these libraries."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
     """Return the argument if it is a graph or a pattern.
 
     Raises:
-        ArgumentError: the argument is neither a graph nor a pattern. For a mask, edge list,
-            ``Data``, sparse matrix, NetworkX graph or text, the remedy names the function that
-            converts the argument.
+        ArgumentError: the argument is neither a graph nor a pattern. If it can be converted (such
+            as a mask, an edge list or a NetworkX graph), the message names the function for this.
     """
     if isinstance(graph, Pattern):
         return graph
@@ -30,23 +29,23 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
 
 
 def check_sized(graph: Any, argument: str = "graph") -> Graph:
-    """Return the argument if it is a graph with sizes.
+    """Return the argument if it is a :class:`Graph`, which has a fixed number of nodes.
 
     Raises:
-        ArgumentError: the argument is a pattern, or a type that :func:`check_graph` refuses.
+        ArgumentError: the argument is a pattern without sizes, or neither a graph nor a pattern.
     """
     if isinstance(graph, Graph):
         return graph
     raise ArgumentError(
         argument,
-        expected="a graph with sizes",
-        got=repr(check_graph(graph, argument)),
-        remedy="bind the pattern with .bind(num_nodes)",
+        expected="a graph with a fixed number of nodes",
+        got=f"the pattern {check_graph(graph, argument)!r}",
+        remedy="call .bind(num_nodes) of the pattern",
     )
 
 
 def common_device(graphs: Sequence[Graph]) -> torch.device:
-    """Return the common device of graphs, or the CPU if there are none.
+    """Return the device of all these graphs, or the CPU if the list is empty.
 
     Raises:
         ArgumentError: the graphs are on different devices.
@@ -66,8 +65,8 @@ def check_square(graph: Any, remedy: str) -> Graph:
     """Return the argument if it is a graph with as many targets as sources.
 
     Raises:
-        ArgumentError: the graph has different numbers of targets and sources, or
-            :func:`check_sized` refuses the type.
+        ArgumentError: the graph has different numbers of targets and sources (the message ends
+            with ``remedy``), or the argument is not a :class:`Graph`.
     """
     sized = check_sized(graph)
     if sized.num_targets != sized.num_sources:
@@ -78,7 +77,7 @@ def check_square(graph: Any, remedy: str) -> Graph:
 
 
 def _described(thing: Any) -> tuple[str, str]:
-    """Describe an argument that is not a graph, and how to convert it."""
+    """Return two parts of an error message: what the argument is, and how to convert it."""
     name = type(thing).__name__
     if isinstance(thing, type) and issubclass(thing, Pattern):
         return f"the class {thing.__name__}", f"call it: graphs.{thing.__name__.lower()}(...)"
@@ -113,9 +112,9 @@ def _described(thing: Any) -> tuple[str, str]:
 def from_dense(matrix: Tensor) -> Edges:
     """Return the graph of a boolean attention mask ``[num_targets, num_sources]``.
 
-    The inverse is ``graph.dense()``. For a matrix of numbers, pass ``matrix != 0`` here, and the
-    numbers as ``weight``, ``gain`` or ``bias``. The mask is copied: changing it later, also through
-    ``.data`` or NumPy, does not change the graph.
+    True is an edge. The inverse is ``graph.dense()``. For a weighted adjacency matrix, pass
+    ``matrix != 0`` here, and its nonzero values as ``weight``, ``gain`` or ``bias`` of the call.
+    Later changes of the mask do not change the graph.
 
     Example:
         >>> import torch
@@ -137,7 +136,7 @@ def from_dense(matrix: Tensor) -> Edges:
 
 
 def from_pyg(data: Any) -> Edges:
-    """Return the graph of a PyTorch Geometric ``Data`` or ``EdgeIndex``, in its edge order.
+    """Return the graph of PyTorch Geometric's ``Data`` or ``EdgeIndex``, with the same edge order.
 
     Example:
         >>> import torch
@@ -153,7 +152,7 @@ def from_pyg(data: Any) -> Edges:
         if None in size:
             raise ArgumentError(
                 "data",
-                expected="an EdgeIndex with a sparse_size",
+                expected="an EdgeIndex whose sparse_size is known",
                 got=f"sparse_size {tuple(size)}",
                 remedy="use graphs.edges(edge_index, num_nodes)",
             )

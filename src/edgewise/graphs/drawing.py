@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 INK, LINE, LOOP = "#1f3a5f", "#4c78a8", "#e45756"
 MOST_LINES = 4000  # Maximum number of drawn edges; more are unreadable and slow.
-SMALL, FEW = 64, 800  # Maximum numbers of nodes and edges of a graph drawn in a notebook.
-SIDE = 220  # Width and height of the drawing in pixels.
+SMALL, FEW = 64, 800  # A notebook draws a graph with at most 64 nodes and 800 edges.
+SIDE = 220  # Width and height in pixels of the drawing in a notebook.
 
 
 def draw(graph: Graph, path: str | Path | None = None, weights: Tensor | None = None) -> Figure:
-    """Draw the graph and its matrix side by side; save the figure if ``path`` is given.
+    """Draw the graph and its adjacency matrix side by side.
 
     Args:
-        graph: the graph.
-        path: file of the figure.
-        weights: weights ``[E]``, or ``[E, H]`` to draw the mean over heads.
+        graph: graph to draw.
+        path: image file to write. Default: none is written.
+        weights: attention weights ``[E]``, or ``[E, H]`` to draw their mean over the heads.
     """
     if weights is not None:
         weights = _of_edges(graph, weights)
@@ -62,7 +62,7 @@ def _check_format(figure: Figure, path: Path) -> None:
 
 
 def _of_edges(graph: Graph, weights: Tensor) -> Tensor:
-    """Return one weight for each edge, on the CPU."""
+    """Return one weight per edge on the CPU: weights ``[E, H]`` are averaged over the heads."""
     weights = weights.detach().float().cpu()
     if weights.dim() == 2:
         weights = weights.mean(-1)
@@ -82,11 +82,12 @@ def draw_nodes(
     """Draw nodes and edges; a ring marks a self-loop.
 
     Args:
-        graph: the graph.
+        graph: graph to draw.
         axes: axes to draw on.
-        weights: weights ``[E]``; edges with a larger weight are darker and wider.
-        places: coordinates ``[N, 2]`` of the nodes of a square graph. Default:
-            ``graph.positions()`` if defined, else a circle.
+        weights: attention weights ``[E]``; edges with a larger weight are darker and wider.
+        places: coordinates ``[N, 2]`` of the nodes, for a graph with as many targets as sources.
+            Default: ``graph.positions()``; if this is None, a circle, or two columns for a
+            bipartite graph.
     """
     from matplotlib.collections import LineCollection
 
@@ -123,7 +124,10 @@ def draw_nodes(
 
 
 def draw_matrix(graph: Graph, axes: Axes, weights: Tensor | None = None) -> AxesImage:
-    """Draw the adjacency matrix ``graph.dense()``, or weights ``[E]``, with one row per target."""
+    """Draw the adjacency matrix as an image with one row per target.
+
+    With ``weights`` ``[E]``, the colour of an edge shows its weight.
+    """
     if weights is None or not graph.num_edges:
         shown = graph.dense().cpu().numpy() if graph.num_targets and graph.num_sources else [[0]]
         image = axes.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, interpolation="nearest")
@@ -141,7 +145,10 @@ def draw_matrix(graph: Graph, axes: Axes, weights: Tensor | None = None) -> Axes
 
 
 def _places(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return coordinates of targets and sources: one circle, or two columns if bipartite."""
+    """Return the coordinates of the targets and of the sources, each ``[N, 2]``.
+
+    These are ``graph.positions()`` if defined, else a circle, or two columns for a bipartite graph.
+    """
     own = graph.positions()
     if own is not None:
         return own, own
@@ -160,8 +167,8 @@ def _places(graph: Graph) -> tuple[Tensor, Tensor]:
 def html(graph: Pattern, nodes: int = 16) -> str:
     """Return HTML for notebooks: a drawing of a small graph, statistics of a large graph.
 
-    A pattern is bound to ``nodes`` nodes first. If the pattern is not defined for this size, its
-    name is shown.
+    A pattern is drawn with ``nodes`` nodes. If it is not defined for this number, only its name is
+    shown.
     """
     if not isinstance(graph, Graph):
         try:
@@ -191,7 +198,7 @@ def _svg(graph: Graph) -> str:
     low, high = both.min(0).values, both.max(0).values
     margin, size = 12, max(2.0, min(5.0, 30 / math.sqrt(len(both))))
     scale = (SIDE - 2 * margin) / float((high - low).max().clamp(min=1e-9))
-    # The lower bound is for a single node, whose extent is zero.
+    # A single node has extent 0, so the scale is limited.
     scale = min(scale, SIDE - 2 * margin)
 
     def at(places: Tensor) -> list[list[float]]:

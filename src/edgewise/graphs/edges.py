@@ -12,7 +12,10 @@ from edgewise.graphs.graph import OPERATIONS, Graph
 
 
 class Edges(Graph):
-    """Graph of a ``[2, E]`` edge list, without checks; :func:`edges` creates it with checks."""
+    """Graph of a ``[2, E]`` edge list, which is not checked.
+
+    Call :func:`edges` to create such a graph with checks of the indices.
+    """
 
     def __init__(
         self,
@@ -48,15 +51,15 @@ class Edges(Graph):
         return found
 
     def unique(self) -> Edges:
-        """Return the graph without duplicates, sorted by target, then by source."""
+        """Return the graph without duplicate edges; edges are sorted by target, then by source."""
         return self.cached("unique", lambda: edges_of_keys(self._keys(), self))
 
     def with_self_loops(self) -> Graph:
-        """Append a self-loop for each node without one; the first E edges keep their order."""
+        """Append self-loops for the nodes that have none; existing edges keep their order."""
         return self.cached("with_self_loops", self._append_loops)
 
     def without_self_loops(self) -> Graph:
-        """Remove self-loops; the other edges keep their order and duplicates."""
+        """Remove self-loops; the remaining edges keep their order, including duplicates."""
         ahead = self._sources_ahead(self.num_targets, self.num_sources)
 
         def make() -> Graph:
@@ -75,7 +78,7 @@ class Edges(Graph):
         return Edges(joined, self.num_targets, self.num_sources, segments)
 
     def _keys(self) -> Tensor:
-        """Return the sorted distinct keys ``target * num_sources + source``."""
+        """Return one number per edge, ``target * num_sources + source``, sorted and distinct."""
         return self.derived(_unique_keys)
 
     def _moved(self, device: torch.device) -> Graph:
@@ -98,21 +101,24 @@ def _unique_keys(graph: Graph) -> Tensor:
 
 
 def edges_of_keys(keys: Tensor, like: Graph) -> Edges:
-    """Return the graph of sorted keys ``target * num_sources + source``."""
+    """Return the graph whose edges are given as sorted numbers ``target * num_sources + source``.
+
+    The numbers of nodes and the segments are those of ``like``.
+    """
     width = max(like.num_sources, 1)
     pairs = torch.stack([keys % width, torch.div(keys, width, rounding_mode="floor")])
     return Edges(pairs, like.num_targets, like.num_sources, like.segments)
 
 
 def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
-    """Return the graph of an edge list, with its order and duplicates.
+    """Return the graph of an edge list; the order of the edges and duplicates are kept.
 
-    The edges are copied, so changing ``edge_index`` in place later does not change the graph.
+    The edges are copied, so later in-place changes of ``edge_index`` do not change the graph.
 
     Args:
-        edge_index: integers ``[2, E]``, sources in row 0 and targets in row 1; or an ``EdgeIndex``
-            of PyTorch Geometric.
-        num_nodes: n, or ``(num_sources, num_targets)`` for a bipartite graph.
+        edge_index: integers ``[2, E]`` with sources in row 0 and targets in row 1, or PyTorch
+            Geometric's ``EdgeIndex``.
+        num_nodes: number of nodes, or ``(num_sources, num_targets)`` for a bipartite graph.
 
     Raises:
         ArgumentError: ``edge_index`` is not a ``[2, E]`` tensor of integers, or an index is out of
@@ -165,7 +171,7 @@ def _check_range(edge_index: Tensor, num_targets: int, num_sources: int) -> None
                 "edge_index",
                 expected=f"{what}s from 0 to {count - 1} ({count} nodes)",
                 got=f"{what} {int(edge_index[row, edge])} at edge {edge}",
-                remedy="renumber the nodes from 0, or pass a larger num_nodes",
+                remedy="number the nodes from 0, or pass a larger num_nodes",
             )
 
 

@@ -12,7 +12,9 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Empty(Pattern):
-    """Pattern without edges: attention returns zeros. ``with_self_loops()`` is the identity.
+    """Pattern without edges: attention returns zeros.
+
+    With ``empty().with_self_loops()``, each node attends only to itself.
 
     Example:
         >>> from edgewise import graphs

@@ -17,12 +17,13 @@ from edgewise.ragged import runs_and_positions, starts
 
 @dataclass(frozen=True, repr=False)
 class Expand(Pattern):
-    """Block-sparse attention: each edge of ``blocks`` joins all positions of two blocks.
+    """Block-sparse attention, given by a small pattern in which each node is a block of positions.
 
-    Position i is in block ``i // size``, and the last block may be shorter. ``blocks`` is a pattern
-    over blocks, as in ``expand(window(1) | random(3), 64)``, or a graph with one node per block,
-    whose duplicate edges count once. Adjacent blocks form one interval of sources, so no edges are
-    listed.
+    ``expand(window(1) | random(3), 64)`` lets each block of 64 positions attend to itself, both
+    neighbouring blocks and 3 random blocks. Position i is in block ``i // size``; the last block
+    may be shorter. ``blocks`` is a pattern, or a graph with one node per block; duplicate edges of
+    this graph have no effect. The edges between positions are not stored, only intervals of
+    sources.
 
     Example:
         >>> from edgewise import graphs
@@ -60,7 +61,7 @@ class Expand(Pattern):
 
 
 def _runs_of(blocks: Graph) -> Lists:
-    """Return the sources of each block as runs of consecutive blocks, sorted by block."""
+    """Return the source blocks of each block as ranges of consecutive blocks, sorted by target."""
     lists = lists_of(blocks)
     if lists is not None and lists.step == 1:
         return lists

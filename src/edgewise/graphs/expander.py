@@ -1,4 +1,4 @@
-"""Random expander graphs (Exphormer): few edges and short paths between all nodes."""
+"""Random expander graphs (as in Exphormer): few edges, but short paths between all nodes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from edgewise.graphs.graph import Graph, Pattern
 
 @dataclass(frozen=True, repr=False)
 class Expander(Pattern):
-    """Union of ``degree / 2`` random cycles, each through all nodes.
+    """Random expander graph: the union of ``degree / 2`` random cycles through all nodes.
 
     Each node attends to its two neighbours on each cycle, not to itself. With high probability the
-    graph is a nearly optimal expander (Friedman, 2008), in which n nodes are about
-    log n / log(degree - 1) steps apart. Duplicate edges are removed. The same seed and size give
-    the same graph on every machine.
+    graph is a nearly optimal expander (Friedman, 2008): a path of about log n / log(degree - 1)
+    edges joins any two of the n nodes. Duplicate edges are removed. The same seed and number of
+    nodes give the same graph on every machine.
 
     Example:
         >>> from edgewise import graphs
@@ -50,7 +50,7 @@ class Expander(Pattern):
             order = torch.randperm(num_targets, generator=generator)
             rings.append(torch.stack([order, order.roll(1)]))
         causal = torch.cat(rings, dim=1) if rings else torch.empty(2, 0, dtype=torch.long)
-        # A cycle of one node is a self-loop, which is dropped.
+        # If there is only one node, the cycle is a self-loop, which is removed.
         causal = causal[:, causal[0] != causal[1]]
         target, source = torch.cat([causal, causal.flip(0)], dim=1)
         number = (target * num_targets + source).unique()  # Sort by target and remove duplicates.

@@ -17,10 +17,11 @@ METHODS = ("power", "transpose", "with_self_loops", "without_self_loops")
 
 
 def parse_expression(text: str, patterns: dict[str, Any]) -> Pattern:
-    """Parse the output of ``repr(pattern)``: calls of ``patterns`` joined by ``|``, ``&``, ``-``.
+    """Return the pattern that a string such as ``"window(4) | hubs([0])"`` describes.
 
-    ``mymodule:Strided(2)`` is a user-defined pattern; see ``user_patterns.py``. No other Python
-    expression is evaluated.
+    The string is what ``repr(pattern)`` returns: calls of the classes in ``patterns``, of methods
+    such as ``transpose()``, or of a user-defined pattern such as ``mymodule:Strided(2)`` (see
+    ``user_patterns.py``), joined by ``|``, ``&`` and ``-``. Nothing else is evaluated.
 
     Raises:
         ArgumentError: the text does not have this form, or the name of a pattern is unknown.

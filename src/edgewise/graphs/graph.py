@@ -1,4 +1,4 @@
-"""Base classes of attention patterns (no fixed size) and graphs (fixed size).
+"""Base classes: ``Pattern`` for any number of nodes, ``Graph`` for a fixed number of nodes.
 
 A :class:`Pattern` defines edges for any number of nodes, so a model can be built before the sizes
 of its inputs are known. ``pattern.bind(n)`` returns a :class:`Graph` with ``num_sources`` sources
@@ -28,19 +28,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OPERATIONS: dict[str, Callable[..., Any]] = {}
-"""Functions that implement the operations of patterns and graphs, by name.
+"""Dict from the names of operations, such as "union", to the functions that implement them.
 
-An operation such as a union returns a subclass of :class:`Graph`, which is defined in another
-module. That module adds the function to this table, so that this module does not import the
-subclasses.
+Other modules of this package define the functions and add them to this dict, because they import
+this module and an import back would be circular.
 """
 
 
 class Pattern(ABC):
     """Attention pattern for any number of nodes.
 
-    If there are fewer targets than sources, the targets are the *last* positions. One target and n
-    sources are thus a step of decoding with a key-value cache.
+    If there are fewer targets than sources, the targets are the *last* positions. Decoding one
+    token with a key-value cache therefore uses one target and n sources.
 
     Example:
         >>> from edgewise import graphs
@@ -50,7 +49,10 @@ class Pattern(ABC):
     """
 
     def bind(self, num_targets: int, num_sources: int | None = None) -> Graph:
-        """Return the graph of this pattern for these sizes, from a cache of up to 64 MB.
+        """Return the graph of this pattern for these numbers of nodes.
+
+        ``num_sources`` defaults to ``num_targets``. Graphs are cached (up to 64 MB for all
+        patterns together).
 
         Raises:
             ArgumentError: the pattern is not defined for these sizes.
@@ -64,7 +66,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def _build(self, num_targets: int, num_sources: int) -> Graph:
-        """Build the graph of the pattern for these numbers of targets and sources."""
+        """Build the graph of this pattern for these numbers of nodes, without the cache."""
 
     def _refuse(self, expected: str, num_targets: int, num_sources: int) -> NoReturn:
         raise ArgumentError(
@@ -75,7 +77,7 @@ class Pattern(ABC):
         )
 
     def _sources_ahead(self, num_targets: int, num_sources: int) -> int:
-        """Return the number of sources that precede the first target."""
+        """Return the position of the first target: the targets are the last source positions."""
         if num_targets > num_sources:
             self._refuse("no more targets than sources", num_targets, num_sources)
         return num_sources - num_targets
@@ -90,11 +92,11 @@ class Pattern(ABC):
         return cast("Pattern", OPERATIONS["difference"](self, other))
 
     def power(self, k: int) -> Pattern:
-        """Return the pattern with an edge from j to i if a walk of 1 to ``k`` edges joins them."""
+        """Return the pattern with an edge from j to i if 1 to ``k`` edges lead from j to i."""
         return cast("Pattern", OPERATIONS["power"](self, k))
 
     def transpose(self) -> Pattern:
-        """Return the pattern with every edge reversed, in the same order."""
+        """Return the pattern with every edge reversed; the order of the edges stays the same."""
         return cast("Pattern", OPERATIONS["transpose"](self))
 
     def with_self_loops(self) -> Pattern:
@@ -111,10 +113,10 @@ class Pattern(ABC):
         """Draw the graph and its adjacency matrix; save the figure if ``path`` is given.
 
         Args:
-            path: file of the figure.
-            nodes: number of nodes to which a pattern is bound first.
-            weights: weights ``[E]``, or ``[E, H]`` to draw the mean over heads. Edges are then
-                shaded by weight.
+            path: image file to write.
+            nodes: number of nodes to draw if this is a pattern without a fixed size.
+            weights: attention weights ``[E]``, or ``[E, H]`` to draw their mean over the heads.
+                Edges with larger weights are darker.
         """
         graph = self if isinstance(self, Graph) else self.bind(nodes)
         return cast("Figure", OPERATIONS["draw"](graph, path, weights))
@@ -134,27 +136,30 @@ class Pattern(ABC):
 
 
 def _name(kind: type[Pattern]) -> str:
-    """Return the name that ``graphs.parse`` accepts; user-defined patterns include the module."""
+    """Return the pattern's name for ``graphs.parse``: "window", or "mymodule:Strided"."""
     own = kind.__module__.partition(".")[0] != "edgewise"
     return f"{kind.__module__}:{kind.__name__}" if own else kind.__name__.lower()
 
 
 def _written(value: Any) -> str:
-    """Return the text of an argument; tuples, stored to be hashable, are written as lists."""
+    """Return the ``repr`` of an argument value, with tuples written as lists.
+
+    Patterns store list arguments as tuples, so that they can be hashed.
+    """
     return repr(list(value) if isinstance(value, tuple) else value)
 
 
 WHILE_TRACING = "_derived_"
-"""Prefix of the attributes that hold derived values for compiled code."""
+"""Prefix of the attributes in which :meth:`Graph.derived` stores values for compiled code."""
 
 
 @while_tracing
 def _derive_while_tracing(graph: Graph, function: Callable[[Graph], Any]) -> str | None:
-    """Compute ``function(graph)`` while PyTorch traces, store it, and return its attribute's name.
+    """Store ``function(graph)`` on the graph during tracing, and return the attribute's name.
 
-    Compiled code reads the value from this attribute of the graph, because it cannot compute values
-    that depend on data, such as the number of edges. The result is None if the graph is itself
-    created inside the compiled code, because its edges have no values yet.
+    Compiled code reads the value from this attribute, because it cannot compute values that depend
+    on data, such as the number of edges. Returns None if the compiled code itself creates the
+    graph, because the edges then have no values during tracing.
     """
     if "_cache" not in vars(graph):
         return None
@@ -167,11 +172,11 @@ class Graph(Pattern):
     """Graph with a fixed number of nodes.
 
     Attributes:
-        num_targets: number of target nodes, which attend.
-        num_sources: number of source nodes, which are attended to.
-        device: device of the indices.
-        segments: ``(target sizes, source sizes)`` of the blocks if the graph is block-diagonal by
-            construction, such as a packed batch; otherwise ``None``.
+        num_targets: number of target nodes (queries).
+        num_sources: number of source nodes (keys).
+        device: device of the edge indices.
+        segments: for a packed batch, two tensors with the number of targets and of sources of each
+            graph in the batch; otherwise ``None``.
 
     Example:
         >>> from edgewise import graphs
@@ -194,9 +199,10 @@ class Graph(Pattern):
         self._cache: dict[Any, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the edges without cached values, which a copy computes again.
+        """Return the attributes to pickle or copy, without the cached values.
 
-        The cached layouts of engines hold memory addresses, functions and devices of this process.
+        Cached values can hold memory addresses and functions of this process, so a copy computes
+        its own.
         """
         kept = {k: x for k, x in vars(self).items() if not k.startswith(WHILE_TRACING)}
         return {**kept, "_cache": {}}
@@ -213,25 +219,32 @@ class Graph(Pattern):
 
     @abstractmethod
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return a boolean tensor, True for pairs that are edges; the inputs are broadcast."""
+        """Return a boolean tensor that says which pairs are edges.
+
+        ``source`` and ``target`` are node indices; their shapes are broadcast.
+        """
 
     @abstractmethod
     def _moved(self, device: torch.device) -> Graph:
-        """Return a copy of the graph on another device."""
+        """Return a copy of the graph on this device; :meth:`to` caches it."""
 
     @property
     def source(self) -> Tensor:
-        """Sources of the edges ``[E]``, ``edge_index[0]``."""
+        """Source node of each edge, ``[E]``; the same as ``edge_index[0]``."""
         return self.edge_index[0]
 
     @property
     def target(self) -> Tensor:
-        """Targets of the edges ``[E]``, ``edge_index[1]``."""
+        """Target node of each edge, ``[E]``; the same as ``edge_index[1]``."""
         return self.edge_index[1]
 
     @property
     def parts(self) -> tuple[Graph, ...]:
-        """Disjoint graphs whose concatenated edges are the edges of this graph."""
+        """Graphs without common edges whose union is this graph.
+
+        Their edge lists, concatenated, are ``edge_index``. A union such as
+        ``window(2) | hubs([0])`` has several parts; most graphs have one.
+        """
         return (self,)
 
     @property
@@ -254,11 +267,11 @@ class Graph(Pattern):
         return self.cached("out_degree", lambda: _counts(self.source, self.num_sources))
 
     def gather_source(self, x: Tensor, dim: int = -2) -> Tensor:
-        """Gather the source features of each edge: ``[..., num_sources, F]`` to ``[..., E, F]``."""
+        """Return the source features of each edge, ``[..., E, F]``, from ``[..., sources, F]``."""
         return x.index_select(dim, self.source)
 
     def gather_target(self, x: Tensor, dim: int = -2) -> Tensor:
-        """Gather the target features of each edge: ``[..., num_targets, F]`` to ``[..., E, F]``."""
+        """Return the target features of each edge, ``[..., E, F]``, from ``[..., targets, F]``."""
         return x.index_select(dim, self.target)
 
     def transpose(self) -> Graph:
@@ -283,7 +296,11 @@ class Graph(Pattern):
         return _as_graph(super().power(k))
 
     def bind(self, num_targets: int, num_sources: int | None = None) -> Graph:
-        """Return the graph itself, after checking the sizes."""
+        """Return this graph itself.
+
+        Raises:
+            ArgumentError: the graph has other numbers of nodes.
+        """
         num_sources = num_targets if num_sources is None else num_sources
         return self._build(num_targets, num_sources)
 
@@ -293,14 +310,14 @@ class Graph(Pattern):
                 "graph",
                 expected=f"a graph with {num_targets} targets and {num_sources} sources",
                 got=repr(self),
-                remedy="create the graph with the number of nodes of the features",
+                remedy="create the graph with the number of nodes that the features have",
             )
         return self
 
     def to(self, device: torch.device | str) -> Graph:
-        """Return the graph on another device; the copy is cached.
+        """Return a copy of the graph on this device; the copy is cached.
 
-        On ``torch.device("meta")`` the graph has the same number of edges, without their indices.
+        On ``torch.device("meta")``, the copy knows the number of edges but not their indices.
         """
         if device == self.device:
             return self
@@ -311,7 +328,11 @@ class Graph(Pattern):
         return self.cached(("to", str(device)), make)
 
     def cached(self, key: Any, make: Callable[[], T]) -> T:
-        """Return ``make()``, computed once per graph, with PyTorch's modes disabled."""
+        """Return ``make()``, computed once per graph and stored in its cache under ``key``.
+
+        ``make`` runs outside of modes such as ``torch.inference_mode`` and ``torch.device``, so
+        that later calls in any mode can use the result.
+        """
         if key not in self._cache:
             if torch.compiler.is_dynamo_compiling():
                 return make()
@@ -324,7 +345,11 @@ class Graph(Pattern):
         return cast("Graph", OPERATIONS["meta"](self))
 
     def derived(self, function: Callable[[Graph], T]) -> T:
-        """Return ``function(self)``, computed once per graph, also under ``torch.compile``."""
+        """Return ``function(self)``, computed once per graph.
+
+        Unlike :meth:`cached`, this also works in code compiled with ``torch.compile``, if
+        ``function`` is defined at module level.
+        """
         if not torch.compiler.is_dynamo_compiling():
             if function not in self._cache:
                 with persist_on(self.device):
@@ -337,12 +362,15 @@ class Graph(Pattern):
 
     @property
     def is_numbered(self) -> bool:
-        """Whether the edge indices have values: False on the device meta, and during tracing."""
+        """Whether the edge indices have values.
+
+        False on the device meta, and while ``torch.compile`` traces code that creates the graph.
+        """
         traced = torch.compiler.is_dynamo_compiling() and not _exists(self)
         return self.device.type != "meta" and not traced
 
     def positions(self) -> Tensor | None:
-        """Return coordinates ``[n, 2]`` for drawing the nodes, or None for a default layout."""
+        """Return coordinates ``[n, 2]`` for drawing the nodes, or None to draw them on a circle."""
         return None
 
     def __repr__(self) -> str:
@@ -358,11 +386,14 @@ def _exists(graph: Graph) -> bool:
 
 
 def _counts(node: Tensor, count: int) -> Tensor:
-    """Count the occurrences of each node, also for meta tensors and under ``torch.compile``."""
+    """Return how often each of the nodes 0 to ``count - 1`` occurs in ``node``.
+
+    Unlike ``torch.bincount``, this works for meta tensors and under ``torch.compile``.
+    """
     return node.new_zeros(count).index_add(0, node, torch.ones_like(node))
 
 
 def _as_graph(pattern: Pattern) -> Graph:
-    """Cast a composition with a graph as operand to Graph; the operand gives the sizes."""
+    """Tell the type checker that the result of an operation on a graph is a graph."""
     assert isinstance(pattern, Graph)
     return pattern

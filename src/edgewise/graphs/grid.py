@@ -1,4 +1,4 @@
-"""Grid graphs of pixels."""
+"""Grid graphs, such as the pixels of an image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgewise.graphs.graph import Graph, Pattern
 
 @dataclass(frozen=True, repr=False)
 class Grid(Pattern):
-    """Grid of ``height × width`` nodes in raster order, joined to 4 or 8 neighbours.
+    """Grid of ``height × width`` nodes in raster order; each attends to its 4 or 8 neighbours.
 
     There are no self-loops. ``grid(h, w, 8).with_self_loops()`` is the receptive field of a 3×3
     convolution.
@@ -39,9 +39,9 @@ class Grid(Pattern):
         if self.neighbours not in (4, 8):
             raise ArgumentError(
                 "neighbours",
-                expected="4, or 8 with diagonal neighbours",
+                expected="4, or 8 to include diagonal neighbours",
                 got=repr(self.neighbours),
-                remedy="use power(k) for larger neighbourhoods",
+                remedy="pass 4 or 8; for a larger neighbourhood, use grid(...).power(k)",
             )
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
@@ -60,7 +60,7 @@ class Grid(Pattern):
 
 
 class GridGraph(Edges):
-    """Bound grid with the coordinates of its nodes."""
+    """Graph of a grid; drawings place its nodes at their rows and columns."""
 
     def __init__(self, height: int, width: int, edge_index: Tensor) -> None:
         super().__init__(edge_index, height * width, height * width)

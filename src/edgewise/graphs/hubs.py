@@ -1,4 +1,4 @@
-"""Global attention of a few nodes."""
+"""Global attention: a few nodes (hubs) are connected to all nodes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Hubs(Pattern):
     """Global attention: hubs attend to all nodes, and all nodes to the hubs (Longformer, BigBird).
 
     With ``is_read=False``, the hubs attend to all nodes, and other nodes attend to nothing. With
-    ``reads=False``, all nodes attend to the hubs only. Longformer has separate projections for
-    these two halves of the pattern; BigBird has one.
+    ``reads=False``, all nodes, including the hubs, attend to the hubs only. Use both to give the
+    two halves different projections, as in Longformer; in BigBird they share one.
 
-    A negative index counts from the end. Indices are positions among the sources, also if the
-    targets are only the last positions.
+    ``nodes`` lists the hubs as positions among the sources, also if there are fewer targets than
+    sources. A negative position counts from the end.
 
     Example:
         >>> from edgewise import graphs
@@ -41,7 +41,7 @@ class Hubs(Pattern):
         if not isinstance(self.nodes, Iterable):
             raise ArgumentError(
                 "nodes",
-                expected="a list of positions",
+                expected="a list of positions, such as [0]",
                 got=repr(self.nodes),
                 remedy=f"write hubs([{self.nodes}])",
             )
@@ -50,7 +50,8 @@ class Hubs(Pattern):
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         ahead = self._sources_ahead(num_targets, num_sources)
         if any(not -num_sources <= node < num_sources for node in self.nodes):
-            self._refuse("sources that include all hubs", num_targets, num_sources)
+            least = max(max(node + 1, -node) for node in self.nodes)
+            self._refuse(f"at least {least} sources", num_targets, num_sources)
         hubs = sorted({node % num_sources for node in self.nodes})
         position = torch.arange(num_targets) + ahead
         is_hub = torch.isin(position, torch.tensor(hubs, dtype=torch.long))
@@ -69,7 +70,7 @@ class Hubs(Pattern):
 
 
 def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """Group sorted distinct numbers into runs ``(first, last)`` of consecutive numbers."""
+    """Group sorted distinct numbers into ranges ``(first, last)`` of consecutive numbers."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:

@@ -10,8 +10,9 @@ from edgewise.graphs.graph import Graph
 
 
 def incidence(graph: Graph) -> Edges:
-    """Return the bipartite graph from the E edges of ``graph``, as sources, to its targets.
+    """Return the bipartite graph that connects each edge of ``graph`` with its target.
 
+    Its sources are the E edges of ``graph`` and its targets are the targets of ``graph``.
     ``aggregate(messages, incidence(graph))`` sums messages ``[E, F]`` at their targets.
 
     Example:

@@ -1,4 +1,4 @@
-"""Graphs in which every target attends to one interval of positions, as in most patterns."""
+"""Graphs in which every target attends to one interval of source positions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from edgewise.ragged import runs_and_positions
 class Intervals(Graph):
     """Graph in which target i attends to sources ``range(start[i], stop[i], step)``.
 
-    Complete, causal, windowed, dilated and block attention have this form, also in packed batches,
-    and so has pooling. An ``Intervals`` graph needs O(n) memory for any number of edges, and
-    engines have fast kernels for it. Edges are sorted by target, then by source.
+    Full, causal, sliding-window, dilated and block attention have this form, and so have packed
+    batches of these and pooling. With n targets, the graph needs O(n) memory for any number of
+    edges, and the engines have fast kernels for it. Edges are sorted by target, then by source.
 
     Example:
         >>> import torch
@@ -37,7 +37,7 @@ class Intervals(Graph):
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         super().__init__(start.shape[0], num_sources, start.device)
-        # Copies, so that changing the arguments in place does not change the graph.
+        # Copy start and stop, so that later in-place changes of the arguments have no effect.
         self.start, self.stop = (
             detach_from_inference(start.clone()),
             detach_from_inference(torch.maximum(start, stop)),
@@ -66,7 +66,7 @@ class Intervals(Graph):
 
     @property
     def is_causal(self) -> bool:
-        """Whether target i attends to sources 0 to i, in a square graph."""
+        """Whether there are as many targets as sources and target i attends to sources 0 to i."""
         return self.derived(_is_causal)
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from edgewise.graphs.graph import OPERATIONS, Graph
 
 
 class MetaGraph(Edges):
-    """Copy of the graph ``numbered`` on ``torch.device("meta")``."""
+    """Copy on ``torch.device("meta")`` of the graph ``numbered``, whose edges have values."""
 
     def __init__(self, numbered: Graph) -> None:
         edge_index = torch.empty(2, numbered.num_edges, dtype=torch.long, device="meta")

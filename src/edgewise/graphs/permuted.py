@@ -1,4 +1,4 @@
-"""Graphs with renumbered nodes, such as attention over sorted tokens."""
+"""Graphs whose nodes are renumbered by a permutation, such as attention over sorted tokens."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from edgewise.graphs.graph import Graph
 
 
 class Permuted(Graph):
-    """Graph with renumbered nodes: slots i and j of ``graph`` hold the nodes given by permutations.
+    """Graph whose nodes are renumbered by a permutation.
 
-    Engines keep the intervals of ``graph`` and gather each node from its slot, so features are not
-    sorted and edges are not listed. Edges are in the order of ``graph``.
+    An edge from j to i of ``graph`` becomes an edge from ``source_perm[j]`` to ``target_perm[i]``;
+    the order of the edges stays the same. If ``graph`` is made of intervals, attention still runs
+    on these intervals, so you need not sort features and no edges are listed.
 
     Args:
-        graph: graph over slots.
-        target_perm, source_perm: node in each slot, of type long. Each node must have one slot,
-            which is not checked.
+        graph: graph before renumbering.
+        target_perm, source_perm: new number of each node, int64. These must be permutations, which
+            is not checked.
 
     Raises:
-        ArgumentError: ``graph`` is a pattern without sizes, or the length of a permutation is not
-            the number of nodes.
+        ArgumentError: ``graph`` is a pattern without sizes, or a permutation has another length
+            than the number of nodes.
 
     Example:
         >>> import torch
         >>> from edgewise import graphs
-        >>> perm = torch.tensor([2, 0, 1])  # slot 0 holds node 2
+        >>> perm = torch.tensor([2, 0, 1])  # node 0 becomes node 2
         >>> graphs.Permuted(graphs.causal().bind(3), perm, perm).dense().long()
         tensor([[1, 0, 1],
                 [1, 1, 1],
@@ -77,14 +78,14 @@ def _check_nodes(argument: str, node: Tensor, count: int) -> None:
     if node.shape != (count,) or node.dtype != torch.long:
         raise ArgumentError(
             argument,
-            expected=f"torch.int64 of shape [{count}]",
+            expected=f"a permutation as a torch.int64 tensor of shape [{count}]",
             got=describe(node),
-            remedy="pass the node index for each slot, such as x.argsort()",
+            remedy="pass the new number of each node of graph, such as x.argsort()",
         )
 
 
 def _at(values: Tensor, node: Tensor) -> Tensor:
-    """Reorder values per slot into values per node."""
+    """Move ``values[i]`` to index ``node[i]``."""
     return torch.empty_like(values).index_copy_(0, node, values)
 
 
@@ -95,7 +96,7 @@ def _renumbered(graph: Graph) -> Tensor:
 
 
 def _places(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return the slot of each source and of each target."""
+    """Return the old number of each source and of each target (the inverse permutations)."""
     assert isinstance(graph, Permuted)
     place = [torch.arange(len(x), device=x.device) for x in (graph.source_perm, graph.target_perm)]
     return _at(place[0], graph.source_perm), _at(place[1], graph.target_perm)

@@ -1,4 +1,4 @@
-"""Powers of graphs: nodes connected by at most k edges."""
+"""Powers of graphs: an edge from j to i if 1 to k edges lead from j to i."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from edgewise.ragged import runs_and_positions, starts
 
 @dataclass(frozen=True, repr=False)
 class Power(Pattern):
-    """Pattern with an edge from j to i if a walk of 1 to ``k`` edges leads from j to i.
+    """Pattern with an edge from j to i if 1 to ``k`` edges of ``pattern`` lead from j to i.
 
-    This is the receptive field of k layers. Walks may return to their start, so the power of an
-    undirected graph has self-loops for k ≥ 2; ``without_self_loops()`` removes them.
+    These j are the receptive field of i after k layers. Walks may return to their start, so the
+    power of an undirected graph has self-loops for k ≥ 2; ``without_self_loops()`` removes them.
     """
 
     pattern: Pattern
     k: int
 
     def __post_init__(self) -> None:
-        check_count("k", self.k, 1, "use graphs.window(0) for zero steps")
+        check_count("k", self.k, 1, "use graphs.window(0) for k = 0 (self-loops only)")
 
     @staticmethod
     def of(pattern: Pattern, k: int) -> Pattern:
-        """Return the power of a pattern, or of a graph (then bound to the same sizes)."""
+        """Return the power as a pattern, or as a graph if ``pattern`` is a graph."""
         power = Power(pattern, k)
         if isinstance(pattern, Graph):
             with disable_modes():
@@ -50,7 +50,7 @@ class Power(Pattern):
         first = starts(degree)
         reach = frontier = torch.unique(target * n + source)
         for _ in range(self.k - 1):
-            # Extend each walk from m to i by all sources of m.
+            # Extend each walk, from m to target i, by all sources of m.
             reader, middle = torch.div(frontier, n, rounding_mode="floor"), frontier % n
             walk, nth = runs_and_positions(degree[middle])
             end = read[first[middle][walk] + nth]

@@ -15,9 +15,10 @@ from edgewise.graphs.sampling import distinct_numbers
 
 @dataclass(frozen=True, repr=False)
 class Random(Pattern):
-    """Random attention: each target attends to ``degree`` distinct sources, or to all if fewer.
+    """Random attention: each target attends to ``degree`` distinct random sources.
 
-    The same seed and sizes give the same graph on every machine.
+    If there are at most ``degree`` sources, it attends to all of them. The same seed and numbers of
+    nodes give the same graph on every machine.
 
     Example:
         >>> from edgewise import graphs

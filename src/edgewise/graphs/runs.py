@@ -1,4 +1,7 @@
-"""Graphs in which every target attends to a list of intervals, and set operations on them."""
+"""Graphs in which every target attends to several intervals, and set operations on such graphs.
+
+A *run* is one such interval of sources.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from edgewise.graphs.intervals import Intervals
 from edgewise.ragged import runs_and_positions
 
 MOST_STEPS = 16
-"""Maximum number of pieces per interval when intervals are brought to a common step."""
+"""Maximum common step of two graphs with different steps; beyond it, their edges are listed."""
 
 
 class Runs(Graph):
-    """Graph in which target ``row[r]`` attends to ``range(start[r], stop[r], step)``, for all r.
+    """Graph given by R intervals ("runs") of sources, with any number of intervals per target.
 
-    A target may have any number of disjoint intervals ("runs"), such as a window without hubs or
-    the random blocks of BigBird. Memory is O(runs) for any number of edges. Runs and edges are
-    sorted by target, then by source.
+    For each r below R, target ``row[r]`` attends to ``range(start[r], stop[r], step)``. The
+    intervals of a target are disjoint, such as the random blocks of BigBird. Memory is O(R) for
+    any number of edges. Runs and edges are sorted by target, then by source.
 
     Example:
         >>> import torch
@@ -102,7 +105,7 @@ def _lengths(start: Tensor, stop: Tensor, step: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Lists:
-    """Non-empty runs: ``row``, ``start`` and ``stop`` of each, and their common step."""
+    """Non-empty runs: target ``row[r]`` attends to ``range(start[r], stop[r], step)``."""
 
     row: Tensor
     start: Tensor
@@ -110,11 +113,11 @@ class Lists:
     step: int
 
     def lengths(self) -> Tensor:
-        """Return the number of sources of each run."""
+        """Return the number of sources in each run."""
         return _lengths(self.start, self.stop, self.step)
 
     def at(self, index: Tensor) -> Lists:
-        """Select runs by index or mask."""
+        """Return only the runs that ``index``, a tensor of indices or a mask, selects."""
         return Lists(self.row[index], self.start[index], self.stop[index], self.step)
 
 
@@ -129,7 +132,7 @@ def lists_of(graph: Graph) -> Lists | None:
 
 
 def graph_of(lists: Lists, like: Graph, segments: tuple[Tensor, Tensor] | None) -> Graph:
-    """Return the graph of disjoint runs, with the sizes of ``like``."""
+    """Return the graph of disjoint runs, with the numbers of nodes of ``like``."""
     order = (lists.row * (like.num_sources + 1) + lists.start).argsort()
     lists = lists.at(order)
     targets, sources = like.num_targets, like.num_sources
@@ -142,7 +145,7 @@ def graph_of(lists: Lists, like: Graph, segments: tuple[Tensor, Tensor] | None) 
 
 
 def runs_of_keys(keys: Tensor, width: int) -> Lists:
-    """Convert sorted distinct keys ``row * width + source`` to runs of consecutive sources."""
+    """Group sorted distinct numbers ``row * width + source`` into runs of consecutive sources."""
     row = torch.div(keys, max(width, 1), rounding_mode="floor")
     begins = torch.ones_like(keys, dtype=torch.bool)
     begins[1:] = (keys[1:] != keys[:-1] + 1) | (row[1:] != row[:-1])
@@ -174,17 +177,22 @@ def remainder(graph: Graph, other: Graph) -> Graph | None:
 def _clipped(
     a: Lists, b: Lists, like: Graph, segments: tuple[Tensor, Tensor] | None, *, others: bool
 ) -> Graph | None:
-    """Return the intersection of two graphs, or their difference if ``others``, or None."""
+    """Return the edges of ``a`` that are in ``b``, or with ``others`` those that are not.
+
+    The graph has the numbers of nodes of ``like``. Returns None if the steps of ``a`` and ``b``
+    cannot be combined.
+    """
     step = math.lcm(a.step, b.step) if b.step > 1 else 1
     if step > MOST_STEPS and a.step != b.step:
         return None
-    # If the second graph has a step, split both by remainder into rows of consecutive sources.
+    # If b has a step, split both into one row per remainder of the source modulo the step. Each
+    # row then holds consecutive numbers.
     width = like.num_sources + 1
     a, b = _apart(a, step), _apart(b, step)
     begin, end = (b.row * width + b.start), (b.row * width + b.stop)
     order = begin.argsort()
     begin, end = begin[order], end[order]
-    # For the difference, intersect with the gaps between the runs of b.
+    # The difference is the intersection with the gaps between the runs of b.
     if others:
         zero, far = begin.new_zeros(1), begin.new_full((1,), torch.iinfo(torch.long).max)
         begin, end = torch.cat([zero, end]), torch.cat([begin, far])
@@ -192,7 +200,10 @@ def _clipped(
 
 
 def _within(a: Lists, begin: Tensor, end: Tensor, width: int) -> Lists:
-    """Intersect runs with sorted intervals, both on the line of :func:`_line`."""
+    """Intersect the runs ``a`` with the intervals from ``begin`` to ``end``, which are sorted.
+
+    An interval gives its positions as ``row * width + source``.
+    """
     ahead = a.row * width
     first = torch.searchsorted(end, ahead + a.start, right=True)
     last = torch.searchsorted(begin, ahead + a.stop)
@@ -205,7 +216,10 @@ def _within(a: Lists, begin: Tensor, end: Tensor, width: int) -> Lists:
 
 
 def _apart(a: Lists, step: int) -> Lists:
-    """Split runs by r, the source modulo ``step``; rows become ``row * step + r``."""
+    """Split runs by the remainder r of the source modulo ``step``.
+
+    The results have step 1: row ``row * step + r`` and source ``source // step``.
+    """
     if step == 1:
         return a
     finer = step // a.step
@@ -219,7 +233,7 @@ def _apart(a: Lists, step: int) -> Lists:
 
 
 def _together(a: Lists, step: int) -> Lists:
-    """Undo :func:`_apart`: join runs that were split by remainder."""
+    """Undo :func:`_apart`: return the original rows and sources, with this step."""
     if step == 1:
         return a
     row = torch.div(a.row, step, rounding_mode="floor")
@@ -232,7 +246,10 @@ def _filled(a: Lists) -> Lists:
 
 
 def _line(graph: Graph) -> tuple[Tensor, Tensor, int]:
-    """Return the runs, sorted on a line that concatenates all rows, and the length of a row."""
+    """Return the sorted begins and ends of all runs in one sequence of numbers, and its row length.
+
+    The numbers are those of :func:`_place`.
+    """
     assert isinstance(graph, Runs)
     step, width = graph.step, graph.num_sources // graph.step + 2
     begin = _place(graph.row, graph.start, step, width)
@@ -241,4 +258,5 @@ def _line(graph: Graph) -> tuple[Tensor, Tensor, int]:
 
 
 def _place(row: Tensor, source: Tensor, step: int, width: int) -> Tensor:
+    """Return a number for each pair of row and source; adding ``step`` to a source adds 1."""
     return (row * step + source % step) * width + torch.div(source, step, rounding_mode="floor")

@@ -1,4 +1,4 @@
-"""Sampling without replacement for many rows at once."""
+"""Random sampling of integers without replacement, for many rows at once."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from torch import Tensor
 def distinct_numbers(
     rows: int, count: int, below: int | Tensor, draw: Callable[[Any], Tensor]
 ) -> Tensor:
-    """Sample ``count`` distinct integers below ``below`` in each row, ``[rows, count]``.
+    """Return ``[rows, count]`` random integers from 0 to ``below - 1``, distinct within each row.
 
-    This is Floyd's algorithm (Bentley and Floyd, 1987) on all rows at once. Sample k is uniform
-    below ``below - count + k + 1``; if the row already has this number, it is replaced by the
-    largest number of the range, which the row cannot have yet. Memory does not depend on ``below``.
+    This is Floyd's algorithm (Bentley and Floyd, 1987) for all rows at once. It samples number k
+    uniformly from 0 to ``below - count + k``. If the row already has this number, it takes
+    ``below - count + k`` instead, which the row cannot have yet. Memory does not depend on
+    ``below``.
 
     Args:
         rows: number of rows.
-        count: sample size, at most ``below``.
+        count: number of integers in each row, at most ``below``.
         below: exclusive upper bound, one for all rows or one per row.
-        draw: function from a bound like ``below`` to one random integer per row.
+        draw: function that gets such a bound and returns one random integer per row, below it.
     """
     chosen = torch.empty(rows, count, dtype=torch.long)
     for k in range(count):

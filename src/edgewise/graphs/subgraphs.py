@@ -1,4 +1,4 @@
-"""Patterns with one extra token per subgraph."""
+"""Patterns with one extra token for each subgraph, such as a ring of a molecule."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from edgewise.graphs.virtual import behind
 
 @dataclass(frozen=True, repr=False)
 class Subgraphs(Pattern):
-    """Pattern with S subgraph tokens in front of the nodes of ``pattern``.
+    """Pattern with one extra token per subgraph, placed in front of the nodes of ``pattern``.
 
-    A subgraph is for example a ring of a molecule or a clause of a sentence. The token of a
-    subgraph and its nodes attend to each other, and the token attends to itself. Subgraphs may
-    share nodes. ``virtual(subgraphs(pattern, members))`` adds a token of the whole graph in front.
+    A subgraph is for example a ring of a molecule or a clause of a sentence. Its token and its
+    nodes attend to each other, and the token attends to itself. Subgraphs may share nodes.
+    ``virtual(subgraphs(pattern, members))`` adds a token for the whole graph in front.
 
     Attributes:
-        pattern: pattern of the nodes themselves.
+        pattern: pattern of the nodes without the extra tokens.
         members: nodes of each subgraph, numbered from 0 as in ``pattern``.
 
     Example:

@@ -1,4 +1,4 @@
-"""Binding of patterns in code that ``torch.compile`` traces.
+"""``Pattern.bind`` in code that ``torch.compile`` traces.
 
 This module is imported during tracing only, because its use of ``torch.compiler.disable`` imports
 the compiler, which takes longer than importing PyTorch.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Traced:
-    """Object whose attributes are bound graphs, which compiled code reads."""
+    """Object that stores graphs as attributes, from which compiled code reads them."""
 
 
 TRACED = Traced()
@@ -27,10 +27,10 @@ TRACED = Traced()
 
 @while_tracing
 def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) -> str | None:
-    """Bind a pattern during tracing and return the name of its attribute of ``TRACED``.
+    """Bind a pattern during tracing, store the graph on ``TRACED`` and return the attribute's name.
 
-    Return None for a pattern that the compiled code itself creates, because its fields do not exist
-    yet.
+    Returns None if the compiled code itself creates the pattern, because its fields then have no
+    values during tracing.
     """
     if is_dataclass(pattern) and any(f.name not in vars(pattern) for f in fields(pattern)):
         return None
@@ -50,7 +50,7 @@ _bind_after_a_break = torch.compiler.disable(
 
 
 def bind_traced(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-    """Bind a pattern in compiled code, which is compiled once for each size."""
+    """Bind a pattern in compiled code. The code is compiled again for each number of nodes."""
     name = _bind_while_tracing(pattern, num_targets, num_sources)
     graph: Graph = (
         _bind_after_a_break(pattern, num_targets, num_sources)

@@ -1,4 +1,4 @@
-"""Trees given by parent indices."""
+"""Trees given by the parent of each node."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ READS = ("parent", "children", "both")
 
 @dataclass(frozen=True, repr=False)
 class Tree(Pattern):
-    """Tree or forest in which node i has the parent ``parents[i]``, -1 for a root.
+    """Tree or forest in which node i has the parent ``parents[i]``, or is a root if this is -1.
 
-    Nodes attend to their parent (``reads="parent"``), their children (``"children"``) or
-    ``"both"``.
+    ``reads`` says to which nodes a node attends: its "parent", its "children", or "both".
 
     Example:
         >>> from edgewise import graphs
@@ -48,9 +47,10 @@ class Tree(Pattern):
                 if not 0 <= node < count or node in path:
                     raise ArgumentError(
                         "parents",
-                        expected=f"-1 for a root, or a node from 0 to {count - 1}; no cycles",
-                        got=f"a path {[*path, node]}",
-                        remedy="number the nodes from 0 and cut the cycle",
+                        expected=f"parents that are nodes from 0 to {count - 1} or -1 (a root), "
+                        "without a cycle",
+                        got=f"the chain of parents {[*path, node]}",
+                        remedy="number the nodes from 0, and make one node of each cycle a root",
                     )
                 path[node] = None
                 node = self.parents[node]

@@ -1,8 +1,8 @@
 """User-defined patterns in expressions, such as ``mymodule:Strided(2)``.
 
-Importing a module runs its code, and an expression may come from the run folder of another person.
-Therefore only modules that the user has named on the command line or in the environment variable
-EDGEWISE_IMPORT are imported, and only patterns and classes of patterns are called.
+Importing a module runs its code, and an expression may come from another person's run folder.
+Therefore a module is imported only if the user has named it on the command line or in the
+environment variable EDGEWISE_IMPORT. The name after the colon must be a Pattern object or class.
 """
 
 from __future__ import annotations
@@ -20,33 +20,36 @@ IMPORT = "EDGEWISE_IMPORT"
 
 
 def allow(text: str) -> None:
-    """Allow importing the modules named in an expression, in this process and its children."""
+    """Add the modules named in an expression to EDGEWISE_IMPORT, which allows importing them.
+
+    The environment variable also holds for child processes.
+    """
     named = {module for module, _ in OWN.findall(text)}
     if named - _allowed():
         os.environ[IMPORT] = ",".join(sorted(named | _allowed()))
 
 
 def find(module: str, name: str) -> Pattern | type[Pattern]:
-    """Return the ``Pattern`` instance or subclass called ``name`` in a module.
+    """Return the ``Pattern`` object or class called ``name`` in a module.
 
     Raises:
-        ArgumentError: the module may not be imported, fails to import, or has no such pattern.
+        ArgumentError: importing the module is not allowed or fails, or it has no such pattern.
     """
     if module not in sys.modules and module not in _allowed():
         raise ArgumentError(
             "graph",
-            expected="a module that has been imported or allowed",
-            got=f"{module}:{name}",
-            remedy=f"if you trust it, import {module} first, or set {IMPORT}={module}",
+            expected=f"a module that is already imported or listed in {IMPORT}",
+            got=f"{module}, for {module}:{name}",
+            remedy=f"if you trust {module}, import it first, or set {IMPORT}={module}",
         )
     thing = getattr(_imported(module, name), name, None)
     if isinstance(thing, Pattern) or (isinstance(thing, type) and issubclass(thing, Pattern)):
         return thing
     raise ArgumentError(
         "graph",
-        expected=f"a pattern or a pattern class named {name} in {module}",
-        got="nothing of this name" if thing is None else f"{name}, {type(thing).__name__}",
-        remedy="derive the class from edgewise.graphs.Pattern, or name a pattern",
+        expected=f"a Pattern object or class named {name} in {module}",
+        got="nothing of this name" if thing is None else f"{name} of type {type(thing).__name__}",
+        remedy="correct the name, or derive the class from edgewise.graphs.Pattern",
     )
 
 

@@ -19,7 +19,8 @@ from edgewise.graphs.runs import Runs
 class Virtual(Pattern):
     """Pattern with ``count`` virtual nodes in front of the nodes of ``pattern``.
 
-    Examples are the class token of a vision Transformer and the virtual node of a molecule.
+    Virtual nodes and all other nodes attend to each other. Examples are the class token of a vision
+    Transformer and the virtual node of a molecule.
 
     Example:
         >>> from edgewise import graphs
@@ -53,7 +54,7 @@ class Virtual(Pattern):
 
 
 def behind(inner: Graph, count: int) -> list[Graph]:
-    """Return the parts of a square graph, shifted by ``count`` isolated nodes in front."""
+    """Return ``inner.parts`` with ``count`` isolated nodes inserted in front of all nodes."""
     nodes, parts = inner.num_targets + count, list[Graph]()
     for part in inner.parts:
         if isinstance(part, Intervals):

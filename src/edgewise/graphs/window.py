@@ -13,10 +13,10 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Window(Pattern):
-    """Sliding window: each target attends to itself and ``radius`` positions on either side.
+    """Sliding window: each target attends to itself and to ``radius`` positions on either side.
 
-    Attended positions are ``dilation`` apart. ``causal() & window(r)`` is the sliding window of a
-    language model; ``window(0)`` is the identity.
+    Neighbouring attended positions are ``dilation`` apart. ``causal() & window(r)`` is the sliding
+    window of a language model. With ``window(0)``, each node attends only to itself.
 
     Example:
         >>> from edgewise import graphs

@@ -1,1 +1,1 @@
-"""Native kernels: the library, its C structures, and PyTorch operators."""
+"""C++ kernels: loading of the library, its C structures, and PyTorch operators that call it."""

@@ -1,6 +1,7 @@
-"""Offsets of the fields of the kernels' C structures, parsed from the header that declares them.
+"""Parser of the C header ``abi.h``, which finds the offset of each field in the C structures.
 
-The library contains the text of ``abi.h``, so the structures are not declared again in Python.
+The compiled library contains the text of this header, so Python does not declare the structures
+again.
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ FORMATS = {"int32_t": "i", "int64_t": "q", "uint64_t": "Q", "double": "d"}
 
 @dataclass(frozen=True)
 class Structure:
-    """C structure: its size in bytes, and offset and format of its fields by (dotted) name."""
+    """C structure: its size in bytes, and ``(offset, format)`` of each field by name.
+
+    The fields of a structure ``bias`` inside this structure have names such as "bias.data".
+    """
 
     size: int
     fields: dict[str, tuple[int, str]]
 
     @cached_property
     def zeros(self) -> dict[str, int]:
-        """All fields by name with value 0 (null), except ``size``."""
+        """Dict from all field names to 0; only the field ``size``, if present, is the size."""
         zeros = dict.fromkeys(self.fields, 0)
         return {**zeros, "size": self.size} if "size" in zeros else zeros
 
     @cached_property
     def packed(self) -> struct.Struct:
-        """Packer of the values of all fields, in order."""
+        """``struct.Struct`` that packs the values of all fields, in the order of the structure."""
         letters = "".join([letter for _, letter in self.fields.values()])
         packed = struct.Struct(f"@{letters}0q")  # 0q aligns the end as in C
         offset, letter = list(self.fields.values())[-1]
@@ -39,7 +43,10 @@ class Structure:
 
 
 def parse(header: str) -> dict[str, Structure]:
-    """Parse the structures of a C header: ``typedef struct { type name, name; } title;``."""
+    """Return the structures that a C header declares, by name.
+
+    Declarations have the form ``typedef struct { type name, name; } title;``.
+    """
     code = re.sub(r"//[^\n]*", "", header)
     structures: dict[str, Structure] = {}
     for body, title in re.findall(r"typedef struct \{(.*?)\} (\w+);", code, re.DOTALL):

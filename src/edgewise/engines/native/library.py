@@ -1,7 +1,7 @@
-"""Find, load and check the native library. ctypes releases the GIL during each call.
+"""Loading and checking of the library of C++ kernels.
 
-The C++ sources are in ``src/edgewise/csrc``. The library links to neither PyTorch nor
-Python.
+The C++ sources are in ``src/edgewise/csrc``. The library is called through ctypes, which releases
+the GIL during each call, and links to neither PyTorch nor Python.
 """
 
 from __future__ import annotations
@@ -24,35 +24,44 @@ DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 
 ACCUMULATORS = {
     dtype: torch.float64 if dtype == torch.float64 else torch.float32 for dtype in DTYPES
 }
-"""Accumulation dtype of the kernels, by dtype of the nodes."""
+"""Dict from the dtype of query, key and value to the dtype in which the kernels sum."""
 STATUS = {1: "out of memory", 2: "an index is out of range", 3: "an argument does not fit"}
 KERNELS = (
     *("ew_attend", "ew_attend_grad", "ew_edge_scores", "ew_softmax", "ew_tiles", "ew_tiles_grad"),
     *("ew_aggregate", "ew_aggregate_grad_rows", "ew_aggregate_grad_columns"),
 )
-"""Functions that operators call; a library without one of them is of another version."""
+"""Functions that the library must export; a library without one of them has another version."""
 NAME = "libedgewise_native"
 HEADER = Path(__file__).parents[2] / "csrc" / "abi.h"
-"""Header from which a library must have been compiled; a clone has it, a wheel does not."""
+"""The header ``abi.h`` in a clone; the library must have been compiled with the same text.
+
+An installed wheel does not contain this file.
+"""
 
 
 class NativeError(RuntimeError):
-    """Error reported by a kernel."""
+    """Error that a C++ kernel reports, or that the library is missing."""
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the library, or ``None`` if it cannot be used; :data:`MISSING` has the reason."""
+    """Return the library of C++ kernels, or ``None`` if it cannot be used.
+
+    :data:`MISSING` says why it cannot be used.
+    """
     loaded, _ = _loaded()
     return loaded
 
 
 @cache
 def _loaded() -> tuple[ctypes.CDLL | None, str]:
-    """Return the library and an empty text; or None and the reason, which is also warned of."""
+    """Return the library and an empty string, or None and the reason, with a warning."""
     loaded, why = _load()
     if why:
-        warnings.warn(f"Edgewise runs much slower, without its native kernels: {why}", stacklevel=2)
+        warnings.warn(
+            f"Edgewise runs much slower, because it cannot use its native kernels: {why}",
+            stacklevel=2,
+        )
     return loaded, why
 
 
@@ -65,8 +74,8 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
         loaded.ew_abi.restype = ctypes.c_char_p
         for function in (*KERNELS, "ew_tiles_pieces", "ew_tiles_visits"):
             getattr(loaded, function)
-    except (OSError, AttributeError):  # The library is damaged or of another version.
-        return None, f"{path} does not load or is of another version ({_remedy()})"
+    except (OSError, AttributeError):  # The library is damaged or has another version.
+        return None, f"{path} does not load or has another version ({_remedy()})"
     if HEADER.is_file() and HEADER.read_text(encoding="utf-8") != loaded.ew_abi().decode():
         return None, f"{path} was compiled from another {HEADER.name} than {HEADER} ({_remedy()})"
     loaded.ew_isa.restype = ctypes.c_char_p
@@ -81,7 +90,7 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
 
 @cache
 def structures() -> dict[str, Structure]:
-    """Return the structures of the C interface with which the library was compiled."""
+    """Return the C structures of the library by name, from the header that it contains."""
     loaded = library()
     return {} if loaded is None else parse(loaded.ew_abi().decode())
 
@@ -93,7 +102,7 @@ def instruction_set() -> str:
 
 
 def sum_copies(x: Tensor) -> Tensor:
-    """Sum over the first axis in order, with the same result for any number of threads."""
+    """Sum over dimension 0, with bitwise the same result for any number of threads."""
     if x.dtype not in (torch.float32, torch.float64):
         return x.sum(0)
     if not x.shape[0]:
@@ -115,7 +124,10 @@ def sum_copies(x: Tensor) -> Tensor:
 
 
 def _candidates() -> Iterator[Path]:
-    """Yield paths of the library: ``EDGEWISE_NATIVE``, this folder, or an editable install."""
+    """Yield paths at which the library may be.
+
+    These are the path in ``EDGEWISE_NATIVE``, this folder, and the folder of an editable install.
+    """
     if chosen := os.environ.get("EDGEWISE_NATIVE"):
         yield Path(chosen)
         return
@@ -128,9 +140,10 @@ def _candidates() -> Iterator[Path]:
 
 
 def _openmp_team() -> int | None:
-    """Return the address of ``GOMP_parallel`` in PyTorch's OpenMP runtime.
+    """Return the address of ``GOMP_parallel`` in the OpenMP runtime that PyTorch has loaded.
 
-    The kernels share its threads, because the threads of a second runtime would compete with them.
+    The kernels run on the threads of this runtime, because those of a second one would compete with
+    them for the cores.
     """
     bundled = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*"))
     for name in (*map(str, bundled), None):
@@ -142,7 +155,7 @@ def _openmp_team() -> int | None:
 
 
 def _remedy() -> str:
-    """Return the remedy: rebuild the library from the sources in a clone, else reinstall."""
+    """Return what to do: build the library again in a clone, otherwise reinstall Edgewise."""
     return "run `make native`" if HEADER.is_file() else "reinstall edgewise"
 
 

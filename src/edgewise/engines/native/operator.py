@@ -1,9 +1,9 @@
-"""PyTorch operators around native kernels: schema, fake kernel, gradient and C call.
+"""PyTorch operators that call the C++ kernels.
 
 A :class:`KernelOperator` declares each argument once: its name, its type in PyTorch's schema, and
-how it is written to the kernel's C structure. It registers an operator with a fake kernel and a
-gradient, for ``torch.compile`` and dispatch modes. Eager calls bypass the registered operator,
-because its overhead is many times that of ``_Eager``.
+how it is written to the kernel's C structure. It registers a custom operator with a fake kernel and
+a gradient, for ``torch.compile`` and dispatch modes. Eager calls use the autograd function
+``_Eager`` instead, because a custom operator has many times its overhead.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LARGEST = 2**31 - 1
-"""Limit of the numbers of edges and nodes, whose indices have 32 bits."""
+"""The numbers of edges and of nodes must be below this, because their indices have 32 bits."""
 
-BAD_CLASS = "the index of a TableBias has entries out of range of its table"
+BAD_CLASS = "the index of a TableBias has entries outside its table's range of classes"
 
 NO_SECOND_DERIVATIVE = (
-    "The kernels compute first derivatives only. For second derivatives run the forward pass with "
-    'edgewise.using_engine("reference").'
+    "The kernels compute first derivatives only. For second derivatives, run the forward pass in "
+    'the context `with edgewise.using_engine("reference"):`.'
 )
 
 Given = Mapping[str, Any]
-"""Arguments by name, without absent arguments."""
+"""Dict from the names of arguments to values; arguments that were not passed are left out."""
 
 Results = dict[str, Tensor]
-"""Results by name, without those that were not requested."""
+"""Dict from the names of results to tensors; results that were not requested are left out."""
 
 Grads = Mapping[str, Tensor | None]
-"""Gradients of results by name."""
+"""Dict from the names of results to their gradients."""
 
 Fields = dict[str, float]
-"""Fields of a C structure by name."""
+"""Dict from the names of the fields of a C structure to values."""
 
 
 def left_out(_job: Job, _name: str, _value: Any) -> None:
-    """Write nothing, for an argument that the kernel does not read or that is written elsewhere."""
+    """Write nothing: the kernel does not read this argument, or other code writes it."""
 
 
 def as_it_is(job: Job, name: str, value: float) -> None:
@@ -56,7 +56,13 @@ def as_it_is(job: Job, name: str, value: float) -> None:
 
 
 class Argument(NamedTuple):
-    """Argument of an operator: name, type in the schema, and function that writes its fields."""
+    """Argument of an operator.
+
+    Attributes:
+        name: name of the argument.
+        schema: its type in PyTorch's schema, such as "Tensor?".
+        put: function that writes its value to the fields of a :class:`Job`.
+    """
 
     name: str
     schema: str
@@ -64,27 +70,30 @@ class Argument(NamedTuple):
 
 
 class Job:
-    """C structure of a kernel call, filled field by field: ``job.fields["groups"] = 2``.
+    """C structure with the arguments of a kernel call, such as ``job.fields["groups"] = 2``.
 
-    The job keeps references to tensors passed to its methods. If the caller writes an address
-    directly, the caller must keep the tensor alive.
+    The methods keep references to their tensors. A caller that writes an address to ``fields``
+    directly must keep the tensor alive.
     """
 
     def __init__(self, structure: str, like: Tensor, fields: Fields) -> None:
-        """Start from the fields of :func:`structure_fields`; ``like`` has the storage dtype."""
+        """Copy ``fields``, the result of :func:`structure_fields`.
+
+        ``like`` is a tensor of the dtype of query, key and value.
+        """
         self.structure = library.structures()[structure]
         self.like = like
         self.kept: list[Tensor] = []
         self.fields = {**fields}
 
     def array(self, name: str, x: Tensor) -> None:
-        """Write the address of a tensor, made contiguous, to a field."""
+        """Write the address of a contiguous copy of ``x`` to the field ``name``."""
         x = x.resolve_neg().contiguous()
         self.kept.append(x)
         self.fields[name] = x.data_ptr()
 
     def nodes(self, name: str, x: Tensor) -> None:
-        """Write address and strides of a tensor ``[B, N, H, D]`` or ``[N, H, D]`` to fields."""
+        """Write the address and strides of ``x [B, N, H, D]`` or ``[N, H, D]`` to the fields."""
         if x.is_neg():
             x = x.resolve_neg()
         shape, stride = x.shape, x.stride()
@@ -100,18 +109,18 @@ class Job:
             fields[name + ".batch_stride"] = stride[0] if shape[0] > 1 else 0
 
     def scratch(self, name: str, *shape: int, zeros: bool = False) -> Tensor:
-        """Allocate memory for the kernels in the accumulation dtype."""
+        """Allocate a tensor of the accumulation dtype, and write its address to field ``name``."""
         make = torch.zeros if zeros else torch.empty
         x = make(shape, dtype=library.ACCUMULATORS[self.like.dtype], device="cpu")
         self.array(name, x)
         return x
 
     def run(self, function: str) -> None:
-        """Call an exported function.
+        """Call a function of the library with this structure.
 
         Raises:
-            IndexError: if an index of a table is out of range.
-            NativeError: if memory is exhausted, or arguments are inconsistent.
+            IndexError: an index of a table of biases is out of range.
+            NativeError: memory is exhausted, or the arguments are inconsistent.
 
         """
         loaded = library.library()
@@ -127,13 +136,14 @@ class Job:
 def structure_fields(
     structure: str, like: Tensor, sizes: Fields, results: Mapping[str, tuple[int, int]]
 ) -> Fields:
-    """Return all fields of a structure except addresses.
+    """Return the fields of a C structure, with all addresses still 0.
 
     Args:
         structure: name of the structure.
-        like: tensor of the storage dtype.
-        sizes: fields by name; others are 0.
-        results: for each contiguous node tensor, the number of nodes and of elements of a node.
+        like: tensor of the dtype of query, key and value.
+        sizes: fields with known values; all other numbers are 0.
+        results: names of contiguous results, with their number of nodes and the number of elements
+            of a node. From these the strides are computed.
 
     """
     dtype = library.DTYPES[like.dtype]
@@ -145,11 +155,11 @@ def structure_fields(
 
 
 MOST_SIZES = 32
-"""Largest number of cached choices for the calls on one graph."""
+"""Maximum number of entries that :func:`cached_choice` keeps for the calls on one graph."""
 
 
 def cached_choice(known: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
-    """Return ``known[key]``; on the first call with a key, compute it with ``make``."""
+    """Return ``known[key]``; if it is missing, store ``make()`` there first."""
     kept = known.get(key)
     if kept is None:
         if len(known) >= MOST_SIZES:
@@ -159,23 +169,23 @@ def cached_choice(known: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
 
 
 LEAST_WORK = 200_000
-"""Number of multiplications, about 20 µs of work, that justify one more thread."""
+"""Number of multiplications per thread, which take a thread about 20 µs."""
 
 
 def threads_for(work: int) -> int:
-    """Return the number of threads for ``work`` multiplications."""
+    """Return the number of threads to use for ``work`` multiplications."""
     return max(1, min(torch.get_num_threads(), work // LEAST_WORK))
 
 
 class KernelOperator(ABC):
-    """PyTorch operator computed by native kernels, differentiable once.
+    """PyTorch operator that C++ or Triton kernels compute; it is differentiable once.
 
     Attributes:
-        name: the operator is ``edgewise::name``.
-        arguments: arguments in order; the first ``differentiable`` of them have gradients.
-        results: names of the results; the first ``with_gradient`` of them are differentiable, the
-            others are saved for the backward pass.
-        devices: types of devices of its kernels.
+        name: the operator is called ``edgewise::name``.
+        arguments: all arguments in order; the first ``differentiable`` of them have gradients.
+        results: names of all results; the first ``with_gradient`` of them are differentiable, the
+            others are only saved for the backward pass.
+        devices: types of devices on which its kernels run.
 
     """
 
@@ -188,20 +198,21 @@ class KernelOperator(ABC):
 
     @abstractmethod
     def allocate(self, given: Given) -> Results:
-        """Allocate the results in the order of ``results``; this is also the fake kernel.
+        """Return empty tensors for the results, in the order of ``results``.
 
-        Differentiable results that were not requested are left out.
+        Differentiable results that were not requested are left out. PyTorch's fake kernel calls
+        this method too.
         """
 
     @abstractmethod
     def forward(self, given: Given, results: Results) -> None:
-        """Compute the results into tensors that the caller has allocated."""
+        """Compute the results and write them to the tensors of :meth:`allocate`."""
 
     @abstractmethod
     def backward(
         self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        """Return the gradients of the needed arguments, given the gradients of the results."""
+        """Return the gradients of the arguments in ``needed``, given those of the results."""
 
     def __init__(self) -> None:
         self.names = tuple(argument.name for argument in self.arguments)
@@ -235,10 +246,12 @@ class KernelOperator(ABC):
         self.operator.register_autograd(self._backward, setup_context=self._save)
 
     def __call__(self, leaves: dict[str, Tensor], others: Given) -> Results:
-        """Compute the results, through PyTorch's dispatcher only if a mode or tracer needs it.
+        """Return the results; call the custom operator only if a mode or tracer needs it.
 
-        ``leaves`` are the arguments that may have gradients. For a list of tensors, an object with
-        an attribute ``tensors`` may be passed.
+        Args:
+            leaves: arguments that can have gradients.
+            others: all other arguments. For a list of tensors, an object with an attribute
+                ``tensors`` may be passed.
         """
         if is_tracing(leaves.values()):
             shown = {name: getattr(others[name], "tensors", others[name]) for name in self.lists}
@@ -254,8 +267,8 @@ class KernelOperator(ABC):
         return dict(zip(self.results, results, strict=False))
 
     def fill(self, job: Job, given: Given) -> None:
-        """Write the arguments to the structure."""
-        for name in self.numbers:  # An inline loop is faster than a call of as_it_is.
+        """Write all arguments to the C structure of ``job``."""
+        for name in self.numbers:  # This loop is faster than calling as_it_is for each number.
             job.fields[name] = given[name]
         for name, put in self.puts.items():
             if name in given:
@@ -275,7 +288,10 @@ class KernelOperator(ABC):
         return self._all(self.allocate(self._given(arguments)))
 
     def _all(self, made: Results) -> Any:
-        """Return all results as a tuple or single tensor, with empty tensors for omitted ones."""
+        """Return all results as a tuple, or as a tensor if there is only one.
+
+        Results that were not requested are empty tensors.
+        """
         first = made[self.results[0]]
         results = [made[name] if name in made else first.new_empty(0) for name in self.results]
         return tuple(results) if len(results) > 1 else first
@@ -283,7 +299,8 @@ class KernelOperator(ABC):
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
         tensors: list[Tensor | None] = [*results]
-        # Lengths of lists, whose tensors are saved one by one; -1 for other arguments.
+        # The tensors of a list are saved one by one, so keep the length of each list; -1 stands for
+        # an argument that is not a list.
         ctx.lists = []
         for x in inputs:
             ctx.lists.append(len(x) if isinstance(x, list | tuple) else -1)
@@ -303,11 +320,11 @@ class KernelOperator(ABC):
         needs = list(ctx.needs_input_grad[: self.differentiable])
         given = grads[: self.with_gradient]
         gradient = getattr(torch.ops.edgewise, f"{self.name}_backward")
-        # The list is empty if the loss depends on no result.
+        # The list `given` contains only None if the loss depends on no result.
         asked = [x for x in given if x is not None]
         made = gradient(needs, *results, *given, *inputs) if asked else [None] * len(needs)
         wanted = [x if need else None for x, need in zip(made, needs, strict=True)]
-        # Autograd expects a gradient for each tensor of a list.
+        # Autograd expects one gradient for each tensor of a list.
         rest = [None if length < 0 else [None] * length for length in ctx.lists]
         return (*wanted, *rest[self.differentiable :])
 
@@ -343,16 +360,19 @@ class KernelOperator(ABC):
 class AttentionOperator(KernelOperator):
     """Operator that computes attention.
 
-    Returns ``out [B, N_dst, H, Dv]``, ``lse [B, N_dst, H]`` (empty without ``with_lse``), and for
-    the backward pass ``stats [B, N_dst, 2, H]``: along axis 2 the greatest score m, and
-    1 / sum(exp(score - m)).
+    Its results are:
+
+    - ``out [B, N_dst, H, Dv]``, the attention output.
+    - ``lse [B, N_dst, H]``, the log-sum-exp of the scores; empty without ``with_lse``.
+    - ``stats [B, N_dst, 2, H]`` for the backward pass. Dimension 2 holds the greatest score m, then
+      1 / sum(exp(score - m)).
     """
 
     results = ("out", "lse", "stats")
     with_gradient = 2
 
     def allocate_rows(self, given: Given, rows: int, heads: int) -> Results:
-        """Allocate the results, for ``rows`` targets and ``heads`` heads."""
+        """Return empty tensors for the results with ``rows`` targets and ``heads`` heads."""
         value: Tensor = given["value"]
         batch, dtype = value.shape[:-3], library.ACCUMULATORS[value.dtype]
         results = {"out": value.new_empty(*batch, rows, heads, value.shape[-1])}
@@ -362,7 +382,7 @@ class AttentionOperator(KernelOperator):
         return results
 
     def put_gradients(self, job: Job, given: Given, results: Results, grads: Grads) -> None:
-        """Write the results and their gradients to the structure."""
+        """Write the results and their gradients to the C structure of ``job``."""
         out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
         job.nodes("grad_out", torch.zeros_like(out) if grad_out is None else grad_out)
         job.nodes("out", out)
@@ -374,7 +394,7 @@ class AttentionOperator(KernelOperator):
 class _Eager(torch.autograd.Function):
     """Autograd function for eager calls, which avoids the overhead of the custom operator.
 
-    Results that only the backward pass needs are saved for it and not returned.
+    It returns only the differentiable results; the other results are saved for the backward pass.
     """
 
     @staticmethod
@@ -396,9 +416,9 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        if not [x for x in grads if x is not None]:  # The loss depends on no result.
+        if not [x for x in grads if x is not None]:  # The loss does not depend on the results.
             return (None,) * (3 + len(ctx.leaves))
-        # With create_graph=True, second derivatives raise an error.
+        # With create_graph=True, let second derivatives raise an error.
         if torch.is_grad_enabled():
             with torch.no_grad():
                 found = _Eager.backward(ctx, *grads)
@@ -416,12 +436,16 @@ class _Eager(torch.autograd.Function):
         return None, None, None, *map(made.get, ctx.leaves)
 
 
-# Never called under a transform of torch.func; see `is_tracing` and `in_functorch_transform`.
+# Calls under a transform of torch.func do not get here; see `is_tracing` and
+# `in_functorch_transform`.
 _apply: Callable[..., tuple[Tensor, ...]] = single_level_apply(_Eager)
 
 
 class _FirstDerivatives(torch.autograd.Function):
-    """Identity on gradients, whose backward raises the error for second derivatives."""
+    """Return gradients unchanged; the backward pass of this function raises an error.
+
+    The error says that the kernels do not support second derivatives.
+    """
 
     @staticmethod
     def forward(_ctx: Any, count: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -433,7 +457,7 @@ class _FirstDerivatives(torch.autograd.Function):
 
 
 def wants_gradient(tensors: Iterable[Tensor]) -> bool:
-    """Return whether autograd records a call with these arguments."""
+    """Return whether autograd must record a call with these arguments."""
     if torch.is_grad_enabled():
         for x in tensors:  # A loop is faster than any() with a generator.
             if x.requires_grad:
@@ -442,9 +466,10 @@ def wants_gradient(tensors: Iterable[Tensor]) -> bool:
 
 
 def flat(x: Tensor, batch: torch.Size) -> Tensor:
-    """Broadcast and reshape ``[..., N, H, D]`` to ``[B, N, H, D]`` or ``[N, H, D]``.
+    """Reshape ``[..., N, H, D]`` to ``[B, N, H, D]``, or to ``[N, H, D]`` without a batch.
 
-    No unnecessary view is made, because in a small call a view takes as long as the kernel.
+    The leading dimensions are broadcast to ``batch`` first. The function creates few views, because
+    in a small call each view takes as long as the kernel.
     """
     if x.shape[:-3] != batch:
         x = x.expand(*batch, *x.shape[-3:])
@@ -452,28 +477,35 @@ def flat(x: Tensor, batch: torch.Size) -> Tensor:
 
 
 def unflat(x: Tensor, batch: torch.Size) -> Tensor:
-    """Restore the leading dimensions of the call in a result."""
+    """Reshape a result from one batch dimension to the leading dimensions ``batch``."""
     return x.view(*batch, *x.shape[1:]) if len(batch) > 1 else x
 
 
 def node_sizes(x: Tensor) -> Sequence[int]:
-    """Return batch size, nodes, heads and width of ``[B, N, H, D]`` or ``[N, H, D]``."""
+    """Return B, N, H and D for a tensor ``[B, N, H, D]`` or ``[N, H, D]`` (B = 1)."""
     return x.shape if x.dim() == 4 else (1, *x.shape)
 
 
 def refusals(
     problem: Problem, largest: int, *, device: str = "cpu", missing: str = library.MISSING
 ) -> list[str]:
-    """Return the reasons why no kernel supports a problem; ``largest`` is the largest index."""
+    """Return the reasons why no kernel can compute a call; an empty list if one can.
+
+    Args:
+        problem: properties of the call.
+        largest: largest index that the kernels would use.
+        device: type of device on which the kernels run.
+        missing: reason why no kernel can run at all; empty if they can.
+    """
     reasons = []
     if problem.device.type != device:
         reasons.append(f"its kernels run on the CPU, not on {problem.device.type}")
     if problem.dtype not in library.DTYPES:
         reasons.append(f"it has no kernels for {problem.dtype}")
     if largest >= LARGEST:
-        reasons.append("it indexes edges and nodes with 32 bits")
+        reasons.append("the graph has too many edges or nodes for its 32-bit indices")
     if not problem.value_width and problem.operation != "edges":
-        reasons.append("values of width 0 are not supported")
+        reasons.append("it does not support values of width 0")
     if in_functorch_transform():
         reasons.append("its kernels support neither torch.func nor forward-mode differentiation")
     if missing:

@@ -12,14 +12,14 @@ from edgewise.engines.native.operator import Job
 
 
 def put_term(job: Job, name: str, x: Tensor) -> None:
-    """Put a bias or gain, by edge or by class, into its ``ew_term``."""
+    """Write a bias or gain, with one row per edge or per class, to its ``ew_term``."""
     job.array(f"{name}.data", x)
     job.fields[f"{name}.batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
     job.fields[f"{name}.rows"], job.fields[f"{name}.width"] = x.shape[1:]
 
 
 def put_index(job: Job, name: str, index: Tensor) -> None:
-    """Write the class of each edge, for a term that is a table."""
+    """Write the class of each edge to the ``ew_term``, for a bias or gain given as a table."""
     term = name.removesuffix("_index")
     job.array(f"{term}.index", index)
     job.fields[f"{term}.index_bits"] = 8 * index.element_size()
@@ -28,7 +28,10 @@ def put_index(job: Job, name: str, index: Tensor) -> None:
 def term_arguments(
     leaves: dict[str, Tensor], others: dict[str, Any], name: str, term: EdgeTerm, batch: torch.Size
 ) -> None:
-    """Add a term to an operator's arguments: ``[B or 1, E, H or 1]``, or a table and its index."""
+    """Add a bias or gain to the arguments ``leaves`` and ``others`` of an operator.
+
+    It is a tensor ``[B or 1, E, H or 1]``, or a table and the class of each edge.
+    """
     if isinstance(term, TableBias):
         leaves[name], others[f"{name}_index"] = term.table[None], term.index
     else:
@@ -36,7 +39,10 @@ def term_arguments(
 
 
 def one_batch_axis(x: Tensor, batch: torch.Size, dims: int) -> Tensor:
-    """Reshape an edge tensor to one leading dimension: 1 if the batch shares it, else B."""
+    """Reshape a tensor to one leading dimension and its last ``dims`` dimensions.
+
+    The leading dimension is 1 if the whole batch shares the tensor, otherwise B.
+    """
     if x.shape[:-dims].numel() == 1:
         return x.reshape(1, *x.shape[-dims:])
     return x.expand(*batch, *x.shape[-dims:]).flatten(0, -dims - 1)

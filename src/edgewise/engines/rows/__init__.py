@@ -1,4 +1,4 @@
-"""The rows engine: arbitrary edges, fused kernels in C++ or, on a GPU, in Triton."""
+"""The engine "rows": fused kernels for graphs with arbitrary edges, in C++ or Triton (GPU)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from edgewise.scores import Additive, Dot
 
 
 class Operators(NamedTuple):
-    """Operators of one kind of kernels (C++ or Triton), all with the same arguments and results."""
+    """The four operators of the engine, in C++ or in Triton; both have the same arguments."""
 
     attend: KernelOperator
     scores: KernelOperator
@@ -48,25 +48,26 @@ OPERATORS = {
 }
 
 
-# By activation of the score: activation of the kernel, and slope below zero (None: the slope of the
-# score). The kernel's leaky ReLU includes the other piecewise linear activations.
+# For each activation of an additive score: the activation that the kernel computes, and its slope
+# below zero (None: the slope that the score defines). Identity and ReLU are leaky ReLUs.
 ACTIVATIONS = {
     **{"leaky_relu": (0, None), "relu": (0, 0.0), "identity": (0, 1.0)},
     **{"tanh": (1, 0.0), "gelu": (2, 0.0), "silu": (3, 0.0)},
 }
 
 FURTHER = ((2e6, "element, far"), (1e7, "element, farther"), (5e7, "element, farthest"))
-"""Sizes of the sources in bytes above which elements are gathered from slower memory."""
+"""Sizes of key and value in bytes above which gathering is slower, and their cost names."""
 LANES = 8
-"""If the head width is not a multiple of this number, the kernels use slower loops."""
+"""The kernels are slower if the width of a head is not a multiple of this number."""
 
 
 class Rows:
-    """Attention over any edges, row by row: scores, softmax and sum in one pass over each row.
+    """Attention for graphs with arbitrary edges.
 
-    No tensor of shape E×H×D is created. Each output is written by one thread, so results are
-    bitwise the same for any number of threads. 16-bit inputs are accumulated in float32. Use the
-    engine ``reference`` for second derivatives.
+    For each target, one pass over its edges computes scores, softmax and the weighted sum, without
+    a tensor of shape E×H×D. Each output is written by one thread, so results are bitwise the same
+    for any number of threads. 16-bit inputs are accumulated in float32. Use the engine
+    ``reference`` for second derivatives.
     """
 
     name = "rows"
@@ -74,7 +75,7 @@ class Rows:
     grouped_heads = False
 
     def refuses(self, problem: Problem) -> list[str]:
-        """Return the reasons why this engine does not support a problem; empty if it does."""
+        """Return the reasons why this engine cannot compute a call; an empty list if it can."""
         counts = problem.num_edges, problem.num_targets, problem.num_sources
         if problem.device.type == "cuda" or triton_rows.INTERPRETED:
             reasons = triton_rows.refuses(problem, max(counts))
@@ -87,7 +88,10 @@ class Rows:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the operation counts. Gathers cost more if the nodes only fit in slower caches."""
+        """Return how often each operation runs, for the time estimate in ``costs.py``.
+
+        Gathered elements cost more if all nodes together do not fit in a fast cache.
+        """
         nodes = problem.batch * (problem.num_targets + problem.num_sources)
         edges = problem.batch * problem.num_edges
         heads, elements = edges * problem.heads, problem.width + problem.value_width
@@ -109,26 +113,29 @@ class Rows:
         return "rows", amounts
 
     def attend(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
-        """Return the output ``[..., N_dst, H, Dv]``."""
+        """Return the attention output ``[..., N_dst, H, Dv]``."""
         widened = _widened(call)
         results = OPERATORS[type(layout)].attend(*_arguments(widened, layout))
         out = unflat(results["out"], call.batch)
         return out if widened is call else out.to(call.value.dtype)
 
     def attend_with_lse(self, call: AttentionCall, layout: RowsLayout) -> tuple[Tensor, Tensor]:
-        """Return output and log-sum-exp ``[..., N_dst, H]``, -inf for targets without sources."""
+        """Return the output and the log-sum-exp of the scores ``[..., N_dst, H]``.
+
+        The log-sum-exp of a target without sources is -inf.
+        """
         results = OPERATORS[type(layout)].attend(*_arguments(_widened(call), layout, with_lse=True))
         out = unflat(results["out"], call.batch).to(call.value.dtype)
         return out, unflat(results["lse"], call.batch)
 
     def edge_scores(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
-        """Return score · gain + bias of each edge, ``[..., E, H]``."""
+        """Return score · gain + bias for each edge, ``[..., E, H]``."""
         call = _widened(replace(call, edge_value=None))
         scores = OPERATORS[type(layout)].scores(*_arguments(call, layout))["scores"]
         return unflat(scores, call.batch)
 
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
-        """Return the softmax over the edges of each target, ``[..., E, H]``."""
+        """Return attention weights ``[..., E, H]``: the softmax over the edges of each target."""
         batched = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:])
         batched = batched.to(accumulator(scores))
         side = {"by_target": layout.by_target, "columns": layout.num_sources}
@@ -138,15 +145,15 @@ class Rows:
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: RowsLayout
     ) -> Tensor:
-        """Return the sum, mean, max or min of weight · value over edges, ``[..., N_dst, H, D]``."""
+        """Return sum, mean, max or min of weight · value per target, ``[..., N_dst, H, D]``."""
         batch = value.shape[:-3]
         if weight is not None:
             batch = torch.broadcast_shapes(batch, weight.shape[:-2])
         nodes, shape = flat(value, batch), value.shape[-2:]
         if weight is not None and reduce in ("max", "min"):
-            # Products rounded to 16 bits could tie, so compute them in float32.
+            # Rounding products to 16 bits could make different ones equal, so use float32.
             nodes = nodes.to(accumulator(value))
-        # Without a weight per head, all heads are reduced as one.
+        # If all heads have the same weight, treat them as one wide head.
         if weight is None or weight.shape[-1] == 1:
             nodes = nodes.reshape(*nodes.shape[:-2], 1, shape.numel())
         leaves = {"value": nodes}
@@ -162,10 +169,9 @@ class Rows:
 
 
 def _widened(call: AttentionCall) -> AttentionCall:
-    """Convert a 16-bit call with an additive score and projected edge keys to float32.
+    """Convert a call in 16 bits to float32 if it has an additive score and projected edge keys.
 
-    For such calls the kernel expands the projected keys, a few edges at a time, in the dtype of the
-    nodes, which would round them to 16 bits.
+    The kernel computes projected keys in the dtype of the nodes, which would round them to 16 bits.
     """
     expands = isinstance(call.score, Additive) and isinstance(call.edge_key, Projected)
     if not expands or call.query.dtype.itemsize > 2:
@@ -176,7 +182,7 @@ def _widened(call: AttentionCall) -> AttentionCall:
 def _arguments(
     call: AttentionCall, layout: RowsLayout, *, with_lse: bool = False
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the arguments of the operators: those with gradients, then those without."""
+    """Return two dicts of arguments for the operators: those with gradients, and the others."""
     batch, score = call.batch, call.score
     query, key, value = call.query, call.key, call.value
     if batch:
@@ -220,7 +226,10 @@ def _arguments(
 def _put_vectors(
     leaves: dict[str, Tensor], name: str, vectors: EdgeVector, batch: torch.Size
 ) -> None:
-    """Add edge vectors to the arguments: ``[B or 1, E, H, D]``, or features and their weight."""
+    """Add the edge vectors called ``name`` to the arguments ``leaves``.
+
+    These are one tensor ``[B or 1, E, H, D]``, or edge features and the weight that projects them.
+    """
     if isinstance(vectors, Projected):
         leaves[f"{name}_features"], leaves[f"{name}_weight"] = vectors.features, vectors.weight
     else:

@@ -1,8 +1,9 @@
 """Operator ``edgewise::rows_aggregate``: sum, mean, max or min over the edges of each target.
 
-Values are ``[B, N_src, H, D]`` or ``[N_src, H, D]``, weights ``[B or 1, E, H]`` in the accumulation
-dtype. The gradient of a sum with respect to values is a sum over the transposed graph. The gradient
-of an extreme is divided evenly between the edges that tie.
+Values have the shape ``[B, N_src, H, D]`` or ``[N_src, H, D]``. Weights have the shape
+``[B or 1, E, H]`` and the accumulation dtype (float64 for float64 values, otherwise float32). The
+gradient of a sum with respect to the values is a sum over the transposed graph. If several edges
+reach a maximum or minimum, its gradient is divided evenly between them.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """Put the edge weights into the arguments of the kernel."""
+    """Write the edge weights ``x`` to the arguments of the kernel."""
     job.array(name, x)
     job.fields["weight_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 class RowsAggregate(KernelOperator):
-    """Reduction over the edges of each target; ``reduce`` is a value of ``REDUCES``.
+    """Sum, mean, max or min over the edges of each target; ``reduce`` is a value of ``REDUCES``.
 
-    Returns ``[B, N_dst, H, D]`` or ``[N_dst, H, D]``.
+    The result has the shape ``[B, N_dst, H, D]`` or ``[N_dst, H, D]``.
     """
 
     name = "rows_aggregate"
@@ -104,7 +105,7 @@ class RowsAggregate(KernelOperator):
         return made
 
     def _reduce(self, given: Given, side: RowsSide, out: Tensor) -> None:
-        """Reduce the edges of each row of one side, and write the result to ``out``."""
+        """Reduce over the edges of each row of ``side`` (targets or sources) into ``out``."""
         job = self._job(given, side)
         job.nodes("out", out)
         job.run("ew_aggregate")

@@ -1,10 +1,16 @@
 """Operators ``edgewise::rows_attend`` and ``edgewise::rows_scores``: attention over any edges.
 
-Node tensors are ``[B, N, H, D]`` or ``[N, H, D]``. Edge terms are ``[B or 1, E, H or 1]``, or a
-table ``[1, classes, H or 1]`` with an index. Edge vectors are ``[B or 1, E, H, D]``, or features
-``[E, F]`` with a weight ``[H, D, F]``. Terms, features and weights have the accumulation dtype:
-float64 if nodes are float64, else float32. Inputs, output and two numbers per target and head are
-saved for the backward pass, which recomputes the weights.
+Shapes of the arguments:
+
+- query, key and value: ``[B, N, H, D]`` or ``[N, H, D]``.
+- bias and gain: ``[B or 1, E, H or 1]``, or a table ``[1, classes, H or 1]`` and the class of each
+  edge.
+- edge keys and values: ``[B or 1, E, H, D]``, or edge features ``[E, F]`` and a weight
+  ``[H, D, F]`` that projects them.
+
+Bias, gain, features and weights have the accumulation dtype: float64 if query, key and value are
+float64, otherwise float32. The inputs, the output and two numbers per target and head are saved for
+the backward pass, which recomputes the attention weights.
 """
 
 from __future__ import annotations
@@ -35,11 +41,13 @@ from edgewise.engines.native.terms import put_index, put_term
 from edgewise.engines.rows.layout import RowsSide, num_edges, num_rows, rows_side
 
 PROJECTIONS = ("edge_key_weight", "edge_value_weight")
-"""Arguments ``[H, D, F]`` that the kernels read as ``[F, H, D]``."""
+"""Names of the arguments ``[H, D, F]`` that are permuted to ``[F, H, D]`` for the kernels."""
 
 MOST_GROUPS = 64
-"""Maximum number of partial sums of a parameter gradient, which also limits the number of
-threads."""
+"""Maximum number of partial sums of a parameter gradient.
+
+Each thread writes at least one, so this also limits the number of threads.
+"""
 
 
 def put_vectors(job: Job, name: str, x: Tensor) -> None:
@@ -89,7 +97,7 @@ ARGUMENTS = (
 
 
 class RowsAttend(AttentionOperator):
-    """Attention over any edges."""
+    """Attention output and log-sum-exp for a graph with arbitrary edges."""
 
     name = "rows_attend"
     arguments = ARGUMENTS
@@ -112,7 +120,7 @@ class RowsAttend(AttentionOperator):
     ) -> dict[str, Tensor]:
         job, side = _job(self, given)
         self.put_gradients(job, given, results, grads)
-        # The first pass records results that the second pass uses.
+        # The pass over targets stores numbers that the pass over sources reads.
         if "key" in needed or "value" in needed:
             batch, _, heads, _ = node_sizes(given["value"])
             if one_sided(given):
@@ -125,9 +133,9 @@ class RowsAttend(AttentionOperator):
 
 
 class RowsScores(KernelOperator):
-    """Score · gain + bias of each edge, ``[B, E, H]``, in the caller's edge order.
+    """Score · gain + bias for each edge, ``[B, E, H]``, in the caller's edge order.
 
-    Only the shape of the values is used.
+    Of the argument ``value``, only the shape is used.
     """
 
     name = "rows_scores"
@@ -161,14 +169,14 @@ class RowsScores(KernelOperator):
         return made
 
     def gradients(self, given: Given, grad: Tensor, needed: Sequence[str]) -> dict[str, Tensor]:
-        """Return the gradients of the needed arguments, given the gradient of the scores."""
+        """Return the gradients of the arguments in ``needed``, given the gradient of the scores."""
         job, side = _job(self, given)
         job.array("scores", grad)
         return _gradients(job, side, given, needed)
 
 
 def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
-    """Return the structure with all arguments, and the edges sorted by target."""
+    """Return the kernel's C structure with all arguments, and the edges sorted by target."""
     value: Tensor = given["value"]
     query: Tensor | None = given.get("query")
     side = rows_side(given["by_target"], value.shape[-3])
@@ -184,7 +192,7 @@ def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
 
 
 def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
-    """Return the fields that depend only on the graph and the shapes."""
+    """Return the fields of the C structure that depend only on the graph and the shapes."""
     batch, sources, heads, value_width = node_sizes(value)
     keys, values = heads * width, heads * value_width
     sizes: Fields = {
@@ -205,7 +213,7 @@ def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
 
 
 def _allocate_pieces(job: Job, slots: int, given: Given) -> None:
-    """Allocate memory for the partial results of long rows."""
+    """Allocate memory for the partial results of rows that are cut into several pieces."""
     if not slots:
         return
     batch, _, heads, value_width = node_sizes(given["value"])
@@ -214,9 +222,9 @@ def _allocate_pieces(job: Job, slots: int, given: Given) -> None:
 
 
 def one_sided(given: Given) -> bool:
-    """Return whether the pass over sources needs stored scores or weights.
+    """Return whether the backward pass over sources reads stored numbers of each edge and head.
 
-    If True, the pass reads a number per edge and head; see ``csrc/attend_backward_sources.h``.
+    Otherwise it recomputes weights and gradients; see ``csrc/attend_backward_sources.h``.
     """
     if "edge_value" in given or "edge_value_features" in given:
         return True
@@ -224,7 +232,10 @@ def one_sided(given: Given) -> bool:
 
 
 def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
-    """Run both passes: over targets, then over sources for key and value."""
+    """Return the gradients of the arguments in ``needed``.
+
+    A pass over targets computes most of them; a pass over sources those of key and value.
+    """
     batch, _, heads, _ = node_sizes(given["value"])
     edges = side.edges
     made: dict[str, Tensor] = {}
@@ -248,7 +259,7 @@ def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) ->
         else:
             holder = name.removesuffix("_weight")
             parameters[name] = f"{name}_grad" if holder == "score" else f"{holder}.weight_grad"
-    # The number of groups must not depend on the number of threads, or sums would differ.
+    # If the number of groups depended on the number of threads, so would the rounding of sums.
     if parameters:
         numbers = sum(given[name].numel() for name in parameters)
         groups = max(1, min(MOST_GROUPS, batch * edges * heads // max(numbers, 1)))
@@ -268,7 +279,7 @@ def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) ->
 
 
 def summed(name: str, copies: Tensor, shape: torch.Size) -> Tensor:
-    """Sum copies of a gradient to this shape."""
+    """Add the partial sums ``copies`` of the gradient of the argument ``name``, of this shape."""
     if name in PROJECTIONS:
         return sum_copies(copies).permute(1, 2, 0).contiguous()
     return copies if copies.shape == shape else sum_copies(copies).view(shape)

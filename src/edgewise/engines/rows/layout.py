@@ -1,4 +1,7 @@
-"""Layout of the rows kernels: edges sorted by row, checked once and divided into pieces of work."""
+"""Graphs as the rows kernels read them: edges sorted by row and divided into pieces of work.
+
+A row is a target if the edges are sorted by target, and a source if they are sorted by source.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,16 @@ from edgewise.torch_internals import version_of
 S = TypeVar("S")
 
 PIECE = 1024
-"""Maximum number of edges in a piece of work; longer rows are cut into several pieces."""
+"""Rows (targets or sources) with more edges are cut into pieces of at most this many edges."""
 
 
 def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Tensor, ...]:
     """Sort edges by row; return ``pointer [rows + 1]``, ``column [E]`` and ``edge [E]``, int32.
 
-    Edges of the same row keep their order. Sorted input is detected and only converted.
+    This is the CSR format (see :class:`RowsLayout`). Edges of the same row keep their order.
 
     Raises:
-        ArgumentError: if an index is out of range, or there are 2³¹ edges or nodes.
+        ArgumentError: an index is out of range, or there are 2³¹ - 1 or more edges or nodes.
 
     """
     loaded = library.library()
@@ -57,12 +60,12 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
 
 
 def too_large(rows: int, columns: int, edges: int) -> ArgumentError:
-    """Return the error for graphs too large for kernels with 32-bit indices."""
+    """Return the error for a graph that is too large for 32-bit indices."""
     return ArgumentError(
         "graph",
-        expected="fewer than 2³¹ nodes and edges",
-        got=f"{rows} × {columns} nodes, {edges} edges",
-        remedy="split the graph into parts",
+        expected="fewer than 2³¹ - 1 nodes and edges",
+        got=f"{rows} and {columns} nodes, {edges} edges",
+        remedy="split the graph into smaller graphs",
     )
 
 
@@ -82,11 +85,11 @@ def _fake_sort(row: Tensor, _column: Tensor, rows: int, _columns: int) -> tuple[
 
 
 class SortedEdges:
-    """Edges sorted by target or by source, for kernels of one kind.
+    """Edges sorted by target or by source: base class for the C++ and for the Triton kernels.
 
     Attributes:
         tensors: pointer, column and edge, as returned by :func:`sort_edges`.
-        rows: number of nodes at this end.
+        rows: number of nodes at the end by which edges are sorted, for example of targets.
         columns: number of nodes at the other end.
         edges: number of edges.
 
@@ -103,19 +106,20 @@ class SortedEdges:
 
 
 class RowsSide(SortedEdges):
-    """Sorted edges for the C++ kernels: the structure ``ew_side``.
+    """Sorted edges for the C++ kernels, as their structure ``ew_side``.
 
     Attributes:
-        slots: number of pieces of rows that are cut; each needs memory for its partial result.
-        call_fields: cached fields of the operators' structures, by shapes and dtype of the call.
+        slots: number of pieces of the rows that are cut; each needs memory for a partial result.
+        call_fields: cached fields of the operators' C structures, for each combination of shapes,
+            dtype and number of threads.
 
     """
 
     def __init__(self, tensors: Sequence[Tensor], columns: int) -> None:
-        """Check and divide sorted edges.
+        """Check the sorted edges and divide them into pieces of work.
 
         Raises:
-            ArgumentError: pointers decrease, or an index is out of range.
+            ArgumentError: the pointer decreases somewhere, or an index is out of range.
 
         """
         super().__init__(tensors, columns)
@@ -159,15 +163,16 @@ class RowsSide(SortedEdges):
 
 
 Sides = SortedEdges | Sequence[Tensor]
-"""Sorted edges, or a list of their tensors, from the dispatcher."""
+"""Sorted edges, or only the list of their tensors: PyTorch's dispatcher cannot pass objects."""
 
 
 class RowsLayout:
-    """Edges sorted by target and, made on first use, sorted by source.
+    """Edges sorted by target, and from the first use on also sorted by source.
 
-    Each side has int32 tensors ``pointer [rows + 1]``, ``column [E]`` and ``edge [E]``. Row i has
-    the entries ``pointer[i]`` to ``pointer[i + 1]`` (exclusive) of the other tensors: ``column`` is
-    the node at the other end, and ``edge`` the index of the edge in the caller's order.
+    Both are in CSR format, with int32 tensors ``pointer [rows + 1]``, ``column [E]`` and
+    ``edge [E]``. The edges of row i are the entries from ``pointer[i]`` to ``pointer[i + 1] - 1``
+    of the other two tensors: ``column`` is the node at the other end, and ``edge`` the index of the
+    edge in the caller's order.
     """
 
     def __init__(self, source: Tensor, target: Tensor, num_targets: int, num_sources: int) -> None:
@@ -177,7 +182,7 @@ class RowsLayout:
         self._by_source: Sides | None = None
 
     def make_side(self, row: Tensor, column: Tensor, rows: int, columns: int) -> Sides:
-        """Sort edges; in compiled code, return the tensors, which the compiled code checks."""
+        """Return the edges sorted by ``row``; in compiled code, only a list of their tensors."""
         if torch.compiler.is_compiling():
             return tuple(_sort_operator(row, column, rows, columns))
         # The layout keeps these tensors, so they must be valid in calls under other PyTorch modes.
@@ -186,7 +191,7 @@ class RowsLayout:
 
     @property
     def by_source(self) -> Sides:
-        """Edges sorted by source, for gradients of keys and values."""
+        """Edges sorted by source, for the gradients of key and value."""
         if not _sorts_by_source(self) or self._by_source is None:
             return self._sorted_by_source()
         return self._by_source
@@ -197,7 +202,10 @@ class RowsLayout:
 
 @while_tracing
 def _sorts_by_source(layout: RowsLayout) -> bool:
-    """Sort edges by source and cache them; return False if compiled code made an empty layout."""
+    """Sort the edges by source during tracing and cache them on the layout.
+
+    Returns False if the compiled code itself creates the layout, which has no data yet.
+    """
     if "_by_source" not in vars(layout):
         return False
     if layout._by_source is None:
@@ -209,9 +217,9 @@ _KNOWN = WeakTensorKeyDictionary()
 
 
 def rows_side(given: Sides, columns: int) -> RowsSide:
-    """Return sorted edges for the C++ kernels.
+    """Return sorted edges for the C++ kernels, also if a list of their tensors is given.
 
-    A list of tensors is checked and divided once, and again if a tensor was replaced or modified.
+    For a list, the result is cached until one of the tensors is replaced or modified.
     """
     if isinstance(given, RowsSide):
         return given
@@ -222,7 +230,7 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
 def cached_side(
     cache: WeakTensorKeyDictionary, tensors: Sequence[Tensor], columns: int, make: Callable[[], S]
 ) -> S:
-    """Return the cached side of these tensors; rebuild it if a tensor was modified."""
+    """Return the cached object for these tensors; call ``make`` if a tensor was modified."""
     versions = [(x.data_ptr(), version_of(x)) for x in tensors]
     known: tuple[object, S] | None = cache.get(tensors[0])
     if known is None or known[0] != (columns, versions):
@@ -232,20 +240,21 @@ def cached_side(
 
 
 def bad_layout(got: str) -> ArgumentError:
-    """Return the error for tensors that are not sorted edges."""
+    """Return the error for tensors that are not valid sorted edges; ``got`` says why."""
     return ArgumentError(
         "layout",
-        expected="sorted edges with non-decreasing pointers and indices in range",
+        expected="sorted edges: contiguous int32 tensors with a non-decreasing pointer and indices "
+        "in range",
         got=got,
-        remedy="make the layout with edgewise.engines.rows.layout.sort_edges",
+        remedy="create the tensors with edgewise.engines.rows.layout.sort_edges",
     )
 
 
 def num_rows(given: Sides) -> int:
-    """Return the number of rows, also for tensors without data."""
+    """Return the number of rows; it is read from the shapes, so meta tensors work too."""
     return given.rows if isinstance(given, SortedEdges) else given[0].shape[0] - 1
 
 
 def num_edges(given: Sides) -> int:
-    """Return the number of edges, also for tensors without data."""
+    """Return the number of edges; it is read from the shapes, so meta tensors work too."""
     return given.edges if isinstance(given, SortedEdges) else given[1].shape[0]

@@ -23,7 +23,10 @@ from edgewise.engines.rows.layout import rows_side
 
 
 class RowsSoftmax(KernelOperator):
-    """Softmax over the edges of each target: weights ``[B, E, H]`` in the caller's edge order."""
+    """Softmax of scores over the edges of each target.
+
+    Scores and results have the shape ``[B, E, H]`` and the caller's edge order.
+    """
 
     name = "rows_softmax"
     arguments = (
@@ -54,7 +57,11 @@ class RowsSoftmax(KernelOperator):
         return {"scores": made}
 
     def run_softmax(self, given: Given, scores: Tensor, out: Tensor, grad: Any = None) -> None:
-        """Run the kernel; with ``grad``, ``scores`` are weights and ``out`` the score gradient."""
+        """Run the kernel, which writes the softmax of ``scores`` to ``out``.
+
+        With ``grad``, the gradient of the weights, it runs the backward kernel instead: ``scores``
+        are the weights, and the gradient of the scores is written to ``out``.
+        """
         side = rows_side(given["by_target"], given["columns"])
         batch, edges, heads = scores.shape
         sizes: Fields = {

@@ -1,4 +1,7 @@
-"""The tiles engine: attention over runs of sources, in C++ or with FlexAttention."""
+"""The engine "tiles": attention if the sources of each target form a few ranges ("runs").
+
+It runs in C++ on a CPU and with FlexAttention on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,18 @@ from edgewise.scores import Dot
 
 
 class Tiles:
-    """Attention over runs of sources, as small matrix products over tiles of sources.
+    """Attention if the sources of each target form ranges ("runs") of evenly spaced nodes.
 
-    This engine supports windows, dilated windows, hubs and blocks, their unions, intersections and
-    differences, and batches of these graphs.
+    This engine supports full and causal attention, windows, dilated windows, hubs and blocks, their
+    unions, intersections and differences, and batches of these graphs. It computes small matrix
+    products over tiles of neighbouring targets and sources, in one pass forward and one backward.
 
-    The engine makes one pass forward and one backward, without an n×n matrix or a list of edges, so
-    memory grows with the number of runs. A long text is divided among threads in both passes. Each
-    output is written by one thread: results are bitwise the same for any number of threads. 16-bit
-    inputs are accumulated in float32. The gradients of the scores use the output after rounding to
-    16 bits (grad · out, as in FlashAttention), so in 16 bits they are less exact than those of
-    ``rows``: see the page on engines. Use the engine ``reference`` for second derivatives.
+    There is no n×n matrix and no list of edges, so memory grows with the number of runs. A long
+    text is divided among threads in both passes. Each output is written by one thread, so results
+    are bitwise the same for any number of threads. 16-bit inputs are accumulated in float32. The
+    gradients of the scores use the output after it was rounded to 16 bits (grad · out, as in
+    FlashAttention), so in 16 bits they are less exact than those of the engine ``rows``; see the
+    page on engines. Use the engine ``reference`` for second derivatives.
     """
 
     name = "tiles"
@@ -37,7 +41,7 @@ class Tiles:
     grouped_heads = True
 
     def refuses(self, problem: Problem) -> list[str]:
-        """Return the reasons why this engine does not support a problem; empty if it does."""
+        """Return the reasons why this engine cannot compute a call; an empty list if it can."""
         largest = max(problem.num_targets, problem.num_sources) + TilesLayout.TILE
         fused = problem.device.type in flex.DEVICES
         reasons = flex.refuses(problem, largest) if fused else refusals(problem, largest)
@@ -52,13 +56,16 @@ class Tiles:
         if problem.entmax:
             reasons.append("it supports only the normaliser softmax")
         if problem.tiled is None:
-            reasons.append("the sources of a target are not ranges of nodes")
+            reasons.append("the sources of some targets are not ranges of nodes")
         if problem.operation == "attend" and not problem.width:
-            reasons.append("keys of width 0 are not supported")
+            reasons.append("it does not support keys of width 0")
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the operation counts: packing per node, products and exponentials per pair."""
+        """Return how often each operation runs, for the time estimate in ``costs.py``.
+
+        Nodes are copied to packed arrays; products and exponentials are computed for each pair.
+        """
         if problem.device.type in flex.DEVICES:
             return flex.work(problem)
         heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
@@ -79,7 +86,7 @@ class Tiles:
         }
 
     def attend(self, call: AttentionCall, layout: TilesLayout | FlexLayout) -> Tensor:
-        """Return the output ``[..., N_dst, H, Dv]``."""
+        """Return the attention output ``[..., N_dst, H, Dv]``."""
         if isinstance(layout, FlexLayout):
             return flex_attend(call, layout)[0]
         results = tiles_attend(*_arguments(call, layout, with_lse=False))
@@ -88,7 +95,10 @@ class Tiles:
     def attend_with_lse(
         self, call: AttentionCall, layout: TilesLayout | FlexLayout
     ) -> tuple[Tensor, Tensor]:
-        """Return output and log-sum-exp ``[..., N_dst, H]``, -inf for targets without sources."""
+        """Return the output and the log-sum-exp of the scores ``[..., N_dst, H]``.
+
+        The log-sum-exp of a target without sources is -inf.
+        """
         if isinstance(layout, FlexLayout):
             out, lse = flex_attend(call, layout, with_lse=True)
             assert lse is not None
@@ -106,7 +116,7 @@ class Tiles:
 def _arguments(
     call: AttentionCall, layout: TilesLayout, *, with_lse: bool
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the arguments of the operator: those with gradients, then those without."""
+    """Return two dicts of arguments for the operator: those with gradients, and the others."""
     assert isinstance(call.score, Dot)
     batch = call.batch
     query, key, value = call.query, call.key, call.value

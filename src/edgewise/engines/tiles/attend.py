@@ -1,7 +1,8 @@
-"""Operator ``edgewise::tiles_attend``: attention over runs of sources, as small matrix products.
+"""Operator ``edgewise::tiles_attend``: attention by small matrix products on a CPU.
 
-Node tensors are ``[B, N, H, D]`` or ``[N, H, D]``. Inputs, output and two numbers per target and
-head are saved for the backward pass, which recomputes the weights.
+The sources of each target must form ranges ("runs"). Query, key and value have the shape
+``[B, N, H, D]`` or ``[N, H, D]``. They, the output and two numbers per target and head are saved
+for the backward pass, which recomputes the weights.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ COUNTED = {
     "use": "uses",
     "merge": "merges",
 }
-"""Fields of ``ew_tiles_args`` with the lengths of arrays, by array."""
+"""Dict from arrays of the layout to the fields of ``ew_tiles_args`` that hold their lengths."""
 
 
 def _put_place(job: Job, name: str, place: Tensor) -> None:
-    """Set the kernel arguments for a bias by offset: the places of the nodes."""
+    """Write the position of each node to the kernel's arguments, for a bias that uses offsets."""
     job.array(f"offsets.{name}", place)
 
 
 class TilesAttend(AttentionOperator):
-    """Attention over runs of sources."""
+    """Attention output and log-sum-exp if the sources of each target form ranges ("runs")."""
 
     name = "tiles_attend"
     arguments = (
@@ -101,7 +102,7 @@ class TilesAttend(AttentionOperator):
         query: Tensor = given["query"]
         value: Tensor = given["value"]
         layout = given["layout"]
-        # The dispatcher passes the layout as a list of tensors.
+        # PyTorch's dispatcher passes the layout as a list of tensors.
         if not isinstance(layout, TilesLayout):
             layout = TilesLayout(given["pairs"], *layout)
         fields = cached_choice(
@@ -120,7 +121,7 @@ class TilesAttend(AttentionOperator):
 
 
 def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
-    """Return the fields that depend only on the graph and the shapes."""
+    """Return the fields of the C structure that depend only on the graph and the shapes."""
     batch, rows, heads, width = node_sizes(query)
     columns, key_heads, value_width = value.shape[-3:]
     queries, outputs = heads * width, heads * value_width
@@ -153,10 +154,11 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
 
 
 def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
-    """Allocate memory for the gradients of the named arguments.
+    """Allocate the gradients of the arguments in ``needed``.
 
-    If the arguments are slices of one projection ``[..., N, 3, H, D]``, the gradients are slices of
-    one tensor too, which is the gradient of the projection: see ``edgewise.layers.projections``.
+    If query, key and value are slices of one tensor ``[..., N, 3, H, D]``, then so are their
+    gradients. The gradient of the whole tensor is then not copied; see
+    ``edgewise.layers.projections``.
     """
     if not needed:
         return {}
@@ -177,14 +179,17 @@ def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tenso
 
 
 def _bias_gradient(job: Job, given: Given) -> Tensor:
-    """Allocate ``[copies, rows, H]``; for a table, each chunk adds to a separate copy."""
+    """Allocate the gradient of the bias, as partial sums ``[copies, rows, H]``.
+
+    If the bias is a table, each chunk of work adds to a separate copy.
+    """
     batch, _, heads, _ = node_sizes(given["query"])
     copies = int(job.fields["chunks"]) if "bias_index" in given else 1
     return job.scratch("bias.grad", batch * copies, given["bias"].shape[1], heads, zeros=True)
 
 
 def _summed(copies: Tensor, bias: Tensor) -> Tensor:
-    """Sum copies to the shape of the bias, ``[B or 1, rows, H or 1]``."""
+    """Add the partial sums into a gradient of the shape of the bias, ``[B or 1, rows, H or 1]``."""
     if bias.shape[0] == 1:
         copies = sum_copies(copies)[None]
     return copies.sum(-1, keepdim=True) if bias.shape[-1] < copies.shape[-1] else copies

@@ -1,14 +1,15 @@
-"""Runs of sources on a GPU: FlexAttention with a block mask computed from the runs.
+"""The engine "tiles" on a GPU: FlexAttention with a block mask.
 
-The mask is made without visiting pairs: each run determines which blocks of 128 × 128 pairs it
-touches, and how much of each block it covers. Fully covered blocks are computed without a mask. In
-other blocks, each pair finds its run by bisection among the runs of its target. Memory grows with
-the number of runs, and with the maximum number of blocks that a block of targets attends to.
+Each target attends to a few ranges of sources ("runs"). A run determines which blocks of 128 × 128
+pairs it touches and how much of each block it covers, so the block mask is made without visiting
+pairs. Fully covered blocks are computed without a mask. In other blocks, each pair is tested by
+bisection among the runs of its target. Memory grows with the number of runs, and with the maximum
+number of blocks that a block of targets attends to.
 
-``torch.compile`` generates the kernels on the first call with new dtypes, heads or widths; the
-kernels compiled for the second graph size support all further sizes. For tests without a GPU, set
-``EDGEWISE_FLEX=1`` before Python starts: FlexAttention then runs on CPU tensors, forward only, with
-plain operations on all pairs.
+``torch.compile`` generates the kernels in the first call with new dtypes, numbers of heads or
+widths. The kernels compiled for the second graph size support all further sizes. For tests without
+a GPU, set ``EDGEWISE_FLEX=1`` before Python starts. FlexAttention then runs on CPU tensors, only
+forward, with plain operations on all pairs.
 """
 
 from __future__ import annotations
@@ -36,16 +37,19 @@ if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
 DEVICES = {"cuda", "cpu"} if os.environ.get("EDGEWISE_FLEX") == "1" else {"cuda"}
-"""Types of devices whose tensors FlexAttention computes."""
+"""Types of devices on which the engine uses FlexAttention."""
 BLOCK = 128
 LEAST_WIDTH = 16
-"""Minimum width of a head, the size of a GPU's matrix instructions."""
+"""Minimum width of a head, because a GPU multiplies matrices of this size."""
 MOST_VARIANTS = 256
-"""Maximum number of compiled variants: dtypes, heads, widths, with and without gradients."""
+"""Maximum number of kernels that are compiled for different dtypes, heads and widths."""
 
 
 def refuses(problem: Problem, largest: int) -> list[str]:
-    """Return the reasons why FlexAttention does not support a problem; empty if it does."""
+    """Return the reasons why FlexAttention cannot compute a call; an empty list if it can.
+
+    ``largest`` is the largest index that the kernels would use.
+    """
     kind = problem.device.type
     reasons = refusals(problem, largest, device=kind, missing=MISSING if kind == "cuda" else "")
     if problem.dropout:
@@ -54,16 +58,19 @@ def refuses(problem: Problem, largest: int) -> list[str]:
         reasons.append("the gradient of a bias in FlexAttention is not deterministic")
     least = min(problem.width, problem.value_width)
     if kind == "cuda" and 0 < least < LEAST_WIDTH:
-        reasons.append(f"on a GPU heads must be at least {LEAST_WIDTH} wide, not {least}")
+        reasons.append(f"on a GPU, heads must be at least {LEAST_WIDTH} wide, not {least}")
     if kind == "cuda" and problem.dtype == torch.float64:
-        reasons.append("on a GPU, tiles does not support float64")
+        reasons.append("on a GPU, it does not support float64")
     if not problem.num_edges * problem.batch * problem.heads:
         reasons.append("FlexAttention needs at least one edge")
     return reasons
 
 
 def work(problem: Problem) -> Work:
-    """Return the operation counts. Whole blocks are computed, even if they have few edges."""
+    """Return how often each operation runs, for the time estimate in ``costs.py``.
+
+    All pairs of a block are computed, even if few of them are edges.
+    """
     heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
     nodes = heads * (problem.num_targets + problem.num_sources)
     by_length = problem.packed and not problem.lse and varlen.serves(problem)
@@ -79,16 +86,20 @@ def work(problem: Problem) -> Work:
 
 @dataclass(frozen=True, eq=False)
 class FlexLayout:
-    """Block mask of a graph made of runs.
+    """Graph as FlexAttention reads it, with a block mask.
+
+    Nodes are reordered, so that the sources of a target are consecutive. The new index of a node is
+    its place.
 
     Attributes:
-        row: the target at each place, ``None`` if in order.
-        place: the place of each target, the inverse of ``row``.
-        column: the source at each place, ``None`` if in order.
-        mask: the blocks with edges, for both passes, and the function that tests a pair.
+        row: target at each place; ``None`` if targets keep their order.
+        place: place of each target, the inverse of ``row``.
+        column: source at each place; ``None`` if sources keep their order.
+        mask: FlexAttention's block mask: lists of the blocks with edges, sorted by target and by
+            source, and a function that tests a pair.
         spanned: number of pairs in these blocks.
-        sequences: the same graph as packed sequences, if it has that form.
-        brought: 0, because ``spanned`` includes all costs; see :class:`TilesLayout`.
+        sequences: the graph as packed sequences, or ``None`` if it does not have this form.
+        brought: always 0, because ``spanned`` includes all costs; see :class:`TilesLayout`.
 
     """
 
@@ -101,14 +112,14 @@ class FlexLayout:
     brought: int = 0
 
     def permuted(self, target_perm: Tensor, source_perm: Tensor) -> FlexLayout:
-        """Return the layout of the graph in which each node i is renumbered to ``perm[i]``."""
+        """Return the layout for the graph with node i renumbered to ``perm[i]``."""
         row = target_perm if self.row is None else target_perm[self.row]
         column = source_perm if self.column is None else source_perm[self.column]
         return replace(self, row=row, place=row.argsort(), column=column, sequences=None)
 
     @classmethod
     def of(cls, runs: TileRuns, rows: int, columns: int, sequences: Sequences | None) -> FlexLayout:
-        """Make the layout for ``rows`` targets and ``columns`` sources."""
+        """Return the layout of a graph with ``rows`` targets and ``columns`` sources."""
         from torch.nn.attention.flex_attention import BlockMask
 
         runs, count = _by_row(runs, rows)
@@ -137,7 +148,7 @@ class FlexLayout:
 
 
 def _by_row(runs: TileRuns, rows: int) -> tuple[TileRuns, Tensor]:
-    """Return the runs that are not empty, sorted by row and start, and their number by row."""
+    """Return the non-empty runs sorted by target and start, and the number of runs per target."""
     device = runs.start.device
     if runs.pointer is None:
         row = torch.arange(rows, device=device)
@@ -152,13 +163,13 @@ def _by_row(runs: TileRuns, rows: int) -> tuple[TileRuns, Tensor]:
 
 
 def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Find the blocks that contain edges.
+    """Find the blocks of 128 × 128 pairs that contain edges.
 
-    Returns the index of each such block by target and by source, sorted in this order, and whether
-    all of its pairs are edges.
+    Returns three tensors with one entry per such block, sorted by the first two: its row and its
+    column in the grid of all blocks, and whether all of its pairs are edges.
 
-    The blocks of all rows of blocks are numbered on one line, row by row. Each run covers an
-    interval of this line; intervals that touch are joined to a stretch.
+    All blocks are numbered row by row. The blocks that a run touches are an interval of these
+    numbers; overlapping intervals are joined.
     """
     row = segment_index(count, runs.start.numel())
     across = -(-columns // BLOCK)
@@ -171,9 +182,10 @@ def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor
     begin, end = begin[new], torch.cat([reach[:-1][new[1:]], reach[-1:]]) + 1
     stretch, position = runs_and_positions(end - begin)
     block = begin[stretch] + position
-    # A run from s to e has min(e, end) - max(s, begin) pairs in a block. Summed over runs: 128 for
-    # each run that starts in the block or before it and ends after it, plus the part of each run
-    # that ends in it, minus the part of the block before each run that starts in it.
+    # Count the edges of each block. A run from s to e has min(e, end) - max(s, begin) edges in the
+    # block from begin to end. The sum over runs is: 128 for each run that starts before the end of
+    # the block and ends after it, plus e - begin for each run that ends in the block, minus
+    # s - begin for each run that starts in it.
     of = torch.searchsorted(begin, first, right=True) - 1
     begins = starts(end - begin)[of] + first - begin[of]
     ends = begins + last - first + (runs.stop % BLOCK == 0)
@@ -186,7 +198,11 @@ def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor
 
 
 def _listed(of: Tensor, other: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Convert pairs sorted by ``of`` to FlexAttention's form: counts, and rows padded with 0."""
+    """Convert pairs ``(of, other)``, sorted by ``of``, to the lists that FlexAttention reads.
+
+    Returns the number of pairs for each of the ``size`` values of ``of``, and the values of
+    ``other`` for each, padded with 0.
+    """
     count = torch.zeros(size, dtype=torch.long, device=of.device)
     count.index_add_(0, of, torch.ones_like(of))
     begin = starts(count)
@@ -198,8 +214,8 @@ def _listed(of: Tensor, other: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
-    """Return a mask function for FlexAttention: whether a pair of places is an edge."""
-    # The pointer of a row without runs may be past the end, so one entry is added.
+    """Return FlexAttention's mask function, which says whether a pair of places is an edge."""
+    # The pointer of the last row may be past the end if the row has no runs, so add one entry.
     nothing = runs.start.new_zeros(1)
     start, stop = (torch.cat([x, nothing]).int() for x in (runs.start, runs.stop))
     most = int(count.max())
@@ -214,7 +230,7 @@ def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
 
     def in_runs(_batch: Tensor, _head: Tensor, row: Tensor, column: Tensor) -> Tensor:
         first, end = pointer[row], pointer[row + 1]
-        # The interval contains the last run that starts at or before the column.
+        # Bisection: [low, high) always contains the last run that starts at or before the column.
         low, high = first, end
         for _ in range(steps):
             middle = (low + high) >> 1
@@ -228,7 +244,10 @@ def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
 def flex_attend(
     call: AttentionCall, layout: FlexLayout, *, with_lse: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """Return output ``[..., N_dst, H, Dv]``, and log-sum-exp ``[..., N_dst, H]`` or None."""
+    """Return the output ``[..., N_dst, H, Dv]`` and the log-sum-exp ``[..., N_dst, H]``.
+
+    The log-sum-exp is None without ``with_lse``.
+    """
     assert isinstance(call.score, Dot)
     batch, scale = call.batch, call.score.scale_for(call.query.shape[-1])
     query, key, value = (flat(x, batch) for x in (call.query, call.key, call.value))
@@ -238,7 +257,7 @@ def flex_attend(
     nodes = _at(query, layout.row), _at(key, layout.column), _at(value, layout.column)
     given = [_heads_first(x.resolve_neg()) for x in nodes]
     out, lse = _flex()(given, layout.mask, scale, with_lse=with_lse)
-    # The backward kernels do not support gradients with a negative bit.
+    # The backward kernels do not support gradients whose negative bit is set (Tensor.is_neg).
     for x in (out, lse):
         if x is not None and x.requires_grad and not torch.compiler.is_compiling():
             x.register_hook(_resolve_neg)
@@ -250,7 +269,7 @@ def flex_attend(
 
 
 def _resolve_neg(grad: Tensor | None) -> Tensor | None:
-    """Resolve the negative bit; the gradient of an unused output is ``None``."""
+    """Return ``grad.resolve_neg()``, or ``None`` for the gradient of an unused output."""
     return None if grad is None else grad.resolve_neg()
 
 
@@ -280,7 +299,7 @@ def _attention(
         nodes[2],
         block_mask=mask,
         scale=scale,
-        # In grouped-query attention, several query heads share a key head.
+        # With grouped-query attention, several query heads share a key head.
         enable_gqa=nodes[0].shape[1] != nodes[1].shape[1],
         return_aux=aux,
     )
@@ -288,13 +307,16 @@ def _attention(
 
 
 def _flex() -> Callable[..., tuple[Tensor, Tensor | None]]:
-    """Return the attention function, compiled unless the caller compiles it or the CPU runs it."""
+    """Return the attention function, compiled for a GPU unless the caller's code is compiled."""
     return _attention if torch.compiler.is_compiling() or "cpu" in DEVICES else _compiled()
 
 
 @cache
 def _compiled() -> Callable[..., tuple[Tensor, Tensor | None]]:
-    """Compile with ``fullgraph``: without fusion, FlexAttention writes a matrix of all pairs."""
+    """Return the compiled attention function.
+
+    ``fullgraph`` is set because without fusion FlexAttention would write a matrix of all pairs.
+    """
     compiled = torch.compile(_attention, fullgraph=True)
     limits = torch._dynamo.config.patch(recompile_limit=MOST_VARIANTS)
     return cast("Callable[..., tuple[Tensor, Tensor | None]]", limits(compiled))

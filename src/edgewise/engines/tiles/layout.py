@@ -1,4 +1,4 @@
-"""Layout of the tiles kernels: ranges of consecutive sources, grouped by blocks of targets."""
+"""Graphs as the tiles kernels read them: ranges of sources, grouped by blocks of targets."""
 
 from __future__ import annotations
 
@@ -15,26 +15,32 @@ from edgewise.engines.native.operator import Fields
 
 TENSORS = ("row", "column", "block", "block_piece", "piece", "reach")
 GRADIENT = ("tile", "chunk", "visit", "use", "merge")
-"""Tensors that only the backward pass reads."""
+"""Names of the tensors that only the backward pass reads."""
 
 
 class TileRuns(NamedTuple):
-    """Runs of consecutive sources by target: the result of :mod:`edgewise.engines.tiles.schedule`.
+    """Graph as R ranges of consecutive sources ("runs"), computed by ``schedule.py``.
 
-    Rows are the places of targets, columns those of sources.
+    Nodes are reordered, so that each range is consecutive. A *row* is the new index of a target,
+    and a *column* the new index of a source.
 
     Attributes:
-        start, stop: ``[R]``, int64, columns of each run; empty where ``start >= stop``.
+        start, stop: ``[R]``, int64: a run has the columns from ``start`` to ``stop - 1``; it is
+            empty if ``start >= stop``.
         edge: ``[R]``, int64, index of the first edge of each run.
-        block: ``[blocks + 1]``, int32, first row of blocks of at most ``TilesLayout.BLOCK``.
-        tile: ``[tiles + 1]``, int32, first column of tiles of at most ``TilesLayout.TILE``.
-        unit: ``[units + 1, 3]``, int32, first block, first tile and first column of each unit: a
-            range of targets and the range of sources that only they attend to.
+        block: ``[blocks + 1]``, int32: rows are divided into blocks of at most
+            ``TilesLayout.BLOCK`` rows; first row of each block, then the number of rows.
+        tile: ``[tiles + 1]``, int32: columns are divided into tiles of at most
+            ``TilesLayout.TILE`` columns; first column of each tile, then the number of columns.
+        unit: ``[units + 1, 3]``, int32, first block, first tile and first column of each unit. A
+            unit is a range of targets and the range of sources that only they attend to, such as
+            one graph of a packed batch.
         pairs: number of edges.
-        row, column: int32, the target and the source at each place; ``None`` if in order.
+        row, column: int32, target of each row and source of each column; ``None`` if the nodes keep
+            their order.
         pointer: ``[rows + 1]``, int64, first run of each row; ``None`` if each row has one run.
-        step: ``[R]``, int64, distance of the indices of neighbouring edges of a run; ``None`` if
-            all are 1.
+        step: ``[R]``, int64, difference of the edge indices of neighbouring sources in a run;
+            ``None`` if this is always 1.
 
     """
 
@@ -53,17 +59,21 @@ class TileRuns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TilesLayout:
-    """Blocks of targets, each with pieces of runs: see ``ew_tiles_args`` in ``abi.h``.
+    """Graph as the C++ kernels read it: for each block of targets, pieces of ranges of sources.
+
+    The comments on ``ew_tiles_args`` in ``abi.h`` describe the tensors in detail.
 
     Attributes:
         pairs: number of edges, which determines the number of threads.
-        row, column, block: as in :class:`TileRuns`; row and column are empty if in order.
-        block_piece: ``[blocks + 1]``, first piece of each block.
-        piece, reach: intervals of sources, and the part of them that each row attends to.
-        tile, chunk, visit, use, merge: order of the backward pass.
-        spanned: number of pairs that groups of targets compute.
-        brought: number of sources loaded, counted once for each block.
-        call_fields: cached fields of the operator's structure, by shapes and dtype of the call.
+        row, column, block: as in :class:`TileRuns`; row and column are empty if the nodes keep
+            their order.
+        block_piece: ``[blocks + 1]``, index of the first piece of each block.
+        piece, reach: ranges of sources, and the part of each range that each row attends to.
+        tile, chunk, visit, use, merge: order of the work in the backward pass.
+        spanned: number of pairs of target and source that are computed, with or without an edge.
+        brought: number of sources that are loaded, summed over the blocks of targets.
+        call_fields: cached fields of the operator's C structure, for each combination of shapes
+            and dtype.
 
     """
 
@@ -93,17 +103,17 @@ class TilesLayout:
 
     @property
     def slots(self) -> int:
-        """Number of tiles of partial gradients, for sources that several chunks attend to."""
+        """Number of tiles for which several chunks of work write partial gradients."""
         return int(self.merge[-1, 2]) if len(self.merge) else 0
 
     def permuted(self, target_perm: Tensor, source_perm: Tensor) -> TilesLayout:
-        """Return the layout of the graph in which each node i is renumbered to ``perm[i]``."""
+        """Return the layout for the graph with node i renumbered to ``perm[i]``."""
         row, column = _at(target_perm, self.row), _at(source_perm, self.column)
         return replace(self, row=row, column=column, call_fields={})
 
     @classmethod
     def of(cls, runs: TileRuns) -> TilesLayout:
-        """Make the layout from runs, by the native library."""
+        """Return the layout for these runs, computed by the library of C++ kernels."""
         loaded = library.library()
         if loaded is None:
             raise library.NativeError(library.MISSING)
@@ -132,7 +142,8 @@ class TilesLayout:
         status = status or loaded.ew_tiles_visits(*units, together, *made, counts)
         if status:
             raise library.NativeError(library.STATUS[status])
-        # An operator's list of tensors cannot hold None: empty tensors mean nodes in order.
+        # Empty tensors mean that the nodes keep their order, because an operator's list of tensors
+        # cannot contain None.
         empty = runs.block[:0]
         row = empty if runs.row is None else runs.row
         column = empty if runs.column is None else runs.column
@@ -145,7 +156,7 @@ def _at(node: Tensor, place: Tensor) -> Tensor:
 
 
 def _numbers(*shapes: tuple[int, ...]) -> list[Tensor]:
-    """Allocate int32 tensors with NumPy: ``torch.jit.trace`` would record ``torch.empty``."""
+    """Return empty int32 tensors, made by NumPy: ``torch.jit.trace`` would record torch.empty."""
     made = []
     for shape in shapes:  # A loop is faster than a comprehension up to Python 3.11.
         made.append(torch.from_numpy(np.empty(shape, np.int32)))

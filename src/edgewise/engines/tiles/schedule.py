@@ -1,7 +1,7 @@
-"""Schedule of the tiles engine: order of the nodes, blocks of targets and tiles of sources.
+"""Order of the nodes, and their division into blocks and tiles, for the engine "tiles".
 
-Nodes are sorted so that every run has consecutive sources. The position of a node in this order is
-its place; all results count by place.
+A run is a range of evenly spaced sources of a target. Nodes are reordered, so that the sources of
+every run are consecutive. The new index of a node is its *place*; results contain places.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from edgewise.engines.tiles.layout import TileRuns, TilesLayout
 from edgewise.ragged import boundaries, runs_and_positions, segment_index, starts
 
 GROUP = 8
-"""Number of targets whose scores are computed together, for the cost model: the maximum of all
-kernels."""
+"""Number of targets that the cost model assumes to be computed together.
+
+This is the largest such number of all kernels.
+"""
 
 LOAD_COST = 16
-"""Cost of loading a source for one more block of targets, in units of one pair."""
+"""Cost of loading a source once more for another block of targets, relative to computing a pair."""
 
 LONG = 4
-"""Targets with more edges than this factor times the mean get separate blocks."""
+"""A target with more edges than this factor times the mean is in a block of such targets."""
 
 
 class PartRuns(NamedTuple):
-    """Runs of a part of a graph, none of them empty.
+    """The R non-empty runs of one part of a graph (see ``Graph.parts``).
 
     Attributes:
-        row: ``[R]``, the target of each run.
-        start, stop: ``[R]``, each run has the sources ``start, start + step, ...`` below ``stop``.
+        row: ``[R]``, target of each run.
+        start, stop: ``[R]``, each run has the sources ``range(start, stop, step)``.
         edge: ``[R]``, index of the first edge of each run.
         step: distance between neighbouring sources of a run.
     """
@@ -45,10 +47,10 @@ class PartRuns(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Segments of nodes cut into pieces of bounded length.
+    """Ranges of nodes ("segments") cut into pieces of limited length.
 
     Attributes:
-        bounds: ``[pieces + 1]``, int32, first place of each piece and the end of the last one.
+        bounds: ``[pieces + 1]``, int32, first place of each piece, then the number of nodes.
         counts: ``[segments]``, number of pieces of each segment.
     """
 
@@ -57,7 +59,11 @@ class Pieces(NamedTuple):
 
 
 def spanned_pairs(start: Tensor, stop: Tensor, num_sources: int) -> int:
-    """Return the number of pairs that groups of targets compute for one run per target."""
+    """Return the number of pairs that the kernels compute if target i has one run of sources.
+
+    Each group of 8 neighbouring targets computes all sources from the smallest ``start`` to the
+    largest ``stop`` in the group.
+    """
     empty = start >= stop
     start, stop = start.masked_fill(empty, num_sources), stop.masked_fill(empty, 0)
     missing = -start.numel() % GROUP
@@ -69,14 +75,17 @@ def spanned_pairs(start: Tensor, stop: Tensor, num_sources: int) -> int:
 def schedule_intervals(
     start: Tensor, stop: Tensor, degree: Tensor, targets: Tensor, sources: Tensor
 ) -> TileRuns:
-    """Schedule one run of consecutive sources per target; all nodes keep their order.
+    """Return the runs of a graph in which target i attends to ``range(start[i], stop[i])``.
+
+    All nodes keep their order.
 
     Args:
         start: ``[N_dst]``, first source of each target.
-        stop: ``[N_dst]``, end of the sources of each target.
+        stop: ``[N_dst]``, last source of each target + 1.
         degree: ``[N_dst]``, number of edges of each target.
-        targets: ``[segments]``, sizes of ranges of targets.
-        sources: ``[segments]``, sizes of the ranges of sources that only these attend to.
+        targets: ``[segments]``, number of targets in each segment, such as a graph of a batch.
+        sources: ``[segments]``, number of sources in each segment. Targets attend only to sources
+            in their own segment.
     """
     blocks = _cut(targets, TilesLayout.BLOCK)
     tiles = _cut(sources, TilesLayout.TILE)
@@ -102,19 +111,21 @@ def schedule_runs(
     targets: Tensor,
     sources: Tensor,
 ) -> TileRuns:
-    """Schedule any number of runs per target, with steps that divide ``common_step``.
+    """Return the runs of a graph with any number of runs per target.
 
-    If the common step is not 1, sources with the same remainder modulo this step get consecutive
-    places, and so do the targets that attend to them. Every run then has consecutive places.
+    If ``common_step`` is not 1, sources with the same remainder modulo this step get consecutive
+    places, and so do the targets that attend to them. The sources of every run are then
+    consecutive.
 
     Args:
-        parts: runs of the parts of the graph.
-        common_step: multiple of the steps of all parts.
+        parts: runs of each part of the graph.
+        common_step: a multiple of the steps of all parts.
         degree: ``[N_dst]``, number of edges of each target.
         num_sources: number of sources.
         num_edges: number of edges.
-        targets: ``[segments]``, sizes of ranges of targets.
-        sources: ``[segments]``, sizes of the ranges of sources that only these attend to.
+        targets: ``[segments]``, number of targets in each segment, such as a graph of a batch.
+        sources: ``[segments]``, number of sources in each segment. Targets attend only to sources
+            in their own segment.
     """
     device = degree.device
     remainder = torch.zeros_like(degree)
@@ -163,13 +174,13 @@ def schedule_runs(
 
 
 def _units(blocks: Pieces, tiles: Pieces, sources: Tensor) -> Tensor:
-    """Return first block, tile and source of each segment, and the ends of the last segment."""
+    """Return the first block, tile and source of each segment, and in a last row their numbers."""
     sizes = torch.stack([blocks.counts, tiles.counts, sources])
     return F.pad(sizes.cumsum(1), (1, 0)).T.int().contiguous()
 
 
 def _cut(sizes: Tensor, most: int) -> Pieces:
-    """Cut segments of these sizes into pieces of at most ``most`` nodes."""
+    """Cut segments with these numbers of nodes into pieces of at most ``most`` nodes."""
     counts = (sizes + most - 1) // most
     segment = segment_index(counts)
     piece = torch.arange(segment.numel(), device=sizes.device)
@@ -180,11 +191,11 @@ def _cut(sizes: Tensor, most: int) -> Pieces:
 def _cut_targets(
     degree: Tensor, num_edges: int, targets: Tensor, remainder: Tensor
 ) -> tuple[Tensor, Pieces]:
-    """Return the target at each place, and the blocks.
+    """Return the target at each place, and the division of the places into blocks.
 
-    Targets are sorted by segment and by remainder. Targets with many more edges than others, such
-    as hubs, come last in their segment and get separate blocks, because a block computes the
-    sources of all its targets for each of them. Among the hubs, the sorted order is kept.
+    Targets are sorted by segment, then by remainder. Targets with many edges, such as hubs, come
+    last in their segment and in separate blocks: each target of a block computes the sources of all
+    targets of the block, so one hub would make the others slow.
     """
     num_targets = len(degree)
     at = _sort_within(targets, remainder)
@@ -205,7 +216,7 @@ def _cut_targets(
 
 
 def _sort_within(sizes: Tensor, key: Tensor) -> Tensor:
-    """Return the nodes of each segment, sorted by a key."""
+    """Return the nodes sorted by segment, then by ``key``; ``sizes`` are those of the segments."""
     segment, _ = runs_and_positions(sizes)
     return (segment * (int(key.max()) + 1 if key.numel() else 1) + key).argsort(stable=True)
 
@@ -217,6 +228,6 @@ def _invert(node_at: Tensor) -> Tensor:
 
 
 def _unless_sorted(node_at: Tensor) -> Tensor | None:
-    """Return the node at each place, ``None`` if all nodes kept their order."""
+    """Return the node at each place, or ``None`` if all nodes kept their order."""
     in_order = node_at.equal(torch.arange(node_at.numel(), device=node_at.device))
     return None if in_order else node_at.int()

@@ -1,8 +1,8 @@
-"""Packed sequences on a GPU: PyTorch's variable-length attention.
+"""Packed sequences on a GPU, computed by PyTorch's ``torch.nn.attention.varlen`` (2.10 or later).
 
-For full, causal or sliding-window attention within each sequence, FlashAttention's kernels need
-neither a mask nor padding, only the start of each sequence (``torch.nn.attention.varlen``, PyTorch
-2.10 or later). They compute in 16 bits and have no gradient of the log-sum-exp.
+For full, causal or sliding-window attention within each sequence, the FlashAttention kernels of
+this module need neither a mask nor padding, only the start of each sequence. They support only
+16-bit inputs and have no gradient of the log-sum-exp.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from edgewise.ragged import segment_index
 
 MOST_WIDTH = 256
 STEP = 8
-"""The width of a head must be a multiple of this."""
+"""The width of a head must be a multiple of this number."""
 AMPERE = (8, 0)
-"""Minimum compute capability."""
+"""Minimum compute capability of the GPU."""
 
 
 class Sequences(NamedTuple):
-    """Packed sequences, and the sources that each position attends to within its sequence.
+    """Packed sequences with full or sliding-window attention within each sequence.
 
     Attributes:
-        targets, sources: ``[sequences + 1]``, int32, start of each sequence, and end of the last
-            sequence.
+        targets, sources: ``[sequences + 1]``, int32, index of the first target and the first source
+            of each sequence, then their total number.
         most_targets, most_sources: length of the longest sequence.
-        window: number of sources before and after the position of the target; -1 means all.
+        window: numbers of sources before and after its own position to which a target attends; -1
+            means all.
 
     """
 
@@ -43,7 +44,11 @@ class Sequences(NamedTuple):
 
 
 def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) -> Sequences | None:
-    """Convert runs, one per target, to sequences of these sizes; ``None`` if impossible."""
+    """Return the packed sequences for a graph in which target i attends to ``start`` to ``stop``.
+
+    ``targets`` and ``sources`` are the lengths of the sequences. Returns None if attention within
+    the sequences is neither full nor the same sliding window everywhere.
+    """
     if not start.numel():
         return None
     member = segment_index(targets, start.numel())
@@ -67,19 +72,19 @@ def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) 
 
 @cache
 def there() -> bool:
-    """Return whether this version of PyTorch has variable-length attention."""
+    """Return whether the installed PyTorch has the module ``torch.nn.attention.varlen``."""
     return util.find_spec("torch.nn.attention.varlen") is not None
 
 
 def serves(problem: Problem) -> bool:
-    """Return whether variable-length attention serves a problem with packed sequences."""
+    """Return whether variable-length attention can compute this call on packed sequences."""
     return problem.width == problem.value_width and _fits(
         problem.device, problem.dtype, problem.width
     )
 
 
 def takes(query: Tensor, value: Tensor) -> bool:
-    """Return whether variable-length attention serves these tensors."""
+    """Return whether variable-length attention supports the dtype and widths of these tensors."""
     width = query.shape[-1]
     return width == value.shape[-1] and _fits(query.device, query.dtype, width)
 
@@ -95,7 +100,10 @@ def _recent(device: torch.device) -> bool:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, by: Sequences, scale: float) -> Tensor:
-    """Return attention of ``[B, N, H, D]`` or ``[N, H, D]``; batch members share the sequences."""
+    """Return the attention output for query, key and value ``[B, N, H, D]`` or ``[N, H, D]``.
+
+    ``by`` gives the sequences within the N nodes, which are the same for each example of the batch.
+    """
     from torch.nn.attention.varlen import varlen_attn
 
     members = query.shape[0] if query.dim() == 4 else 1
@@ -119,6 +127,6 @@ def attend(query: Tensor, key: Tensor, value: Tensor, by: Sequences, scale: floa
 
 
 def _repeated(bounds: Tensor, members: int) -> Tensor:
-    """Return the bounds of the sequences of all members of a batch, one after the other."""
+    """Repeat the starts of the sequences for each of the ``members`` examples of a batch."""
     ahead = torch.arange(members, dtype=torch.int32, device=bounds.device)[:, None] * bounds[-1]
     return torch.cat([(bounds[:-1] + ahead).flatten(), bounds[-1:] * members])

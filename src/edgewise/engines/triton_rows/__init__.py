@@ -1,7 +1,7 @@
-"""Triton kernels of the rows engine, for NVIDIA and AMD GPUs (device type ``cuda`` on both).
+"""Triton kernels of the engine "rows", for NVIDIA and AMD GPUs (device type ``cuda`` on both).
 
 The operators have the same arguments and results as those in ``engines/rows``. For tests without a
-GPU, set ``TRITON_INTERPRET=1`` and ``EDGEWISE_TRITON=1`` before Python starts: Triton's interpreter
+GPU, set ``TRITON_INTERPRET=1`` and ``EDGEWISE_TRITON=1`` before Python starts. Triton's interpreter
 then runs the kernels on CPU tensors, slowly.
 """
 
@@ -34,14 +34,17 @@ MISSING: str = _why_missing()
 
 
 def serves(device: torch.device) -> bool:
-    """Return whether these kernels support tensors on this device."""
+    """Return whether the Triton kernels run on this device."""
     return (device.type == "cuda" or (INTERPRETED and device.type == "cpu")) and not MISSING
 
 
 def refuses(problem: Problem, largest: int) -> list[str]:
-    """Return the reasons why no kernel supports a problem; ``largest`` is the largest index."""
+    """Return the reasons why no Triton kernel can compute a call; an empty list if one can.
+
+    ``largest`` is the largest index that the kernels would use.
+    """
     reasons = refusals(problem, largest + MOST_SLOTS, device=problem.device.type, missing=MISSING)
     widest = max(problem.width, problem.value_width)
     if problem.operation == "attend" and widest > MOST_WIDTH:
-        reasons.append(f"on a GPU heads may be at most {MOST_WIDTH} wide, not {widest}")
+        reasons.append(f"on a GPU, heads may be at most {MOST_WIDTH} wide, not {widest}")
     return reasons

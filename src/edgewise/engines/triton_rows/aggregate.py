@@ -1,4 +1,4 @@
-"""Operator ``edgewise::triton_rows_aggregate``: sum, mean, max or min over edges, in Triton."""
+"""Operator ``edgewise::triton_rows_aggregate``: sum, mean, max or min over edges, on a GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgewise.engines.triton_rows.layout import TritonSide, triton_side
 
 
 class TritonAggregate(RowsAggregate):
-    """Reduction over the edges of each target by Triton kernels; see the base class."""
+    """Sum, mean, max or min over the edges of each target, computed by Triton kernels."""
 
     name = "triton_rows_aggregate"
     devices = ("cpu", "cuda")
@@ -39,7 +39,7 @@ class TritonAggregate(RowsAggregate):
             degree = by_target.tensors[0].diff().clamp(min=1)[:, None, None]
             grad = (grad / degree).to(value.dtype)
         share = grad
-        if extreme:  # Divide the gradient by the number of edges that tie.
+        if extreme:  # Divide the gradient by the number of edges that reach the extreme.
             job, tiles, blocks = _job(value, weight)
             ties = job.empty(members, by_target.rows, heads, width)
             job.put(out=out.contiguous(), ties=ties)
@@ -75,7 +75,7 @@ class TritonAggregate(RowsAggregate):
 
 
 def sum_rows(value: Tensor, side: TritonSide) -> Tensor:
-    """Sum ``value [B, columns, H, D]`` over the edges of each row, ``[B, rows, H, D]``."""
+    """Sum ``value [B, columns, H, D]`` over the edges of each row; return ``[B, rows, H, D]``."""
     out = value.new_empty(value.shape[0], side.rows, *value.shape[2:])
     _reduce(value, None, REDUCES["sum"], side, out)
     return out
@@ -84,7 +84,7 @@ def sum_rows(value: Tensor, side: TritonSide) -> Tensor:
 def _reduce(
     value: Tensor, weight: Tensor | None, reduce: int, side: TritonSide, out: Tensor
 ) -> None:
-    """Reduce the edges of each row of one side, and write the result to ``out``."""
+    """Reduce over the edges of each row of ``side`` (targets or sources) into ``out``."""
     members, _, heads, width = node_sizes(value)
     job, tiles, blocks = _job(value, weight)
     job.put(out=out, REDUCE=reduce)
@@ -95,7 +95,7 @@ def _reduce(
 
 
 def _job(value: Tensor, weight: Tensor | None) -> tuple[Job, Tiles, int]:
-    """Return the arguments of all kernels, the tiles, and the number of programs for a row."""
+    """Return the arguments of the kernels, the tile sizes, and the number of programs per row."""
     _, _, heads, width = node_sizes(value)
     job = Job(value)
     job.nodes("value", value)

@@ -1,9 +1,9 @@
-"""Operators ``edgewise::triton_rows_attend`` and ``triton_rows_scores``: attention in Triton.
+"""Operators ``edgewise::triton_rows_attend`` and ``triton_rows_scores``: attention on a GPU.
 
-Arguments and results are those of :mod:`edgewise.engines.rows.attend`. Projected edge features are
-not expanded: nodes are projected instead, by a matrix product before or after the kernels, as
-q · (W e) = (Wᵀq) · e and Σ w (W e) = W (Σ w e). In an additive score, which is not linear, the
-kernels expand the features edge by edge.
+Arguments and results are those of :mod:`edgewise.engines.rows.attend`. If edge features e are
+projected by W, the kernels do not compute W e for each edge. A matrix product before or after the
+kernels projects nodes instead, because q · (W e) = (Wᵀq) · e and Σ w (W e) = W (Σ w e). An additive
+score is not linear, so for it the kernels compute W e for each edge.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from edgewise.engines.triton_rows.layout import TritonSide, classes_of, triton_s
 SCORES = {"none": 0, "dot": 1, "additive": 2}
 EDGE_VECTORS = {"edge_key", "edge_value", "edge_key_features", "edge_value_features"}
 SHARE = 256
-"""Minimum number of edges over which a program sums the gradient of a projection."""
+"""A program sums the gradient of the weight of edge features over at least this many edges."""
 MOST_PROGRAMS = 512
-"""Maximum number of partial sums of the gradient of a projection."""
+"""Maximum number of programs that sum the gradient of the weight of edge features."""
 FEATURES = 4
-"""Number of features that a program for the gradient of a projection handles at a time."""
+"""Maximum number of edge features for which a program computes the gradient of their weight."""
 
 
 class TritonAttend(RowsAttend):
-    """Attention over any edges by Triton kernels; see the base class."""
+    """Attention output and log-sum-exp, computed by Triton kernels; see the base class."""
 
     name = "triton_rows_attend"
     devices = ("cpu", "cuda")
@@ -41,7 +41,7 @@ class TritonAttend(RowsAttend):
         job, side, members = call.job, call.side, call.members
         out = results["out"]
         projected = "edge_value_features" in given
-        # Sums stay in the accumulation dtype until the projection is added.
+        # The output stays in the accumulation dtype until the projected features are added.
         if projected:
             out = out.new_empty(out.shape, dtype=job.accumulator)
             job.put(sums=job.empty(members, side.rows, call.heads, call.value_features))
@@ -82,7 +82,7 @@ class TritonAttend(RowsAttend):
 
 
 class TritonScores(RowsScores):
-    """Scores of edges by Triton kernels; see the base class."""
+    """Scores of edges, computed by Triton kernels; see the base class."""
 
     name = "triton_rows_scores"
     devices = ("cpu", "cuda")
@@ -100,7 +100,7 @@ class TritonScores(RowsScores):
 
 
 class _Call:
-    """Arguments of all kernels of a call, forward and backward."""
+    """Arguments of all kernels for a call of ``attend``, forward and backward."""
 
     def __init__(self, given: Given) -> None:
         value: Tensor = given["value"]
@@ -123,7 +123,7 @@ class _Call:
             blocks["BFK"] = 1
         tiles = Tiles.of(self.heads, max(blocks.values()), value.dtype)
         padding = blocks["BD"] + blocks["BDV"] - self.width - self.value_width
-        # The masks of padded elements also occupy registers.
+        # Padding needs masks, which occupy registers too, so use smaller tiles.
         self.tiles = tiles.halved if padding or self.heads % tiles.block else tiles
         job.put(H=self.heads, **sizes, **blocks)
         job.put(SCORE=given["score"], ACTIVATION=given["activation"], BIAS=0, GAIN=0)
@@ -154,7 +154,10 @@ class _Call:
 
     @property
     def backward_tiles(self) -> Tiles:
-        """Tiles of the backward pass over targets; smaller with edge vectors or expansion."""
+        """Tile sizes of the backward pass over targets.
+
+        Edge vectors occupy registers, so the tiles are smaller with them.
+        """
         if EDGE_VECTORS.isdisjoint(self.given):
             return self.tiles
         additive = self.given["score"] == SCORES["additive"]
@@ -166,16 +169,18 @@ class _Call:
         return 1 if features is None else features.shape[-1]
 
     def _dropout(self, rate: float, seed: int, first_edge: int) -> None:
-        """Set the kernel arguments of the dropout mask of :mod:`edgewise.engines.dropout`.
+        """Set the kernel arguments from which the dropout mask is computed.
+
+        See :mod:`edgewise.engines.dropout` for the mask.
 
         Raises:
-            RuntimeError: if a CUDA graph is being captured, as its replays would repeat the mask.
+            RuntimeError: a CUDA graph is being captured, whose replays would repeat the mask.
 
         """
         if rate and self.job.like.is_cuda and torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
-                "attention dropout cannot be captured in a CUDA graph, which would drop the same "
-                "weights in every replay; capture with dropout=0.0 (model.eval()), or train "
+                "attention dropout cannot be captured in a CUDA graph, because every replay would "
+                "drop the same weights; capture with dropout=0.0 (model.eval()), or train "
                 "without CUDA graphs"
             )
         self.job.put(
@@ -187,16 +192,20 @@ class _Call:
         )
 
     def _term(self, name: str, x: Tensor, index: Tensor | None) -> None:
-        """Set the kernel arguments of a bias or gain, per edge or per class."""
+        """Set the kernel arguments for a bias or gain, given per edge or as a table of classes."""
         self.job.array(name, x)
         self.job.put(**{name.upper(): x.shape[-1]})
         self.job.put(**{f"{name}_batch": x.shape[-2] if x.shape[0] > 1 else 0})
         if index is not None:
-            classes_of(index, x.shape[-2])  # This raises IndexError if a class is out of range.
+            classes_of(index, x.shape[-2])  # Raise IndexError if a class is out of range.
             self.job.array(f"{name}_index", index)
 
     def gradients(self, needed: Sequence[str], *, one_sided: bool) -> dict[str, Tensor]:
-        """Compute gradients in one pass over targets, and one over sources for key and value."""
+        """Return the gradients of the arguments in ``needed``.
+
+        A pass over targets computes most of them; a pass over sources those of key and value. If
+        ``one_sided``, the first pass stores numbers of each edge that the second one reads.
+        """
         job, given, edges = self.job, self.given, self.side.edges
         additive = given["score"] == SCORES["additive"]
         weighs = additive and "edge_key_weight" in needed
@@ -220,15 +229,15 @@ class _Call:
         return made
 
     def _sums(self, needed: Sequence[str], *, additive: bool) -> dict[str, Tensor]:
-        """Allocate the results of the pass over targets.
+        """Allocate the results of the pass over targets with one entry per target.
 
-        The results are the gradients of the query and of its projection, and weighted sums of
-        features.
+        These are the gradients of the query and of the projected query, and the sums of edge
+        features weighted by attention.
         """
         job, rows, given = self.job, self.side.rows, self.given
         sums: dict[str, Tensor] = {}
         moved = "edge_key_features" in given and not additive
-        # Sums stay in the accumulation dtype until the projection is added.
+        # The gradient stays in the accumulation dtype until the part from the projection is added.
         if "query" in needed:
             dtype = job.accumulator if moved else job.like.dtype
             sums["query"] = given["query"].new_empty(given["query"].shape, dtype=dtype)
@@ -239,7 +248,7 @@ class _Call:
         return sums
 
     def _copies(self, needed: Sequence[str]) -> dict[str, Tensor]:
-        """Allocate partial gradients, one for each batch member, block of heads or program."""
+        """Allocate partial gradients, one for each example, block of heads or Triton program."""
         job, given, members = self.job, self.given, self.members
         copies: dict[str, Tensor] = {}
         for name in needed:
@@ -283,7 +292,7 @@ class _Call:
         slots = {f"slot_{name}": x.shape[-2:].numel() for name, x in results.items()}
         job.results(side, self.members, **slots)
         tiles = self.tiles.halved
-        # The derivative of an activation takes registers, so use smaller tiles.
+        # The derivative of an activation occupies registers, so use smaller tiles.
         if given["activation"]:
             tiles = tiles.halved
         job.over_rows("attend_backward_columns", side, self.members, tiles, tiles.blocks)
@@ -295,10 +304,10 @@ class _Call:
             self.job.merge_flat("add_merge", side, self.members, slots, out)
 
     def _summed(self, name: str, copies: Tensor, like: Tensor) -> Tensor:
-        """Sum the partial gradients into the shape of ``like``.
+        """Add the partial gradients of argument ``name`` into the shape of ``like``.
 
-        Each batch member, block of heads or Triton program has written one partial gradient. The
-        order of the sum is fixed, so the result is deterministic.
+        Each example, block of heads or Triton program has written one partial gradient. The order
+        of the sum is fixed, so the result is deterministic.
         """
         index: Tensor | None = self.given.get(f"{name}_index")
         if index is not None:
@@ -311,7 +320,10 @@ class _Call:
         return copies.view(like.shape)
 
     def _move_back(self, grad: Tensor, made: dict[str, Tensor], needed: Sequence[str]) -> None:
-        """Add the gradients of query and projection, given the gradient of the projected query."""
+        """Add to ``made`` the gradients of the query and of the weight that projects edge keys.
+
+        ``grad`` is the gradient of the projected query, which is the product of both.
+        """
         query, weight = self.given["query"], self.given["edge_key_weight"]
         grad = grad.view(*query.shape[:-1], -1)
         if "query" in needed:
@@ -322,7 +334,10 @@ class _Call:
             made["edge_key_weight"] = _product("...nhd,...nhf->hdf", wide, grad)
 
     def _projection_gradient(self) -> Tensor:
-        """Return the gradient of a projection in an additive score, from sums by program."""
+        """Return the gradient of the weight that projects edge keys, for an additive score.
+
+        Each program writes a partial sum, and these are added.
+        """
         job, side = self.job, self.side
         share = max(SHARE, -(-side.edges // MOST_PROGRAMS))
         programs = -(-side.edges // share) * self.members
@@ -338,7 +353,7 @@ class _Call:
 
 
 def _product(equation: str, *operands: Tensor) -> Tensor:
-    """Return ``torch.einsum`` in the dtype of the operands, without ``torch.autocast``."""
+    """Return ``torch.einsum(equation, *operands)`` with ``torch.autocast`` disabled."""
     with torch.autocast(operands[0].device.type, enabled=False):
         product: Tensor = torch.einsum(equation, *operands)
     return product

@@ -1,19 +1,21 @@
-"""Triton kernels: attention, softmax and sums over the rows of a graph.
+"""Triton kernels: attention, softmax and sums over the edges of each row of a graph.
 
-A program has ``R`` rows and handles ``E`` edges of each at a time, and all heads of a block. Its
-tiles are ``[R, E, BH, BD]``: rows, edges, heads and width of a head, the last two padded to powers
-of two. Several short rows share a program, which handles one edge of each row at a time; a long row
-has a separate program. The work of the programs is listed in ``items [count, 4]``: row, first
-entry, end of the entries, and slot. The slot is -1, except for pieces of a row longer than a piece.
-Pieces write their results to their slots, and a second kernel merges the slots of a row in order.
-Each number is written by one program. There are no atomic operations, so results are reproducible
-bit by bit.
+A row is a target; in the pass over sources, it is a source. A program computes ``R`` rows and a
+block of ``BH`` heads, ``E`` edges of each row at a time. Its tensors have the shape
+``[R, E, BH, BD]``: rows, edges, heads and width of a head, the last two padded to powers of two.
+Several short rows share a program (E = 1). A long row has a program of its own (R = 1), and even
+longer rows are cut into pieces with one program each.
+
+The table ``items [count, 4]`` lists the rows and pieces: row, index of the first edge, index of the
+last edge + 1, and slot. The slot is the memory for the result of a piece, or -1 for a whole row. A
+second kernel merges the slots of a row in order. Each number is written by one program and there
+are no atomic operations, so results are reproducible bit by bit.
 
 The algorithm is that of ``csrc`` (see ``attend_forward.h``, ``attend_backward_targets.h`` and
-``attend_backward_sources.h``): the backward pass recomputes scores and weights from the saved
-greatest score and inverse sum. Absent arguments are ``None`` and their code is not compiled.
-Strides are divided by ``ALIGN``, which tells the compiler their alignment. The sizes of the graph
-are not compile-time constants.
+``attend_backward_sources.h``). The backward pass recomputes scores and weights from two saved
+numbers per target and head: the greatest score, and 1 / sum(exp(score - greatest)). Arguments that
+are not used are ``None``, and code for them is not compiled. Strides are divided by ``ALIGN``,
+which tells the compiler their alignment. The sizes of the graph are not compile-time constants.
 """
 
 import torch
@@ -22,7 +24,8 @@ import triton.language as tl
 
 ACCUMULATORS = {torch.float32: tl.float32, torch.float64: tl.float64}
 
-# Names of integer arguments that depend on the graph or on strides.
+# Names of integer arguments that depend on the graph or on strides; they are not specialised, so
+# that another graph does not cause a compilation.
 SIZES = (
     *("count", "edges", "members", "rows", "columns", "slot_count", "first_program", "share"),
     *("query_batch", "query_node", "key_batch", "key_node", "value_batch", "value_node"),
@@ -37,7 +40,10 @@ SIZES = (
 
 @triton.jit
 def _program(members, BLOCKS: tl.constexpr):
-    """Return block of items, batch member and block of heads; the costliest items come first."""
+    """Return the indices of this program's block of items, example and block of heads.
+
+    Programs are numbered so that the first items, which have most edges, start first.
+    """
     number = tl.program_id(0)
     rest = number // BLOCKS
     return rest // members, rest % members, number % BLOCKS
@@ -45,7 +51,7 @@ def _program(members, BLOCKS: tl.constexpr):
 
 @triton.jit
 def _items(items, count, block, R: tl.constexpr):
-    """Return row, first entry, end and slot of ``R`` items, and the mask of existing items."""
+    """Load row, first edge, last edge + 1 and slot of ``R`` items, and a mask of existing items."""
     at = block * R + tl.arange(0, R)
     known = at < count
     from_ = items + at.to(tl.int64) * 4
@@ -58,7 +64,10 @@ def _items(items, count, block, R: tl.constexpr):
 
 @triton.jit
 def _inner(block, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr):
-    """Return the offsets ``[BH, BD]`` of a block of heads within a node, and its padding mask."""
+    """Return the offsets ``[BH, BD]`` of the elements in a block of heads, from a node's start.
+
+    The second result is a mask, False for padding.
+    """
     head = block * BH + tl.arange(0, BH)
     width = tl.arange(0, BD)
     inside = (head < H)[:, None] & (width < D)[None, :]
@@ -67,14 +76,14 @@ def _inner(block, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.con
 
 @triton.jit
 def _own(x, row, known, stride, inner, inside, ACC: tl.constexpr):
-    """Load the vectors of the rows themselves, ``[R, BH, BD]``."""
+    """Load a vector for each row from ``x``, ``[R, BH, BD]``."""
     at = row.to(tl.int64)[:, None, None] * stride + inner[None]
     return tl.load(x + at, mask=known[:, None, None] & inside[None], other=0).to(ACC)
 
 
 @triton.jit
 def _gathered(x, node, live, stride, inner, inside, ACC: tl.constexpr):
-    """Load the vectors of these nodes or edges, ``[R, E, BH, BD]``."""
+    """Load the vectors of the nodes or edges ``node [R, E]`` from ``x``: ``[R, E, BH, BD]``."""
     at = node.to(tl.int64)[:, :, None, None] * stride + inner[None, None]
     return tl.load(x + at, mask=live[:, :, None, None] & inside[None, None], other=0).to(ACC)
 
@@ -84,7 +93,7 @@ def _carried(
     x, node, stride, edge_vector, start, number, live, inner, inside, SIZE: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Load the vectors of these nodes plus the vectors of the edges, ``[R, E, BH, BD]``."""
+    """Load the vectors of nodes and add those of their edges, if any: ``[R, E, BH, BD]``."""
     carried = _gathered(x, node, live, stride, inner, inside, ACC)
     if edge_vector is not None:
         carried += _gathered(edge_vector + start * SIZE, number, live, SIZE, inner, inside, ACC)
@@ -93,7 +102,7 @@ def _carried(
 
 @triton.jit
 def _features(x, number, live, F: tl.constexpr, BF: tl.constexpr, ACC: tl.constexpr):
-    """Load the features of edges, ``[R, E, BF]``."""
+    """Load the features of the edges ``number [R, E]`` from ``x``: ``[R, E, BF]``."""
     column = tl.arange(0, BF)
     at = number.to(tl.int64)[:, :, None] * F + column[None, None]
     return tl.load(x + at, mask=live[:, :, None] & (column < F)[None, None], other=0).to(ACC)
@@ -101,14 +110,18 @@ def _features(x, number, live, F: tl.constexpr, BF: tl.constexpr, ACC: tl.conste
 
 @triton.jit
 def _by_head(x, node, live, head, H: tl.constexpr, ACC: tl.constexpr):
-    """Load one number for each head of nodes or edges, ``[R, E, BH]``."""
+    """Load one number per head for each of the nodes or edges ``node [R, E]``: ``[R, E, BH]``."""
     at = node.to(tl.int64)[:, :, None] * H + head[None, None]
     return tl.load(x + at, mask=live[:, :, None] & (head < H)[None, None], other=0).to(ACC)
 
 
 @triton.jit
 def _term(x, index, start, number, live, head, H: tl.constexpr, W: tl.constexpr, ACC: tl.constexpr):
-    """Load a bias or gain, by edge or by class, with one head or all, ``[R, E, BH]``."""
+    """Load a bias or gain for each edge and head, ``[R, E, BH]``.
+
+    With ``index``, it is looked up in a table by the class of the edge. ``W`` is the number of
+    heads stored: H, or 1 if all heads share it.
+    """
     at = number.to(tl.int64)
     if index is not None:
         at = tl.load(index + at, mask=live, other=0).to(tl.int64)
@@ -131,7 +144,7 @@ def _mix(word):
 
 @triton.jit
 def _kept(number, head, member, seed, member_seed, first_edge, threshold, keep, ACC: tl.constexpr):
-    """Return the dropout mask ``[R, E, BH]``: 1 / (1 - p) for kept weights, else 0."""
+    """Return the dropout mask of edges, ``[R, E, BH]``: 1 / (1 - p) for kept weights, else 0."""
     low, high = tl.cast(seed, tl.uint32), tl.cast(member_seed, tl.uint32)
     word = _mix(low ^ _mix(number.to(tl.uint32) + tl.cast(first_edge, tl.uint32)))
     golden = tl.cast(0x9E3779B9, tl.uint32)
@@ -150,7 +163,7 @@ def _tanh(z):
 
 @triton.jit
 def _activated(z, slope, ACTIVATION: tl.constexpr):
-    """Apply leaky ReLU (including ReLU and identity, by the slope), tanh, GELU or SiLU."""
+    """Apply leaky ReLU, tanh, GELU or SiLU. Leaky ReLU with slope 0 is ReLU, with 1 identity."""
     if ACTIVATION == 0:
         return tl.where(z > 0, z, z * slope)
     elif ACTIVATION == 1:
@@ -163,7 +176,7 @@ def _activated(z, slope, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def _steepness(z, slope, ACTIVATION: tl.constexpr):
-    """Return the derivative of the activation."""
+    """Return the derivative of the activation at ``z``."""
     if ACTIVATION == 0:
         return tl.where(z > 0, 1.0, slope)
     elif ACTIVATION == 1:
@@ -192,7 +205,7 @@ def _expanded(
 
 @triton.jit
 def _score_vector(weight, inner, inside, ACC: tl.constexpr):
-    """Load the weight of an additive score, ``[BH, BD]``; ones if absent."""
+    """Load the weight vector of an additive score, ``[BH, BD]``; ones if ``weight`` is None."""
     if weight is None:
         return inside.to(ACC)
     else:
@@ -204,12 +217,12 @@ def _scores(
     own, other, x, projected, a, features, weight, number, live, inner, inside, scale, slope,
     SCORE: tl.constexpr, ACTIVATION: tl.constexpr, F: tl.constexpr, SIZE: tl.constexpr,
 ):
-    """Return scores ``[R, E, BH]`` before gain and bias, and the vectors needed for gradients.
+    """Return the scores ``[R, E, BH]`` before gain and bias, and a tensor for the gradients.
 
     ``own [R, BH, BD]`` are the vectors of the rows and ``other [R, E, BH, BD]`` those of the nodes
-    at the other ends. In a dot product, the features ``x`` of edges are multiplied with the row's
-    ``projected`` vector; in an additive score they are expanded. The vectors needed for gradients
-    are ``other``, or for an additive score the input of the activation.
+    at the other ends of the edges. For a dot product, the edge features ``x`` are multiplied by the
+    ``projected`` vector of the row; for an additive score, they are projected by ``weight``. The
+    second result is ``other``, or for an additive score the input of the activation.
     """
     if SCORE == 1:
         s = tl.sum(own[:, None] * other, axis=3)
@@ -245,7 +258,12 @@ def attend_forward(
     BH: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr, BFK: tl.constexpr, BFV: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute output, greatest score, inverse sum and log-sum-exp; or only the scores of edges."""
+    """Compute the attention output and the numbers that the backward pass needs.
+
+    The latter are ``stats [B, rows, 2, H]``: the greatest score, and
+    1 / sum(exp(score - greatest)). If ``scores`` is given, compute only the scores of edges and
+    write them there.
+    """
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)
@@ -356,7 +374,10 @@ def attend_merge(
     H: tl.constexpr, DV: tl.constexpr, FV: tl.constexpr,
     BH: tl.constexpr, BDV: tl.constexpr, BFV: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Merge the pieces of a row in order; an item is (row, first slot, end of slots)."""
+    """Merge the attention outputs of the pieces of a row, in order.
+
+    An item is (row, index of its first slot, index of its last slot + 1).
+    """
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row = tl.load(items + block * 3)
     begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
@@ -376,7 +397,7 @@ def attend_merge(
         at = piece * (2 * H) + head
         shift = tl.load(slot_stats + at, mask=there, other=0)
         more = tl.load(slot_stats + at + H, mask=there, other=0)
-        # A piece whose scores are all -inf has 0 as its greatest score, which must not count.
+        # A piece whose scores are all -inf has 0 as its greatest score, which must be ignored.
         greater = tl.where(total == 0, shift, tl.where(more == 0, most, tl.maximum(most, shift)))
         before = tl.where(total == 0, 0.0, tl.exp(most - greater))
         by = tl.where(more == 0, 0.0, tl.exp(shift - greater))
@@ -407,7 +428,7 @@ def add_merge(
     items, members: "i64", rows: "i64", slot_count: "i64", slots, out,
     SIZE: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Sum the pieces of a row in order, ``SIZE`` numbers for each row."""
+    """Add the results of the pieces of a row, in order. A result has ``SIZE`` numbers."""
     block, member, part = _program(members, (SIZE + BLOCK - 1) // BLOCK)
     row = tl.load(items + block * 3)
     begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
@@ -428,7 +449,7 @@ def add_merge(
 def _put(
     x, out, slots, member, rows, slot_count, row, slot, known, inner, inside, SIZE: tl.constexpr
 ):
-    """Store the result of a row, ``[R, BH, BD]``; the result of a piece is stored in its slot."""
+    """Store the results ``x [R, BH, BD]`` of whole rows in ``out``, and of pieces in ``slots``."""
     mine = known[:, None, None] & inside[None]
     node = member * rows + row.to(tl.int64)
     at = node[:, None, None] * SIZE + inner[None]
@@ -465,9 +486,10 @@ def attend_backward_rows(
 ):
     """Compute all gradients except those of key and value, in a pass over targets.
 
-    If ``given`` are the gradients of the scores, there is no softmax. ``delta [B, rows, H]`` is the
-    weighted mean of the gradients of the weights, for the pass over sources. ``edge_grad`` and
-    ``edge_weight`` ``[B, E, H]`` are for that pass too if it cannot recompute them.
+    If ``given`` is passed, it is the gradient of the scores, and there is no softmax. The kernel
+    also writes what the pass over sources reads: ``delta [B, rows, H]``, the mean of the gradients
+    of a row's weights, weighted by these; and if they are passed, ``edge_grad [B, E, H]``, the
+    gradients of the scores, and ``edge_weight [B, E, H]``, the weights after dropout.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, slot, known = _items(items, count, block, R)
@@ -480,7 +502,7 @@ def attend_backward_rows(
     inner_fv, inside_fv = _inner(heads, H, FV, BH, BFV)
     slope_, scale_ = tl.full((), slope, ACC), tl.full((), scale, ACC)
     bias_start, gain_start = member * bias_batch, member * gain_batch
-    # Each batch member and block of heads has a separate copy of the gradients of features.
+    # Each example and block of heads writes the gradients of edge features to a copy of its own.
     copy = (member * ((H + BH - 1) // BH) + heads) * edges
     a = _score_vector(score_weight, inner, inside, ACC)
     pq = None
@@ -569,7 +591,7 @@ def attend_backward_rows(
                     tl.store(grad_edge_value_features + at, dx, mask=live[:, :, None] & (f < FV))
             if edge_weight is not None:
                 tl.store(edge_weight + edge_at, w, mask=mine)
-        # ---- gradients of the terms ----
+        # ---- gradients of bias and gain ----
         if grad_bias is not None:
             tl.store(grad_bias + edge_at, ds, mask=mine)
         if SCORE != 0:
@@ -642,10 +664,11 @@ def attend_backward_columns(
     BH: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute the gradients of key and value, in a pass over sources: here a row is a source.
+    """Compute the gradients of key and value, in a pass over sources.
 
-    ``rows`` is the number of sources and ``columns`` that of targets. Weights and gradients of
-    scores are recomputed, unless given as ``edge_weight`` and ``edge_grad``.
+    Here a row is a source: ``rows`` is the number of sources and ``columns`` the number of targets.
+    The weights and the gradients of the scores are recomputed, unless ``edge_weight`` and
+    ``edge_grad`` are passed.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, slot, known = _items(items, count, block, R)
@@ -675,7 +698,7 @@ def attend_backward_columns(
         number = tl.load(edge + place, mask=live, other=0)
         mine = live[:, :, None] & (head < H)[None, None]
         if SCORE != 0:
-            if SCORE == 1:  # `edge_grad` includes the edge keys
+            if SCORE == 1:  # With edge keys, `edge_grad` is passed and no score is recomputed.
                 q = _gathered(queries, node, live, query_node * ALIGN, inner, inside, ACC)
             else:
                 q = _carried(queries, node, query_node * ALIGN, edge_key, member * edge_key_batch,
@@ -742,10 +765,10 @@ def projection_gradient(
     BH: tl.constexpr, BD: tl.constexpr, BF: tl.constexpr,
     E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute the gradient of the projection of features in an additive score.
+    """Compute the gradient of the weight that projects edge keys, for an additive score.
 
-    A program sums over ``share`` entries, of any rows, for ``BF`` features:
-    ``grad_weight [programs, F, H, D]``.
+    A program sums over ``share`` edges of any rows, for ``BF`` features, and writes its partial sum
+    to ``grad_weight [programs, F, H, D]``.
     """
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((FK + BF - 1) // BF))
     heads, first_f = part % ((H + BH - 1) // BH), part // ((H + BH - 1) // BH) * BF
@@ -789,9 +812,10 @@ def softmax_totals(
     slot_count: "i64", slot_stats,
     H: tl.constexpr, BH: tl.constexpr, R: tl.constexpr, E: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute greatest score and inverse sum of each row.
+    """Compute for each row the greatest score and 1 / sum(exp(score - greatest)).
 
-    With ``grad``, scores are weights and the result is the sum of weight times gradient.
+    With ``grad``, the gradient of the weights, ``scores`` are the weights instead, and the result
+    is the sum of weight times gradient.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, slot, known = _items(items, count, block, R)
@@ -835,7 +859,11 @@ def softmax_edges(
     items, count: "i64", edge, edges: "i64", members: "i64", rows: "i64", scores, grad, stats, out,
     H: tl.constexpr, BH: tl.constexpr, R: tl.constexpr, E: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute weights of edges; with ``grad``, scores are weights and results their gradients."""
+    """Compute the softmax weights of edges from the results of :func:`softmax_totals`.
+
+    With ``grad``, the gradient of the weights, ``scores`` are the weights instead, and the results
+    are the gradients of the scores.
+    """
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, _slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)
@@ -864,7 +892,11 @@ def softmax_edges(
 
 @triton.jit
 def _part(part, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr):
-    """Return the same as :func:`_inner` for heads so wide that they are divided."""
+    """Return heads, offsets and mask as :func:`_inner`, for heads so wide that they are divided.
+
+    ``part`` is the index of a part of the elements of a node, which has ``BH`` heads and ``BD``
+    elements of each.
+    """
     head = part // ((D + BD - 1) // BD) * BH + tl.arange(0, BH)
     width = part % ((D + BD - 1) // BD) * BD + tl.arange(0, BD)
     inside = (head < H)[:, None] & (width < D)[None, :]
@@ -874,7 +906,7 @@ def _part(part, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.const
 @triton.jit
 def _weights(weight, start, number, live, head, H: tl.constexpr, E: tl.constexpr, R: tl.constexpr,
              BH: tl.constexpr, ACC: tl.constexpr):
-    """Load the weights of edges, ``[R, E, BH]``; ones if absent."""
+    """Load the weights of the edges ``number``, ``[R, E, BH]``; ones if ``weight`` is None."""
     if weight is None:
         return tl.full((R, E, BH), 1.0, ACC)
     else:
@@ -889,7 +921,10 @@ def aggregate(
     REDUCE: tl.constexpr, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute sum (0), mean (1), max (2) or min (3) of weight times value over each row."""
+    """Reduce weight times value over the edges of each row.
+
+    ``REDUCE`` is 0 for the sum, 1 for the mean, 2 for the maximum and 3 for the minimum.
+    """
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
     row, begin, end, slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)
@@ -912,7 +947,7 @@ def aggregate(
         if REDUCE < 2:
             result += tl.sum(x, axis=1)
         else:
-            # The result is NaN if a value is NaN.
+            # If a value is NaN, the result must be NaN.
             bad = tl.maximum(bad, tl.max((x != x).to(tl.int32), axis=1))
             if REDUCE == 3:
                 x = -x
@@ -938,7 +973,7 @@ def aggregate_merge(
     items, pointer, members: "i64", rows: "i64", slot_count: "i64", slots, out,
     REDUCE: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Merge the pieces of a row in order."""
+    """Merge the results of :func:`aggregate` for the pieces of a row, in order."""
     block, member, part = _program(members, (SIZE + BLOCK - 1) // BLOCK)
     row = tl.load(items + block * 3)
     begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
@@ -974,7 +1009,7 @@ def aggregate_ties(
     H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Count the edges that tie for the extreme of each row, ``[B, rows, H, D]``."""
+    """Count the edges of each row that reach its maximum or minimum, ``[B, rows, H, D]``."""
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
     row, begin, end, slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)
@@ -1004,9 +1039,9 @@ def aggregate_weight_gradient(
     H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute gradients of weights ``[B, E, H]``: gradient times value.
+    """Compute the gradients of edge weights ``[B, E, H]``: gradient of the row times the value.
 
-    For an extreme (``out`` is given), only edges that tie contribute.
+    For a maximum or minimum, ``out`` is passed, and only edges that reach it contribute.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, _slot, known = _items(items, count, block, R)
@@ -1044,7 +1079,10 @@ def aggregate_extreme_gradient(
     H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute gradients of the values for the reductions max and min, in a pass over sources."""
+    """Compute the gradients of the values for a maximum or minimum, in a pass over sources.
+
+    ``grad_share`` is the gradient of the extreme, divided by the number of edges that reach it.
+    """
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
     row, begin, end, slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)

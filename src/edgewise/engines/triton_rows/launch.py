@@ -1,7 +1,8 @@
-"""Launch of Triton kernels: arguments by name, tiles, and programs.
+"""Launch of Triton kernels: collecting their arguments, tile sizes and numbers of programs.
 
-A kernel is compiled once for each combination of dtypes, absent arguments, heads, widths, score and
-alignment of pointers. The sizes of the graph never cause another compilation.
+A kernel is compiled once for each combination of dtypes, numbers of heads, widths, score function,
+alignment of pointers, and arguments that are None. Another size of the graph never causes another
+compilation.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from edgewise.engines.native.library import ACCUMULATORS
 from edgewise.engines.triton_rows.layout import TritonSide
 
 ELEMENTS = 1024
-"""Number of elements of a tile: 32 per thread of a warp, which hides the latency of loads."""
+"""Maximum number of elements that a warp loads at a time: 32 per thread, to hide latency."""
 ACROSS = 128
-"""Number of elements of a node that a program handles; other programs handle further heads."""
+"""Number of elements (heads × width) of a node per program; other programs do further heads."""
 MOST_SLOTS = 32
 """Maximum number of edges in a tile."""
 MOST_WIDTH = 1024
-"""Maximum width of a head, whose vectors are held in registers."""
+"""Maximum width of a head, because its vectors are held in registers."""
 ALIGNED = 16
 """The compiler loads 16 bytes at a time if strides are multiples of this number of elements."""
 
 
 class Launch(NamedTuple):
-    """Launch of a kernel: name, number of programs, arguments by name, and number of warps."""
+    """Launch of a kernel: its name, number of programs, arguments, and warps per program."""
 
     kernel: str
     programs: int
@@ -44,7 +45,7 @@ _recorded: list[Launch] | None = None
 
 @contextmanager
 def recorded() -> Iterator[list[Launch]]:
-    """Record launches in a list instead of running them."""
+    """Within this context, append all launches to the returned list instead of running them."""
     global _recorded  # noqa: PLW0603 - an operator has no argument for the state
     launches: list[Launch] = []
     _recorded = launches
@@ -55,13 +56,20 @@ def recorded() -> Iterator[list[Launch]]:
 
 
 def padded(size: int) -> int:
-    """Round up to a power of two."""
+    """Return the smallest power of two that is at least ``size``."""
     return 1 << max(size - 1, 0).bit_length()
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """Sizes of the tiles of a program: ``block`` heads, and ``slots`` edges of a long row."""
+    """Sizes of the tiles of a program.
+
+    Attributes:
+        heads: number of heads.
+        block: number of heads per program.
+        slots: number of edges of a long row that a program computes at a time.
+        warps: number of warps per program.
+    """
 
     heads: int
     block: int
@@ -70,17 +78,17 @@ class Tiles:
 
     @property
     def rows(self) -> int:
-        """Number of short rows per program, limited because each row has separate sums."""
+        """Number of short rows per program. It is limited, because each row has its own sums."""
         return max(1, self.slots // 2)
 
     @property
     def halved(self) -> Tiles:
-        """Smaller tiles, for a kernel that holds twice as many vectors in registers."""
+        """Tiles with half as many edges, for a kernel that holds twice as many vectors."""
         return replace(self, slots=max(1, self.slots // 2))
 
     @staticmethod
     def of(heads: int, widest: int, dtype: torch.dtype) -> Tiles:
-        """Return the tiles for heads whose padded width is ``widest``."""
+        """Return the tile sizes for ``heads`` heads; ``widest`` is the padded width of a head."""
         block = min(padded(heads), max(1, ACROSS // widest))
         size = block * widest
         most = ELEMENTS // (2 if dtype == torch.float64 else 1)
@@ -89,12 +97,12 @@ class Tiles:
 
     @property
     def blocks(self) -> int:
-        """Number of programs for all heads of a row."""
+        """Number of programs that together compute all heads of a row."""
         return -(-self.heads // self.block)
 
 
 class Job:
-    """Arguments of the kernels of a call, by name; each kernel gets the arguments that it takes."""
+    """Arguments of all kernels of a call by name; each kernel gets those that it declares."""
 
     def __init__(self, like: Tensor) -> None:
         self.like = like
@@ -103,16 +111,19 @@ class Job:
         self.strides: dict[str, int] = {}
 
     def put(self, **arguments: Any) -> None:
-        """Set arguments of the kernels without conversion."""
+        """Set arguments of the kernels to these values, without conversion."""
         self.arguments.update(arguments)
 
     def array(self, name: str, x: Tensor) -> Tensor:
-        """Set an argument of the kernels to a contiguous copy of a tensor."""
+        """Set the argument ``name`` to a contiguous copy of ``x``, and return ``x``."""
         self.arguments[name] = x.resolve_neg().contiguous()
         return x
 
     def nodes(self, name: str, x: Tensor, prefix: str = "") -> None:
-        """Set the arguments for a node tensor ``[B, N, H, D]`` or ``[N, H, D]`` and its strides."""
+        """Set the argument ``name`` to ``x [B, N, H, D]`` or ``[N, H, D]``, and its strides.
+
+        The strides are the arguments ``<prefix>_node`` and ``<prefix>_batch``.
+        """
         x = x.resolve_neg()
         width = x.shape[-1]
         dense = (x.stride(-1) == 1 or width == 1) and (x.stride(-2) == width or x.shape[-2] == 1)
@@ -123,11 +134,14 @@ class Job:
         self.strides[f"{prefix}_batch"] = x.stride(0) if x.dim() == 4 and x.shape[0] > 1 else 0
 
     def empty(self, *shape: int) -> Tensor:
-        """Allocate memory in the accumulation dtype."""
+        """Return an empty tensor of the accumulation dtype."""
         return torch.empty(shape, dtype=self.accumulator, device=self.like.device)
 
     def results(self, side: TritonSide, members: int, **sizes: int) -> None:
-        """Allocate the slots of pieces; ``sizes`` are elements per slot, by argument name."""
+        """Allocate memory for partial results of long rows, which are cut into pieces.
+
+        ``sizes`` gives the number of elements per piece for each argument.
+        """
         if side.slots:
             self.put(slot_count=side.slots)
             self.put(**{name: self.empty(members, side.slots, n) for name, n in sizes.items()})
@@ -135,7 +149,10 @@ class Job:
     def over_rows(
         self, kernel: str, side: TritonSide, members: int, tiles: Tiles, blocks: int
     ) -> None:
-        """Run a kernel over all rows of a side: long rows one by one, short rows in groups."""
+        """Run a kernel over all rows of ``side`` (targets or sources).
+
+        A long row has a program of its own; several short rows share one.
+        """
         _, column, edge = side.tensors
         self.put(column=column, edge=edge, rows=side.rows, columns=side.columns)
         self.put(edges=side.edges, members=members)
@@ -150,7 +167,7 @@ class Job:
     def merge(
         self, kernel: str, side: TritonSide, members: int, tiles: Tiles, blocks: int, **own: Any
     ) -> None:
-        """Combine the partial results of each row that was split over several programs."""
+        """Run a kernel that combines the partial results of rows that were cut into pieces."""
         self.put(members=members, rows=side.rows, slot_count=side.slots)
         programs = len(side.merges) * members * blocks
         self.run(kernel, programs, tiles, items=side.merges, **own)
@@ -158,7 +175,10 @@ class Job:
     def merge_flat(
         self, kernel: str, side: TritonSide, members: int, slots: Any, out: Tensor
     ) -> None:
-        """Combine partial results by a kernel that treats all elements of a row in the same way."""
+        """Combine partial results by a kernel that treats all elements of a row alike.
+
+        It reads the partial results from ``slots`` and writes to ``out``.
+        """
         if side.slots:
             size = slots.shape[-1]
             block = min(padded(size), ELEMENTS)
@@ -166,7 +186,7 @@ class Job:
             self.merge(kernel, side, members, Tiles(1, 1, 1, 1), -(-size // block), **own)
 
     def run(self, kernel: str, programs: int, tiles: Tiles, **own: Any) -> None:
-        """Run a number of programs of a kernel; arguments that were not set are ``None``."""
+        """Run ``programs`` programs of a kernel. Arguments that were not set are ``None``."""
         if not programs:
             return
         from edgewise.engines.triton_rows import kernels
@@ -192,5 +212,5 @@ class Job:
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:
-    """Return a context in which this is the current device, on which Triton launches kernels."""
+    """Return a context that makes this the current device, where Triton launches kernels."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

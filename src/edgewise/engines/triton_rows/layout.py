@@ -1,4 +1,7 @@
-"""Layout of the Triton kernels: edges sorted by row on their device, and divided into programs."""
+"""Graphs as the Triton kernels read them: edges sorted by row and divided into programs.
+
+A row is a target if the edges are sorted by target, and a source if they are sorted by source.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,16 @@ from edgewise.errors import ArgumentError
 from edgewise.ragged import starts
 
 SHORT = 8
-"""Maximum number of edges of short rows, several of which share a program."""
+"""Rows with at most this number of edges are short: several of them share a program."""
 PIECE = 512
-"""Edges in a piece; longer rows are cut into pieces, whose results are merged in order."""
+"""Longer rows are cut into pieces of this number of edges, whose results are merged in order."""
 
 
 def sort_edges(row: Tensor, column: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sort edges by row; return ``pointer [rows + 1]``, ``column [E]`` and ``edge [E]``, int32.
 
-    Edges of the same row keep their order. The host does not wait for the device.
+    This is the CSR format of :class:`~edgewise.engines.rows.layout.RowsLayout`. Edges of the same
+    row keep their order. The host does not wait for the GPU.
     """
     sorted_row, edge = torch.sort(row, stable=True)
     bounds = torch.arange(rows + 1, device=row.device, dtype=sorted_row.dtype)
@@ -39,24 +43,27 @@ def sort_edges(row: Tensor, column: Tensor, rows: int) -> tuple[Tensor, Tensor, 
 
 
 class TritonSide(SortedEdges):
-    """Sorted edges for the Triton kernels, divided into programs. The host waits for the device.
+    """Sorted edges for the Triton kernels, divided into programs. The host waits for the GPU once.
+
+    A *slot* is the memory for the partial result of a piece of a row.
 
     Attributes:
-        short: ``[count, 4]``, int32: row, first entry, end of the entries and -1 for each row of at
-            most ``SHORT`` edges, sorted by decreasing degree; rows of the same degree keep their
-            order.
-        long: the same for pieces of longer rows, sorted by roughly decreasing degree; pieces of
-            rows that are cut have the index of their slot instead of -1.
-        merges: ``[count, 3]``: row, first slot and end of the slots of each row that is cut.
-        slots: number of pieces of such rows.
+        short: ``[count, 4]``, int32, for each row of at most ``SHORT`` edges: row, index of its
+            first edge, of its last edge + 1, and -1. Rows are sorted by decreasing degree; rows of
+            the same degree keep their order.
+        long: the same for pieces of longer rows, sorted by roughly decreasing degree. The last
+            number is the index of the piece's slot, or -1 if the row is not cut.
+        merges: ``[count, 3]``, for each row that is cut: row, index of its first slot, and of its
+            last slot + 1.
+        slots: number of slots.
 
     """
 
     def __init__(self, tensors: Sequence[Tensor], columns: int) -> None:
-        """Check and divide sorted edges.
+        """Check the sorted edges and divide them into programs.
 
         Raises:
-            ArgumentError: if pointers decrease, or an index is out of range.
+            ArgumentError: the pointer decreases somewhere, or an index is out of range.
 
         """
         super().__init__(tensors, columns)
@@ -73,8 +80,8 @@ class TritonSide(SortedEdges):
         short, cut, self.slots, wrong = facts.tolist()  # This is the only transfer to the host.
         if wrong:
             raise bad_layout("decreasing pointers, or an index out of range")
-        # Short rows are sorted by degree, longer rows by the degree rounded to a power of two, so
-        # that neighbours in the graph stay near each other.
+        # Sort short rows by degree, but longer rows only by the logarithm of the degree, so that
+        # neighbours in the graph stay near each other.
         size = torch.where(
             degree <= SHORT, degree, SHORT + (degree.clamp(min=1).double().log2() + 1).int()
         )
@@ -90,7 +97,7 @@ class TritonSide(SortedEdges):
 
     @property
     def row(self) -> Tensor:
-        """Row of each entry ``[E]``."""
+        """Row of each sorted edge, ``[E]``."""
         if self._row is None:
             rows = torch.arange(self.rows, device=self.tensors[0].device, dtype=torch.int32)
             degree = self.tensors[0].diff()
@@ -98,7 +105,7 @@ class TritonSide(SortedEdges):
         return self._row
 
     def _wrong(self, degree: Tensor) -> Tensor:
-        """Return the results of three checks, which must all be False before a kernel runs."""
+        """Return three booleans, True for an invalid pointer, column or edge tensor."""
         pointer, column, edge = self.tensors
         return torch.stack(
             [
@@ -109,7 +116,10 @@ class TritonSide(SortedEdges):
         )
 
     def _items(self, row: Tensor, pieces: Tensor, count: int, slots: int) -> Tensor:
-        """Return an item for each piece of these rows; the first ``slots`` items have slots."""
+        """Return ``[count, 4]``: row, first edge, last edge + 1 and slot for each piece.
+
+        ``pieces`` is the number of pieces of each row. Only the first ``slots`` pieces have a slot.
+        """
         number = torch.arange(count, device=row.device)
         of = torch.repeat_interleave(pieces, output_size=count)
         rank = number - starts(pieces)[of]
@@ -123,7 +133,7 @@ class TritonSide(SortedEdges):
 
 
 class TritonLayout(RowsLayout):
-    """Edges sorted by target and by source for the Triton kernels, on any device."""
+    """Edges sorted by target and by source, for the Triton kernels."""
 
     def make_side(self, row: Tensor, column: Tensor, rows: int, columns: int) -> Sides:
         if max(rows, columns, row.numel()) >= LARGEST:
@@ -138,9 +148,9 @@ _KNOWN = WeakTensorKeyDictionary()
 
 
 def triton_side(given: Sides, columns: int) -> TritonSide:
-    """Return sorted edges for the Triton kernels.
+    """Return sorted edges for the Triton kernels, also if a list of their tensors is given.
 
-    A list of tensors is checked and divided once, and again if a tensor was replaced or modified.
+    For a list, the result is cached until one of the tensors is replaced or modified.
     """
     if isinstance(given, TritonSide):
         return given
@@ -149,10 +159,12 @@ def triton_side(given: Sides, columns: int) -> TritonSide:
 
 
 def classes_of(index: Tensor, classes: int) -> TritonSide:
-    """Sort edges by class, for sums over the edges of each class; cached for each index.
+    """Return the edges sorted by class, for sums over the edges of each class of a table.
+
+    The result is cached for each tensor ``index``.
 
     Raises:
-        IndexError: if a class is out of range.
+        IndexError: a class is negative, or at least ``classes``.
 
     """
 

@@ -1,4 +1,4 @@
-"""Operator ``edgewise::triton_rows_softmax``: softmax over the edges of each target, in Triton."""
+"""Operator ``edgewise::triton_rows_softmax``: softmax over the edges of each target, on a GPU."""
 
 from __future__ import annotations
 
