@@ -276,7 +276,7 @@ def test_without_a_cache_it_writes_and_with_one_it_would_not_write_the_same() ->
     assert not torch.allclose(model(text)[:, :12], model(text[:, :12]))
     texts = generate(model, text, max_new_tokens=3, cached=False)
     assert torch.equal(texts[:, -1], model.logits(model(texts[:, :-1]))[:, -1].argmax(-1))
-    with refused("cache", expected="sorts all tokens anew", got="Cache", remedy="cached=False"):
+    with refused("cache", expected="sorts all tokens again", got="Cache", remedy="cached=False"):
         generate(model, text, max_new_tokens=3)
 
 
@@ -290,7 +290,7 @@ def test_what_it_cannot_do_is_refused() -> None:
         small(kinds=[])
     with refused("graph", expected="builds its own graph", got="Window", remedy="gpt"):
         model(text, graph=graphs.window(1))
-    with refused("cache", expected="sorts all tokens anew", got="Cache", remedy="cached=False"):
+    with refused("cache", expected="sorts all tokens again", got="Cache", remedy="cached=False"):
         model(text, cache=Cache())
 
 
