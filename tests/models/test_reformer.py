@@ -257,7 +257,7 @@ def test_axial_positions_are_a_row_beside_a_column() -> None:
     added = places(torch.zeros(21, 8, dtype=torch.double))
     torch.testing.assert_close(added[16], torch.cat([places.row[2], places.column[2]]))
     assert model(text).isfinite().all()
-    with refused("x", expected="at most 21 nodes", got="22", remedy="axial"):
+    with refused("x", expected="at most 21 tokens", got="22", remedy="axial"):
         model(ids(22))
     with refused("axial_widths", expected="sum is the width 8", got="(3, 4)", remedy="half"):
         small(axial=(3, 7), axial_widths=(3, 4))

@@ -1,4 +1,6 @@
-"""Random node features: they distinguish all nodes, but are equivariant only in expectation.
+"""Random node features, which distinguish all nodes of a graph.
+
+A model with random features treats renumbered nodes equally only in expectation.
 
 Paper: Sato et al., Random features strengthen graph neural networks, 2021; Abboud et al., The
 surprising power of graph neural networks with random node initialization, 2021.
@@ -32,7 +34,7 @@ class RandomFeatures(nn.Module):
         self.project = nn.Linear(k, width, bias=False)
 
     def code(self, graph: Graph) -> Tensor:
-        """Sample noise ``[N, k]``. It must not be precomputed, because it is new in every call."""
+        """Sample noise ``[N, k]`` for the N nodes of ``graph``, anew for each forward pass."""
         return torch.randn(graph.num_targets, self.k, device=graph.device)
 
     def forward(self, x: Tensor, code: Tensor | None = None) -> Tensor:

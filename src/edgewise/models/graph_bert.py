@@ -7,10 +7,10 @@ Normalisation: softmax; layer norm after each sublayer
 Update: residual connections, FFN, and a residual of the raw features added to every layer
 Paper: Zhang et al., Graph-BERT: only attention is needed for learning graph representations, 2020
 
-A node j in the neighbourhood of i has three positional codes PE: its Weisfeiler–Lehman colour, its
-rank by intimacy (personalised PageRank from i) and its distance from i. The sum of a_ij x_j is the
-mean of x over i and its neighbours in the input graph. The output for i is a linear map of the mean
-state of its neighbourhood.
+A node j in the neighbourhood of i has three positional codes PE: of its Weisfeiler–Lehman colour,
+its rank by intimacy (personalised PageRank from i) and its distance to i. The sum of a_ij x_j is
+the mean of x over i and its neighbours in the input graph. The output for i is a linear map of the
+mean state of its neighbourhood.
 """
 
 from __future__ import annotations

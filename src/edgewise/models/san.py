@@ -86,7 +86,7 @@ class LearnedSpectrum(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
+        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:

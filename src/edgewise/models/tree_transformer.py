@@ -101,7 +101,7 @@ class TreeRelation(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
+        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
