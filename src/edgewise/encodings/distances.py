@@ -1,7 +1,7 @@
 """Distances in a graph: shortest paths, path edges, resistance, and distances from a set of nodes.
 
-Results have one entry for each pair of nodes, in the order of the edges of ``graphs.complete()``
-(for a batch, of ``graphs.batch(graphs.complete(), sizes)``). Distances are measured from source to
+Results for pairs of nodes are in the order of the edges of ``graphs.complete()``, or, for a batch
+of graphs, of ``graphs.batch(graphs.complete(), sizes)``. Distances are measured from source to
 target along the edges. Unreachable pairs have distance -1.
 
 Papers: Ying et al., Do Transformers really perform bad for graph representation?, 2021; Li et al.,

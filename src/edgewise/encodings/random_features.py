@@ -1,6 +1,7 @@
 """Random node features, which distinguish all nodes of a graph.
 
-A model with random features treats renumbered nodes equally only in expectation.
+Renumbering the nodes changes the output of a model with random features, but not its mean over the
+random features.
 
 Paper: Sato et al., Random features strengthen graph neural networks, 2021; Abboud et al., The
 surprising power of graph neural networks with random node initialization, 2021.

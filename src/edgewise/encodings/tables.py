@@ -61,8 +61,8 @@ POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "distance": DistanceEncoding,
     "random": RandomFeatures,
 }
-"""Encodings of nodes that models select by name: ``f(width, size)`` creates an encoding whose code
-has ``size`` numbers per node."""
+"""Encodings of nodes that models select by name. ``f(width, size)`` creates an encoding; ``size``
+is its number of walk steps, eigenvectors, distances or random features."""
 
 OF_PAIRS: dict[str, type[nn.Module]] = {"shortest_path": ShortestPath}
 """Encodings of all pairs of nodes of a graph.

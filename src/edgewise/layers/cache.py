@@ -91,13 +91,13 @@ class Cache:
                 "cache",
                 expected=f"a batch of shape {list(kept.shape[:-3])}, as in the previous calls with "
                 "this cache",
-                got=f"{list(new.shape[:-3])}",
+                got=f"a batch of shape {list(new.shape[:-3])}",
                 remedy="create a new Cache() for other texts, or select members of the batch with "
                 "select()",
             )
 
     def state(self, layer: nn.Module) -> tuple[Tensor, ...] | None:
-        """Return the last state of a recurrent layer as tensors ``[B, ...]``, or ``None``."""
+        """Return the stored state of a recurrent layer, tensors ``[B, ...]``; ``None`` at first."""
         return self._kept.get(layer)
 
     def keep_state(self, layer: nn.Module, state: tuple[Tensor, ...]) -> None:

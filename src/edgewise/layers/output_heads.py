@@ -1,8 +1,8 @@
-"""Output heads of text models: language modelling, classification, tagging and extraction.
+"""Output heads of text models: language modelling, text classification and token classification.
 
 A head maps states to logits. :class:`LanguageModel`, :class:`TextClassifier`,
-:class:`TokenClassifier`, :class:`ExtractiveSummarizer` and :class:`Seq2SeqLanguageModel` combine
-a text model with a head; their input is a :class:`edgewise.layers.Tokens`.
+:class:`TokenClassifier` and :class:`Seq2SeqLanguageModel` combine a text model with a head; their
+input is a batch of :class:`edgewise.layers.Tokens`.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ class LanguageModel(nn.Module):
                 expected="a model that carries a state of bounded size from one window of text to "
                 "the next",
                 got=f"a model with the backbone {type(self.trunk.backbone).__name__}",
-                remedy="choose transformer_xl, compressive, lstm, gru or rnn, or data.consecutive"
-                " false",
+                remedy="choose the model transformer_xl, compressive, lstm, gru or rnn, or set "
+                "data.consecutive=false",
             )
 
 

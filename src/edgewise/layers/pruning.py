@@ -32,7 +32,8 @@ def keep_heads(model: nn.Module, kept: Mapping[str, Sequence[int]]) -> None:
         if not getattr(layer, "can_keep_heads", False):
             raise ArgumentError(
                 "layer",
-                expected=f"one of {', '.join(prunable_layers(model)) or 'none in this model'}",
+                expected="a layer whose heads can be removed: "
+                f"{', '.join(prunable_layers(model)) or 'none in this model'}",
                 got=f"{name}, a {type(layer).__name__}, whose heads cannot be removed",
                 remedy="choose a layer of edgewise.layers.MultiHeadAttention",
             )

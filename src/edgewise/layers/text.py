@@ -71,6 +71,11 @@ class TextEmbedding(nn.Module):
     ) -> Tensor:
         """Return features ``[B, T, width]`` of ids ``[B, T]``, or ``[N, width]`` if packed.
 
+        Args:
+            ids: token ids ``[B, T]``, or ``[N]`` of a packed batch.
+            positions: positions, of the shape of ``ids``; by default 0, 1, ...
+            types: token types, of the shape of ``ids``; by default 0.
+
         Raises:
             ArgumentError: an id is outside the vocabulary, there are more tokens than positions, or
                 ids are not integers.

@@ -3,7 +3,7 @@
 Formula: x = norm(token + position + type); x = norm(x + attention(x)); x = norm(x + FFN(x))
 Graph: complete by default; ``causal()`` makes the model unidirectional
 Score: ``Dot`` (scaled dot product); each head projects all features
-Encoding: learned absolute positions, or others by name
+Encoding: learned absolute positions, or another text position encoding chosen by name
 Normalisation: softmax or α-entmax (α fixed or learned); layer norm after each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018

@@ -144,10 +144,11 @@ def sample_blocks(
 ) -> Tensor:
     """Return the random blocks that each inner block attends to, ``[heads, blocks - 2, r]``.
 
-    Blocks are sampled as in the authors' code, with NumPy's generator: from the first 1,024 tokens
-    for a text of one of ``PAPER_LENGTHS``, otherwise from the first ``5 + 2 r`` blocks, excluding
-    blocks that the block attends to anyway. For ``PAPER_LENGTHS``, the authors' code does not
-    exclude all of these blocks; pairs of blocks that occur twice have twice the weight.
+    Blocks are sampled as in the authors' code, with NumPy's generator. If the text length is one of
+    ``PAPER_LENGTHS``, they are sampled from the first 1,024 tokens, otherwise from the first
+    ``5 + 2 r`` blocks. Blocks that the block attends to anyway are excluded. For ``PAPER_LENGTHS``,
+    the authors' code does not exclude all of them; a pair of blocks that occurs twice then has
+    twice the weight.
 
     Args:
         blocks: number of blocks of the text.

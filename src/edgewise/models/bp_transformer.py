@@ -92,7 +92,7 @@ def bp_transformer(
 
 
 def nodes_per_level(tokens: int) -> list[int]:
-    """Return the number of nodes per level: the tokens, the spans of two tokens, of four, ..., 1.
+    """Return the number of nodes on each level: tokens, spans of two tokens, spans of four, ...
 
     Args:
         tokens: number of tokens.
@@ -166,13 +166,13 @@ def _neighbour_edges(
 
 
 def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
-    """Return the graph of the nodes that a causal text adds between ``past`` and ``tokens`` tokens.
+    """Return the graph of the nodes that are added when a causal text grows to ``tokens`` tokens.
 
-    Nodes are in order of completion: each token is followed by the spans that end with it. Tokens
-    attend only to completed spans on their left, so older nodes never change.
+    Nodes are tokens and spans, in order of completion: each token is followed by the spans that end
+    with it. Tokens attend only to completed spans on their left, so older nodes never change.
 
     Args:
-        past: number of tokens whose nodes are cached.
+        past: number of tokens before the growth, whose nodes are cached.
         tokens: number of tokens n, including new tokens.
         near: number of nodes k per level.
 

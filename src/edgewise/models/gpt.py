@@ -3,7 +3,7 @@
 Formula: x = token + position; x = x + attention(norm(x)); x = x + FFN(norm(x)); output norm(x)
 Graph: causal by default, or any pattern without edges from later tokens
 Score: ``Dot`` (scaled dot product); each head projects all features
-Encoding: learned absolute positions, or others by name
+Encoding: learned absolute positions, or another text position encoding chosen by name
 Normalisation: softmax or α-entmax (α fixed or learned); layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Radford et al., Language models are unsupervised multitask learners, 2019

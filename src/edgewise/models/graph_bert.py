@@ -1,10 +1,10 @@
-"""Graph-BERT: attention within sampled neighbourhoods, without message passing on the edges.
+"""Graph-BERT: attention within neighbourhoods chosen by PageRank, without message passing.
 
 Formula: h_j = W x_j + PE(WL_j) + PE(rank_j) + PE(hops_j); then h ← layer(h) + W_r Σ_j a_ij x_j
 Graph: for each node, the complete graph of the node and the 7 nodes of highest PageRank from it
 Score: ``Dot`` (scaled dot product)
 Normalisation: softmax; layer norm after each sublayer
-Update: residual connections, FFN, and a residual of the raw features added to every layer
+Update: residual connections, FFN; projected input features are added after every layer
 Paper: Zhang et al., Graph-BERT: only attention is needed for learning graph representations, 2020
 
 A node j in the neighbourhood of i has three positional codes PE: of its Weisfeiler–Lehman colour,
@@ -139,7 +139,7 @@ class GraphBERT(GraphLayer):
         return aggregate(raw.unsqueeze(-2), loops, reduce="mean").squeeze(-2)
 
     def neighbourhoods(self, graph: Graph) -> tuple[Intimates, Graph, Graph, Tensor]:
-        """Return the sampled neighbourhoods of a graph, cached with it.
+        """Return the neighbourhoods of all nodes of a graph, which are stored with the graph.
 
         Args:
             graph: input graph.

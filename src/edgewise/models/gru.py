@@ -18,7 +18,7 @@ from edgewise.layers.recurrent import RecurrentModel
 
 
 class GRU(RecurrentModel):
-    """GRU language model; see ``RecurrentModel`` for the arguments.
+    """GRU language model; for the arguments see ``edgewise.layers.recurrent.RecurrentModel``.
 
     Example:
         >>> import torch

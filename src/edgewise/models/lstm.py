@@ -18,7 +18,7 @@ from edgewise.layers.recurrent import RecurrentModel
 
 
 class LSTM(RecurrentModel):
-    """LSTM language model; see ``RecurrentModel`` for the arguments.
+    """LSTM language model; for the arguments see ``edgewise.layers.recurrent.RecurrentModel``.
 
     Example:
         >>> import torch

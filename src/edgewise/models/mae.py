@@ -1,6 +1,6 @@
 r"""Masked autoencoder: predicts the masked patches of an image from the visible patches.
 
-Formula: encode random visible patches; decode with a mask token per masked patch; (pixels − ŷ)²
+Formula: encode visible patches; decode with a mask token for each masked patch; mean (pixels − ŷ)²
 Graph: encoder complete over class token and visible patches; decoder over class token, all patches
 Score: ``Dot`` (scaled dot product); each head projects all features
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
@@ -40,7 +40,8 @@ class MaskedAutoencoder(nn.Module):
         depth: number of encoder layers.
         heads: number of attention heads per encoder layer.
         ffn_dim: FFN dimension of the encoder.
-        decoder_width: hidden size of the decoder, a multiple of 4; discarded after pre-training.
+        decoder_width: hidden size of the decoder, a multiple of 4. The decoder is used only in
+            pre-training.
         decoder_depth: number of decoder layers.
         decoder_heads: number of attention heads per decoder layer.
         decoder_ffn_dim: FFN dimension of the decoder.

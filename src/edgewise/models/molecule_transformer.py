@@ -1,7 +1,7 @@
 """Molecule Transformer: attention of atoms along bonds, then attention pooling per molecule.
 
 Formula: h_i' = h_i + Σ_j softmax_j(q_i·(k_j + W e_ij)) (v_j + U e_ij), then a feed-forward network
-Graph: the bonds; then a membership graph from the atoms to their molecule
+Graph: the bonds; for the readout, edges from the atoms to their molecule
 Score: ``Dot`` (scaled dot product), with bond features added to key and value
 Normalisation: softmax over the bonds; layer norm before each sublayer
 Update: residual connections; attention and sum pooling; an output head conditioned on global_attr

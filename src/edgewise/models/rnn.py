@@ -18,7 +18,7 @@ from edgewise.layers.recurrent import RecurrentModel
 
 
 class RNN(RecurrentModel):
-    """Plain recurrent language model; see ``RecurrentModel`` for the arguments.
+    """RNN language model; for the arguments see ``edgewise.layers.recurrent.RecurrentModel``.
 
     Example:
         >>> import torch

@@ -3,7 +3,7 @@
 Formula: x = norm(x + attention(x)); y = norm(y + attention(y)); y = norm(y + attention(y, x)); FFNs
 Graph: encoder complete, decoder causal (or any pattern), cross-attention complete bipartite
 Score: ``Dot`` (scaled; each head projects all features), bilinear, tanh MLP or concatenation
-Encoding: sinusoidal positions in encoder and decoder, or others by name
+Encoding: sinusoidal positions, or another text position encoding chosen by name
 Normalisation: softmax or α-entmax; layer norm after (default) or before each sublayer
 Update: residual connections around attention and around the feed-forward network
 Paper: Vaswani et al., Attention is all you need, 2017

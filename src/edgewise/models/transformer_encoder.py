@@ -1,7 +1,7 @@
 """Transformer encoder on any graph.
 
 Formula: x = norm(x + attention(x)); x = norm(x + W₂ σ(W₁ x)); or pre-norm
-Graph: complete by default; any pattern, or a graph at the call
+Graph: complete by default, or any pattern or graph passed in the call
 Score: ``Dot`` (scaled; each head projects all features), bilinear, tanh MLP or concatenation
 Encoding: none by default, or a text position encoding chosen by name
 Normalisation: softmax or α-entmax; layer norm after (default) or before each sublayer

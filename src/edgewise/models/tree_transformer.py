@@ -105,9 +105,9 @@ class TreeRelation(nn.Module):
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the class of each pair of nodes, ``[P]``: one integer per steps up and down.
+        """Return the class of each pair of nodes, ``[P]``, an integer for its steps up and down.
 
-        It has no parameters, so it can be computed once per data set.
+        The classes do not depend on parameters; compute them once per data set.
         """
         steps = tree_relations(graph)
         up, down = steps.clamp(max=self.max_distance).unbind(1)

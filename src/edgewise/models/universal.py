@@ -1,7 +1,7 @@
 """Universal Transformer: one layer applied repeatedly, with position and step encodings.
 
 Formula: h = h + position + step; a = h + attention(norm(h)); h = a + FFN(norm(a)); shared weights
-Graph: complete by default; any pattern, or a graph at the call
+Graph: complete by default, or any pattern or graph passed in the call
 Score: ``Dot`` (scaled dot product); each head projects all features
 Encoding: sinusoidal, of position and step, added before every step
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer and at the end
