@@ -259,7 +259,9 @@ def test_axial_positions_are_a_row_beside_a_column() -> None:
     assert model(text).isfinite().all()
     with refused("x", expected="at most 21 tokens", got="22", remedy="axial"):
         model(ids(22))
-    with refused("axial_widths", expected="sum is the width 8", got="(3, 4)", remedy="half"):
+    with refused(
+        "axial_widths", expected="sum to the width 8", got="(3, 4)", remedy="axial_widths=(4, 4)"
+    ):
         small(axial=(3, 7), axial_widths=(3, 4))
 
 
@@ -286,7 +288,7 @@ def test_what_it_cannot_do_is_refused() -> None:
         small(num_buckets=3)
     with refused("kinds", expected="local", got="'lhs'", remedy="did you mean 'lsh'"):
         small(kinds=["lhs"])
-    with refused("kinds", expected="any order", got="none", remedy="choose"):
+    with refused("kinds", expected="one or more", got="none", remedy="use"):
         small(kinds=[])
     with refused("graph", expected="builds its own graph", got="Window", remedy="gpt"):
         model(text, graph=graphs.window(1))
