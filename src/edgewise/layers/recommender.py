@@ -65,9 +65,9 @@ class Recommender(nn.Module):
 
 
 def _repeated(positives: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-    """Find the positive items in ``items``; return their rows in ``positives`` and their indices.
+    """Return where ``items`` contain a positive item of a user.
 
-    The indices are those in ``items``.
+    For each match, return the user's row in ``positives`` and the index in ``items``.
     """
     ordered, column = items.sort()
     row, nth = (positives >= 0).nonzero(as_tuple=True)
