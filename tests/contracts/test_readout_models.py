@@ -149,5 +149,5 @@ def test_descriptors_matter() -> None:
     model = model.double().eval()
     before = model(x, graph, **given, descriptors=described)
     assert (model(x, graph, **given, descriptors=described + 1) - before).abs().min() > 1e-6
-    with refused("descriptors", expected="per molecule", got="none", remedy="give them"):
+    with refused("descriptors", expected="per molecule", got="none", remedy="pass this argument"):
         model(x, graph, **given)

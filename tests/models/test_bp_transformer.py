@@ -172,7 +172,7 @@ def test_packed_and_padded_texts_are_read_as_alone() -> None:
 def test_what_it_cannot_do_is_refused() -> None:
     model, text = small(max_length=16), ids(16)
     model(text)
-    with refused("x", expected="at most 16 nodes", got="17", remedy="larger max_length"):
+    with refused("x", expected="at most 16 tokens", got="17", remedy="larger max_length"):
         model(ids(17))
     with refused("near", expected="at least 1", got="0", remedy="larger"):
         small(near=0)
@@ -184,5 +184,5 @@ def test_what_it_cannot_do_is_refused() -> None:
     with refused("cache", expected="from the first token", got="Cache", remedy="cached=False"):
         causal(text, (torch.arange(16) > 1).expand_as(text), cache=Cache())
     causal(text, cache=cache)
-    with refused("x", expected="at most 16 nodes", got="17", remedy="larger max_length"):
+    with refused("x", expected="at most 16 tokens", got="17", remedy="larger max_length"):
         causal(text[:, :1], cache=cache)

@@ -391,7 +391,10 @@ def test_the_layer_for_the_neighbours_is_that_of_its_model(local: Any) -> None:
     torch.testing.assert_close(model(x, graph, batch=SIZES), expected, rtol=0, atol=1e-12)
     if local != "none":
         with refused(
-            "local", expected="gine", got=f"{local}, and 3", remedy="without edge features"
+            "local",
+            expected="gine",
+            got=f"{local}, with edge_width=3",
+            remedy="without edge features",
         ):
             models.gps(4, 2, edge_width=3, local=local)
 

@@ -90,7 +90,12 @@ def test_images_that_do_not_fit_are_refused() -> None:
     for size, got in (((14, 28), "7 rows"), ((28, 14), "7 columns")):
         with refused("depths", expected="even number", got=got, remedy="fewer stages"):
             swin(size, 1, 10, window=7)
-    with refused("depths, heads", expected="per stage", got="2 and 3", remedy="depths="):
+    with refused(
+        "depths, heads",
+        expected="per stage",
+        got="2 numbers in depths and 3 in heads",
+        remedy="depths=",
+    ):
         swin(16, 1, 10, heads=(2, 4, 8))
     with refused("mask_ratio", expected="between 0 and 1", got="1.0", remedy="0.75"):
         mae(8, 1, mask_ratio=1.0)

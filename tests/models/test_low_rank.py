@@ -252,7 +252,7 @@ def test_one_text_without_a_batch() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    with refused("x", expected="at most 6 nodes", got="7 nodes", remedy="larger max_length"):
+    with refused("x", expected="at most 6 tokens", got="7 tokens", remedy="larger max_length"):
         small("linformer", max_length=6).backbone(torch.zeros(1, 7, 8).double())
     with refused("sharing", expected="heads", got="head", remedy="heads"):
         small("linformer", sharing="head")

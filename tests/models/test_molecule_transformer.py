@@ -54,7 +54,7 @@ def test_without_conditions_it_is_a_network() -> None:
 
 
 def test_conditions_that_are_missing_say_so() -> None:
-    with refused("global_attr", expected="3 conditions", got="none", remedy="give them"):
+    with refused("global_attr", expected="3 conditions", got="none", remedy="pass this argument"):
         ConditionalHead(4, 3, 2, hidden=5)(torch.randn(6, 4))
 
 

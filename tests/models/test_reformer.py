@@ -257,9 +257,11 @@ def test_axial_positions_are_a_row_beside_a_column() -> None:
     added = places(torch.zeros(21, 8, dtype=torch.double))
     torch.testing.assert_close(added[16], torch.cat([places.row[2], places.column[2]]))
     assert model(text).isfinite().all()
-    with refused("x", expected="at most 21 nodes", got="22", remedy="axial"):
+    with refused("x", expected="at most 21 tokens", got="22", remedy="axial"):
         model(ids(22))
-    with refused("axial_widths", expected="sum is the width 8", got="(3, 4)", remedy="half"):
+    with refused(
+        "axial_widths", expected="sum to the width 8", got="(3, 4)", remedy="axial_widths=(4, 4)"
+    ):
         small(axial=(3, 7), axial_widths=(3, 4))
 
 
@@ -276,7 +278,7 @@ def test_without_a_cache_it_writes_and_with_one_it_would_not_write_the_same() ->
     assert not torch.allclose(model(text)[:, :12], model(text[:, :12]))
     texts = generate(model, text, max_new_tokens=3, cached=False)
     assert torch.equal(texts[:, -1], model.logits(model(texts[:, :-1]))[:, -1].argmax(-1))
-    with refused("cache", expected="sorts all tokens anew", got="Cache", remedy="cached=False"):
+    with refused("cache", expected="sorts all tokens again", got="Cache", remedy="cached=False"):
         generate(model, text, max_new_tokens=3)
 
 
@@ -286,11 +288,11 @@ def test_what_it_cannot_do_is_refused() -> None:
         small(num_buckets=3)
     with refused("kinds", expected="local", got="'lhs'", remedy="did you mean 'lsh'"):
         small(kinds=["lhs"])
-    with refused("kinds", expected="any order", got="none", remedy="choose"):
+    with refused("kinds", expected="one or more", got="none", remedy="use"):
         small(kinds=[])
     with refused("graph", expected="builds its own graph", got="Window", remedy="gpt"):
         model(text, graph=graphs.window(1))
-    with refused("cache", expected="sorts all tokens anew", got="Cache", remedy="cached=False"):
+    with refused("cache", expected="sorts all tokens again", got="Cache", remedy="cached=False"):
         model(text, cache=Cache())
 
 

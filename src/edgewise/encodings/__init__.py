@@ -1,10 +1,12 @@
 """Positional and structural encodings of nodes and edges.
 
-``docs/reference/encodings.md`` shows all encodings.
-
 An encoding is added to node features before the first layer, rotates queries and keys, or adds
-terms to the scores of edges. It encodes either an index in a sequence or a position in a graph.
-Encodings of graphs (:data:`OF_NODES`, :data:`OF_PAIRS`) compute a ``code`` once from the edges.
+terms to the scores of edges. It encodes either an index in a sequence or a position in a graph. An
+encoding of a position in a graph (:data:`OF_NODES`, :data:`OF_PAIRS`) has two steps:
+``encoding.code(graph)`` computes numbers from the edges, and can be called once per data set;
+``encoding(...)`` applies parameters to these numbers.
+
+``docs/reference/encodings.md`` compares all encodings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Degree centrality encoding of Graphormer.
+"""Centrality encoding of Graphormer: learned vectors of the node degrees.
 
 Paper: Ying et al., Do Transformers really perform bad for graph representation?, 2021
 """
@@ -59,15 +59,15 @@ class Centrality(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
+        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
         return (self.max_degree,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the clipped degrees ``[N, 2]`` of the nodes."""
+        """Return the in-degree and out-degree of each node, at most ``max_degree``, ``[N, 2]``."""
         return degrees(graph).clamp(max=self.max_degree)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return x ``[N, width]`` plus the embeddings of degrees ``code`` ``[N, 2]``."""
+        """Return x ``[N, width]`` plus the vectors of the degrees ``code`` ``[N, 2]``."""
         check_code(code, x.shape[-2], 2)
         out: Tensor = x + self.reads(code[:, 0]) + self.read_by(code[:, 1])
         return out

@@ -16,7 +16,7 @@ from edgewise.encodings.sinusoidal import Sinusoidal
 
 
 class TextPositions(NamedTuple):
-    """Position encodings of a model, by the place where a position enters.
+    """Position encodings of a text model, by the place where they are applied.
 
     Attributes:
         added: encoding that is added to the embeddings, or None.
@@ -30,7 +30,7 @@ class TextPositions(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Sizes of a model on which its position encoding depends."""
+    """Sizes of a model that determine the sizes of its position encoding."""
 
     width: int
     heads: int
@@ -53,7 +53,8 @@ TEXT_POSITIONS: dict[str, Callable[[Sizes], TextPositions]] = {
         relative=TransformerXLRelative(n.heads, n.width // n.heads)
     ),
 }
-"""Position encodings by name. All layers of a model share a relative encoding."""
+"""Functions that create the position encodings of a text model, by name. All layers of a model
+share one relative encoding."""
 
 
 def text_positions(name: str, *, width: int, heads: int, max_length: int) -> TextPositions:
@@ -63,7 +64,7 @@ def text_positions(name: str, *, width: int, heads: int, max_length: int) -> Tex
         name: a name of :data:`TEXT_POSITIONS`.
         width: hidden size of the model.
         heads: number of attention heads per layer.
-        max_length: number of positions of the encodings "learned" and "binary".
+        max_length: max number of positions, for the encodings "learned" and "binary" only.
 
     Raises:
         ArgumentError: the name is unknown.

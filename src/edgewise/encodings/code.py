@@ -1,4 +1,4 @@
-"""Shape check of precomputed graph codes."""
+"""Check of the shape of precomputed codes, the results of ``encoding.code(graph)``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Distances in a graph: shortest paths, path edges, resistance, and distances from a set of nodes.
 
-Pairs are the edges of ``graphs.batch(graphs.complete(), sizes)``, in its order. Distances are
-measured from source to target along the direction of messages. Unreachable pairs have distance -1.
+Results for pairs of nodes are in the order of the edges of ``graphs.complete()``, or, for a batch
+of graphs, of ``graphs.batch(graphs.complete(), sizes)``. Distances are measured from source to
+target along the edges. Unreachable pairs have distance -1.
 
 Papers: Ying et al., Do Transformers really perform bad for graph representation?, 2021; Li et al.,
 Distance encoding, 2020; Klein and Randić, Resistance distance, 1993.
@@ -33,9 +34,10 @@ DENSE = 256  # Above this number of nodes, a sparse matrix product is faster.
 
 
 def shortest_paths(graph: Graph) -> Tensor:
-    """Return the length of the shortest path from source to target of each pair, ``[P]``.
+    """Return the length of the shortest path from source to target for each pair of nodes, ``[P]``.
 
-    Unreachable pairs have length -1.
+    Pairs are sorted by target, then by source: a graph of N nodes has P = N² pairs. In a batch, the
+    pairs of each graph follow each other. Unreachable pairs have length -1.
 
     Raises:
         ArgumentError: a graph of the packed batch has more than 8,192 nodes.
@@ -85,19 +87,20 @@ def hops(members: Members, wanted: Tensor | None = None) -> Tensor:
 
 
 def sparse_matrix(matrix: Tensor) -> Tensor:
-    """Convert to ``torch.sparse_csr`` without PyTorch's warning about beta state."""
+    """Convert to ``torch.sparse_csr``, without PyTorch's warning that this layout is in beta."""
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         return matrix.to_sparse_csr()
 
 
 @checked()
 def path_edges(graph: Graph, max_path_length: int) -> Tensor:
-    """Return the edges of a shortest path of each pair, ``[P, max_path_length]``, last edge first.
+    """Return the edges of a shortest path for each pair of nodes, ``[P, max_path_length]``.
 
-    Entries are edge indices of ``graph``, and -1 after the end of the path. If a path is longer,
-    the edges nearest to the target are kept. If a pair has several shortest paths, as in rings of
-    even length, the path through the nodes of lowest index is chosen (as in Graphormer), so the
-    result depends on the node order.
+    Pairs are in the order of :func:`shortest_paths`. A path starts with its last edge, that into
+    the target. Entries are edge indices of ``graph``, and -1 after the end of the path. If a path
+    is longer than ``max_path_length``, the edges nearest to the target are kept. If a pair has
+    several shortest paths, as in rings of even length, the path through the nodes of lowest index
+    is chosen (as in Graphormer), so the result depends on the node order.
 
     Raises:
         ArgumentError: a graph of the packed batch has more than 8,192 nodes.
@@ -139,7 +142,10 @@ def path_edges(graph: Graph, max_path_length: int) -> Tensor:
 
 
 def _before(members: Members, steps: Tensor) -> Tensor:
-    """Return the node before target i on a shortest path from j, ``[B, n, n]``; -1 if i = j."""
+    """Return the node before target i on a shortest path from j, ``[B, n, n]``; -1 if i = j.
+
+    ``steps`` are the distances ``[B, n, n]`` from :func:`hops`. Entries without a path are -1.
+    """
     n = steps.shape[1]
     before = torch.full_like(steps, FAR)
     for node in reversed(range(n)):  # The lowest index is written last, so that it is kept.
@@ -150,14 +156,16 @@ def _before(members: Members, steps: Tensor) -> Tensor:
 
 
 def resistance_distances(graph: Graph) -> Tensor:
-    r"""Return the effective resistance of each pair, ``[P]``, with edges of one ohm.
+    r"""Return the effective resistance between each pair of nodes, ``[P]``, with edges of one ohm.
 
     .. math:: r_{ij} = L^+_{ii} + L^+_{jj} - 2 L^+_{ij}, \qquad L = D - A
 
-    Short and parallel paths lower the resistance. Between components the resistance is infinite.
+    Here A is the adjacency matrix, D the diagonal matrix of the degrees and :math:`L^+` the
+    pseudo-inverse. Short and parallel paths lower the resistance. Between components it is
+    infinite. Pairs are in the order of :func:`shortest_paths`.
 
     Raises:
-        ArgumentError: the graph is directed, or a member has more than 8,192 nodes.
+        ArgumentError: the graph is directed, or a graph of the batch has more than 8,192 nodes.
 
     Example:
         >>> from edgewise import encodings, graphs
@@ -186,15 +194,16 @@ def distance_encoding(
     .. math:: \mathrm{code}_i = \Big(\sum_{s \in S} \mathrm{onehot}(d(s, i)), \;
               \sum_{s \in S} M_{is}, …, \sum_{s \in S} (M^{walk})_{is}\Big), \quad M = D^{-1} A
 
-    Distances above ``max_distance``, and unreachable nodes, share the last class. In a packed
-    batch, each graph uses the nodes of the set that are in this graph; without any, its codes are
-    0.
+    The first entries count the nodes of S at each distance d. Distances above ``max_distance``, and
+    unreachable nodes, are counted in one entry. The other entries are the probabilities that a
+    random walk from i is in S after each step. In a batch, each graph uses the nodes of S that are
+    in this graph; if there are none, its codes are 0.
 
     Args:
-        graph: one graph, or a packed batch.
-        nodes: indices of S, ``[S]``: two nodes for a link, one for a node; None for all nodes, so
-            that the code counts the nodes at each distance.
-        max_distance: largest distance that is not merged with larger distances into one class.
+        graph: one graph, or a batch of graphs.
+        nodes: node indices of the set S, ``[S]``: two nodes to encode a link, one to encode a node;
+            None for all nodes, so that the code counts the nodes at each distance.
+        max_distance: largest distance with an entry of its own.
         walk: number of random-walk steps; 0 for none.
 
     Raises:
@@ -285,22 +294,25 @@ class DistanceEncoding(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
+        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the numbers of nodes ``[N, max_distance + 1]``; compute them once per data set."""
+        """Return the number of nodes at each distance, ``[N, max_distance + 1]``.
+
+        Compute it once per data set.
+        """
         return distance_encoding(graph, None, self.max_distance)[:, 1:]
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Add the linear map of log(1 + ``code``), ``[N, max_distance + 1]``, to features x."""
+        """Return x ``[N, width]`` plus the linear map of log(1 + ``code``), from :meth:`code`."""
         check_code(code, x.shape[-2], self.max_distance + 1)
         out: Tensor = x + self.project(code.to(x).log1p())
         return out
 
 
 class ShortestPath(nn.Module):
-    r"""Learned bias of the shortest-path distance, :math:`b_{ij} = T[\min(d(j, i), m)]`.
+    r"""Learned attention bias of the shortest-path distance, :math:`b_{ij} = T[\min(d(j, i), m)]`.
 
     Args:
         heads: number of heads H.
@@ -330,11 +342,14 @@ class ShortestPath(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
+        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the distance class of each pair, ``[P]``; compute it once per data set."""
+        """Return the clipped distance of each pair of nodes, ``[P]``; see :func:`shortest_paths`.
+
+        Unreachable pairs have ``max_distance + 1``. Compute it once per data set.
+        """
         steps = shortest_paths(graph)
         return torch.where(steps == FAR, self.max_distance + 1, steps.clamp(max=self.max_distance))
 
@@ -344,17 +359,18 @@ class ShortestPath(nn.Module):
 
 
 class PathEdges(nn.Module):
-    r"""Learned bias of the edges along a shortest path, for each head (Graphormer).
+    r"""Learned attention bias from the features of the edges along a shortest path (Graphormer).
 
     .. math:: c_{ij} = \frac{1}{N} \sum_{n=1}^{N} e_n^\top w_n
 
-    N is the number of edges of a shortest path (see :func:`path_edges`), and each position n on the
-    path has separate weights w_n. The bias is 0 for pairs without a path.
+    Here e_n are the features of the n-th edge of the path, counted from the target, and w_n are
+    learned weights for this place and each head. N is the number of edges of the path, at most
+    ``max_path_length``. The bias is 0 for pairs without a path.
 
     Args:
         edge_width: size of the edge features e.
         heads: number of heads H.
-        max_path_length: number of path edges that contribute, counted from the target.
+        max_path_length: max number of edges per path; those nearest to the target are used.
 
     Example:
         >>> import torch
@@ -376,15 +392,23 @@ class PathEdges(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
+        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
         return (self.max_path_length,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the path of each pair, ``[P, max_path_length]``. Compute it once per data set."""
+        """Return the edges of a shortest path for each pair; see :func:`path_edges`.
+
+        The shape is ``[P, max_path_length]``. Compute them once per data set.
+        """
         return path_edges(graph, self.max_path_length)
 
     def forward(self, code: Tensor, edge_attr: Tensor) -> Tensor:
-        """Return the bias ``[P, H]`` from paths ``code`` and edge features ``[E, edge_width]``."""
+        """Return the bias of each pair, ``[P, H]``.
+
+        Args:
+            code: edges of the paths, from :meth:`code`.
+            edge_attr: edge features ``[E, edge_width]``.
+        """
         of_edges = edge_attr @ self.weight  # [max_path_length, E, H]
         total = of_edges.new_zeros(len(code), of_edges.shape[-1])
         for place, of_place in enumerate(of_edges):
@@ -401,12 +425,13 @@ def path_classes(distances: Tensor, paths: Tensor, edge_attr: Tensor) -> tuple[T
     are treated as equal, so that each edge gets its gradient.
 
     Args:
-        distances: :meth:`ShortestPath.code`, ``[P]``.
-        paths: :meth:`PathEdges.code`, ``[P, max_path_length]``.
+        distances: result of :meth:`ShortestPath.code`, ``[P]``.
+        paths: result of :meth:`PathEdges.code`, ``[P, max_path_length]``.
         edge_attr: edge features ``[E, edge_width]``.
 
     Returns:
-        The group of each pair, ``[P]``, and one pair of each group, ``[groups]``.
+        The group index of each pair, ``[P]``, and the index of one pair of each group,
+        ``[groups]``.
     """
     if edge_attr.requires_grad:
         kind = torch.arange(len(edge_attr), device=edge_attr.device)

@@ -1,4 +1,4 @@
-"""Figures of encodings: codes and pairwise similarities of positions."""
+"""Figures of position encodings: the codes of positions and their pairwise similarities."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def draw(
 ) -> Figure:
     """Plot the codes of ``length`` positions beside their pairwise similarities.
 
-    The similarity of two positions is the contribution of the encoding to an attention score: the
-    inner product of two added codes, or of a constant vector rotated by both positions, or the bias
-    of a relative encoding.
+    The similarity of two positions is the contribution of the encoding to their attention score:
+    the inner product of the two codes if codes are added to features, the inner product of a
+    constant vector rotated to both positions, or the bias of a relative encoding.
 
     Args:
         encoding: an instance of a class of :data:`edgewise.encodings.ENCODINGS`, or codes of nodes
@@ -99,7 +99,7 @@ def _codes(
 
 
 def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return given codes and their similarities: inner products, or the codes of pairs."""
+    """Return given codes, and their similarities: inner products of node codes, or pair codes."""
     nodes = math.isqrt(codes.numel())
     if codes.dim() not in (1, 2) or (codes.dim() == 1 and nodes**2 != len(codes)):
         raise ArgumentError(
@@ -115,7 +115,10 @@ def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _relative(encoding: nn.Module, length: int) -> tuple[Tensor, Tensor]:
-    """Return the edge terms by offset, and the contribution of each pair to its score."""
+    """Return the score terms of the last position, one row per source, and those of all pairs.
+
+    The first have one column per head; the second, ``[length, length]``, are means over heads.
+    """
     graph = complete().bind(length)
     terms = encoding(graph)
     edge = _numbers(terms, graph)
@@ -124,7 +127,7 @@ def _relative(encoding: nn.Module, length: int) -> tuple[Tensor, Tensor]:
 
 
 def _numbers(terms: EdgeTerms, graph: Graph) -> Tensor:
-    """Return the bias plus the sum of the key vector of each edge, ``[E, H]``."""
+    """Return the bias of each edge plus the sum of the vector added to its key, ``[E, H]``."""
     bias, key = terms.get("bias"), terms.get("edge_key")
     total = torch.zeros(graph.num_edges, 1)
     if bias is not None:

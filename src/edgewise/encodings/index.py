@@ -10,13 +10,14 @@ from edgewise.errors import ArgumentError
 
 
 def scaled_positions(positions: Tensor) -> Tensor:
-    r"""Return positions divided by the sequence length, :math:`p / n \in [0, 1)`, ``[..., T, 1]``.
+    r"""Return positions p divided by the sequence length n, from 0 to below 1, ``[..., T, 1]``.
 
     Drawback: the code of a position depends on the length of the sequence (0.2 is position 1 of 5
     and position 2 of 10), so a model does not generalise to lengths that do not occur in training.
 
     Args:
-        positions: ``[..., T]``; position 0 starts a new sequence of a packed batch.
+        positions: positions ``[..., T]``. Each position 0 starts a new sequence, so sequences may
+            be concatenated.
 
     Example:
         >>> import torch
@@ -36,8 +37,12 @@ def scaled_positions(positions: Tensor) -> Tensor:
 def binary_positions(positions: Tensor, bits: int) -> Tensor:
     """Return the binary digits of each position, lowest digit last, ``[..., T, bits]``.
 
-    Drawback: codes cannot be interpolated. The midpoint of two codes is no position, and neighbours
-    such as 3 = 011 and 4 = 100 differ in every digit.
+    Drawback: codes cannot be interpolated. The midpoint of two codes is not the code of a position,
+    and neighbours such as 3 = 011 and 4 = 100 differ in every digit.
+
+    Args:
+        positions: positions ``[..., T]``.
+        bits: number of digits.
 
     Raises:
         ArgumentError: a position needs more digits.
@@ -82,7 +87,7 @@ class RawIndex(nn.Module):
         self.project = nn.Linear(1, width, bias=False)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return features ``[..., T, width]`` of the same shape as x."""
+        """Return x ``[..., T, width]`` plus the encoding of ``positions``, by default 0, 1, ..."""
         out: Tensor = x + self.project(positions_or_count(x, positions)[..., None].to(x))
         return out
 
@@ -107,7 +112,7 @@ class ScaledIndex(nn.Module):
         self.project = nn.Linear(1, width, bias=False)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return features ``[..., T, width]`` of the same shape as x."""
+        """Return x ``[..., T, width]`` plus the encoding of ``positions``, by default 0, 1, ..."""
         code = scaled_positions(positions_or_count(x, positions))
         out: Tensor = x + self.project(code.to(x))
         return out
@@ -133,7 +138,7 @@ class Binary(nn.Module):
         self.project = nn.Linear(bits, width, bias=False)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return features ``[..., T, width]`` of the same shape as x."""
+        """Return x ``[..., T, width]`` plus the encoding of ``positions``, by default 0, 1, ..."""
         code = binary_positions(positions_or_count(x, positions), self.bits)
         out: Tensor = x + self.project(code.to(x))
         return out

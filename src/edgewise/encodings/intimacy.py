@@ -1,4 +1,4 @@
-"""Intimacy: the nodes with the highest personalised PageRank, as Graph-BERT uses them.
+"""Intimate nodes of Graph-BERT: for each node, the nodes of highest personalised PageRank.
 
 Paper: Zhang et al., Graph-BERT: only attention is needed for learning graph representations, 2020
 """
@@ -17,7 +17,7 @@ from edgewise.graphs import Graph, check_square
 
 
 class Intimates(NamedTuple):
-    """Concatenated lists, one per node: the node itself, then its most intimate nodes.
+    """Concatenated lists of the most intimate nodes of each node, which begin with the node itself.
 
     Attributes:
         sizes: length of each list, ``[N]``.
@@ -32,7 +32,7 @@ class Intimates(NamedTuple):
 
 @checked(num_neighbours=0)
 def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> Intimates:
-    """Return the nodes of highest personalised PageRank for each node.
+    """Return for each node the nodes of highest personalised PageRank.
 
     .. math:: S = α (I - (1 - α) D^{-1} A)^{-1}
 

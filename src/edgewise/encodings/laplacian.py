@@ -2,8 +2,9 @@ r"""Laplacian eigenvectors and eigenvalues, and encodings based on them.
 
 .. math:: L = I - D^{-1/2} A D^{-1/2} = U Λ U^\top, \qquad \mathrm{code}_i = (U_{i1}, …, U_{ik})
 
-Neighbouring nodes have similar entries in eigenvectors of low eigenvalues (low frequencies), as
-with sines and cosines on a line.
+Here A is the adjacency matrix and D the diagonal matrix of the degrees. Neighbouring nodes have
+similar entries in eigenvectors of low eigenvalues (low frequencies), as with sines and cosines on a
+line.
 
 Eigenvectors are not unique. The sign is arbitrary: :class:`Laplacian` samples the sign in every
 training step, and the output of :class:`SignInvariant` does not depend on the sign. The basis of a
@@ -36,23 +37,24 @@ from edgewise.errors import ArgumentError, require
 from edgewise.graphs import Graph
 
 CONNECTED = 1e-8
-"""Smaller eigenvalues count as 0; a graph has one eigenvalue 0 per connected component."""
+"""Eigenvalues below this number count as 0; a graph has one eigenvalue 0 per component."""
 SAME = 1e-6
-"""Eigenvalues (in float32) with a smaller difference count as equal."""
+"""Eigenvalues (in float32) that differ by less than this number count as equal."""
 NOTHING = 1e-6
-"""Smaller entries of an eigenvector count as 0."""
+"""Entries of an eigenvector that are below this number in absolute value count as 0."""
 
 
 def laplacian_eigenvectors(graph: Graph, k: int) -> Tensor:
-    """Return the unit eigenvectors of the k lowest nonzero eigenvalues, ``[N, k]``.
+    """Return the Laplacian eigenvectors of the k lowest nonzero eigenvalues, ``[N, k]``.
 
-    The sign is chosen so that the first nonzero entry is positive; the result depends on the node
-    order, but not on the batch. The basis of a repeated eigenvalue is arbitrary. Eigenvectors of
-    eigenvalue 0 encode only the component and the degree of a node, and are omitted. A graph with
-    fewer than k other eigenvectors is padded with columns of 0. Self-loops are ignored.
+    Eigenvectors have length 1. Their sign is chosen so that the first nonzero entry is positive; it
+    depends on the node order, but not on other graphs of the batch. The basis of a repeated
+    eigenvalue is arbitrary. Eigenvectors of eigenvalue 0 encode only the component and the degree
+    of a node, and are omitted. If a graph has fewer than k other eigenvectors, the remaining
+    columns are 0. Self-loops are ignored.
 
     Args:
-        graph: undirected; the members of a packed batch have separate eigenvectors.
+        graph: undirected graph; each graph of a batch has separate eigenvectors.
         k: number of eigenvectors.
 
     Raises:
@@ -69,9 +71,10 @@ def laplacian_eigenvectors(graph: Graph, k: int) -> Tensor:
 
 
 def laplacian_spectrum(graph: Graph, k: int) -> Tensor:
-    """Return the k lowest nonzero eigenvalues of each member, ``[G, k]``, padded with 2.
+    """Return the k lowest nonzero Laplacian eigenvalues of each graph of a batch, ``[G, k]``.
 
-    Isomorphic graphs have equal spectra; 2 is the largest possible eigenvalue.
+    Isomorphic graphs have equal eigenvalues. If a graph has fewer than k, the remaining entries are
+    2, the largest possible eigenvalue.
 
     Example:
         >>> from edgewise import encodings, graphs
@@ -84,9 +87,10 @@ def laplacian_spectrum(graph: Graph, k: int) -> Tensor:
 
 
 def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k lowest nonzero eigenvalues ``[G, k]`` and their eigenvectors ``[N, k]``.
+    """Return the k lowest nonzero Laplacian eigenvalues ``[G, k]`` and eigenvectors ``[N, k]``.
 
-    Graphs with fewer eigenvalues are padded with 0; see :func:`laplacian_eigenvectors`.
+    G is the number of graphs of the batch. If a graph has fewer eigenvalues, the remaining entries
+    are 0; see :func:`laplacian_eigenvectors`.
 
     Example:
         >>> from edgewise import encodings, graphs
@@ -116,15 +120,16 @@ def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
 
 
 def has_repeated_eigenvalues(values: Tensor) -> Tensor:
-    """Return for each graph whether two of its eigenvalues ``[G, k]`` are equal, ``[G]``.
+    """Return for each of G graphs whether two of its eigenvalues are equal, ``[G]``.
 
-    Zeros are padding. Repetitions beyond the first k eigenvalues are not detected.
+    ``values`` ``[G, k]`` are the k lowest nonzero eigenvalues, padded with 0. Higher eigenvalues
+    are not compared.
     """
     return ((values.diff(dim=1) < SAME) & (values[:, 1:] > 0)).any(1)
 
 
 def _with_sign(vectors: Tensor) -> Tensor:
-    """Flip the columns of ``[..., n, k]`` whose first nonzero entry is negative."""
+    """Return eigenvectors ``[..., n, k]`` with signs that make first nonzero entries positive."""
     first = (vectors.abs() > NOTHING).byte().argmax(-2, keepdim=True)
     return vectors * vectors.gather(-2, first).sign()
 
@@ -178,7 +183,7 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
 
 
 def random_signs(k: int, like: Tensor) -> Tensor:
-    """Sample a sign for each of k eigenvectors, ``[k]``."""
+    """Sample a sign, 1 or -1, for each of k eigenvectors, ``[k]``, in the dtype of ``like``."""
     return (torch.randint(2, (k,), device=like.device) * 2 - 1).to(like)
 
 
@@ -187,7 +192,7 @@ class RepeatedEigenvalueWarning(UserWarning):
 
 
 class Laplacian(nn.Module):
-    """Add a linear map of Laplacian eigenvectors, :math:`x_i + W (U_{i1}, …, U_{ik})`.
+    """Add a linear map of Laplacian eigenvectors U, :math:`x_i + W (U_{i1}, …, U_{ik})`.
 
     The sign of each eigenvector is sampled in every training step.
 
@@ -214,7 +219,7 @@ class Laplacian(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
+        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
@@ -222,7 +227,7 @@ class Laplacian(nn.Module):
         return laplacian_eigenvectors(graph, self.k)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Add projected eigenvectors, ``[N, k]``, to features ``x``, ``[N, width]``."""
+        """Return x ``[N, width]`` plus the linear map of the eigenvectors ``code``, ``[N, k]``."""
         check_code(code, x.shape[-2], self.k)
         code = code.to(x)
         if self.training:
@@ -232,12 +237,14 @@ class Laplacian(nn.Module):
 
 
 class SignInvariant(nn.Module):
-    """Add a sign-invariant map of the eigenvectors, :math:`x + ρ([φ(u_1) + φ(-u_1), …])` (SignNet).
+    """Add a map of Laplacian eigenvectors that does not depend on their signs (SignNet).
+
+    The result is :math:`x + ρ([φ(u_1) + φ(-u_1), …, φ(u_k) + φ(-u_k)])`, with networks ρ and φ.
 
     Args:
         width: feature size.
         k: number of eigenvectors.
-        hidden: hidden size of φ, which all eigenvectors share.
+        hidden: hidden and output size of φ, which is the same for all eigenvectors.
 
     Example:
         >>> import torch
@@ -259,7 +266,7 @@ class SignInvariant(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
+        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
@@ -267,7 +274,7 @@ class SignInvariant(nn.Module):
         return laplacian_eigenvectors(graph, self.k)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Add the map of the eigenvectors ``[N, k]`` to features ``x``, ``[N, width]``."""
+        """Return x ``[N, width]`` plus the map of the eigenvectors ``code``, ``[N, k]``."""
         check_code(code, x.shape[-2], self.k)
         code = code.to(x)[..., None]
         both = self.each(code) + self.each(-code)

@@ -30,7 +30,7 @@ class Learned(nn.Module):
         nn.init.normal_(self.table, std=std)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return features ``[..., T, width]`` at ``positions`` ``[..., T]``, by default 0, 1, ...
+        """Return x ``[..., T, width]`` plus the vectors of ``positions``, by default 0, 1, ...
 
         Raises:
             ArgumentError: a position is out of range.
@@ -48,15 +48,15 @@ class Learned(nn.Module):
                 "x",
                 expected=f"at most {self.table.shape[0]} nodes, the number of learned positions",
                 got=f"{nodes} nodes",
-                remedy="build the model with a larger max_length, load the weights with "
-                "positions=, or use sinusoidal positions",
+                remedy="build the model with a larger max_length, pass a larger positions= to "
+                "huggingface.load, or use sinusoidal positions",
             )
 
 
 class Learned2d(nn.Module):
-    """Add learned vectors for row and column on a grid, :math:`x_{rc} + R_r + C_c` (2-D ViT).
+    """Add learned vectors for row and column of a grid, :math:`x_{rc} + R_r + C_c` (2-D ViT).
 
-    The table has rows + columns vectors, not rows × columns.
+    There are rows + columns vectors, not rows × columns as in :class:`Learned`.
 
     Args:
         rows, columns: size of the grid.
@@ -75,7 +75,9 @@ class Learned2d(nn.Module):
         self.row, self.column = (Learned(count, width, std=std) for count in (rows, columns))
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Add row and column vectors to ``x``, ``[..., rows · columns, width]``, in raster order.
+        """Return x ``[..., rows · columns, width]`` plus the row and column vectors.
+
+        Nodes are in raster order; ``positions`` replaces their indices 0, 1, ...
 
         Raises:
             ArgumentError: x has more nodes than the grid.

@@ -1,7 +1,8 @@
-"""Dense adjacency matrices of the members of a packed batch, grouped by size.
+"""Dense adjacency matrices of the graphs of a batch, grouped by number of nodes.
 
-Structural encodings are computed from the adjacency matrix of each graph. Thousands of molecules
-have only a few dozen different sizes, so graphs of equal size are processed as one batch.
+A batch of graphs is packed: their nodes follow each other on one axis. Encodings are computed from
+the adjacency matrix of each graph. Thousands of molecules have only a few dozen different numbers
+of nodes, so graphs of equal size are processed at once.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from edgewise.graphs import Graph, check_square
 from edgewise.ragged import runs_and_positions, segment_index, starts
 
 AT_ONCE = 2**22  # Maximum number of matrix entries per chunk.
-SQUARE = "give the graph of one set of nodes"
+SQUARE = "pass a graph whose sources and targets are the same nodes"
 LARGEST = 8192  # maximum number of nodes per graph; a float64 matrix takes 512 MB
 
 
 class Members(NamedTuple):
-    """B graphs of a packed batch, the members, with n nodes each.
+    """Some graphs of a batch: B graphs with n nodes each.
 
     Attributes:
-        which: indices of the members in the batch, ``[B]``.
-        nodes: indices of their nodes on the packed axis, ``[B, n]``.
-        adjacency: float64 matrices ``[B, n, n]``; ``[b, i, j]`` is 1 if target i has source j.
+        which: indices of these graphs in the batch, ``[B]``.
+        nodes: indices of their nodes among all nodes of the batch, ``[B, n]``.
+        adjacency: float64 matrices ``[B, n, n]``; ``[b, i, j]`` is 1 if there is an edge from
+            source j to target i.
     """
 
     which: Tensor
@@ -41,12 +43,15 @@ class Members(NamedTuple):
         return adjacency
 
     def walk(self) -> Tensor:
-        """Return random-walk transition matrices from targets to sources, ``[B, n, n]``."""
+        """Return the transition matrices of random walks from targets to sources, ``[B, n, n]``.
+
+        Entry ``[b, i, j]`` is the probability that a walk at target i steps to source j.
+        """
         return self.adjacency / self.adjacency.sum(2, keepdim=True).clamp(min=1)
 
 
 def member_sizes(graph: Graph) -> Tensor:
-    """Return the number of nodes of each graph of a packed batch, ``[G]`` (G = 1 if not packed)."""
+    """Return the number of nodes of each of the G graphs of a batch, ``[G]``."""
     check_square(graph, SQUARE)
     if graph.segments is None:
         return torch.tensor([graph.num_targets], device=graph.device)
@@ -62,10 +67,11 @@ def member_sizes(graph: Graph) -> Tensor:
 
 
 def members_by_size(graph: Graph) -> Iterator[Members]:
-    """Yield the members of a packed batch, grouped by size, in chunks that fit into memory.
+    """Yield the graphs of a batch, grouped by number of nodes, in chunks that fit into memory.
 
     Raises:
-        ArgumentError: the graph is not square, or a member is too large for a dense matrix.
+        ArgumentError: the numbers of sources and targets differ, or a graph is too large for a
+            dense matrix.
     """
     sizes = member_sizes(graph)
     if sizes.numel() and int(sizes.max()) > LARGEST:
@@ -97,10 +103,10 @@ def members_by_size(graph: Graph) -> Iterator[Members]:
 
 
 def check_undirected(members: Members) -> None:
-    """Raise an error if a member has an edge without its reverse.
+    """Raise an error if a graph is directed.
 
     Raises:
-        ArgumentError: a member is directed.
+        ArgumentError: a graph has an edge without the reverse edge.
     """
     causal = (members.adjacency != members.adjacency.mT).flatten(1).any(1)
     if bool(causal.any()):
@@ -114,16 +120,19 @@ def check_undirected(members: Members) -> None:
 
 
 def pair_starts(graph: Graph) -> Tensor:
-    """Return the index of the first pair of each member among all pairs of the batch, ``[G]``.
+    """Return the index of the first pair of each graph among all pairs of the batch, ``[G]``.
 
     Pairs are the edges of ``graphs.batch(graphs.complete(), sizes)``, in its order: by target, and
-    for each target all sources of its member.
+    for each target all nodes of the same graph as sources.
     """
     return starts(member_sizes(graph).square())
 
 
 def pair_index(graph: Graph, members: Members) -> Tensor:
-    """Return the indices of all pairs of these members, ``[B, n · n]``."""
+    """Return the indices of all pairs of nodes of these graphs, ``[B, n · n]``.
+
+    They index the pairs of the whole batch; see :func:`pair_starts`.
+    """
     count = members.nodes.shape[1] ** 2
     pairs = torch.arange(count, device=members.nodes.device)
     return pair_starts(graph)[members.which, None] + pairs

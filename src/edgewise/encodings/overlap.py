@@ -1,6 +1,6 @@
-r"""Common neighbours of pairs of nodes: count, Adamic–Adar and resource allocation.
+r"""Three indices of the common neighbours of two nodes: count, Adamic–Adar, resource allocation.
 
-For a pair (u, v) with common neighbours C and degrees d, the three indices are
+For a pair (u, v) with the set C of common neighbours, and with node degrees d, the indices are
 
 .. math:: |C|, \qquad \sum_{w \in C} \frac{1}{\log d_w}, \qquad \sum_{w \in C} \frac{1}{d_w}
 
@@ -20,14 +20,14 @@ CHUNK = 1 << 22  # Maximum number of neighbours that are looked up at once, to l
 
 
 def common_neighbours(pairs: Tensor, graph: Graph) -> Tensor:
-    """Return count, Adamic–Adar and resource allocation of pairs of nodes.
+    """Return three indices of the common neighbours of each pair of nodes, ``[M, 3]``.
+
+    The columns are the number of common neighbours, the Adamic–Adar index (sum of 1 / log degree)
+    and the resource allocation index (sum of 1 / degree).
 
     Args:
-        pairs: pairs of nodes, ``[2, M]``.
+        pairs: M pairs of node indices, ``[2, M]``.
         graph: undirected graph, with each edge in both directions.
-
-    Returns:
-        The three indices, ``[M, 3]``.
 
     Example:
         >>> import torch

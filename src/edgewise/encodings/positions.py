@@ -1,4 +1,4 @@
-"""Positions of nodes in single and packed sequences, and offsets along edges."""
+"""Positions of nodes in one sequence or in concatenated sequences, and offsets along edges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def positions_or_count(x: Tensor, positions: Tensor | None) -> Tensor:
 
 
 def packed_positions(sizes: Sizes) -> Tensor:
-    """Return positions that restart at 0 for each member of a packed batch, ``[sum of sizes]``.
+    """Return the position of each node in its sequence, for concatenated sequences of these sizes.
 
     Example:
         >>> from edgewise import encodings
@@ -29,7 +29,7 @@ def packed_positions(sizes: Sizes) -> Tensor:
 def offsets(graph: Graph) -> Tensor:
     """Return the offset ``i - j`` from source j to target i of each edge, ``[E]``.
 
-    With fewer targets than sources, targets are the last positions.
+    If a graph has fewer targets than sources, its targets are the last positions.
 
     Example:
         >>> from edgewise import encodings, graphs

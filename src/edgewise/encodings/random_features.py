@@ -1,4 +1,7 @@
-"""Random node features: they distinguish all nodes, but are equivariant only in expectation.
+"""Random node features, which distinguish all nodes of a graph.
+
+Renumbering the nodes changes the output of a model with random features, but not its mean over the
+random features.
 
 Paper: Sato et al., Random features strengthen graph neural networks, 2021; Abboud et al., The
 surprising power of graph neural networks with random node initialization, 2021.
@@ -32,7 +35,7 @@ class RandomFeatures(nn.Module):
         self.project = nn.Linear(k, width, bias=False)
 
     def code(self, graph: Graph) -> Tensor:
-        """Sample noise ``[N, k]``. It must not be precomputed, because it is new in every call."""
+        """Sample noise ``[N, k]`` for the N nodes of ``graph``, anew for each forward pass."""
         return torch.randn(graph.num_targets, self.k, device=graph.device)
 
     def forward(self, x: Tensor, code: Tensor | None = None) -> Tensor:

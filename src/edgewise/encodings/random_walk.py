@@ -1,9 +1,10 @@
-r"""Random-walk encoding: return probabilities of a walk after 1, …, K steps.
+r"""Random-walk encoding: probabilities that a walk from a node is back after 1, …, K steps.
 
 .. math:: \mathrm{code}_i = (M_{ii}, (M^2)_{ii}, …, (M^K)_{ii}), \qquad M = D^{-1} A
 
-The code has no sign ambiguity and does not depend on the node order. It distinguishes rings from
-chains: in a ring of six nodes, a walk of six steps can return around the ring.
+Here A is the adjacency matrix and D the diagonal matrix of the degrees. The code has no sign
+ambiguity and does not depend on the node order. It distinguishes rings from chains: in a ring of
+six nodes, a walk of six steps can return around the ring.
 
 Paper: Dwivedi et al., Graph neural networks with learnable structural and positional
 representations, 2022
@@ -22,18 +23,20 @@ from edgewise.graphs import Graph, check_square
 
 
 def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
-    """Compute the return probabilities of a random walk after 1, 2, … steps, ``[N, steps]``.
+    """Compute for each node the probabilities that a random walk is back after 1, 2, … steps.
 
     The walk steps from a target to one of its sources, and ends at a node without sources. Edges
     may be directed, and the walk may use self-loops.
 
     Args:
-        graph: one graph, or a packed batch.
+        graph: one graph, or a batch of graphs.
         steps: number of steps K.
 
+    Returns:
+        Probabilities ``[N, steps]``.
+
     Raises:
-        ArgumentError: ``steps`` is below 1, or a graph of the batch has more than 8,192
-            nodes.
+        ArgumentError: ``steps`` is below 1, or a graph of the batch has more than 8,192 nodes.
 
     Example:
         >>> from edgewise import encodings, graphs
@@ -58,7 +61,9 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
 
 
 class RandomWalk(nn.Module):
-    r"""Add a linear map of batch-normalised return probabilities, :math:`x_i + W c_i`.
+    r"""Add a linear map of the return probabilities of random walks, :math:`x_i + W c_i`.
+
+    Batch norm is applied to the probabilities c first.
 
     Args:
         width: feature size.
@@ -85,7 +90,7 @@ class RandomWalk(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
+        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
         return (self.steps,)
 
     def code(self, graph: Graph) -> Tensor:
@@ -93,7 +98,7 @@ class RandomWalk(nn.Module):
         return random_walk_probabilities(graph, self.steps)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Add projected probabilities, ``[N, steps]``, to features ``x``, ``[N, width]``."""
+        """Return x ``[N, width]`` plus the linear map of the probabilities ``code [N, steps]``."""
         check_code(code, x.shape[-2], self.steps)
         code = code.to(x)
         # Batch norm needs at least two nodes, because the variance of a single node is undefined.

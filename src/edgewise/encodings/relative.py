@@ -1,4 +1,4 @@
-"""Relative position encodings: edge terms that depend on the offset i - j, on any graph."""
+"""Relative position encodings: attention terms that depend on the offset i - j of each edge."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from edgewise.graphs import Graph, check_sized
 
 
 class RelativeTable(nn.Module):
-    r"""Learned bias of clipped offsets, :math:`b_{ij} = T[\mathrm{clip}(i - j, -r, r)]`.
+    r"""Learned bias of each clipped offset, :math:`b_{ij} = T[\mathrm{clip}(i - j, -r, r)]`.
 
     Args:
         heads: number of heads H.
-        radius: r; larger offsets are clipped.
+        radius: r; offsets are clipped to -r, …, r.
 
     Example:
         >>> import torch
@@ -39,21 +39,22 @@ class RelativeTable(nn.Module):
         nn.init.normal_(self.table, std=0.02)
 
     def forward(self, graph: Graph) -> EdgeTerms:
-        """Return the bias of the edges of ``graph``."""
+        """Return the attention bias of the edges of ``graph``, as keyword arguments of a layer."""
         key = ("radius", self.radius)
         return {"bias": by_offset(graph, key, lambda x: _clip(x, self.radius), self.table)}
 
 
 class Buckets(nn.Module):
-    r"""Learned bias of buckets of offsets, :math:`b_{ij} = T[\mathrm{bucket}(i - j)]` (T5).
+    r"""Learned bias of each bucket of offsets, :math:`b_{ij} = T[\mathrm{bucket}(i - j)]` (T5).
 
-    Half of the buckets hold one offset each. The sizes of the other buckets grow logarithmically up
-    to ``max_distance``, and the last bucket holds all larger offsets (Raffel et al., 2020).
+    Small offsets have a bucket each; half of the buckets are of this kind. The other buckets hold
+    ranges of offsets that get wider in proportion to the offset, up to ``max_distance`` (Raffel et
+    al., 2020).
 
     Args:
         heads: number of heads H.
         num_buckets: number of buckets.
-        max_distance: smallest offset of the last bucket.
+        max_distance: distance from which all offsets share the last bucket.
         bidirectional: whether half of the buckets are for sources after the target. If false, all
             sources after the target share bucket 0.
 
@@ -81,13 +82,13 @@ class Buckets(nn.Module):
         nn.init.normal_(self.table, std=0.02)
 
     def forward(self, graph: Graph) -> EdgeTerms:
-        """Return the bias of the edges of ``graph``."""
+        """Return the attention bias of the edges of ``graph``, as keyword arguments of a layer."""
         buckets = self.table.shape[0]
         key = ("buckets", buckets, self.max_distance, self.bidirectional)
         return {"bias": by_offset(graph, key, self.bucket, self.table)}
 
     def bucket(self, behind: Tensor) -> Tensor:
-        """Return the bucket of a source that is ``behind`` positions before the target."""
+        """Return the bucket of sources that are ``behind`` positions before their target."""
         count = self.table.shape[0]
         shift = torch.zeros_like(behind)
         if self.bidirectional:
@@ -105,7 +106,8 @@ class ALiBi(nn.Module):
     """Penalty proportional to distance, :math:`b_{ij} = -m_h |i - j|` (Press et al., 2022).
 
     ALiBi has no parameters and no maximum length, so it applies to texts longer than in training.
-    The slopes are :math:`m_h = 2^{-8h/H}`, interpolated if H is not a power of two.
+    The slope of head h = 1, …, H is :math:`m_h = 2^{-8h/H}` if H is a power of two; otherwise see
+    :func:`alibi_slopes`.
 
     Args:
         heads: number of heads H.
@@ -127,7 +129,7 @@ class ALiBi(nn.Module):
         self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
 
     def forward(self, graph: Graph) -> EdgeTerms:
-        """Return the bias of the edges of ``graph``."""
+        """Return the attention bias of the edges of ``graph``, as keyword arguments of a layer."""
         check_sized(graph)
         count = max(graph.num_sources, graph.num_targets)
         steps = torch.arange(count, device=self.slopes.device, dtype=self.slopes.dtype)
@@ -138,8 +140,8 @@ class ALiBi(nn.Module):
 def alibi_slopes(heads: int) -> Tensor:
     """Return the slopes :math:`m_h` of ALiBi, ``[H]``.
 
-    If H is not a power of two, the slopes of P heads, P being the next lower power of two, are
-    followed by the first H - P slopes of odd index of 2P heads.
+    If H is not a power of two, let P be the next lower power of two. The first P slopes are those
+    for P heads; the others are the first, third, fifth, … slope for 2P heads.
     """
     power = 2 ** int(math.log2(heads))  # Largest power of two up to H.
     slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
@@ -175,7 +177,10 @@ class Shaw(nn.Module):
         self.key, self.value = (nn.Parameter(0.02 * torch.randn(shape)) for _ in range(2))
 
     def forward(self, graph: Graph) -> EdgeTerms:
-        """Return the edge vectors as projections of one-hot offset classes."""
+        """Return the vectors added to keys and values, as keyword arguments of a layer.
+
+        They are stored as projections of the one-hot class of each edge's offset.
+        """
         index = _clipped(graph, self.radius)
         one_hot = nn.functional.one_hot(index, 2 * self.radius + 1).to(self.key.dtype)
         return {
@@ -185,13 +190,16 @@ class Shaw(nn.Module):
 
 
 class TransformerXLRelative(nn.Module):
-    r"""Projected sinusoids of the offset and global biases u and v (Dai et al., 2019).
+    r"""Relative attention of Transformer-XL, from projected sinusoids R of the offset (2019).
 
     .. math:: s_{ij} \sqrt D = (q_i + u)^\top k_j + (q_i + v)^\top W R_{i - j}
               = (q_i + u)^\top (k_j + W R_{i - j}) + (v - u)^\top W R_{i - j}
 
-    The module returns two edge terms: the edge vector :math:`W R_{i - j}`, and the last term as a
-    bias. The bias of the layer's query projection serves as u; the parameter ``offset`` is v - u.
+    The module returns :math:`W R_{i - j}` as a vector that attention adds to the key, and the last
+    term as a bias. The bias of the layer's query projection serves as u; the parameter ``offset``
+    is v - u.
+
+    Paper: Dai et al., Transformer-XL: attentive language models beyond a fixed-length context, 2019
 
     Args:
         heads: number of heads H.
@@ -222,7 +230,7 @@ class TransformerXLRelative(nn.Module):
         self.offset = nn.Parameter(torch.zeros(heads, width))
 
     def forward(self, graph: Graph) -> EdgeTerms:
-        """Return the bias and the edge vectors of the edges of ``graph``."""
+        """Return the bias and the vectors added to keys, as keyword arguments of a layer."""
         waves = sinusoidal_positions(offsets(graph), self.weight.shape[-1]).to(self.weight)
         scale = self.weight.shape[1] ** -0.5
         preference = torch.einsum("hd,hdf->hf", self.offset, self.weight) * scale
@@ -241,13 +249,13 @@ def _clip(behind: Tensor, radius: int) -> Tensor:
 def by_offset(
     graph: Graph, key: Hashable, classes: Callable[[Tensor], Tensor], table: Tensor
 ) -> TableBias:
-    """Return a table bias whose classes depend on the offset of source and target only.
+    """Return the attention bias of each edge's offset i - j: ``table[classes(i - j)]``.
 
     Args:
-        graph: graph of the edges; it caches the classes.
-        key: cache key.
-        classes: function from offsets ``i - j`` to classes; it also receives offsets at which the
-            graph has no edge.
+        graph: graph of the edges; it stores the classes.
+        key: name under which the graph stores the classes.
+        classes: function that maps offsets ``i - j`` to classes (rows of ``table``); it also
+            receives offsets at which the graph has no edge.
         table: bias of each class, ``[classes, H]``.
     """
     graph = check_sized(graph).to(table.device)

@@ -13,6 +13,10 @@ from edgewise.errors import ArgumentError
 def rotary_rates(width: int, base: float = 10000.0) -> Tensor:
     r"""Return the rotation rates in radians per position, :math:`\omega_i = base^{-2i/width}`.
 
+    Args:
+        width: head size, an even number; there is one rate for each pair of entries.
+        base: the longest wavelength is about 2π · base positions.
+
     Example:
         >>> from edgewise import encodings
         >>> encodings.rotary_rates(4)
@@ -22,13 +26,13 @@ def rotary_rates(width: int, base: float = 10000.0) -> Tensor:
 
 
 class Rotary(nn.Module):
-    r"""Rotate each pair of entries by position times rate (Su et al., RoFormer, 2021).
+    r"""Rotate pairs of entries of queries and keys by angles of position times rate (RoFormer).
 
     .. math:: (x_i, x_{i + D/2}) \mapsto (x_i \cos p\omega_i - x_{i + D/2} \sin p\omega_i,\;
               x_{i + D/2} \cos p\omega_i + x_i \sin p\omega_i)
 
     The inner product of a query at p and a key at p' depends only on p - p'. Entry i is paired with
-    entry i + D/2, as in Llama's published weights.
+    entry i + D/2, as in Llama's published weights. Paper: Su et al., RoFormer, 2021.
 
     Args:
         width: head size D; an even number.
@@ -53,7 +57,7 @@ class Rotary(nn.Module):
                 "width",
                 expected="an even head width, because entries are rotated in pairs",
                 got=repr(width),
-                remedy="change the number of heads or the width of the model",
+                remedy="choose a width that is a multiple of twice the number of heads",
             )
         rates = rotary_rates(width, base) if rates is None else rates
         self.register_buffer("rates", rates.float(), persistent=False)
@@ -67,7 +71,7 @@ class Rotary(nn.Module):
         return self
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return rotated heads ``[..., T, H, D]`` at ``positions``, by default 0, 1, ..."""
+        """Return x ``[..., T, H, D]`` rotated by angles of ``positions``, by default 0, 1, ..."""
         if positions is None:
             positions = torch.arange(x.shape[-3], device=x.device)
         wide = torch.promote_types(x.dtype, torch.float32)  # 16 bits are too few for angles.

@@ -44,7 +44,13 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
 
 
 class Sinusoidal(nn.Module):
-    """Add to each node the sinusoidal code of the node's position, :math:`x_p + PE(p)`.
+    """Add the sinusoidal code of its position to each node, :math:`x_p + PE(p)`.
+
+    For PE, see :func:`sinusoidal_positions`.
+
+    Args:
+        width: feature size; an even number.
+        base: the longest wavelength is about 2π · base positions.
 
     Example:
         >>> import torch
@@ -61,7 +67,7 @@ class Sinusoidal(nn.Module):
         self.register_buffer("table", torch.empty(0, width), persistent=False)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return features ``[..., N, width]`` at ``positions``, by default 0, 1, ..."""
+        """Return x ``[..., N, width]`` plus the codes of ``positions``, by default 0, 1, ..."""
         if positions is not None:
             return x + sinusoidal_positions(positions, self.width, self.base).to(x)
         n = x.shape[-2]

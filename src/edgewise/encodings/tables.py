@@ -26,10 +26,12 @@ ADDED: dict[str, type[nn.Module]] = {
     "learned": Learned,
     "learned_2d": Learned2d,
 }
-"""``encoding(x [..., T, width], positions=None) -> [..., T, width]``."""
+"""Encodings that are added to features: ``encoding(x [..., T, width], positions=None)`` returns
+features ``[..., T, width]``."""
 
 TURNED: dict[str, type[nn.Module]] = {"rotary": Rotary}
-"""``encoding(x [..., T, H, D], positions=None) -> [..., T, H, D]``, applied to queries and keys."""
+"""Encodings that rotate queries and keys: ``encoding(x [..., T, H, D], positions=None)`` returns
+rotated queries or keys ``[..., T, H, D]``."""
 
 RELATIVE: dict[str, type[nn.Module]] = {
     "relative": RelativeTable,
@@ -38,7 +40,8 @@ RELATIVE: dict[str, type[nn.Module]] = {
     "shaw": Shaw,
     "transformer_xl": TransformerXLRelative,
 }
-"""``encoding(graph)``: edge terms, passed as ``layer(x, graph, **encoding(graph))``."""
+"""Encodings of relative positions: ``encoding(graph)`` returns edge terms, which are passed to
+attention as ``layer(x, graph, **encoding(graph))``."""
 
 OF_NODES: dict[str, type[nn.Module]] = {
     "laplacian": Laplacian,
@@ -48,7 +51,8 @@ OF_NODES: dict[str, type[nn.Module]] = {
     "centrality": Centrality,
     "distance": DistanceEncoding,
 }
-"""``encoding(x [N, width], encoding.code(graph)) -> [N, width]``."""
+"""Encodings of nodes of a graph that are added to features: ``encoding(x [N, width],
+encoding.code(graph))`` returns features ``[N, width]``."""
 
 POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "random_walk": RandomWalk,
@@ -57,15 +61,15 @@ POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "distance": DistanceEncoding,
     "random": RandomFeatures,
 }
-"""Encodings of nodes that models choose by name: ``f(width, size)``, with the code size
-``size``."""
+"""Encodings of nodes that models select by name. ``f(width, size)`` creates an encoding; ``size``
+is its number of walk steps, eigenvectors, distances or random features."""
 
 OF_PAIRS: dict[str, type[nn.Module]] = {"shortest_path": ShortestPath}
-"""Encodings of all pairs of nodes.
+"""Encodings of all pairs of nodes of a graph.
 
-``encoding(encoding.code(graph))`` returns edge terms for the graph ``graphs.complete()``; for a
-packed batch, ``graphs.batch(graphs.complete(), sizes)``, with the number of nodes of each graph as
-``sizes``."""
+``encoding(encoding.code(graph))`` returns edge terms for attention on ``graphs.complete()``, or, if
+there is a batch of graphs, on ``graphs.batch(graphs.complete(), sizes)``, where ``sizes`` is the
+number of nodes of each graph."""
 
 ENCODINGS: dict[str, type[nn.Module]] = {
     **ADDED,

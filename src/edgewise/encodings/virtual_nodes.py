@@ -1,7 +1,8 @@
-"""Indices of nodes and pairs in a packed batch with a virtual node before each graph.
+"""Indices of nodes and pairs in a batch of graphs with a virtual node before each graph.
 
 Graphormer puts one virtual node before the nodes of each graph and attends over all pairs, so a
-graph of n nodes has n + 1 rows of n + 1 pairs. ``sizes`` counts the n real nodes.
+graph of n nodes has n + 1 rows of n + 1 pairs. The argument ``sizes`` holds the number of real
+nodes n of each graph.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from edgewise.ragged import ranges, runs_and_positions, starts
 
 
 def with_virtual_nodes(sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the indices of the virtual nodes ``[G]`` and of the real nodes ``[N]``."""
+    """Return the indices of the virtual nodes ``[G]`` and of the real nodes ``[N]`` of a batch.
+
+    ``sizes`` ``[G]`` is the number of real nodes of each graph; one virtual node precedes them.
+    """
     virtual = starts(sizes + 1)
     return virtual, ranges(virtual + 1, sizes)
 
 
 def real_pairs(sizes: Tensor) -> Tensor:
-    """Return the indices ``[P]`` of the pairs of real nodes among all pairs.
+    """Return the indices ``[P]`` of the pairs of real nodes among all pairs of a batch.
 
     All pairs are the edges of ``graphs.batch(graphs.complete(), sizes + 1)``, and the pairs of real
     nodes are those of ``graphs.batch(graphs.complete(), sizes)``, both in their order.
@@ -32,7 +36,10 @@ def real_pairs(sizes: Tensor) -> Tensor:
 
 
 def graphs_of_outputs(sizes: Tensor, membership: Graph) -> Tensor:
-    """Return, for each output of ``membership``, the index of the graph that it pools, ``[B]``."""
+    """Return, for each output of ``membership``, the index of the graph that it pools, ``[B]``.
+
+    ``sizes`` is the number of nodes of each graph of the batch.
+    """
     assert isinstance(membership, Intervals)
     known = 2 * starts(sizes) + (sizes > 0)  # An empty graph starts where the next graph starts.
     wanted = 2 * membership.start + (membership.stop > membership.start)
@@ -40,7 +47,13 @@ def graphs_of_outputs(sizes: Tensor, membership: Graph) -> Tensor:
 
 
 def with_virtual_pairs(classes: Tensor, sizes: Tensor, virtual_class: int) -> Tensor:
-    """Return the class of every pair: ``classes`` of the real pairs, else ``virtual_class``."""
+    """Return the class of every pair of real or virtual nodes.
+
+    Args:
+        classes: classes of the pairs of real nodes.
+        sizes: number of real nodes of each graph.
+        virtual_class: class of the pairs that contain a virtual node.
+    """
     total = int((sizes + 1).square().sum())
     every = torch.full((total,), virtual_class, device=classes.device)
     return every.index_copy(0, real_pairs(sizes), classes.long())

@@ -21,12 +21,13 @@ from edgewise.ragged import starts
 
 
 def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tensor:
-    """Return the colour of each node as an integer, ``[N]``, comparable across the packed batch.
+    """Return the Weisfeiler–Lehman colour of each node as an integer, ``[N]``.
 
-    Colours are exact, because no hashes are used. Refinement stops early if no colour splits.
+    Colours are comparable between the graphs of one batch. They are exact, because no hashes are
+    used. Refinement stops early if no colour splits.
 
     Args:
-        graph: a square graph; the neighbours of a node are its sources.
+        graph: graph with as many sources as targets; the neighbours of a node are its sources.
         rounds: maximum number of rounds.
         initial: initial colours as integers ``[N]``, such as atomic numbers; equal by default.
 
@@ -78,8 +79,8 @@ class WeisfeilerLehman(nn.Module):
 
     Args:
         width: feature size.
-        colors: number of vectors; further colours, which may occur in graphs that are not in the
-            training data, share the last vector.
+        colors: number of vectors. Colours with a higher number, which may occur in graphs outside
+            the training data, share the last vector.
         rounds: number of refinement rounds.
 
     Example:
@@ -101,15 +102,15 @@ class WeisfeilerLehman(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
+        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
         return (self.rounds,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the colours ``[N]``; colours are comparable within one call only."""
+        """Return the colour of each node, ``[N]``; only colours of one call are comparable."""
         return wl_colors(graph, self.rounds)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Add the vectors of the colours ``[N]`` to features ``x``, ``[N, width]``."""
+        """Return x ``[N, width]`` plus the vector of each node's colour, ``code`` ``[N]``."""
         check_code(code, x.shape[-2])
         out: Tensor = x + self.table(code.clamp(max=self.colors - 1))
         return out

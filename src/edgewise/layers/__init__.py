@@ -1,7 +1,7 @@
-"""Layers that at least two architectures share. Graph layers are called as ``layer(x, graph)``.
+"""Layers that several models share. Graph layers are called as ``layer(x, graph)``.
 
-For example, ``models/gpt.py`` is built from ``text`` (embedding, backbone, head) and
-``transformer`` (attention, feed-forward network, residual connections, layers).
+For example, the model ``gpt`` is built from the layers of ``layers/text.py`` (embedding, backbone,
+head) and ``layers/transformer.py`` (attention, feed-forward network, residual connections).
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ KeyValue = tuple[Tensor, Tensor]
 class Cache:
     """Cached keys and values ``[B, N, H, D]`` of earlier nodes, for each attention layer.
 
-    With a cache, a decoding step computes attention only for the new targets, on the same pattern.
-    Pass one cache to all steps: ``model(ids[:, :9], cache=cache)``, then ``model(ids[:, 9:],
-    cache=cache)``. A cache is meant for inference. Layers with a sliding window drop old nodes; in
-    other layers the cache grows with the text.
+    With a cache, a decoding step computes attention only for the new tokens. Pass the same cache to
+    all steps: ``model(ids[:, :9], cache=cache)``, then ``model(ids[:, 9:], cache=cache)``. A cache
+    is meant for inference. Layers with a sliding window drop old nodes; in other layers the cache
+    grows with the text.
 
     Attributes:
         length: number of nodes read so far.
@@ -42,7 +42,7 @@ class Cache:
         self._steps: dict[int, Cache] = {}
 
     def extended(self, layer: nn.Module, new: KeyValue) -> KeyValue:
-        """Append keys and values of new nodes to the cache of the layer, and return all of them.
+        """Append keys and values of new nodes to those of the layer, and return all of them.
 
         Buffers have room for twice the length, so most steps write only the new entries. With
         gradients enabled, tensors are concatenated instead, because autograd may have saved the
@@ -67,13 +67,13 @@ class Cache:
         return new
 
     def of_step(self, number: int) -> Cache:
-        """Return the cache of call ``number``, for models that apply a layer several times."""
+        """Return the cache of application ``number`` of a layer that a model applies repeatedly."""
         step = self._steps.setdefault(number, Cache())
         step.length = self.length
         return step
 
     def forget(self, layer: nn.Module, reach: int) -> None:
-        """Drop the keys and values of all nodes except the last ``reach``.
+        """Drop the keys and values of a layer for all nodes except the last ``reach``.
 
         Dropping copies the remaining tensors, so it happens only if more than ``2 * reach`` nodes
         are stored.
@@ -91,13 +91,13 @@ class Cache:
                 "cache",
                 expected=f"a batch of shape {list(kept.shape[:-3])}, as in the previous calls with "
                 "this cache",
-                got=f"{list(new.shape[:-3])}",
+                got=f"a batch of shape {list(new.shape[:-3])}",
                 remedy="create a new Cache() for other texts, or select members of the batch with "
                 "select()",
             )
 
     def state(self, layer: nn.Module) -> tuple[Tensor, ...] | None:
-        """Return the last state of a recurrent layer as tensors ``[B, ...]``, or ``None``."""
+        """Return the stored state of a recurrent layer, tensors ``[B, ...]``; ``None`` at first."""
         return self._kept.get(layer)
 
     def keep_state(self, layer: nn.Module, state: tuple[Tensor, ...]) -> None:
@@ -134,14 +134,14 @@ class Cache:
             self.of_step(number).load_state_dict(model, of_step)
 
     def once(self, layer: nn.Module, make: Callable[[], KeyValue]) -> KeyValue:
-        """Return key and value of cross-attention; the first call computes them."""
+        """Return key and value of cross-attention; the first call for a layer calls ``make()``."""
         if layer not in self._kept:
             self._kept[layer] = make()
         key, value = self._kept[layer]
         return key, value
 
     def select(self, rows: Tensor) -> None:
-        """Select members of the batch by index; indices may repeat, as in beam search."""
+        """Keep the batch members with the indices ``rows``; they may repeat, as in beam search."""
         self._room.clear()
         for layer, kept in self._kept.items():
             self._kept[layer] = tuple(part.index_select(0, rows) for part in kept)
@@ -150,7 +150,7 @@ class Cache:
 
 
 def _alike(kept: Tensor, new: Tensor) -> bool:
-    """Return whether two tensors differ at most in the number of nodes."""
+    """Return whether two tensors have equal dtype, device and shape, except the number of nodes."""
     same_type = kept.dtype == new.dtype and kept.device == new.device
     same_members = kept.shape[:-3] == new.shape[:-3]
     return same_type and same_members and kept.shape[-2:] == new.shape[-2:]
@@ -163,7 +163,7 @@ def _can_take(room: Tensor, length: int) -> bool:
 
 
 def _with_room(kept: Tensor, length: int) -> Tensor:
-    """Copy ``[B, N, H, D]`` into a buffer of twice ``length``."""
+    """Copy a tensor ``[B, N, H, D]`` to the start of a buffer for ``2 * length`` nodes."""
     room = kept.new_empty(*kept.shape[:-3], 2 * length, *kept.shape[-2:])
     room.narrow(-3, 0, kept.shape[-3]).copy_(kept)
     return room

@@ -12,7 +12,7 @@ from edgewise.layers.text import LanguageModelHead, TextEmbedding
 
 
 class EncoderDecoder(nn.Module):
-    """Encoder and decoder; the decoder attends to earlier targets and to the output of the encoder.
+    """Encoder and decoder on features; the decoder attends to its input and the encoder's output.
 
     The inputs are features, as in ``torch.nn.Transformer``: ``model(x, y)`` for source features
     ``[B, S, width]`` and target features ``[B, T, width]``.
@@ -47,7 +47,14 @@ class EncoderDecoder(nn.Module):
         source_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
     ) -> Tensor:
-        """Return the states of the decoder, ``[B, T, width]``. Masks are 0 at padding."""
+        """Return the states of the decoder, ``[B, T, width]``.
+
+        Args:
+            source: features of the source, ``[B, S, width]``.
+            target: features of the target, ``[B, T, width]``.
+            source_mask: ``[B, S]``, 0 at padding.
+            target_mask: ``[B, T]``, 0 at padding.
+        """
         sequences = SequenceBatch.of_features(source, source_mask)
         memory = Memory(self.encoder(source, sequences), sequences.padding_mask)
         out: Tensor = self.decoder(
@@ -60,7 +67,7 @@ class EncoderDecoderModel(nn.Module):
     """An :class:`EncoderDecoder` with token embeddings and an output head.
 
     Args:
-        embedding: embedding of source ids, and of target ids if shared.
+        embedding: embedding of source ids, and of target ids unless ``target_embedding`` is given.
         core: encoder and decoder.
         head: maps states to logits of tokens.
         target_embedding: embedding of target ids, if source and target have different vocabularies.
@@ -100,12 +107,12 @@ class EncoderDecoderModel(nn.Module):
         """Return the decoder states ``[B, T, width]``; without target ids, the encoder states.
 
         Args:
-            input_ids: source ids ``[B, S]``, or packed with ``sizes``.
+            input_ids: source ids ``[B, S]``, or ``[N]`` for concatenated (packed) texts.
             attention_mask: source mask ``[B, S]``, 0 at padding.
-            decoder_input_ids: target ids ``[B, T]``, or packed with ``decoder_sizes``.
+            decoder_input_ids: target ids ``[B, T]``, or ``[M]`` for concatenated (packed) texts.
             decoder_attention_mask: target mask ``[B, T]``, 0 at padding.
-            sizes: lengths of packed sources.
-            decoder_sizes: lengths of packed targets.
+            sizes: number of tokens of each packed source.
+            decoder_sizes: number of tokens of each packed target.
             graph: attention graph of the source, instead of the encoder's pattern.
         """
         memory = self.encode(input_ids, attention_mask, sizes=sizes, graph=graph)
@@ -122,7 +129,10 @@ class EncoderDecoderModel(nn.Module):
         positions: Tensor | None = None,
         graph: Pattern | None = None,
     ) -> Memory:
-        """Encode the source. The result is the argument ``memory`` of :meth:`decode`."""
+        """Encode the source; the result is the argument ``memory`` of :meth:`decode`.
+
+        For the arguments, see :meth:`forward`; ``positions`` replace 0, 1, ... in each text.
+        """
         sequences = SequenceBatch(input_ids, attention_mask, sizes=sizes, positions=positions)
         x = self.embedding(input_ids, sequences.positions)
         states = self.core.encoder(x, sequences, graph=graph)
@@ -139,7 +149,17 @@ class EncoderDecoderModel(nn.Module):
         graph: Pattern | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Return the decoder states ``[B, T, width]``; the target ids follow the cached ids."""
+        """Return the decoder states ``[B, T, width]`` of target ids.
+
+        Args:
+            decoder_input_ids: target ids ``[B, T]``, without ids of earlier calls with ``cache``.
+            memory: result of :meth:`encode`.
+            decoder_attention_mask: target mask, 0 at padding, with earlier ids first.
+            sizes: number of tokens of each packed target.
+            positions: positions, of the shape of the ids; by default 0, 1, ... in each text.
+            graph: attention graph of the target, instead of the decoder's pattern.
+            cache: state of earlier calls.
+        """
         sequences = SequenceBatch(
             decoder_input_ids,
             decoder_attention_mask,
@@ -152,7 +172,7 @@ class EncoderDecoderModel(nn.Module):
         return states
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return logits ``[..., vocabulary]`` of states ``[..., width]``."""
+        """Return logits ``[..., vocabulary]`` for states ``[..., width]``."""
         logits: Tensor = self.head(states, self._target_embedding().tokens.weight)
         return logits
 

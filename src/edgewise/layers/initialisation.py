@@ -44,11 +44,11 @@ def init_normal(model: M, *, std: float = 0.02, residual_depth: int | None = Non
 
 
 def init_xavier(model: M) -> M:
-    """Initialise all matrices uniformly by Glorot and Bengio (2010), as in the Transformer.
+    """Initialise all matrices with ``torch.nn.init.xavier_uniform_``, as in the Transformer.
 
-    Several matrices may be stored as one, such as query, key and value. They are initialised
-    separately, because the variance depends on the size of the matrix.
-    (``torch.nn.MultiheadAttention`` uses the size of the stored matrix, which halves the variance.)
+    Matrices stored as one, such as query, key and value, are initialised separately, because the
+    variance depends on the size of the matrix. (``torch.nn.MultiheadAttention`` uses the size of
+    the joint matrix, which halves the variance.)
 
     Example:
         >>> import torch

@@ -18,9 +18,9 @@ class MessagePassing(GraphLayer):
     non-linearity.
 
     Args:
-        in_width: size of h.
-        out_width: size of h'.
-        reduce: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
+        in_width: feature size of h.
+        out_width: feature size of h'.
+        reduce: reduction ⊕: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
 
     Example:
         >>> import torch

@@ -15,9 +15,9 @@ def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
     incoming edges have weight 0.
 
     Args:
-        graph: a square graph.
+        graph: graph with as many sources as targets.
         weight: differentiable edge weights a, ``[E]``. By default all weights are 1, and the result
-            is in float64 and cached on the graph.
+            is in float64 and stored with the graph.
 
     Example:
         >>> from edgewise import graphs, layers

@@ -39,12 +39,12 @@ class LearnedEntmax(nn.Module):
         return 1 + self.weight.sigmoid()
 
     def forward(self) -> Entmax:
-        """Return a normaliser of :func:`edgewise.attend` with the current α."""
+        """Return a normaliser for :func:`edgewise.attend` with the current α."""
         return Entmax(self.alpha)
 
 
 def layer_normaliser(given: Normaliser | str, heads: int) -> Normaliser | LearnedEntmax:
-    """Return the normaliser of a name; a normaliser object is returned unchanged."""
+    """Return the normaliser with this name, for ``heads`` heads; return an object unchanged."""
     if given == "learned":
         return LearnedEntmax(heads)
     if isinstance(given, str):

@@ -1,8 +1,8 @@
-"""Output heads of text models: language modelling, classification, tagging and extraction.
+"""Output heads of text models: language modelling, text classification and token classification.
 
 A head maps states to logits. :class:`LanguageModel`, :class:`TextClassifier`,
-:class:`TokenClassifier`, :class:`ExtractiveSummarizer` and :class:`Seq2SeqLanguageModel` combine
-a text model with a head; their input is a :class:`edgewise.layers.Tokens`.
+:class:`TokenClassifier` and :class:`Seq2SeqLanguageModel` combine a text model with a head; their
+input is a batch of :class:`edgewise.layers.Tokens`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from edgewise.layers.transformer import activation
 
 
 class ClassificationHead(nn.Module):
-    r"""Classification head :math:`W \tanh(P x_0)`, with x₀ the state of the first token or pooled.
+    r"""Classification head :math:`W \tanh(P x_0)`, where x₀ is the pooled state of a text.
+
+    By default, x₀ is the state of the first token.
 
     Args:
         width: feature size of the states.
         out_width: number of logits.
-        pool: pooling of the states; see :class:`edgewise.layers.Pool`.
-        act: activation that replaces tanh.
+        pool: how the states of a text are pooled to one vector; see :class:`edgewise.layers.Pool`.
+        act: name of the activation function instead of tanh.
         dropout: dropout rate before W.
 
     Example:
@@ -52,7 +54,12 @@ class ClassificationHead(nn.Module):
         self.dropout, self.output = nn.Dropout(dropout), nn.Linear(width, out_width)
 
     def forward(self, states: Tensor, sizes: Sizes | None = None) -> Tensor:
-        """Return logits ``[B, out_width]`` of states ``[B, T, width]`` or packed ``[N, width]``."""
+        """Return logits ``[B, out_width]``, one row per text.
+
+        Args:
+            states: states ``[B, T, width]``, or ``[N, width]`` of concatenated texts.
+            sizes: number of tokens of each of the concatenated texts.
+        """
         pooled = self.act(self.dense(self.pool(states, sizes)))
         logits: Tensor = self.output(self.dropout(pooled))
         return logits
@@ -79,7 +86,12 @@ class LastTokenHead(nn.Module):
         self.output = nn.Linear(width, out_width, bias=False)
 
     def forward(self, states: Tensor, sizes: Sizes | None = None) -> Tensor:
-        """Return logits ``[B, out_width]`` of states ``[B, T, width]`` or packed ``[N, width]``."""
+        """Return logits ``[B, out_width]``, one row per text.
+
+        Args:
+            states: states ``[B, T, width]``, or ``[N, width]`` of concatenated texts.
+            sizes: number of tokens of each of the concatenated texts.
+        """
         logits: Tensor = self.output(self.dropout(self.pool(states, sizes)))
         return logits
 
@@ -104,7 +116,7 @@ class TokenClassificationHead(nn.Sequential):
 
 
 class LanguageModel(nn.Module):
-    """Language model: logits of the next token (causal) or of masked tokens.
+    """Language model: returns logits of the next token (causal models) or of masked tokens.
 
     Args:
         trunk: text model with a language model head.
@@ -128,8 +140,8 @@ class LanguageModel(nn.Module):
 
         Args:
             tokens: token batch.
-            places: indices ``[M]`` of the positions whose logits are computed; all by default.
-            cache: state of the preceding tokens.
+            places: indices ``[M]`` among the N tokens whose logits are computed; all by default.
+            cache: state of the tokens before this batch, from earlier calls.
 
         Raises:
             ArgumentError: ``cache`` is given to a model whose cache grows with the text.
@@ -148,17 +160,18 @@ class LanguageModel(nn.Module):
                 expected="a model that carries a state of bounded size from one window of text to "
                 "the next",
                 got=f"a model with the backbone {type(self.trunk.backbone).__name__}",
-                remedy="choose transformer_xl, compressive, lstm, gru or rnn, or data.consecutive"
-                " false",
+                remedy="choose the model transformer_xl, compressive, lstm, gru or rnn, or set "
+                "data.consecutive=false",
             )
 
 
 class TextClassifier(nn.Module):
-    """Text classifier.
+    """Text classifier: a text model and a head that maps its states to logits of each text.
 
     Args:
         trunk: text model; its language model head is removed.
-        head: maps states to logits of each text; a :class:`Pool` gives a vector of each text.
+        head: maps the token states to logits of each text. A :class:`Pool` as head returns one
+            state vector for each text instead.
 
     Attributes:
         labels: class names, if a checkpoint has them.
@@ -185,7 +198,7 @@ class TextClassifier(nn.Module):
 
 
 class TokenClassifier(nn.Module):
-    """Word classifier, such as a tagger; a word is represented by the mean state of its tokens.
+    """Word classifier, such as a tagger. The state of a word is the mean state of its tokens.
 
     Args:
         trunk: text model; its language model head is removed.
@@ -211,11 +224,11 @@ class TokenClassifier(nn.Module):
         self.trunk, self.head, self.pool = trunk, head, Pool("mean")
 
     def forward(self, tokens: Tokens, words: Sizes | None = None) -> Tensor:
-        """Return logits ``[W, out_width]``.
+        """Return logits ``[W, out_width]``, one row per word.
 
         Args:
             tokens: token batch.
-            words: number of tokens of each word; by default each token is a word.
+            words: number of tokens of each of the W words; by default each token is a word.
         """
         states = tokens.states(self.trunk)
         logits: Tensor = self.head(states if words is None else self.pool(states, words))
@@ -223,7 +236,7 @@ class TokenClassifier(nn.Module):
 
 
 class Seq2SeqLanguageModel(nn.Module):
-    """Sequence-to-sequence language model: logits of the next target token at each position.
+    """Sequence-to-sequence model: returns logits of the next target token at each position.
 
     Args:
         model: encoder-decoder model.
@@ -242,7 +255,7 @@ class Seq2SeqLanguageModel(nn.Module):
         self.model = model
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        """Return logits ``[M, vocabulary]`` of M target tokens, from packed or padded batches."""
+        """Return logits ``[M, vocabulary]`` at the M target tokens, without padding."""
         states = self.model(
             source.ids,
             source.mask,
@@ -256,6 +269,9 @@ class Seq2SeqLanguageModel(nn.Module):
         return self.model.logits(states)
 
     def memory(self, source: Tokens, padding: int) -> Memory:
-        """Encode padded sources, as :func:`edgewise.decoding.generate` needs them."""
+        """Encode the source texts, padded with the id ``padding``.
+
+        The result is the argument ``memory`` of :func:`edgewise.decoding.generate`.
+        """
         padded = source.padded(padding)
         return self.model.encode(padded.ids, padded.mask)

@@ -9,7 +9,7 @@ from edgewise.errors import ArgumentError
 
 
 class PatchEmbedding(nn.Module):
-    """Linear map of each square of ``patch × patch`` pixels, row by row (Dosovitskiy et al., 2021).
+    """Linear map of each square patch of an image, in raster order (Dosovitskiy et al., 2021).
 
     Args:
         image_size: height and width in pixels (multiples of ``patch``), or one number for square
@@ -39,7 +39,7 @@ class PatchEmbedding(nn.Module):
         self.project = nn.Conv2d(channels, width, kernel_size=patch, stride=patch)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return ``[B, patches, width]`` from images ``[B, C, height, width]``.
+        """Return patch features ``[B, patches, width]`` from images ``[B, C, height, width]``.
 
         Raises:
             ArgumentError: the images have the wrong size, number of channels, or an integer type.

@@ -24,7 +24,7 @@ def add_penalty(penalty: Tensor) -> None:
 
 @contextmanager
 def collect_penalties() -> Iterator[list[Tensor]]:
-    """Collect the penalties that models add in this block, for a training loop.
+    """Collect the penalties that models add within the ``with`` block, for a training loop.
 
     Example:
         >>> import torch

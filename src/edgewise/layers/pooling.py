@@ -27,10 +27,11 @@ REDUCTIONS: dict[str, Reduce] = {
 
 
 Membership = Sizes | Graph | None
-"""Type that assigns nodes to the graphs of a packed batch: the sizes of consecutive graphs; or a
-membership graph (``graphs.membership``), with an edge to output b from each node of its graph; or
-``None`` for one graph. In a membership graph, two outputs may pool the same nodes, and outputs may
-be in any order."""
+"""Type of the argument ``batch``, which assigns nodes to graphs. It is a list of the number of
+nodes of each graph, if the nodes of each graph follow each other; or ``None`` if all nodes form one
+graph; or a membership graph (``graphs.membership``), with an edge from each node of graph b to
+output b. In a membership graph, a node may belong to several outputs, and outputs may be in any
+order."""
 
 
 def members_of(x: Tensor, batch: Membership) -> Graph:
@@ -53,8 +54,8 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
     if graph.num_sources != count:
         raise ArgumentError(
             "batch",
-            expected=f"the sizes of graphs that sum to {count} nodes, or a membership graph of "
-            "these graphs",
+            expected=f"sizes of graphs that sum to {count} nodes, or a membership graph of {count} "
+            "nodes",
             got=f"{graph.num_sources} nodes",
             remedy="if batch is a vector with the graph of each node, as in PyTorch Geometric, "
             "pass batch.bincount()",
@@ -63,10 +64,11 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
 
 
 def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
-    """Bind ``graph`` to the nodes x ``[..., N, width]`` and attach the members of the packed batch.
+    """Bind ``graph`` to the nodes of x ``[..., N, width]``, and store the size of each graph in it.
 
-    This is needed by models whose attention within a graph is not limited to edges. A graph from
-    :class:`~edgewise.data.PackedGraphs` already stores its members; otherwise ``batch`` gives them.
+    Models need the sizes if nodes attend to other nodes of their graph that are not neighbours. A
+    graph from :class:`~edgewise.data.PackedGraphs` already stores them; otherwise they follow from
+    ``batch``.
 
     Raises:
         ArgumentError: ``batch`` does not assign each node to one graph, an edge joins two graphs,
@@ -78,7 +80,7 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             expected="a tensor with data, because shapes inside the model depend on the sizes of "
             "the graphs",
             got="a tensor on the device meta",
-            remedy="use a device with memory",
+            remedy='use a device with memory, such as "cpu"',
         )
     graph = bind_to_nodes(graph, x)
     if batch is None or (graph.segments is not None and isinstance(batch, Graph)):
@@ -117,11 +119,11 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
 
 
 class Pool(nn.Module):
-    """Pooling: mean, sum or maximum over nodes, the first node (class token), or the last node.
+    """Pooling of node features to one vector per graph: their mean, sum or maximum, or one node.
 
     Args:
-        pool: ``"mean"``, ``"sum"``, ``"max"``, ``"class"`` or ``"last"``; ``"none"`` keeps all
-            nodes.
+        pool: ``"mean"``, ``"sum"``, ``"max"``, ``"class"`` (the first node, a class token) or
+            ``"last"`` (the last node); ``"none"`` keeps all nodes.
 
     Example:
         >>> import torch
@@ -143,8 +145,9 @@ class Pool(nn.Module):
             batch: number of nodes of each graph of a packed batch, or the membership graph; one
                 graph by default.
 
-        Returns: ``[..., width]``, or ``[..., graphs, width]`` for a batch; zero for a graph without
-        nodes; x itself for ``"none"``.
+        Returns:
+            Features ``[..., graphs, width]``, or ``[..., width]`` if ``batch`` is None. They are
+            zero for a graph without nodes. With ``"none"``, x itself is returned.
 
         Raises:
             ArgumentError: the number of nodes in ``batch`` is not N.
@@ -159,7 +162,7 @@ class Pool(nn.Module):
 
 
 def _one_of_each(graph: Graph, *, first: bool) -> Graph:
-    """Return a graph with only the first or the last source of each target."""
+    """Return a membership graph with only the first or the last node of each graph."""
     assert isinstance(graph, Intervals)
     if first:
         start, stop = graph.start, torch.minimum(graph.start + 1, graph.stop)
@@ -196,7 +199,9 @@ class AttentionPool(nn.Module):
         self.key, self.value = nn.Linear(width, width), nn.Linear(width, width)
 
     def forward(self, x: Tensor, batch: Membership = None) -> Tensor:
-        """Return ``[..., width]``, or ``[..., graphs, width]`` for a batch; 0 for an empty graph.
+        """Return one vector for each graph, ``[..., graphs, width]``; 0 for an empty graph.
+
+        Without ``batch``, the shape is ``[..., width]``.
 
         Args:
             x: node features ``[..., N, width]``.
@@ -212,6 +217,9 @@ class AttentionPool(nn.Module):
 
 class ClassToken(nn.Module):
     """Prepend a learned node (class token) to x; the result is ``[..., N + 1, width]``.
+
+    Args:
+        width: feature size of x ``[..., N, width]``.
 
     Example:
         >>> import torch
@@ -234,8 +242,8 @@ class PooledNodes(GraphLayer):
     """Pool the outputs of a node-level model to graph-level outputs.
 
     Args:
-        nodes: model, called ``nodes(x, graph, edge_attr=...)``.
-        pool: pooling; see :class:`Pool`.
+        nodes: node-level model, called as ``nodes(x, graph, edge_attr=...)``.
+        pool: how node outputs are pooled; see :class:`Pool`.
 
     Example:
         >>> import torch
@@ -257,6 +265,6 @@ class PooledNodes(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,
     ) -> Tensor:
-        """Return ``[B, out_width]`` from x ``[N, in_width]``; see :mod:`edgewise.models`."""
+        """Return outputs ``[B, out_width]`` for x ``[N, in_width]``; see :mod:`edgewise.models`."""
         out: Tensor = self.pool(self.nodes(x, graph, edge_attr=edge_attr), batch)
         return out

@@ -20,8 +20,8 @@ class JointLinear(nn.Linear):
     One matrix product is faster than several. Each map is initialised like a separate linear layer.
 
     Args:
-        in_width: feature size.
-        widths: output size of each part.
+        in_width: feature size of the input.
+        widths: output size of each linear map.
         bias: whether the linear maps have biases.
 
     Example:
@@ -37,7 +37,7 @@ class JointLinear(nn.Linear):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialise each part in turn, like ``torch.nn.Linear``."""
+        """Initialise each linear map separately, like ``torch.nn.Linear``."""
         bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
         biases = [None] * len(self.widths) if self.bias is None else self.bias.split(self.widths)
         for weight, bias in zip(self.weights(), biases, strict=True):
@@ -46,7 +46,7 @@ class JointLinear(nn.Linear):
                 nn.init.uniform_(bias, -bound, bound)
 
     def keep_rows(self, rows: Sequence[Tensor]) -> None:
-        """Keep only some output rows of each map, in place."""
+        """Keep only some output rows of each map, in place; ``rows`` has their indices per map."""
         starts = itertools.accumulate(self.widths, initial=0)
         index = torch.cat([part + start for part, start in zip(rows, starts, strict=False)])
         self.weight, self.bias = select(self.weight, index), select(self.bias, index)
@@ -61,8 +61,8 @@ class JointLinear(nn.Linear):
 def unbind_qkv(joint: Tensor, heads: int) -> tuple[Tensor, ...]:
     """Split ``[..., N, 3 * H * D]`` into query, key and value ``[..., N, H, D]``.
 
-    The backward pass joins the three gradients without a copy if the engine has stored them next to
-    each other, as ``tiles`` does.
+    The backward pass joins the three gradients without a copy if they are stored next to each
+    other, as by the attention engine ``tiles``.
     """
     joint = joint.reshape(*joint.shape[:-1], 3, heads, joint.shape[-1] // (3 * heads))
     if not torch.is_grad_enabled() or is_tracing((joint,)) or in_functorch_transform():
@@ -94,7 +94,13 @@ class _UnbindQKV(torch.autograd.Function):
 
 
 class LinearByHead(nn.Module):
-    r"""H independent linear maps, :math:`y = [W_1 x_1; \dots; W_H x_H] + b`, of H input parts.
+    r"""Separate linear map for each of H parts of x, :math:`y = [W_1 x_1; \dots; W_H x_H] + b`.
+
+    Args:
+        heads: number of parts H.
+        in_width: feature size of the input, a multiple of H.
+        out_width: feature size of the output, a multiple of H.
+        bias: whether there is a bias b.
 
     Example:
         >>> import torch

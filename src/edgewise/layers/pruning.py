@@ -1,4 +1,4 @@
-"""Removal of attention heads, that is, of the rows and columns of their weights."""
+"""Removal of attention heads: their rows and columns are removed from the weight matrices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def keep_heads(model: nn.Module, kept: Mapping[str, Sequence[int]]) -> None:
         if not getattr(layer, "can_keep_heads", False):
             raise ArgumentError(
                 "layer",
-                expected=f"one of {', '.join(prunable_layers(model)) or 'none in this model'}",
+                expected="a layer whose heads can be removed: "
+                f"{', '.join(prunable_layers(model)) or 'none in this model'}",
                 got=f"{name}, a {type(layer).__name__}, whose heads cannot be removed",
                 remedy="choose a layer of edgewise.layers.MultiHeadAttention",
             )
@@ -56,7 +57,13 @@ def kept_heads(model: nn.Module) -> dict[str, list[int]]:
 
 
 def kept_groups(kept: Sequence[int], heads: int, key_heads: int, name: str) -> list[int]:
-    """Return the remaining key heads; each must keep the same number of query heads.
+    """Return the indices of the key heads that still have query heads.
+
+    Args:
+        kept: indices of the remaining query heads.
+        heads: number of query heads before the removal.
+        key_heads: number of key heads before the removal; each serves a group of query heads.
+        name: name of the layer in the error message.
 
     Raises:
         ArgumentError: the remaining groups of query heads have different sizes.
@@ -66,8 +73,8 @@ def kept_groups(kept: Sequence[int], heads: int, key_heads: int, name: str) -> l
     if len({count for count in left if count}) > 1:
         raise ArgumentError(
             "heads",
-            expected=f"equal numbers of heads in all groups of {group} heads that share a key in "
-            f"{name}",
+            expected=f"equal numbers of heads left in all groups of {group} heads that share a key "
+            f"in {name}",
             got=f"groups with {', '.join(map(str, left))} heads left",
             remedy="remove whole groups, or the same number of heads from each group",
         )
@@ -75,13 +82,13 @@ def kept_groups(kept: Sequence[int], heads: int, key_heads: int, name: str) -> l
 
 
 def rows_of_heads(heads: Sequence[int], width: int) -> Tensor:
-    """Return the indices of the rows of some heads in a projection to ``H * width`` features."""
+    """Return the row indices of the given heads in a weight matrix with ``width`` rows per head."""
     first = torch.tensor(list(heads), dtype=torch.long) * width
     return (first[:, None] + torch.arange(width)).flatten()
 
 
 def select(parameter: Any, index: Tensor, dim: int = 0) -> Any:
-    """Return a parameter with only some rows or columns; ``None`` for ``None``."""
+    """Return a parameter with only the rows or columns ``index``; ``None`` for ``None``."""
     if parameter is None:
         return None
     chosen = parameter.detach().index_select(dim, index.to(parameter.device)).clone()
@@ -89,10 +96,10 @@ def select(parameter: Any, index: Tensor, dim: int = 0) -> Any:
 
 
 def term_of_heads(term: Any, kept: Sequence[int], dim: int) -> Any:
-    """Select the remaining heads of an edge term.
+    """Select the remaining heads of an edge term, a tensor or table on the edges of a graph.
 
     Args:
-        term: a bias or gain with heads in dimension ``dim``, a table, or edge vectors.
+        term: bias, gain, edge keys or edge values, with heads in dimension ``dim``.
         kept: indices of the remaining heads.
         dim: dimension of the heads, counted from the end.
     """

@@ -13,7 +13,9 @@ from edgewise.ragged import runs_and_positions
 
 
 class Recommender(nn.Module):
-    r"""Recommender with scores :math:`s_{ui} = z_u^\top z_i` from refined embeddings.
+    r"""Base class of recommenders with scores :math:`s_{ui} = z_u^\top z_i` of user u and item i.
+
+    The learned embeddings of users and items are refined over the graph of interactions.
 
     Args:
         num_users: number of users, the first nodes of the graph.
@@ -37,11 +39,15 @@ class Recommender(nn.Module):
     def forward(
         self, users: Tensor, items: Tensor, graph: Pattern, *, positives: Tensor | None = None
     ) -> Tensor:
-        """Return scores ``[B, M]`` of items ``[M]`` for users ``[B]``.
+        """Return scores ``[B, M]`` of M items for B users, or ``[B, K + M]`` with ``positives``.
 
-        ``positives`` ``[B, K]`` are items that each user has chosen, padded with -1. If given,
-        their scores come first: the result is ``[B, K + M]``, with -∞ at padding. The scores of
-        ``items`` that are positives of the user are -∞ too, so that they do not count as negatives.
+        Args:
+            users: user indices ``[B]``.
+            items: item indices ``[M]``, starting at 0.
+            graph: graph of interactions, in which items are numbered after users.
+            positives: for each user, K items that the user has chosen, ``[B, K]``, padded with -1.
+                Their scores come first, with -∞ at padding. The scores of ``items`` that are
+                positives of the user are -∞ too, so that they do not count as negatives.
         """
         z = self.embed(graph)
         user, item = z.index_select(0, users), z.index_select(0, items + self.num_users)
@@ -59,7 +65,10 @@ class Recommender(nn.Module):
 
 
 def _repeated(positives: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the row of ``positives`` and the index in ``items`` of each item that both contain."""
+    """Return where ``items`` contain a positive item of a user.
+
+    For each match, return the user's row in ``positives`` and the index in ``items``.
+    """
     ordered, column = items.sort()
     row, nth = (positives >= 0).nonzero(as_tuple=True)
     wanted = positives[row, nth]

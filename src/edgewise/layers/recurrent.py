@@ -23,8 +23,8 @@ class RecurrentBackbone(nn.Module):
         kind: ``torch.nn.RNN``, ``LSTM`` or ``GRU``.
         width: feature size of inputs and states.
         depth: number of layers.
-        bidirectional: whether half of each state is computed from the end of the sequence
-            backwards.
+        bidirectional: whether a second network reads the sequence backwards; half of each state
+            then comes from each network.
         dropout: dropout rate after each layer.
 
     Raises:
@@ -100,7 +100,13 @@ class RecurrentBackbone(nn.Module):
         return out
 
     def _run(self, sequences: Sequence[Tensor], like: Tensor, cache: Cache | None) -> Tensor:
-        """Return the states of all sequences, concatenated; empty sequences are skipped."""
+        """Return the states of all sequences, concatenated; empty sequences are skipped.
+
+        Args:
+            sequences: features of each sequence, ``[T_i, width]``.
+            like: tensor whose dtype and device an empty result has.
+            cache: cache that stores the states after each sequence.
+        """
         kept = [number for number, sequence in enumerate(sequences) if len(sequence)]
         if not kept:
             return like.new_zeros(0, self.cell.hidden_size * (1 + self.cell.bidirectional))
@@ -116,7 +122,7 @@ class RecurrentBackbone(nn.Module):
 
 
 class RecurrentModel(TextModel):
-    """Recurrent language model; subclasses define the cell (RNN, LSTM or GRU).
+    """Recurrent language model; subclasses define the attribute ``cell`` (RNN, LSTM or GRU).
 
     ``model.logits(states)`` gives the logits of the next token at each position. A bidirectional
     model is for classification and tagging (Schuster and Paliwal, Bidirectional recurrent neural
@@ -150,7 +156,7 @@ class RecurrentModel(TextModel):
 
 
 def _time_first(state: tuple[Tensor, ...] | None) -> Tensor | tuple[Tensor, ...] | None:
-    """Convert states ``[B, layers, H]`` of the cache to states ``[layers, B, H]`` of the cell."""
+    """Convert cached states ``[B, layers, H]`` to the shape ``[layers, B, H]`` for the cell."""
     if state is None:
         return None
     turned = tuple(part.transpose(0, 1).contiguous() for part in state)
@@ -165,7 +171,14 @@ def _batch_first(state: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 def _with_skipped(
     new: tuple[Tensor, ...], before: tuple[Tensor, ...] | None, kept: list[int], count: int
 ) -> tuple[Tensor, ...]:
-    """Insert rows for skipped (empty) sequences: their previous states, or zeros."""
+    """Return states of all ``count`` sequences; skipped ones keep their previous state, or zeros.
+
+    Args:
+        new: new states of the sequences that were not skipped.
+        before: previous states of all sequences, or None.
+        kept: indices of the sequences that were not skipped.
+        count: number of sequences.
+    """
     if len(kept) == count:
         return new
     before = before or tuple(part.new_zeros(count, *part.shape[1:]) for part in new)

@@ -16,9 +16,10 @@ from edgewise.scores import DOT, Additive, Score
 
 
 class LearnedScore(nn.Module):
-    """Score with parameters: ``module(query, key)`` returns a new query, a new key and their score.
+    """Base class of attention scores with parameters.
 
-    The score is one of :func:`edgewise.attend`. The last dimension D of the returned query
+    ``module(query, key)`` returns a transformed query and key, and the score object with which
+    :func:`edgewise.attend` compares them. The last dimension D of the returned query
     ``[..., N_dst, H, D]`` and key ``[..., N_src, H, D]`` may differ from that of the inputs.
     """
 
@@ -30,7 +31,7 @@ class ScaledDot(LearnedScore):
     r"""Scaled dot product, :math:`s = q^\top k / \sqrt D` (Vaswani et al., 2017).
 
     Args:
-        heads, width: H and D, unused.
+        heads, width: number of heads and head size; both are unused.
     """
 
     def __init__(self, heads: int, width: int) -> None:  # noqa: ARG002 - part of the interface
@@ -44,7 +45,7 @@ class Bilinear(LearnedScore):
     r"""Bilinear score of each head, :math:`s = q^\top W k / \sqrt D` (Luong et al., 2015).
 
     Args:
-        heads, width: H and D.
+        heads, width: number of heads H and head size D.
     """
 
     def __init__(self, heads: int, width: int) -> None:
@@ -62,7 +63,7 @@ class TanhMLP(LearnedScore):
     :math:`W_1 [q; k]` is the sum of a map of q and a map of k, so pairs are never concatenated.
 
     Args:
-        heads, width: H and D.
+        heads, width: number of heads H and head size D.
         hidden: hidden size; D by default.
     """
 
@@ -87,8 +88,8 @@ class Concatenation(LearnedScore):
     :math:`a^\top [q; k]` is the sum of a scalar of q and a scalar of k.
 
     Args:
-        heads, width: H and D.
-        negative_slope: slope of the leaky ReLU.
+        heads, width: number of heads H and head size D.
+        negative_slope: slope of the leaky ReLU for negative numbers.
     """
 
     def __init__(self, heads: int, width: int, negative_slope: float = 0.2) -> None:
@@ -110,11 +111,11 @@ SCORES: dict[str, type[LearnedScore]] = {
     "tanh": TanhMLP,
     "concatenation": Concatenation,
 }
-"""Score classes of Transformer layers by name, called as ``SCORES[name](heads, width)``."""
+"""Score classes of Transformer layers by name; ``SCORES[name](heads, width)`` creates a score."""
 
 
 def learned_score(name: str, heads: int, width: int) -> LearnedScore:
-    """Return the score of this name for H heads of size D.
+    """Return a new score with this name, for ``heads`` heads of size ``width``.
 
     Example:
         >>> import torch

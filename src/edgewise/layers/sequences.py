@@ -19,13 +19,13 @@ from edgewise.ragged import runs_and_positions
 
 
 class Extent(NamedTuple):
-    """Position of the nodes (entries that are not padding) in a row of the attention mask.
+    """Position of the tokens that are not padding in one row of the attention mask.
 
     Attributes:
-        size: number of nodes.
-        new: number of nodes in this call, without cached nodes.
-        first: index of the first node.
-        end: index of the last node, plus 1.
+        size: number of these tokens.
+        new: number of these tokens in this call, without cached tokens.
+        first: index of the first of these tokens.
+        end: index of the last of these tokens, plus 1.
     """
 
     size: int
@@ -35,21 +35,23 @@ class Extent(NamedTuple):
 
     @property
     def in_one_piece(self) -> bool:
-        """Whether no padding lies between the nodes."""
+        """Whether there is no padding between tokens."""
         return not self.size or self.end - self.first == self.size
 
 
 class SequenceBatch:
     """Sequences of a model call, with their padding, packing, positions and cache.
 
-    The attention mask is read once, so a call waits for the GPU at most once.
+    Each token is a node of the attention graph. The attention mask is read once, so a call waits
+    for the GPU at most once.
 
     Args:
-        like: tokens ``[B, T]``, or a packed batch ``[N]`` with ``sizes``.
+        like: tokens ``[B, T]``, or a packed batch ``[N]``: concatenated sequences, with ``sizes``.
         attention_mask: ``[B, T]``, 0 at padding, which no node attends to. With a cache, cached
             nodes come first.
         sizes: number of nodes of each sequence of a packed batch.
-        positions: positions, shaped as the tokens; by default 0, 1, ... after cached positions.
+        positions: positions, of the shape of the tokens; by default 0, 1, ... after cached
+            positions.
         cache: state of earlier calls, whose nodes precede the nodes of this call.
 
     Attributes:
@@ -102,7 +104,7 @@ class SequenceBatch:
     def of_features(
         cls, x: Tensor, attention_mask: Tensor | None = None, *, sizes: Sizes | None = None
     ) -> SequenceBatch:
-        """Create from features ``[B, T, width]`` or ``[N, width]``."""
+        """Create a batch from features ``[B, T, width]``, or packed features ``[N, width]``."""
         return cls(x[..., 0], attention_mask, sizes=sizes)
 
     def bind(self, pattern: Pattern, sources: int | None = None) -> Graph:
@@ -118,18 +120,21 @@ class SequenceBatch:
         return bind_graph(pattern, self.count, sources, self.device)
 
     def padding_bias(self, graph: Graph, like: Tensor) -> Tensor | None:
-        """Return ``[B, E, 1]``, -inf on edges from padding, or ``None`` without padding."""
+        """Return the bias ``[B, E, 1]`` that is -inf on edges from padding; None without padding.
+
+        ``like`` is a tensor whose dtype and device the bias has.
+        """
         mask = self.padding_mask
         return padding_bias(None if mask is None else mask[..., -graph.num_sources :], graph, like)
 
     @property
     def padding_mask(self) -> Tensor | None:
-        """Return the attention mask if there is padding, else ``None``."""
+        """The attention mask if there is padding, else ``None``."""
         return self.attention_mask if self.has_padding else None
 
     @property
     def has_padding(self) -> bool:
-        """Return whether a node of this call or of the cache is padding."""
+        """Whether a token of this call or of the cache is padding."""
         return any(extent.size < self.past + self.count for extent in self.extents)
 
     @property
@@ -151,13 +156,13 @@ class SequenceBatch:
 
     @property
     def _in_one_piece(self) -> bool:
-        """Return whether no text has padding between its nodes."""
+        """Whether no text has padding between its tokens."""
         return all(extent.in_one_piece for extent in self.extents)
 
     def packed(self) -> tuple[Tensor | None, list[int]]:
-        """Return flat indices ``[N]`` of nodes that are not padding, and the text lengths.
+        """Return the indices of tokens that are not padding, ``[N]``, and the length of each text.
 
-        Indices are ``None`` if there is no padding.
+        The indices are those of the flattened batch; they are ``None`` if there is no padding.
 
         Raises:
             ArgumentError: a text has padding between its nodes.
@@ -172,7 +177,7 @@ class SequenceBatch:
         return self.unpadded()
 
     def unpadded(self) -> tuple[Tensor | None, list[int]]:
-        """Return the same as :meth:`packed`, but allow padding between the nodes of a text."""
+        """Return the same as :meth:`packed`, but allow padding between the tokens of a text."""
         if self.sizes is not None:
             return None, [int(size) for size in self.sizes]
         mask = self.padding_mask
@@ -193,8 +198,9 @@ class SequenceBatch:
             x: features ``[B, T, width]``, or ``[T, width]`` of one text.
             pattern: attention pattern of a text.
 
-        Returns: Features and sequences of a packed batch, and a function that converts its states
-        to the shape of x, 0 at padding.
+        Returns:
+            Features and sequences of a packed batch, and a function that converts its states to the
+            shape of x, 0 at padding.
         """
         fixed = self.cache is not None or isinstance(pattern, Graph)
         if fixed or not self.has_padding or not self._in_one_piece:
@@ -209,14 +215,15 @@ class SequenceBatch:
         return flat, own, lambda states: with_padding(states, rows, x)
 
     def right_padded(self, x: Tensor) -> tuple[Tensor, Tensor | None, Callable[[Tensor], Tensor]]:
-        """Convert to one row for each text, starting at its first node.
+        """Convert features to one row for each text, with padding only at the end.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch or of one text.
 
-        Returns: Features ``[texts, longest, width]``, 0 after the end of a text; a mask of the
-        nodes, or ``None`` without padding; and a function that converts states to the shape of x, 0
-        at padding.
+        Returns:
+            Features ``[texts, longest, width]``, 0 after the end of a text; a mask that is True at
+            tokens, or ``None`` without padding; and a function that converts states to the shape of
+            x, 0 at padding.
 
         Raises:
             ArgumentError: a text has padding between its nodes.
@@ -246,7 +253,8 @@ class SequenceBatch:
         if mask is not None and tuple(mask.shape) != (*shape[:-1], past + count):
             raise ArgumentError(
                 "attention_mask",
-                expected=f"shape {[*shape[:-1], past + count]}, the shape of the tokens",
+                expected=f"shape {[*shape[:-1], past + count]}, the shape of the tokens, cached "
+                "tokens included",
                 got=f"shape {list(mask.shape)}",
                 remedy="give 1 for every token and 0 for padding, cached tokens first",
             )
@@ -257,7 +265,7 @@ class SequenceBatch:
             raise ArgumentError(
                 "sizes",
                 expected="the lengths of the packed sequences, without attention mask or cache",
-                got=f"sizes that sum to {total} for {list(shape)} tokens"
+                got=f"sizes that sum to {total} for tokens of shape {list(shape)}"
                 f"{', a mask' if mask is not None else ''}{', a cache' if past else ''}",
                 remedy="concatenate the sequences, or pad them and pass attention_mask",
             )
@@ -270,7 +278,7 @@ class Memory:
     Attributes:
         states: features ``[..., S, width]``.
         mask: ``[B, S]``, 0 at padding; ``None`` without padding, which is faster.
-        sizes: number of states of each member of a packed batch.
+        sizes: number of states of each sequence of a packed batch.
     """
 
     states: Tensor
@@ -294,7 +302,7 @@ class Memory:
         return {"source": self.states, "source_graph": graph, "source_bias": bias}
 
     def repeated(self, times: int) -> Memory:
-        """Repeat each member of the batch ``times`` times in a row."""
+        """Return this batch with each sequence repeated ``times`` times in a row."""
         mask = None if self.mask is None else self.mask.repeat_interleave(times, 0)
         return Memory(self.states.repeat_interleave(times, 0), mask)
 
@@ -317,7 +325,10 @@ def with_padding(states: Tensor, rows: Tensor, like: Tensor) -> Tensor:
 
 
 def nonzero_indices(marked: Tensor, count: int) -> Tensor:
-    """Return the flat indices of the ``count`` true entries, without waiting for the device."""
+    """Return the indices of the ``count`` True entries of the flattened tensor ``marked``.
+
+    Unlike ``torch.nonzero``, this does not wait for the GPU.
+    """
     number = torch.arange(1, count + 1, device=marked.device)
     return torch.searchsorted(marked.flatten().cumsum(0), number)
 
@@ -339,7 +350,14 @@ def refuse_cache(
     memory: Memory | None = None,
     why: str = "reads a text as a whole",
 ) -> None:
-    """Raise ArgumentError if a cache or a memory is given to a model that is not a decoder."""
+    """Raise ArgumentError if a cache or a memory is given to a model that supports neither.
+
+    Args:
+        name: name of the model.
+        sequences: sequences of the call, with the cache.
+        memory: sequence for cross-attention.
+        why: reason why the model has no cache, which follows its name in the error message.
+    """
     for argument, given in (("cache", sequences.cache), ("memory", memory)):
         if given is not None:
             raise ArgumentError(
@@ -363,7 +381,7 @@ def refuse_graph(name: str, graph: Pattern | None) -> None:
 
 
 class SingleTextBackbone(nn.Module):
-    """Base of text backbones without cross-attention; subclasses implement :meth:`run`.
+    """Base class of text backbones without cross-attention; subclasses implement :meth:`run`.
 
     Attributes:
         name: name of the model, for error messages.
@@ -385,7 +403,7 @@ class SingleTextBackbone(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """Return the states of x; states of padding are 0 if the batch is packed.
+        """Return the states of x, of the same shape except for the feature size.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
@@ -406,12 +424,18 @@ class SingleTextBackbone(nn.Module):
         return self.run(x, sequences, graph)
 
     def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
-        """Return the states of the features x."""
+        """Return the states of the features x; the arguments are those of :meth:`forward`."""
         raise NotImplementedError
 
 
 def padding_bias(mask: Tensor | None, graph: Graph, like: Tensor) -> Tensor | None:
-    """Return ``[B, E, 1]``, -inf on edges from padding, or ``None`` without a mask."""
+    """Return the bias ``[B, E, 1]`` that is -inf on edges from padding; ``None`` without a mask.
+
+    Args:
+        mask: ``[B, sources]``, 0 at padding.
+        graph: graph with E edges.
+        like: tensor whose dtype and device the bias has.
+    """
     if mask is None:
         return None
     reads = mask.bool()[:, graph.source, None]

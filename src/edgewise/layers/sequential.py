@@ -18,7 +18,7 @@ class GraphLayer(nn.Module):
 
     Attributes:
         reads_edge_attr: whether the layer accepts edge features, ``edge_attr=``.
-        shares_nodes: whether several outputs of a batch may depend on the same nodes.
+        shares_nodes: whether a node may belong to several graphs of a batch.
 
     Example:
         >>> import torch
@@ -35,12 +35,15 @@ class GraphLayer(nn.Module):
     shares_nodes: bool = True
 
     def encodings(self) -> dict[str, nn.Module]:
-        """Return the encodings; the keys are the keyword arguments for precomputed codes."""
+        """Return the encodings whose codes can be precomputed.
+
+        The keys are the arguments of ``forward`` that take the precomputed codes.
+        """
         return {}
 
 
 def shares_nodes(model: nn.Module) -> bool:
-    """Return whether all layers of a model allow several outputs to depend on the same nodes."""
+    """Return whether all layers of a model allow that a node belongs to several graphs."""
     return all(part.shares_nodes for part in model.modules() if isinstance(part, GraphLayer))
 
 
@@ -72,7 +75,9 @@ class GraphSequential(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Sizes | Graph | None = None,  # noqa: ARG002 - no edge joins two graphs of a batch
     ) -> Tensor:
-        """Return ``[..., N, out_width]`` from x ``[..., N, in_width]``; see :mod:`edgewise.models`.
+        """Return outputs ``[..., N, out_width]`` for x ``[..., N, in_width]``.
+
+        For the arguments, see :mod:`edgewise.models`.
 
         Raises:
             ArgumentError: ``graph`` is not a graph, or edge features are given but no layer uses
@@ -105,7 +110,8 @@ def check_edge_attr(
 ) -> None:
     """Raise ArgumentError if edge features are not ``[E, width]`` in the dtype of ``like``.
 
-    ``None`` is accepted. With ``batched``, features ``[..., E, width]`` are accepted too.
+    Here E is the number of edges of ``graph``. ``None`` is accepted. With ``batched``, features
+    ``[..., E, width]`` are accepted too.
     """
     if edge_attr is None:
         return
@@ -125,7 +131,10 @@ def check_edge_attr(
 def given_or_ones(
     edge_attr: Tensor | None, graph: Graph, width: int, like: Tensor, *, batched: bool = False
 ) -> Tensor:
-    """Return checked edge features; ones in the dtype of ``like`` if none are given."""
+    """Check and return edge features; if they are None, return ones in the dtype of ``like``.
+
+    The arguments are those of :func:`check_edge_attr`.
+    """
     check_edge_attr(edge_attr, graph, width, like, batched=batched)
     return like.new_ones(graph.num_edges, width) if edge_attr is None else edge_attr
 

@@ -19,13 +19,13 @@ _GRAPHS = WeakTensorKeyDictionary()
 class Linear(nn.Linear):
     r"""``torch.nn.Linear`` that also accepts ``torch.sparse_csr`` features.
 
-    Sparse features are aggregated over the bipartite graph of nonzero entries, :math:`y_i = \sum_j
-    x_{ij} W_j + b`. The gradient of W needs the transposed matrix, which is sorted only once, not
-    in every step as in ``torch.sparse``.
+    Sparse features are aggregated over the graph of their nonzero entries, :math:`y_i = \sum_j
+    x_{ij} W_j + b`. The gradient of W needs the transpose of x, which is computed only once per
+    matrix x, not in every step as in ``torch.sparse``.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``[..., out_features]`` from dense or sparse features ``[..., in_features]``.
+        """Return features ``[..., out_features]`` from dense or sparse x ``[..., in_features]``.
 
         Raises:
             ArgumentError: the features do not match the weight in size or dtype, or are integers.
@@ -43,8 +43,8 @@ def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str =
 
     Args:
         x: features of nodes or graphs.
-        weight: weight that is multiplied with x.
-        argument: name of x in the error.
+        weight: matrix ``[..., F]`` that is multiplied with x (None = check for integers only).
+        argument: name of x in the error message.
     """
     width = x.shape[-1:] if weight is None else weight.shape[-1:]
     if x.shape[-1:] != width or not x.is_floating_point():
@@ -60,7 +60,10 @@ def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str =
 
 
 def word_graph(x: Tensor) -> Graph:
-    """Return the bipartite graph of the nonzero entries of a sparse matrix ``[N, F]``."""
+    """Return the graph with an edge from column f to row n for each stored entry of x ``[N, F]``.
+
+    The graph is computed once per sparse matrix.
+    """
     if x not in _GRAPHS:
         target = segment_index(x.crow_indices().diff(), x.col_indices().numel())
         _GRAPHS[x] = Edges(torch.stack([x.col_indices(), target]), x.shape[0], x.shape[1])
@@ -69,7 +72,7 @@ def word_graph(x: Tensor) -> Graph:
 
 
 def with_values(x: Tensor, values: Tensor) -> Tensor:
-    """Return a sparse matrix with new values at the same indices, sharing the cached graph."""
+    """Return a sparse matrix with new values at the indices of x; it shares the graph of x."""
     places = x.crow_indices(), x.col_indices()
     other = torch.sparse_csr_tensor(*places, values, x.shape, check_invariants=False)
     _GRAPHS[other] = word_graph(x)

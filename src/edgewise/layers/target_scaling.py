@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 
 class TargetScaling(nn.Module):
-    r"""Model with rescaled output, :math:`\mathrm{mean} + \mathrm{std} \cdot \mathrm{output}`.
+    r"""Model with rescaled outputs, :math:`\mathrm{mean} + \mathrm{std} \cdot \mathrm{output}`.
 
-    With ``fraction``, the result is a logit; a sigmoid maps it to an output between 0 and 1.
+    With ``fraction``, this number is a logit, and a sigmoid maps it to a prediction from 0 to 1.
 
     Args:
-        model: model that predicts targets of mean 0 and variance 1.
-        mean, std: mean and standard deviation of the training targets, or of their logits; numbers,
-            or a list with a number for each output.
-        fraction: whether targets are fractions.
+        model: model that predicts standardised targets (mean 0, variance 1).
+        mean, std: mean and standard deviation of the training targets, or with ``fraction`` of
+            their logits. Each is a number, or a list with one number per output.
+        fraction: whether targets are fractions from 0 to 1.
 
     Example:
         >>> import torch

@@ -27,15 +27,16 @@ class TextEmbedding(nn.Module):
     .. math:: x_t = \mathrm{dropout}(\mathrm{norm}(s\,E_{id_t} + P_t + S_{type_t}))
 
     Args:
-        vocab_size: number of tokens.
+        vocab_size: number of tokens in the vocabulary.
         width: feature size.
-        positions: an encoding of :data:`edgewise.encodings.ADDED`, or ``None``.
+        positions: position encoding that is added to the token embeddings, such as
+            :class:`edgewise.encodings.Learned`, or ``None``.
         types: number of token types (2 in BERT, for two sentences); 0 for none.
         norm: norm of the sum.
         dropout: dropout rate.
         scale: factor s of token embeddings; √width in the original Transformer.
-        padding: padding id of a model whose positions skip padding and start at ``padding + 1``
-            (RoBERTa).
+        padding: id of the padding token. If given, positions skip padding and start at
+            ``padding + 1`` (RoBERTa).
 
     Example:
         >>> import torch
@@ -69,6 +70,11 @@ class TextEmbedding(nn.Module):
         self, ids: Tensor, positions: Tensor | None = None, types: Tensor | None = None
     ) -> Tensor:
         """Return features ``[B, T, width]`` of ids ``[B, T]``, or ``[N, width]`` if packed.
+
+        Args:
+            ids: token ids ``[B, T]``, or ``[N]`` of a packed batch.
+            positions: positions, of the shape of ``ids``; by default 0, 1, ...
+            types: token types, of the shape of ``ids``; by default 0.
 
         Raises:
             ArgumentError: an id is outside the vocabulary, there are more tokens than positions, or
@@ -120,7 +126,8 @@ class Backbone(nn.Module):
 
     Args:
         stack: Transformer layers and their default attention pattern.
-        relative: relative position encoding of :data:`edgewise.encodings.RELATIVE`.
+        relative: relative position encoding, such as :class:`edgewise.encodings.Buckets`. Called
+            with the bound graph, it returns edge terms for attention.
 
     Example:
         >>> import torch
@@ -142,10 +149,10 @@ class Backbone(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """Return states in the shape of x; states of padding are 0 if the batch is packed.
+        """Return the states of x, of the same shape.
 
-        Padded texts are converted to packed form where possible; see
-        :meth:`SequenceBatch.without_padding`.
+        Where possible, padding is removed before the layers and its states are 0; see
+        :meth:`SequenceBatch.without_padding`. Otherwise the states of padding have no meaning.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
@@ -179,14 +186,14 @@ class Backbone(nn.Module):
 
 
 class LanguageModelHead(nn.Module):
-    r"""Language modelling head: logits of tokens, :math:`E\,f(x) \cdot \mathrm{scale} + b`.
+    r"""Language modelling head, :math:`\mathrm{logits} = E\,f(x) \cdot \mathrm{scale} + b`.
 
     Args:
-        vocab_size: number of tokens.
+        vocab_size: number of tokens in the vocabulary.
         width: feature size of the states.
         tied: whether E is the embedding matrix (Press and Wolf, 2017) or a separate matrix.
         bias: whether there is a bias b.
-        transform: the function f; :meth:`for_masked_tokens` uses that of BERT.
+        transform: the function f (None = identity); :meth:`for_masked_tokens` uses that of BERT.
         scale: scale of the logits; width^-0.5 in T5.
 
     Example:
@@ -224,7 +231,10 @@ class LanguageModelHead(nn.Module):
         return cls(vocab_size, width, bias=True, transform=transform)
 
     def forward(self, states: Tensor, embedding_weight: Tensor) -> Tensor:
-        """Return logits ``[..., vocabulary]`` of states ``[..., width]``."""
+        """Return logits ``[..., vocabulary]`` for states ``[..., width]``.
+
+        ``embedding_weight`` is the embedding matrix; it is used as E if the head is tied.
+        """
         weight = embedding_weight if self.weight is None else self.weight
         return nn.functional.linear(_scaled(self.transform(states), self.scale), weight, self.bias)
 
@@ -234,10 +244,10 @@ class TextModel(nn.Module):
 
     Args:
         embedding: embedding of ids.
-        backbone: layers on features; :class:`edgewise.layers.Backbone`.
+        backbone: layers applied to the embeddings, such as :class:`edgewise.layers.Backbone`.
         head: maps states and the embedding matrix to logits, or ``None``.
         pooler: maps states to a vector for each sequence, if a checkpoint has one.
-        width: feature size of the states; by default that of the embedding.
+        width: feature size of the states; by default the size of the embeddings.
 
     Example:
         >>> import torch
@@ -281,11 +291,11 @@ class TextModel(nn.Module):
         """Return the last hidden states ``[B, T, width]``, or ``[N, width]`` of a packed batch.
 
         Args:
-            input_ids: ids ``[B, T]``, or ``[N]`` with ``sizes``.
+            input_ids: token ids ``[B, T]``, or ``[N]`` for a packed batch (concatenated texts).
             attention_mask: ``[B, T]``, 0 at padding.
-            token_type_ids: token types, shaped as ``input_ids``.
+            token_type_ids: token types, of the shape of ``input_ids``.
             sizes: number of tokens of each text of a packed batch.
-            positions: positions, shaped as ``input_ids``; by default 0, 1, ... in each text.
+            positions: positions, of the shape of ``input_ids``; by default 0, 1, ... in each text.
             graph: attention graph, instead of the default pattern of the model.
             memory: another sequence to attend to, for decoders.
             cache: state of earlier calls, whose tokens precede ``input_ids``.
@@ -302,7 +312,7 @@ class TextModel(nn.Module):
         return states
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return logits ``[..., vocabulary]`` of states ``[..., width]``."""
+        """Return logits ``[..., vocabulary]`` for states ``[..., width]``."""
         if self.head is None:
             raise ArgumentError(
                 "model",

@@ -1,4 +1,4 @@
-"""Token batches, packed or padded."""
+"""Batches of token ids, either concatenated (packed) or padded to equal lengths."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from edgewise.graphs.batch import Sizes
 class Tokens:
     """Token ids of a batch of texts, packed or padded; models give equal results for both.
 
+    A packed batch concatenates the texts. A padded batch has one row for each text.
+
     Attributes:
-        ids: ``[N]`` of a packed batch, or ``[B, T]`` of a padded one.
-        sizes: number of tokens of each text ``[B]``; ``None`` if padded.
+        ids: token ids, ``[N]`` of a packed batch, or ``[B, T]`` of a padded batch.
+        sizes: number of tokens of each text of a packed batch, ``[B]``; ``None`` if padded.
         mask: ``[B, T]``, 0 at padding; ``None`` without padding.
 
     Example:
@@ -38,7 +40,7 @@ class Tokens:
         return Tokens(self.ids.to(device), self.sizes, mask)
 
     def padded(self, padding: int) -> Tokens:
-        """Convert a packed batch to a padded batch with this padding id."""
+        """Convert a packed batch to a padded batch; ``padding`` is the id of the padding token."""
         if self.sizes is None:
             return self
         mask = torch.arange(int(self.sizes.max())) < self.sizes[:, None]

@@ -38,7 +38,7 @@ Order = Literal["post", "pre"]
 
 
 class AttentionOptions(TypedDict, total=False):
-    """Optional arguments of the attention of a layer; see :class:`MultiHeadAttention`."""
+    """Optional arguments for the attention in a layer; see :class:`MultiHeadAttention`."""
 
     score: str
     normaliser: str
@@ -61,8 +61,8 @@ class MultiHeadAttention(GraphLayer):
     Here s is x (self-attention) or another sequence (cross-attention). On the complete graph, the
     layer equals ``torch.nn.MultiheadAttention`` (Vaswani et al., 2017).
 
-    Self-attention has one joint projection ``qkv``. Cross-attention and split projections have
-    ``query``, ``key`` and ``value``.
+    The parameters of self-attention are one joint projection ``qkv``. Cross-attention and split
+    projections have separate projections ``query``, ``key`` and ``value``.
 
     Args:
         width: feature size of targets and outputs.
@@ -71,10 +71,10 @@ class MultiHeadAttention(GraphLayer):
         head_width: head size D; ``width / heads`` by default.
         key_heads: number of key and value heads, a divisor of H. Each serves a group of query heads
             (grouped-query attention, Ainslie et al., 2023).
-        projections: ``"full"``: each head projects all features; ``"split"``: head h projects the
-            h-th of H parts of the features, with H times fewer weights.
-        score: score function: a name of :data:`edgewise.layers.SCORES`, a :class:`LearnedScore`, or
-            a score of :func:`edgewise.attend`.
+        projections: ``"full"`` (each head projects all features) or ``"split"`` (head h projects
+            only the h-th of H parts of the features, with H times fewer weights).
+        score: score function, as a name in :data:`edgewise.layers.SCORES`, a :class:`LearnedScore`,
+            or a score of :func:`edgewise.attend`.
         normaliser: normaliser of :func:`edgewise.attend`, or ``"learned"`` for α-entmax with a
             learned α for each head.
         rotary: rotary encoding of queries and keys, such as :class:`edgewise.encodings.Rotary`.
@@ -257,7 +257,7 @@ class MultiHeadAttention(GraphLayer):
         return chosen  # type: ignore[no-any-return]
 
     def _normaliser(self) -> Normaliser:
-        """Return the normaliser with the current value of a learned α."""
+        """Return the normaliser; if its α is learned, with the current value."""
         given = self.normaliser
         return given() if isinstance(given, LearnedEntmax) else given
 
@@ -336,14 +336,14 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 def activation(name: str) -> nn.Module:
-    """Return the activation function of this name.
+    """Return the activation function with this name, as a module.
 
     Example:
         >>> from edgewise import layers
         >>> layers.activation("gelu_tanh")
         GELU(approximate='tanh')
     """
-    check_choice("activation", name, ACTIVATIONS)
+    check_choice("act", name, ACTIVATIONS)
     return ACTIVATIONS[name]()
 
 
@@ -397,8 +397,8 @@ class GatedFeedForward(nn.Module):
     Args:
         width: feature size of input and output.
         ffn_dim: hidden size; 8/3 · width has as many weights as 4 · width without a gate.
-        act: σ.
-        dropout: dropout rate before the last map.
+        act: σ, a name of ``ACTIVATIONS``.
+        dropout: dropout rate before the last linear map.
 
     Example:
         >>> import torch
@@ -424,8 +424,8 @@ class GatedFeedForward(nn.Module):
 class NodeBatchNorm(nn.BatchNorm1d):
     """Batch norm over all nodes of ``[..., N, width]``.
 
-    A batch of at most one node has no variance. Even in training, such a batch is scaled by the
-    running statistics, which stay unchanged. (``torch.nn.BatchNorm1d`` raises an error.)
+    A single node has no variance. In training, a batch of at most one node is therefore scaled by
+    the running statistics, which stay unchanged. (``torch.nn.BatchNorm1d`` raises an error.)
 
     Example:
         >>> import torch
@@ -452,7 +452,7 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 
 
 def make_norm(norm: Norm, width: int) -> nn.Module:
-    """Return a norm for ``width`` features, given its name or a factory."""
+    """Return a norm module for ``width`` features, given its name or a function ``f(width)``."""
     if isinstance(norm, str):
         check_choice("norm", norm, NORMS)
         norm = NORMS[norm]
@@ -469,7 +469,8 @@ class Residual(nn.Module):
         sublayer: the function f, which also receives the further arguments of a call.
         width: feature size.
         order: ``"post"`` or ``"pre"``.
-        norm: ``"layer"``, ``"batch"``, ``"rms"`` or a factory called with ``width``.
+        norm: ``"layer"``, ``"batch"``, ``"rms"``, or a function that is called with ``width`` and
+            returns a norm.
         dropout: dropout rate on f(x).
 
     Raises:
@@ -516,8 +517,8 @@ class AttentionBlock(GraphLayer):
     """Transformer layer with any attention module: attention, then a feed-forward network.
 
     Args:
-        attention: called ``attention(x, graph, **terms)``, with an output of the shape of x.
-        feed_forward: called ``feed_forward(x)``.
+        attention: called as ``attention(x, graph, **terms)``; its output has the shape of x.
+        feed_forward: called as ``feed_forward(x)``.
         width: feature size.
         residual: ``order``, ``norm`` and ``dropout`` of :class:`Residual`, by name.
 
@@ -551,14 +552,14 @@ class AttentionBlock(GraphLayer):
 class TransformerLayer(AttentionBlock):
     """Transformer layer: multi-head attention, then a feed-forward network.
 
-    On the complete graph, the layer is ``torch.nn.TransformerEncoderLayer``; on the causal graph,
-    the layer of GPT; on the bonds of molecules, with batch norm, the layer of the graph Transformer
-    (Dwivedi and Bresson, 2020).
+    On the complete graph, the layer is ``torch.nn.TransformerEncoderLayer``. On the causal graph,
+    it is a layer of GPT. On the bonds of molecules, with batch norm, it is a layer of the graph
+    Transformer (Dwivedi and Bresson, 2020).
 
     Args:
         width, heads: see :class:`~edgewise.layers.MultiHeadAttention`.
         ffn_dim: hidden size of the feed-forward network.
-        act: activation of the feed-forward network.
+        act: name of the activation function of the feed-forward network.
         order, norm: see :class:`Residual`.
         dropout: dropout rate of attention weights, hidden features and sublayer outputs.
         options: ``score``, ``normaliser``, ``projections`` and ``rotary`` of the attention, by
@@ -590,11 +591,11 @@ class TransformerLayer(AttentionBlock):
 
 
 class CrossBlock(GraphLayer):
-    """Decoder layer with any attention modules: self-attention, cross-attention, FFN.
+    """Decoder layer with any attention modules: self-attention, cross-attention, then an FFN.
 
     Args:
-        attention: self-attention of the targets.
-        cross: cross-attention over ``source_graph``.
+        attention: self-attention of the targets, called as ``attention(x, graph, **terms)``.
+        cross: cross-attention, called as ``cross(x, source_graph, source, bias=, cache=)``.
         feed_forward, width, residual: see :class:`AttentionBlock`.
     """
 
@@ -629,7 +630,7 @@ class CrossBlock(GraphLayer):
             source: features ``[..., S, width]`` of the other sequence.
             source_graph: attention graph from the source to the targets.
             source_bias: bias of the edges of ``source_graph``, -inf at padding of the source.
-            terms: edge terms and cache for self-attention; cross-attention receives the cache only.
+            terms: edge terms and cache for self-attention. Cross-attention receives only the cache.
         """
         x = self.attention(x, graph, **terms)
         x = self.cross(x, source_graph, source, bias=source_bias, cache=terms.get("cache"))
@@ -675,8 +676,8 @@ class TransformerStack(GraphLayer):
     """Transformer layers that share a graph, and a final norm.
 
     Args:
-        layers: called ``layer(x, graph, **terms)``.
-        norm: final norm; ``nn.Identity()`` after post-norm layers.
+        layers: layers called as ``layer(x, graph, **terms)``.
+        norm: final norm; ``nn.Identity()`` if the layers end with a norm.
         graph: default attention pattern.
 
     Example:
@@ -694,7 +695,10 @@ class TransformerStack(GraphLayer):
         self.layers, self.norm, self.graph = nn.ModuleList(layers), norm, check_graph(graph)
 
     def forward(self, x: Tensor, graph: Pattern | None = None, **terms: Any) -> Tensor:
-        """Return features ``[..., N, width]``; ``graph`` replaces the default pattern."""
+        """Return features ``[..., N, width]`` from x of the same shape.
+
+        ``graph`` replaces the default pattern, and ``terms`` are passed to each layer.
+        """
         graph = self.graph if graph is None else check_graph(graph)
         for layer in self.layers:
             x = layer(x, graph, **terms)

@@ -5,14 +5,15 @@ Models are called in the same way for each kind of input:
 - **Graphs**: ``model(x, graph, *, edge_attr=None, batch=None)``. ``x`` holds node features ``[...,
   N, in_width]``, ``graph`` a graph or pattern, and ``edge_attr`` edge features ``[E, edge_width]``
   in the order of ``graph.edge_index``; models without edge features raise an error if ``edge_attr``
-  is given. Models with one output per graph take ``batch``, which assigns packed nodes to graphs:
-  the number of nodes of each graph, or a membership graph if a node belongs to several graphs.
-  Without ``batch`` all nodes form one graph. ``global_attr`` ``[B, global_width]`` are features of
-  each graph, such as the temperature of a measurement. Models with learned node embeddings take ids
-  of nodes, users or items instead of ``x``.
-- **Text**: ``model(input_ids, attention_mask=None)`` returns states, and ``model.logits(states)``
-  the logits over the vocabulary. Ids are ``[B, T]``, or ``[N]`` with ``sizes=`` in a packed batch;
-  ``cache=`` continues an earlier call; ``graph=`` replaces the attention graph.
+  is given. ``batch`` says which nodes belong to which of B graphs: it is a list of the number of
+  nodes of each graph, or, if a node belongs to several graphs, a membership graph (edges from nodes
+  to graphs). Without ``batch`` all nodes form one graph. ``global_attr`` ``[B, global_width]``
+  holds features of each graph, such as the temperature of a measurement. Models with learned node
+  embeddings take ids of nodes, users or items instead of ``x``.
+- **Text**: ``model(input_ids, attention_mask=None)`` returns the last hidden states, and
+  ``model.logits(states)`` returns logits over the vocabulary. ``input_ids`` is ``[B, T]``, or
+  ``[N]`` for texts that are concatenated without padding, whose lengths are ``sizes=``. ``cache=``
+  continues the texts of an earlier call; ``graph=`` replaces the attention graph.
 - **Images**: ``model(images [B, channels, height, width])``, for a fixed ``image_size``.
 """
 
@@ -96,7 +97,8 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "grand": grand,
     "graph_bert": graph_bert,
 }
-"""``f(in_width, out_width)``, called as ``model(x, graph) -> [..., N, out_width]``."""
+"""Node-level models. ``f(in_width, out_width)`` builds a model, which is called as ``model(x,
+graph) -> [..., N, out_width]``."""
 
 READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "exphormer": exphormer,
@@ -112,31 +114,35 @@ READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "multi_graph_transformer": multi_graph_transformer,
     "san": san,
 }
-"""``f(in_width, out_width)``, called as ``model(x, graph, batch=) -> [B, out_width]``."""
+"""Graph-level models. ``f(in_width, out_width)`` builds a model, which is called as ``model(x,
+graph, batch=) -> [B, out_width]``."""
 
 TREE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "tree_lstm": tree_lstm,
     "tree_transformer": tree_transformer,
 }
-"""``f(in_width, out_width)``, called as ``model(x, graph, batch=) -> [N, out_width]``; ``graph`` is
-a forest with edges from children to parents."""
+"""Models of trees. ``f(in_width, out_width)`` builds a model, which is called as ``model(x, graph,
+batch=) -> [N, out_width]``; ``graph`` is a forest with edges from children to parents."""
 
 TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": transformer_encoder}
-"""``f(width)``, called as ``model(x [..., N, width], graph=None) -> [..., N, width]``."""
+"""Encoders of feature vectors. ``f(width)`` builds a model, which is called as ``model(x [..., N,
+width], graph=None) -> [..., N, width]``."""
 
 IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit, "swin": swin}
-"""``f(image_size, channels, out_width)``, called as ``model(images) -> [B, out_width]``."""
+"""Image classifiers. ``f(image_size, channels, out_width)`` builds a model, which is called as
+``model(images) -> [B, out_width]``."""
 
 IMAGE_AUTOENCODERS: dict[str, Callable[..., nn.Module]] = {"mae": mae}
-"""``f(image_size, channels)``, called as ``model(images, noise [B, patches])``; predicts the masked
-patches."""
+"""Image autoencoders. ``f(image_size, channels)`` builds a model, which is called as
+``model(images, noise [B, patches])`` and predicts the masked patches."""
 
 CAPTION_MODELS: dict[str, Callable[..., nn.Module]] = {"captioner": captioner}
-"""``f(image_size, channels, vocabulary, length)``, called as
-``model(images, input_ids [B, T]) -> [B · T, vocabulary]``."""
+"""Image captioning models. ``f(image_size, channels, vocabulary, length)`` builds a model, which is
+called as ``model(images, input_ids [B, T]) -> [B · T, vocabulary]``."""
 
 SERIES_MODELS: dict[str, Callable[..., nn.Module]] = {"forecaster": forecaster}
-"""``f(history, horizon, season)``, called as ``model(history [B, T]) -> [B, horizon]``."""
+"""Time series models. ``f(history, horizon, season)`` builds a model, which is called as
+``model(history [B, T]) -> [B, horizon]``."""
 
 TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "bert": bert,
@@ -157,7 +163,8 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "lstm": lstm,
     "gru": gru,
 }
-"""``f(vocabulary)``, called as ``model(input_ids, attention_mask=None) -> [B, T, width]``."""
+"""Text models. ``f(vocabulary)`` builds a model, which is called as ``model(input_ids,
+attention_mask=None) -> [B, T, width]``."""
 
 ENCODER_DECODER_MODELS: dict[str, Callable[..., EncoderDecoderModel]] = {
     "transformer": transformer,
@@ -165,16 +172,19 @@ ENCODER_DECODER_MODELS: dict[str, Callable[..., EncoderDecoderModel]] = {
     "light_conv": light_conv,
     "dynamic_conv": dynamic_conv,
 }
-"""``f(vocabulary)``, called as ``model(input_ids [B, S], attention_mask, decoder_input_ids [B, T],
-decoder_attention_mask) -> [B, T, width]``, or with ``sizes`` and ``decoder_sizes`` for packed
-batches. ``model.logits(states)`` gives the logits."""
+"""Encoder-decoder models. ``f(vocabulary)`` builds a model, which is called as ``model(input_ids
+[B, S], attention_mask, decoder_input_ids [B, T], decoder_attention_mask) -> [B, T, width]``. Texts
+concatenated without padding take ``sizes`` and ``decoder_sizes`` instead of the masks.
+``model.logits(states)`` returns the logits."""
 
 LINK_MODELS: dict[str, Callable[..., nn.Module]] = {"link_predictor": link_predictor}
-"""``f(num_nodes)``, called as ``model(pairs [2, M], graph) -> [M]``. ``embed(graph)`` gives the
-states of all nodes, and ``score(states, pairs)`` the scores of pairs."""
+"""Link prediction models. ``f(num_nodes)`` builds a model, which is called as ``model(pairs [2, M],
+graph) -> [M]``. ``embed(graph)`` returns the states of all nodes, and ``score(states, pairs,
+graph)`` the scores of pairs."""
 
 RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pinsage": pinsage}
-"""``f(num_users, num_items)``, called as ``model(users [B], items [M], graph) -> [B, M]``."""
+"""Recommenders. ``f(num_users, num_items)`` builds a model, which is called as ``model(users [B],
+items [M], graph) -> [B, M]``."""
 
 KINDS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
     "nodes of a graph": NODE_MODELS,
@@ -190,23 +200,23 @@ KINDS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
     "links": LINK_MODELS,
     "recommendation": RECOMMENDERS,
 }
-"""Model tables by kind of input; models of one kind are interchangeable."""
+"""Model tables by kind of input. Models of one table are called in the same way."""
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     name: model for kind in KINDS.values() for name, model in kind.items()
 }
-"""Functions that build a model, by name of the architecture."""
+"""Functions that build a model, by architecture name."""
 
 
 def about(name: str) -> dict[str, str]:
-    """Return the title and the entries of a model's module docstring.
+    """Return the summary of a model: its title, formula, graph, score, paper and so on.
 
     Args:
         name: a key of ``MODELS``.
 
     Returns:
-        ``title``, and the text of each key, such as ``Formula``, ``Graph``, ``Score`` and
-        ``Paper``.
+        Dict with the first line of the model's module docstring as ``title``, and its entries under
+        their keys, such as ``Formula``, ``Graph``, ``Score`` and ``Paper``.
 
     Example:
         >>> from edgewise import models

@@ -1,8 +1,8 @@
-"""Adaptive span: a causal language model whose attention heads learn their spans.
+"""Adaptive span: a causal language model whose attention heads learn how far back they attend.
 
 Formula: w_ij ∝ m(i - j) exp(s_ij), m(x) = min(max((R + z - x) / R, 0), 1), with z learned per head
-Graph: ``causal() & window(r)``; heads with the same radius r, beyond which m is 0, share a graph
-Score: Dot (scaled) of rotated queries and keys, full projections
+Graph: ``causal() & window(r)``; m is 0 at distances above r; heads with equal r share a graph
+Score: ``Dot`` (scaled dot product) of rotated queries and keys; each head projects all features
 Encoding: rotary, in every layer (the paper adds relative position vectors to the keys)
 Normalisation: softmax over the neighbourhood with log m as a bias; layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network (ReLU)
@@ -39,7 +39,7 @@ from edgewise.layers.projections import JointLinear, unbind_qkv
 from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone
 
 STEP = 16
-"""Window radii are rounded up to a multiple of this number, so that training steps reuse graphs."""
+"""Window radii in tokens are rounded up to a multiple of ``STEP``, so that graphs can be reused."""
 
 
 @checked(depth=0, begin=0, penalty=0)
@@ -57,8 +57,9 @@ def adaptive_span(
     dropout: float = 0.1,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """Build a causal language model whose attention heads learn their spans.
+    """Build a causal language model whose attention heads learn how far back they attend.
 
+    The span of a head is the distance up to which it attends fully.
     ``model.logits(states)`` gives the logits of the next token at each position.
     ``model.backbone.spans`` holds the learned spans of all layers and heads.
 
@@ -69,9 +70,10 @@ def adaptive_span(
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
         span: max span of a head in tokens.
-        ramp: number of tokens over which weights fall from 1 to 0 beyond a head's span.
+        ramp: number of tokens beyond a head's span over which the mask falls from 1 to 0.
         begin: initial span of each head, in tokens.
-        penalty: weight λ of the mean span in the training loss (0 = none).
+        penalty: weight λ of the spans in the training loss (0 = none): λ times the mean span in
+            each layer is added.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
 
@@ -105,17 +107,18 @@ class SpanAttention(GraphLayer):
     .. math:: w_{ij} = \frac{m_z(i - j)\, e^{s_{ij}}}{\sum_k m_z(i - k)\, e^{s_{ik}}}, \qquad
               m_z(x) = \min(\max((R + z - x) / R, 0), 1)
 
-    The soft mask is a bias by distance, log m. Heads with equal radius, rounded up to a multiple of
-    ``STEP``, share a call on a window of that radius. Pairs outside the window are not computed,
-    because their weights and gradients are 0.
+    The span z of a head is learned. The soft mask m is applied by adding log m to the scores. Heads
+    whose masks reach equally far (rounded up to a multiple of ``STEP`` tokens) share one attention
+    call on a window of that radius. Pairs outside the window are not computed, because their
+    weights and gradients are 0.
 
     Args:
         width: hidden size.
         heads: number of heads; must divide ``width``.
         rotary: rotary encoding of queries and keys.
-        span: max span S.
+        span: max span S in tokens.
         ramp: number of tokens R over which m falls from 1 to 0.
-        begin: initial span of each head.
+        begin: initial span of each head in tokens.
         dropout: dropout probability of the attention weights.
     """
 
@@ -135,7 +138,7 @@ class SpanAttention(GraphLayer):
         if begin > span:
             raise ArgumentError(
                 "begin",
-                expected=f"at most span, {span}",
+                expected=f"at most the argument span, {span}",
                 got=repr(begin),
                 remedy="choose a larger span, or a smaller begin",
             )
@@ -147,12 +150,12 @@ class SpanAttention(GraphLayer):
 
     @property
     def spans(self) -> Tensor:
-        """Span z of each head in tokens, ``[H]``, clamped in a way that preserves the gradient."""
+        """Span z of each head in tokens, ``[H]``, clamped to 0 … S; its gradient is not clamped."""
         clamped = self.share.clamp(0, 1).detach()
         return self.span * (clamped + (self.share - self.share.detach()))
 
     def mask(self, distance: Tensor) -> Tensor:
-        """Return the soft mask m ``[..., H]`` of each head at distances ``[...]``."""
+        """Return each head's soft mask m, from 0 to 1, ``[..., H]``, at distances ``[...]``."""
         return ((self.ramp + self.spans - distance[..., None]) / self.ramp).clamp(0, 1)
 
     def forward(
@@ -167,9 +170,9 @@ class SpanAttention(GraphLayer):
 
         Args:
             x: features.
-            graph: attention graph; edges longer than the span are dropped.
-            sequences: padding, packing, positions and cache.
-            radii: radius of each head's window, if :func:`radii_of` was called for all layers.
+            graph: attention graph; edges beyond a head's window are dropped.
+            sequences: padding, packing, positions and cache of the batch.
+            radii: window radius of each head in tokens, from :func:`radii_of` (None = compute it).
         """
         # An optimizer step may have moved the parameter out of [0, 1], so clamp it.
         if self.training:
@@ -213,10 +216,10 @@ class SpanAttention(GraphLayer):
 def radii_of(layers: Sequence[SpanAttention]) -> list[list[int]]:
     """Return the window radius of each head of each layer, rounded up to a multiple of ``STEP``.
 
-    The spans of all layers are copied to the host in one transfer.
+    The spans of all layers are copied from the GPU in one transfer.
 
     Args:
-        layers: attention of each layer.
+        layers: attention modules, one per layer.
     """
     if not layers or layers[0].share.is_meta:  # Meta tensors have no values.
         return [[layer.span] * layer.heads for layer in layers]
@@ -241,7 +244,7 @@ def _log(mask: Tensor) -> Tensor:
 
 
 class AdaptiveSpanBackbone(SingleTextBackbone):
-    r"""Stack of layers with the penalty :math:`λ \sum_\mathrm{layers} \frac 1 H \sum_h z_h`.
+    r"""Stack of layers that adds :math:`λ \sum_\mathrm{layers} \frac 1 H \sum_h z_h` to the loss.
 
     Args:
         layers: blocks with :class:`SpanAttention`.

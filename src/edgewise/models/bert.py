@@ -1,10 +1,10 @@
-"""BERT, a bidirectional language model.
+"""BERT: a bidirectional language model.
 
 Formula: x = norm(token + position + type); x = norm(x + attention(x)); x = norm(x + FFN(x))
 Graph: complete by default; ``causal()`` makes the model unidirectional
-Score: Dot (scaled), full projections
-Encoding: learned absolute positions, or others by name
-Normalisation: softmax or entmax (α fixed or learned); layer norm after each sublayer
+Score: ``Dot`` (scaled dot product); each head projects all features
+Encoding: learned absolute positions, or another text position encoding chosen by name
+Normalisation: softmax or α-entmax (α fixed or learned); layer norm after each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
 """
@@ -70,12 +70,13 @@ def bert(
         types: number of token types, such as BERT's sentences A and B (0 = none).
         act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
-        normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
-        projections: "full": each head projects all features; "split": each head projects its slice.
+        normaliser: normaliser of the scores, such as "softmax"; "learned": α-entmax, α is learned.
+        projections: "full" (each head projects all features) or "split" (only its slice of them).
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         padding: id of the padding token; positions then skip padding, as in RoBERTa (None = off).
-        init_std: standard deviation of the initial weights; narrow models may need a larger one.
+        init_std: standard deviation of the initial weights; models with a small hidden size may
+            need a larger value.
         graph: attention graph, which defines the tokens that each token attends to.
 
     Example:

@@ -1,8 +1,8 @@
-"""BigBird, BERT for long texts: block-sparse attention to local, global and random blocks.
+"""BigBird: BERT for long texts, with attention to local, global and random blocks of tokens.
 
 Formula: as BERT, x = norm(token + position); x = norm(x + attention(x)); x = norm(x + FFN(x))
 Graph: ``expand(window(1) | hubs([0, -1]) | random blocks, size)``, sampled per layer and head
-Score: Dot (scaled), full projections
+Score: ``Dot`` (scaled dot product); each head projects all features
 Encoding: learned absolute positions
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
@@ -56,7 +56,8 @@ from edgewise.layers.sequences import (
 RandomAttention = Literal["always", "training"]
 
 PAPER_LENGTHS, PAPER_REACH = (1024, 3072, 4096), 1024
-"""Text lengths for which random blocks are sampled from the first ``PAPER_REACH`` tokens."""
+"""Text lengths in tokens for which the authors' code samples random blocks from the first
+``PAPER_REACH`` tokens."""
 
 
 @checked(padding=0, types=0, depth=0, random_blocks=0)
@@ -143,10 +144,11 @@ def sample_blocks(
 ) -> Tensor:
     """Return the random blocks that each inner block attends to, ``[heads, blocks - 2, r]``.
 
-    Blocks are sampled as in the authors' code, with NumPy's generator: from the first 1,024 tokens
-    for a text of one of ``PAPER_LENGTHS``, otherwise from the first ``5 + 2 r`` blocks, excluding
-    blocks that the block attends to anyway. For ``PAPER_LENGTHS`` the exclusion is incomplete in
-    the authors' code; such pairs count twice.
+    Blocks are sampled as in the authors' code, with NumPy's generator. If the text length is one of
+    ``PAPER_LENGTHS``, they are sampled from the first 1,024 tokens, otherwise from the first
+    ``5 + 2 r`` blocks. Blocks that the block attends to anyway are excluded. For ``PAPER_LENGTHS``,
+    the authors' code does not exclude all of them; a pair of blocks that occurs twice then has
+    twice the weight.
 
     Args:
         blocks: number of blocks of the text.
@@ -209,8 +211,8 @@ class BlockSparse(Pattern):
         heads: number of heads; the graph of n tokens has ``heads`` times n nodes.
         seed: random seed of the layer; with None, the first block replaces the random blocks.
         length: max length of a text in tokens.
-        copy: the pattern has the pairs of blocks that occur at least ``copy`` times. (A pair can be
-            sampled several times.) :meth:`copies` returns the patterns for all counts.
+        copy: keep only pairs of blocks that occur at least ``copy`` times, since a pair can be
+            sampled several times. :meth:`copies` returns the patterns for all numbers of times.
     """
 
     size: int
@@ -225,10 +227,10 @@ class BlockSparse(Pattern):
         return tokens <= (5 + 2 * self.num_random) * self.size
 
     def copies(self, lengths: Iterable[int]) -> list[tuple[BlockSparse, int]]:
-        """Return patterns and their multiplicities.
+        """Return patterns and the weight of each, which count repeated pairs of blocks.
 
-        A pair that occurs c times is in patterns whose multiplicities sum to c. The first pattern
-        has all pairs, with multiplicity 1.
+        A pair of blocks that occurs c times is in patterns whose weights sum to c. The first
+        pattern has all pairs, with weight 1.
 
         Args:
             lengths: lengths of the texts in tokens.
@@ -306,8 +308,8 @@ class BlockAttention(MultiHeadAttention):
         Args:
             x: features.
             graph: attention graph of N or H · N nodes.
-            repeats: further graphs of the same nodes and their multiplicities, merged into the
-                same softmax.
+            repeats: further graphs of the same nodes, each with the number of times that its edges
+                count in the same softmax.
             bias: bias on the edges of ``graph``.
         """
         dropout = self.dropout if self.training else 0.0
@@ -382,7 +384,10 @@ class BigBirdBackbone(SingleTextBackbone):
         return with_padding(states, rows, x)
 
     def _run(self, x: Tensor, texts: list[tuple[int, int]] | None) -> Tensor:
-        """Apply the layers; ``texts`` has each packed text's length with and without padding."""
+        """Apply the layers; ``texts`` has each packed text's length with padding, and without it.
+
+        It is None for texts of equal length without padding.
+        """
         count = x.shape[-2]
         for layer, layer_pattern in zip(self.layers, self.graphs, strict=True):
             pattern = layer_pattern

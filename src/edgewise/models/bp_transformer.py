@@ -1,9 +1,9 @@
 """BP-Transformer: attention to near tokens and to spans of a binary partition of the text.
 
-Formula: z = norm(u + attention(u)); u' = norm(z + FFN(z)), for tokens and spans; spans start as 0
+Formula: z = norm(u + attention(u)); u' = norm(z + FFN(z)), for tokens and spans; spans start at 0
 Graph: spans attend to their tokens; tokens attend to k nodes of each level on either side
-Score: Dot (scaled), full projections, and a learned bias per head and edge type
-Encoding: by edge type: level, side and rank of the node beside the token
+Score: ``Dot`` (scaled dot product) plus a learned bias per head and edge type
+Encoding: the bias by edge type, which is the level, side and rank of the attended node
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
 Update: residual connections around attention and around the feed-forward network
 Paper: Ye et al., BP-Transformer: modelling long-range context via binary partitioning, 2019
@@ -37,7 +37,7 @@ from edgewise.layers.sequences import (
 from edgewise.ragged import segment_index
 
 MOST_LEVELS = 40
-"""Max number of levels L: texts have at most 2^L tokens."""
+"""Max number of levels L of a binary partition; texts have at most 2^L tokens."""
 
 
 @checked(depth=0)
@@ -57,10 +57,10 @@ def bp_transformer(
 ) -> TextModel:
     """Build a BP-Transformer language model.
 
-    ``model.logits(states)`` gives the logits of the tokens. Each token attends, on either side, to
-    ``near`` tokens, then to ``near`` spans of two tokens, of four, and so on to the ends of the
-    text. With ``causal``, a cache stores completed spans, so a new token costs O(k log(n / k))
-    pairs.
+    ``model.logits(states)`` gives logits over the vocabulary for each token. Each token attends, on
+    either side, to ``near`` tokens, then to ``near`` spans of two tokens, then to ``near`` spans of
+    four tokens, and so on to the ends of the text. With ``causal``, a cache stores completed spans,
+    so a new token costs O(k log(n / k)) pairs.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -92,7 +92,7 @@ def bp_transformer(
 
 
 def nodes_per_level(tokens: int) -> list[int]:
-    """Return the number of nodes per level: tokens, spans of two, of four, and so on to the root.
+    """Return the number of nodes on each level: tokens, spans of two tokens, spans of four, ...
 
     Args:
         tokens: number of tokens.
@@ -138,13 +138,13 @@ def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor
 def _neighbour_edges(
     tokens: Tensor, counts: Sequence[int], near: int, causal: bool
 ) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
-    """Yield the edges from neighbouring nodes to tokens, side by side and level by level.
+    """Yield the edges from neighbouring nodes to tokens, for each side and each level.
 
     Args:
         tokens: target tokens.
         counts: number of nodes per level.
         near: number of nodes k per level and side.
-        causal: left side only.
+        causal: yield the edges from the left side only.
 
     Yields:
         A level, and for each edge the source node of that level, the target token and the type.
@@ -166,13 +166,13 @@ def _neighbour_edges(
 
 
 def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
-    """Return the graph by which a causal text grows from ``past`` tokens to ``tokens``.
+    """Return the graph of the nodes that are added when a causal text grows to ``tokens`` tokens.
 
-    Nodes are in order of completion: each token is followed by the spans that end with it. Tokens
-    attend only to completed spans on their left, so older nodes never change.
+    Nodes are tokens and spans, in order of completion: each token is followed by the spans that end
+    with it. Tokens attend only to completed spans on their left, so older nodes never change.
 
     Args:
-        past: number of tokens whose nodes are cached.
+        past: number of tokens before the growth, whose nodes are cached.
         tokens: number of tokens n, including new tokens.
         near: number of nodes k per level.
 
@@ -200,7 +200,7 @@ def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
 
 
 def completion_rank(node: Tensor, level: int = 0) -> Tensor:
-    """Return the rank of a node in the order of completion.
+    """Return the index of a node in the order of completion; see :func:`growth_graph`.
 
     Args:
         node: index of the node in its level.
@@ -274,9 +274,8 @@ class SpanBackbone(SingleTextBackbone):
         if tokens > self.length:
             raise ArgumentError(
                 "x",
-                expected=f"at most {self.length} nodes, the maximum for the edge types of this "
-                "model",
-                got=f"{tokens} nodes",
+                expected=f"at most {self.length} tokens per text, the model's max_length",
+                got=f"{tokens} tokens",
                 remedy="build the model with a larger max_length",
             )
 

@@ -1,8 +1,8 @@
 """Image captioner: a Vision Transformer encoder and a text decoder with cross-attention.
 
-Formula: z = Transformer(patches); y = norm(y + attention(y)), then attention(y, z), then FFN
+Formula: z = Transformer(patches); y = y + attention(norm(y)), then attention to z, then FFN
 Graph: patches complete (or any pattern), tokens causal, cross-attention complete bipartite
-Score: Dot (scaled), full projections
+Score: ``Dot`` (scaled dot product); each head projects all features
 Encoding: learned, by row and column for patches and by position for tokens
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)

@@ -1,9 +1,9 @@
-"""Compressive Transformer: Transformer-XL with compressed older memories.
+"""Compressive Transformer: Transformer-XL that keeps means of older inputs as compressed memory.
 
-Formula: as Transformer-XL, on x, SG(memory) and SG(compressed), each entry the mean of c memories
+Formula: as Transformer-XL; sources are x, the memory and means of c older inputs, without gradients
 Graph: ``causal()`` with more sources than targets: compressed memory, memory, then the segment
-Score: Dot on concatenated content and position terms; all layers share u and v
-Encoding: relative sinusoidal; a compressed memory takes one position
+Score: ``Dot`` of concatenated content and position features; all layers share the biases u and v
+Encoding: sinusoids of the relative position; a compressed memory takes one position
 Normalisation: softmax over the neighbourhood; layer norm after or before each sublayer
 Update: residual connections around attention and around the feed-forward network
 Paper: Rae et al., Compressive Transformers for long-range sequence modelling, 2019
@@ -41,10 +41,11 @@ def compressive(
     """Build a Compressive Transformer language model.
 
     ``model.logits(states)`` gives the logits of the next token at each position. With ``cache=`` a
-    call continues the text of the previous call. Each layer attends to its last ``memory`` inputs
-    and, for older inputs, to the last ``compressed`` means of ``rate`` inputs. Mean pooling is the
-    paper's compression without weights. (Learned compression would need an auxiliary loss, because
-    no gradient flows into memories.) Memories are empty at first; in the paper they are zeros.
+    call continues the text of the previous call. Each layer attends to its last ``memory`` inputs.
+    Older inputs are averaged in groups of ``rate``, and each layer attends to the last
+    ``compressed`` of these means. Mean pooling is the paper's compression without weights. (Learned
+    compression would need an auxiliary loss, because no gradient flows into memories.) Memories
+    are empty at first; in the paper they are zeros.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -56,7 +57,7 @@ def compressive(
         compressed: number of compressed memories that each layer keeps (0 = none).
         rate: compression rate: number of inputs averaged into one compressed memory.
         act: name of the activation function of the feed-forward networks.
-        order: position of the norms: "post" after each sublayer, "pre" before it.
+        order: position of the norms: "post" (after each sublayer) or "pre" (before it).
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
 
@@ -87,15 +88,15 @@ def compressive(
 
 
 class Compressed(Recent):
-    """Memory of a layer's last inputs and of means of older inputs.
+    """Memory that holds a layer's last inputs and means of older inputs.
 
-    Inputs are compressed in groups of ``rate``, so up to ``length + rate - 1`` inputs are
+    Inputs are averaged in groups of ``rate``, so up to ``length + rate - 1`` inputs are
     uncompressed. The memory after n inputs does not depend on how the inputs were divided into
     segments.
 
     Args:
-        length: number of uncompressed inputs.
-        compressed: number of means.
+        length: number of uncompressed inputs to keep.
+        compressed: number of means to keep.
         rate: number of inputs per mean.
     """
 
@@ -104,12 +105,18 @@ class Compressed(Recent):
         self.compressed, self.rate = compressed, rate
 
     def num_memories(self, past: int) -> int:
-        """Return the number of memories after ``past`` inputs, compressed memories included."""
+        """Return the number of stored vectors after ``past`` inputs, means included."""
         means = self._means(past)
         return past - means * self.rate + min(means, self.compressed)
 
     def update(self, layer: nn.Module, source: Tensor, cache: Cache) -> None:
-        """Store the last inputs and means of older inputs, without gradients."""
+        """Store the last inputs and the means of older inputs in the cache, without gradients.
+
+        Args:
+            layer: layer whose memory is stored.
+            source: memory of the layer, followed by its new inputs, ``[..., sources, width]``.
+            cache: cache that stores the memory.
+        """
         state = cache.state(layer)
         means = source[..., :0, :] if state is None else state[0]
         inputs = source[..., means.shape[-2] :, :].detach()
@@ -120,7 +127,12 @@ class Compressed(Recent):
         cache.keep_state(layer, (means[..., first:, :].detach(), inputs))
 
     def mask(self, mask: Tensor, past: int, count: int) -> Tensor:
-        """Return the padding mask ``[B, sources]`` of memories and tokens, from a text mask.
+        """Return the padding mask ``[B, sources]`` of the memory and the new tokens.
+
+        Args:
+            mask: padding mask ``[B, tokens]`` of the text so far, including new tokens.
+            past: number of earlier tokens.
+            count: number of new tokens.
 
         Raises:
             ArgumentError: padded texts have compressed memories.

@@ -1,10 +1,10 @@
 """Dynamic convolution: lightweight convolution with kernels predicted from each token.
 
 Formula: y = O conv(GLU(W x)), conv(x)_i = Σ_k softmax(F x_i)_k x_{i+k}; x = norm(x + y), then FFN
-Graph: ``window(K // 2)``; decoder ``causal() & window(K - 1)``; kernel size K per layer
+Graph: encoder ``window(K // 2)``; decoder ``causal() & window(K - 1)``; kernel size K per layer
 Score: none; one logit per offset in the window, a linear map of the target token
 Encoding: sinusoidal positions in encoder and decoder
-Normalisation: softmax over the kernel, zero padding; layer norm after or before each sublayer
+Normalisation: softmax over the kernel, zero padding; layer norm after (default) or before sublayers
 Update: residual connections around the convolution and around the feed-forward network
 Paper: Wu et al., Pay less attention with lightweight and dynamic convolutions, 2019
 """
@@ -18,7 +18,7 @@ from edgewise.models.light_conv import LightConv
 
 
 class PredictedTaps(nn.Module):
-    """Kernel logits predicted from each node by a linear map.
+    """Linear map that predicts the kernel logits of each node from its features.
 
     Args:
         width: hidden size.

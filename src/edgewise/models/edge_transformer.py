@@ -2,7 +2,7 @@
 
 Formula: s_ij = q_i ∘ k_j ∘ (E e_ij) / √D; h_i' = Σ_j softmax_j(Σ s_ij) v_j; e_ij' = O s_ij
 Graph: the input graph
-Score: sum over the entries of s_ij, by gathers, because ``attend`` has no factor per entry
+Score: sum of the entries of s_ij, computed edge by edge, as ``attend`` has no weight per entry
 Normalisation: softmax over the neighbourhood; batch norm after each sublayer
 Update: residual connections around attention and the feed-forward networks of nodes and edges
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
@@ -33,7 +33,7 @@ Focus = Literal["nodes", "edges"]
 
 
 class EdgeTransformerLayer(GraphLayer):
-    """Graph Transformer layer for nodes ``[..., N, width]`` and edges ``[..., E, width]``.
+    """Layer that updates node features ``[..., N, width]`` and edge features ``[..., E, width]``.
 
     Args:
         width: hidden size.

@@ -2,7 +2,7 @@
 
 Formula: h_i' = FFN(norm(h_i + local(h)_i) + norm(h_i + Σ_j softmax_j(q_i·(k_j + E e_ij) / √D) v_j))
 Graph: the input graph for messages; attention on its edges, a regular expander and virtual nodes
-Score: Dot (scaled), with edge features and edge type added to the key (multiplied in the paper)
+Score: ``Dot`` (scaled), with edge features and edge type added to the key (multiplied in the paper)
 Normalisation: softmax; batch norm after each branch
 Update: residual connections around both branches and the feed-forward network, as in GPS
 Paper: Shirzad et al., Exphormer: sparse transformers for graphs, 2023
@@ -26,7 +26,7 @@ KINDS = 4  # edge types: input graph, expander, node to virtual node, virtual no
 
 
 class Exphormer(GPS):
-    """Exphormer: GPS with sparse attention.
+    """Exphormer: GPS with sparse attention, on edges, expander edges and virtual nodes.
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Attention has
     E + ``degree`` · N + 2 · ``virtual`` · N edges instead of N². The expander depends on the node
@@ -95,7 +95,10 @@ class Exphormer(GPS):
         )
 
     def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:
-        """Return the states of the last layer; edge features are zeros by default."""
+        """Apply all layers to node embeddings ``[N, width]``, and return states of this shape.
+
+        Edge features default to zeros.
+        """
         if edge_attr is None:
             edge_attr = x.new_zeros(graph.num_edges, self.edge_width)
         virtual, nodes, local, attention, kinds = self.build_graphs(graph)
@@ -110,9 +113,10 @@ class Exphormer(GPS):
         return states[nodes]
 
     def build_graphs(self, graph: Graph) -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
-        """Return the graphs of both branches with virtual nodes, cached with ``graph``.
+        """Return the graphs for message passing and for attention, with virtual nodes.
 
-        Each graph of the batch is preceded by its V virtual nodes.
+        Each graph of the batch is preceded by its V virtual nodes. The result is stored with
+        ``graph``.
 
         Args:
             graph: input graph of G packed graphs.
@@ -146,7 +150,14 @@ class Exphormer(GPS):
         return graph.cached(("exphormer", self.attention_graph, count), make)
 
     def edge_features(self, edge_attr: Tensor, kinds: Tensor) -> Tensor:
-        """Return ``[edges, edge_width + 4]``: input edge features and the one-hot edge type."""
+        """Return features of the attention edges: input features, or 0, and the one-hot edge type.
+
+        The shape is ``[E', edge_width + 4]``, for E' attention edges.
+
+        Args:
+            edge_attr: features ``[E, edge_width]`` of the input edges, which are of type 0.
+            kinds: type of each attention edge, ``[E']``.
+        """
         features = edge_attr.new_zeros(len(kinds), self.edge_width)
         features = features.index_copy(0, (kinds == 0).nonzero()[:, 0], edge_attr)
         return torch.cat([features, nn.functional.one_hot(kinds, KINDS).to(features)], dim=1)

@@ -1,14 +1,15 @@
-"""Forecaster: a Transformer predicts the change of a time series since the last season.
+"""Forecaster: a Transformer that predicts the change of a time series since the last season.
 
-Formula: ŷ_h = x_{T+h-s} + σ·(W z_T + A u)_h; z = Transformer(u), u = (x - μ) / σ per window
-Graph: causal by default; any pattern over the steps of the history
-Score: Dot (scaled), full projections
+Formula: ŷ_h = x_{T+h-s} + σ·(W z_T + A u)_h; season length s, z = Transformer(u), u = (x - μ) / σ
+Graph: causal by default, or any pattern over the T past time steps
+Score: ``Dot`` (scaled dot product); each head projects all features
 Encoding: learned, one vector per time step
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Kim et al., Reversible instance normalization for accurate time-series forecasting, 2022
 
-The linear path A is from Zeng et al., Are Transformers effective for time series forecasting?, 2023
+The mean μ and standard deviation σ are those of the T past values x. The linear path A follows Zeng
+et al., Are Transformers effective for time series forecasting?, 2023.
 """
 
 from __future__ import annotations
@@ -21,21 +22,22 @@ from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
 from edgewise.models.transformer_encoder import transformer_encoder
 
-# Scale of A, which starts at 0, far from its optimum; the scale speeds up learning.
+# Factor of the output of A. A starts at 0, far from its optimum, and the factor speeds up learning.
 DIRECT_RATE = 100.0
 
 
 class Forecaster(nn.Module):
     r"""Transformer that forecasts a time series by its change since the last season.
 
-    .. math:: \hat y_h = x_{T+h-s} + \sigma\,(W z_T + A u)_h
+    .. math:: \hat y_h = x_{T+h-s} + \sigma\,(W z_T + A u)_h, \qquad u = (x - \mu) / \sigma
 
-    A is linear in the normalised history u, and the Transformer adds the nonlinear part. W and A
-    start at zero, so the untrained model repeats the last season (the seasonal naive forecast).
-    Called as ``model(history [B, T])``.
+    Here s is the season length, μ and σ are the mean and standard deviation of the history x, and
+    z_T is the Transformer's state of the last time step. A is a linear map; the Transformer adds
+    the nonlinear part. W and A start at zero, so the untrained model repeats the last season (the
+    seasonal naive forecast). Called as ``model(history [B, T])``.
 
     Args:
-        history: context length T: number of past steps.
+        history: number of past time steps T that the model reads.
         horizon: number of steps to forecast.
         season: season length in steps, at most ``history``.
         width: hidden size.
@@ -85,7 +87,7 @@ class Forecaster(nn.Module):
         self.horizon, self.season = horizon, season
 
     def forward(self, history: Tensor) -> Tensor:
-        """Return forecasts ``[B, horizon]`` of histories ``[B, T]``, in the unit of the series."""
+        """Return forecasts ``[B, horizon]``, given the T past values ``[B, T]``, in their unit."""
         season, length = self.season, history.shape[-1]
         std, mean = torch.std_mean(history, dim=-1, keepdim=True)
         std = std.clamp(min=1e-6)

@@ -1,8 +1,8 @@
-"""Message passing with a fully adjacent last layer, against over-squashing.
+"""Message passing with a complete graph in the last layer, which reduces over-squashing.
 
 Formula: h_i' = norm(h_i + max(0, layer(h, G)_i)), with a complete graph for G in the last layer
 Graph: the input graph; in the last layer the complete graph (or the input graph, as a baseline)
-Score: none (GCN, GIN), Additive (GAT, GATv2) or Dot (Transformer), by layer type
+Score: by layer type: none (GCN, GIN), ``Additive`` (GAT, GATv2) or ``Dot`` (Transformer)
 Normalisation: that of the layer type; layer norm after each layer
 Update: residual connection around each layer
 Paper: Alon and Yahav, On the bottleneck of graph neural networks and its implications, 2021
@@ -111,7 +111,7 @@ class FullyAdjacent(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,
     ) -> Tensor:
-        """Return outputs ``[B, out_width]`` of x ``[N, in_width]``; see :mod:`edgewise.models`."""
+        """Return outputs ``[B, out_width]`` for x ``[N, in_width]``; see :mod:`edgewise.models`."""
         refuse_edge_attr(edge_attr)
         graph = packed_graph(x, graph, batch)
         graphs = [graph] * len(self.layers)

@@ -1,8 +1,8 @@
-"""Graph attention network.
+"""Graph attention network (GAT).
 
 Formula: h_i' = Σ_j softmax_j(leaky(a·W h_i + b·W h_j)) W h_j, in H heads
 Graph: the input graph with self-loops
-Score: Additive with heads of width 1 (leaky ReLU, slope 0.2)
+Score: ``Additive``: leaky ReLU (slope 0.2) of a scalar of the target plus a scalar of the source
 Normalisation: softmax over the neighbourhood
 Update: concatenated heads and ELU; the last layer averages its heads
 Paper: Veličković et al., Graph attention networks, 2018
@@ -23,7 +23,7 @@ from edgewise.scores import Additive
 
 
 class GATLayer(GraphLayer):
-    """Graph attention layer.
+    """GAT layer: each node averages its neighbours with attention weights.
 
     Dropout applies to the attention weights and to the values W h_j. Dropout of the values is in
     the authors' code, not in the paper; without it, accuracy on CiteSeer is two points below the

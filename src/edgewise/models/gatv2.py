@@ -1,8 +1,8 @@
-"""Graph attention network with dynamic attention.
+"""GATv2: graph attention whose ranking of the sources depends on the target.
 
 Formula: h_i' = Σ_j softmax_j(a·leaky(W_q h_i + W_k h_j)) W_k h_j, in H heads
 Graph: the input graph with self-loops
-Score: Additive with a weight (leaky ReLU, slope 0.2); unlike in GAT, the ranking depends on i
+Score: ``Additive``: a·leaky(query + key), slope 0.2; in GAT all targets rank the sources equally
 Normalisation: softmax over the neighbourhood
 Update: concatenated heads and ELU; the last layer averages its heads
 Paper: Brody et al., How attentive are graph attention networks?, 2022
@@ -22,7 +22,7 @@ from edgewise.scores import Additive
 
 
 class GATv2Layer(GraphLayer):
-    """Graph attention layer with dynamic attention.
+    """GATv2 layer: h_i' = Σ_j softmax_j(a·leaky(W_q h_i + W_k h_j)) W_k h_j for each head.
 
     Args:
         in_width: number of input features per node.
@@ -58,7 +58,7 @@ class GATv2Layer(GraphLayer):
 def gatv2(
     in_width: int, out_width: int, *, head_width: int = 8, heads: int = 8, dropout: float = 0.6
 ) -> GraphSequential:
-    """Build a GATv2 network of two layers, arranged as in GAT.
+    """Build a GATv2 network of two layers: concatenated heads and ELU, then averaged heads.
 
     Called as ``model(x [..., N, in_width], graph)``. A node's output depends on the nodes up to 2
     steps away and on no others.

@@ -1,8 +1,8 @@
-"""Graph convolutional network.
+"""Graph convolutional network (GCN).
 
-Formula: H' = D̂^-½ Â D̂^-½ H W, with Â = A + I and D̂ its degrees
+Formula: H' = D̂^-½ Â D̂^-½ H W, with Â = A + I and D̂ the diagonal matrix of its degrees
 Graph: the input graph with self-loops
-Score: none; the weight of an edge is 1/√(d_i d_j)
+Score: none; an edge from j to i has weight 1/√(d_i d_j), with node degrees d
 Normalisation: symmetric, by degree
 Update: ReLU between layers
 Paper: Kipf and Welling, Semi-supervised classification with graph convolutional networks, 2017
@@ -23,7 +23,7 @@ from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear, symmet
 
 
 class GCNLayer(GraphLayer):
-    """Graph convolution, from features ``[..., N, in_width]`` to ``[..., N, out_width]``.
+    """GCN layer, from features ``[..., N, in_width]`` to features ``[..., N, out_width]``.
 
     Args:
         in_width: number of input features per node.

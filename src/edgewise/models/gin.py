@@ -1,4 +1,4 @@
-"""Graph isomorphism network.
+"""Graph isomorphism network (GIN).
 
 Formula: h_i' = MLP((1 + ε) h_i + Σ_j h_j); the output is linear in the features of all layers
 Graph: the input graph
@@ -73,9 +73,9 @@ def gin(
 ) -> GraphSequential:
     """Build a graph isomorphism network whose output is linear in the features of all layers.
 
-    Called as ``model(x, graph)``. The sum of its output over the nodes is the paper's readout, with
-    the bias times the number of nodes. A node's output depends on the nodes up to ``depth`` steps
-    away and on no others.
+    Called as ``model(x, graph)``. Summed over the nodes, the output is the paper's readout, except
+    that its bias is multiplied by the number of nodes. A node's output depends on the nodes up to
+    ``depth`` steps away and on no others.
 
     Args:
         in_width: number of input features per node.

@@ -2,7 +2,7 @@
 
 Formula: h_i' = FFN(norm(h_i + local(h)_i) + norm(h_i + Σ_j softmax_j(q_i·k_j / √D) v_j))
 Graph: the input graph for messages; complete by default for attention
-Score: Dot (scaled)
+Score: ``Dot`` (scaled dot product)
 Normalisation: softmax; batch norm after each branch
 Update: residual connections around both branches and the feed-forward network
 Paper: Rampášek et al., Recipe for a general, powerful, scalable graph Transformer, 2022
@@ -82,7 +82,7 @@ class GINELayer(GraphLayer):
 
 
 class GPSLayer(GraphLayer):
-    """GPS layer, message passing and attention in parallel; ``GPSConv`` of PyG.
+    """GPS layer: message passing and attention in parallel (``GPSConv`` in PyG).
 
     Args:
         width: hidden size.
@@ -156,15 +156,16 @@ LOCAL: dict[Local, Callable[[int, int, int], GraphLayer | None]] = {
     "gat": lambda width, _edge_width, heads: GATLayer(width, width // heads, heads),
     "none": lambda *_sizes: None,
 }
-"""Message-passing layers: ``f(width, edge_width, heads)``. Only GINE uses edge features."""
+"""Functions ``f(width, edge_width, heads)`` that build a message-passing layer, by name. Only GINE
+uses edge features."""
 
 
 class GPS(GraphLayer):
-    """GPS graph Transformer.
+    """GPS graph Transformer: each layer has message passing and global attention in parallel.
 
-    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Layer norm
-    suits training on one large graph better than batch norm: with one step per epoch, batch norm's
-    running statistics are averages over few steps.
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. For training
+    on one large graph, prefer ``norm="layer"``: with one step per epoch, batch norm averages its
+    running statistics over few steps.
 
     Args:
         in_width: number of input features per node.
@@ -181,7 +182,8 @@ class GPS(GraphLayer):
         heads: number of attention heads per layer.
         attention_graph: attention graph, built for each graph of a batch.
         norm: kind of norm: "batch" or "layer".
-        pool: readout of the node states; "none" gives one output per node.
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum";
+            "none" gives one output per node.
         dropout: dropout probability of the input, both branches and the feed-forward network.
         attention_dropout: dropout probability of the attention weights.
         output_hops: number of steps that propagate outputs per node over the input graph by
@@ -229,15 +231,15 @@ class GPS(GraphLayer):
         if edge_width and local != "gine" and not self.attention_uses_edge_attr:
             raise ArgumentError(
                 "local",
-                expected="gine, the only local layer that uses edge features",
-                got=f"{local}, and {edge_width} features per edge",
+                expected="gine, the only local layer that uses edge features, if edge_width > 0",
+                got=f"{local}, with edge_width={edge_width}",
                 remedy="choose gine, or data without edge features (for example data.bonds=false)",
             )
         if output_hops and pool != "none":
             raise ArgumentError(
                 "output_hops",
-                expected="0 for outputs per graph",
-                got=f"{output_hops}, and pool {pool}",
+                expected='0, unless pool is "none"',
+                got=f'{output_hops}, with pool="{pool}"',
                 remedy='choose pool="none" for outputs per node, or output_hops=0',
             )
         self.propagate = OutputPropagation(output_hops)
@@ -287,7 +289,7 @@ class GPS(GraphLayer):
         batch: Membership = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs ``[B, out_width]``, one row per graph.
+        """Return outputs ``[B, out_width]``, or ``[N, out_width]`` with ``pool="none"``.
 
         Args:
             x: node features ``[N, in_width]``.
@@ -304,7 +306,7 @@ class GPS(GraphLayer):
         return out
 
     def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:
-        """Return the states ``[N, width]`` of the last layer from node embeddings."""
+        """Apply all layers to node embeddings ``[N, width]``, and return states of this shape."""
         attention_graph = batch_of(self.attention_graph, member_sizes(graph)).to(x.device)
         for layer in self.layers:
             x = layer(x, graph, attention_graph, edge_attr)

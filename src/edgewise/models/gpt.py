@@ -1,10 +1,10 @@
-"""GPT, a causal language model.
+"""GPT: a causal language model.
 
 Formula: x = token + position; x = x + attention(norm(x)); x = x + FFN(norm(x)); output norm(x)
-Graph: causal by default; any pattern without edges from the future
-Score: Dot (scaled), full projections
-Encoding: learned absolute positions, or others by name
-Normalisation: softmax or entmax (α fixed or learned); layer norm before each sublayer
+Graph: causal by default, or any pattern without edges from later tokens
+Score: ``Dot`` (scaled dot product); each head projects all features
+Encoding: learned absolute positions, or another text position encoding chosen by name
+Normalisation: softmax or α-entmax (α fixed or learned); layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Radford et al., Language models are unsupervised multitask learners, 2019
 
@@ -13,10 +13,10 @@ Order of a forward pass
 1. ``gpt`` (this file) builds the model from its parts.
 2. ``TextModel.forward`` (layers/text.py) calls ``TextEmbedding``, which adds token and position
    vectors, then ``Backbone``, which binds the attention graph and runs the layers.
-3. ``TransformerStack`` (layers/transformer.py) calls each ``TransformerLayer``, a ``Residual`` of
-   ``MultiHeadAttention`` and a ``Residual`` of ``FeedForward``, and then the final norm.
-4. ``TextModel.logits`` (layers/text.py) calls ``LanguageModelHead``, which compares the states with
-   the vector of every token.
+3. ``TransformerStack`` (layers/transformer.py) calls each ``TransformerLayer``, which applies
+   ``MultiHeadAttention`` and ``FeedForward``, each in a ``Residual``. The final norm follows.
+4. ``TextModel.logits`` (layers/text.py) calls ``LanguageModelHead``, which multiplies the states
+   with the vector of every token.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def gpt(
             "relative", "index", "none" and others.
         act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
-        normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
-        projections: "full": each head projects all features; "split": each head projects its slice.
+        normaliser: normaliser of the scores, such as "softmax"; "learned": α-entmax, α is learned.
+        projections: "full" (each head projects all features) or "split" (only its slice of them).
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.

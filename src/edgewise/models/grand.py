@@ -1,8 +1,8 @@
-r"""Graph random neural network: consistency between random propagations of the input.
+r"""GRAND: features are propagated with random nodes dropped, in several views that should agree.
 
 Formula: Ŷ_s = MLP(1/(K+1) Σ_k (D̂^-½ Â D̂^-½)^k (m_s ⊙ X)), with a random node mask m_s per view
 Graph: the input graph with self-loops
-Score: none; the weight of an edge is 1/√(d_i d_j) in all K hops
+Score: none; an edge from j to i has weight 1/√(d_i d_j), with node degrees d, in all K hops
 Normalisation: symmetric, by degree
 Update: none between hops; a two-layer network after them
 Paper: Feng et al., Graph random neural network for semi-supervised learning, 2020
@@ -23,18 +23,18 @@ from edgewise.layers.sparse import check_node_features
 
 
 class Grand(GraphLayer):
-    """Graph random neural network.
+    """Graph random neural network (GRAND).
 
-    Called as ``model(x [..., N, in_width], graph)``; in training the output is ``[..., N, views,
-    out_width]``.
+    Called as ``model(x [..., N, in_width], graph)``. In training, the output has one prediction per
+    view, ``[..., N, views, out_width]``; each view drops random nodes.
 
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
         width: hidden size.
         hops: number of propagation steps (0 = none).
-        views: number of random augmentations per training step.
-        drop_node: probability of dropping a node's features in an augmentation.
+        views: number of views, the random augmentations per training step.
+        drop_node: probability that all features of a node are dropped in a view.
         dropout: dropout probability of the MLP's input and hidden features.
 
     Example:

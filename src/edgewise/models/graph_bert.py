@@ -1,12 +1,16 @@
-"""Graph-BERT: attention within sampled neighbourhoods, without message passing on the edges.
+"""Graph-BERT: attention within neighbourhoods chosen by PageRank, without message passing.
 
-Formula: h_j = W x_j + PE(WL_j) + PE(rank of j) + PE(hops to j) for j in the neighbourhood of i;
-in each layer h ← layer(h) + W_r Σ_j a_ij x_j; the output is linear in the neighbourhood's mean
-Graph: per node, the complete graph of the node and its 7 most intimate nodes
-Score: Dot (scaled)
+Formula: h_j = W x_j + PE(WL_j) + PE(rank_j) + PE(hops_j); then h ← layer(h) + W_r Σ_j a_ij x_j
+Graph: for each node, the complete graph of the node and the 7 nodes of highest PageRank from it
+Score: ``Dot`` (scaled dot product)
 Normalisation: softmax; layer norm after each sublayer
-Update: residual connections, FFN, and a residual of the raw features added to every layer
+Update: residual connections, FFN; projected input features are added after every layer
 Paper: Zhang et al., Graph-BERT: only attention is needed for learning graph representations, 2020
+
+A node j in the neighbourhood of i has three positional codes PE: of its Weisfeiler–Lehman colour,
+its rank by intimacy (personalised PageRank from i) and its distance to i. The sum of a_ij x_j is
+the mean of x over i and its neighbours in the input graph. The output for i is a linear map of the
+mean state of its neighbourhood.
 """
 
 from __future__ import annotations
@@ -37,18 +41,20 @@ Raw = Literal["graph", "node", "none"]
 
 
 class GraphBERT(GraphLayer):
-    """Graph-BERT.
+    """Graph-BERT: a Transformer over the neighbourhood of each node, for node-level outputs.
 
-    Called as ``model(x [..., N, in_width], graph)``. The sampled neighbourhoods and positional
-    codes are computed once per graph, in O(N²) memory.
+    The neighbourhood of a node is the node and the nodes most intimate with it, those of highest
+    personalised PageRank. Called as ``model(x [..., N, in_width], graph)``. Neighbourhoods and
+    positional codes are computed once per graph, in O(N²) memory.
 
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        num_neighbours: number of most intimate nodes that each node attends to.
-        alpha: restart probability of the random walk that defines intimacy.
-        rounds: number of Weisfeiler–Lehman rounds of the structural code.
-        raw: residual added to every layer: "graph" (mean of neighbours and self), "node" or "none".
+        num_neighbours: number of other nodes in each neighbourhood.
+        alpha: restart probability of the personalised PageRank.
+        rounds: number of Weisfeiler–Lehman rounds for the node colours.
+        raw: projected input features added after every layer: "node" (of the node), "graph" (mean
+            over the node and its neighbours) or "none".
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
@@ -123,7 +129,7 @@ class GraphBERT(GraphLayer):
         return out
 
     def raw_residual(self, x: Tensor, graph: Graph) -> Tensor | None:
-        """Return the residual of raw features that is added to every layer, or None."""
+        """Return the projected input features that are added after every layer, or None."""
         if self.residual is None:
             return None
         raw: Tensor = self.residual(x)
@@ -133,15 +139,15 @@ class GraphBERT(GraphLayer):
         return aggregate(raw.unsqueeze(-2), loops, reduce="mean").squeeze(-2)
 
     def neighbourhoods(self, graph: Graph) -> tuple[Intimates, Graph, Graph, Tensor]:
-        """Return the sampled neighbourhoods of a graph, cached with it.
+        """Return the neighbourhoods of all nodes of a graph, which are stored with the graph.
 
         Args:
             graph: input graph.
 
         Returns:
-            The intimate nodes of each node, the batch of complete graphs on these nodes, the
-            membership graph that pools each complete graph, and the sum of the three positional
-            codes of each intimate node.
+            The nodes of each neighbourhood, the complete graphs on these neighbourhoods, the graph
+            with edges from the nodes of a neighbourhood to its centre, and the sum of the three
+            positional codes of each node of a neighbourhood.
         """
 
         def make() -> tuple[Intimates, Graph, Graph, Tensor]:

@@ -1,8 +1,8 @@
 """Graph attention network for whole graphs.
 
 Formula: h_i' = h_i + elu(Σ_j softmax_j(leaky(a·W h_i + b·W h_j)) W h_j); mean and max pooling; MLP
-Graph: the input graph with self-loops, and the graph of membership for the readout
-Score: Additive with heads of width 1 (leaky ReLU, slope 0.2)
+Graph: the input graph with self-loops; for the readout, edges from the nodes to their graph
+Score: ``Additive``: leaky ReLU (slope 0.2) of a scalar of the target plus a scalar of the source
 Normalisation: softmax over the neighbourhood; batch norm after each layer
 Update: residual connection; the readout takes the features of all layers
 Paper: Veličković et al., Graph attention networks, 2018
@@ -72,7 +72,7 @@ class GraphGAT(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,
     ) -> Tensor:
-        """Return outputs ``[B, out_width]`` of x ``[N, in_width]``; see :mod:`edgewise.models`."""
+        """Return outputs ``[B, out_width]`` for x ``[N, in_width]``; see :mod:`edgewise.models`."""
         refuse_edge_attr(edge_attr)
         x = self.embed(x)
         features = [x]

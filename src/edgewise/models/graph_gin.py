@@ -1,7 +1,7 @@
 """Graph isomorphism network for whole graphs.
 
 Formula: h_i' = MLP((1 + ε) h_i + Σ_j h_j); the output is Σ_i Σ_k W_k h_i^(k), over nodes and layers
-Graph: the input graph; a membership graph for the readout
+Graph: the input graph; for the readout, edges from the nodes to their graph
 Score: none
 Normalisation: none (sum), batch norm in the MLP
 Update: a two-layer network, ReLU
@@ -29,8 +29,8 @@ def graph_gin(
     """Build a graph isomorphism network for whole graphs.
 
     Called as ``model(x [N, in_width], graph, batch=...)``. The linear output layer is applied to
-    every node, before the pooling. With the mean this order makes no difference; with the sum it
-    multiplies the bias by the number of nodes.
+    every node, before pooling. With mean pooling, the result is the same as after pooling; with sum
+    pooling, its bias is multiplied by the number of nodes.
 
     Args:
         in_width: number of input features per node.

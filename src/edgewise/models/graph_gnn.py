@@ -1,7 +1,7 @@
 """Plain message-passing graph neural network for whole graphs.
 
 Formula: h_i' = σ(U h_i + Σ_j V h_j); the output is the mean over nodes
-Graph: the input graph; a membership graph for the readout
+Graph: the input graph; for the readout, edges from the nodes to their graph
 Score: none
 Normalisation: none (sum)
 Update: σ of a linear map of the node plus the messages

@@ -1,10 +1,10 @@
 """Graph network: edges, nodes and whole graphs update each other.
 
 Formula: e' = φ_e(e, v_i, v_j, u); v' = φ_v(⊕ e', v, u); u' = φ_u(⊕ e', ⊕ v', u)
-Graph: the input graph; and the membership graph of the batch
+Graph: the input graph; edges from nodes and edges to their graph
 Score: none
-Normalisation: by the reduction ⊕
-Update: two-layer networks φ, between an encoder and a decoder
+Normalisation: ⊕ is the sum, maximum or minimum (none), or the mean (by the number of terms)
+Update: two-layer networks φ; linear maps before the first update and after the last
 Paper: Battaglia et al., Relational inductive biases, deep learning, and graph networks, 2018
 """
 
@@ -41,7 +41,7 @@ class GraphState(NamedTuple):
 
 
 class GraphNetworkBlock(nn.Module):
-    r"""One round of updates (Battaglia et al., 2018, algorithm 1), with equal feature sizes.
+    r"""Update of edges, then nodes, then graphs (Battaglia et al., 2018, algorithm 1).
 
     .. math::
         e_{ij}' = \phi_e(e_{ij}, v_i, v_j, u), \quad
@@ -50,7 +50,7 @@ class GraphNetworkBlock(nn.Module):
 
     Args:
         width: feature size of nodes, edges and graphs.
-        reduce: ⊕, ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
+        reduce: reduction ⊕, ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
     """
 
     def __init__(self, width: int, *, reduce: Reduce = "sum") -> None:
@@ -61,7 +61,7 @@ class GraphNetworkBlock(nn.Module):
         self.graph = _network(3 * width, width)
 
     def forward(self, state: GraphState, graph: Graph, members: Graph) -> GraphState:
-        """Return the next state.
+        """Return the updated features of nodes, edges and graphs.
 
         Args:
             state: features of nodes, edges and graphs.
@@ -96,13 +96,13 @@ def _network(in_width: int, width: int) -> nn.Sequential:
 
 
 class GraphNetwork(GraphLayer):
-    """Graph network of ``depth`` blocks.
+    """Graph network: ``depth`` blocks that update features of nodes, edges and graphs.
 
     Called as ``model(x, graph, edge_attr=..., batch=..., global_attr=...)``.
 
     Args:
         in_width: number of input features per node.
-        out_width: number of outputs per graph, node or edge.
+        out_width: number of outputs per graph, node or edge, depending on ``focus``.
         edge_width: number of features per edge (0 = none).
         global_width: number of features per graph (0 = none).
         width: hidden size of nodes, edges and graphs.
@@ -152,7 +152,7 @@ class GraphNetwork(GraphLayer):
         batch: Membership = None,
         global_attr: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs ``[..., G, out_width]``; with N or E instead of G for nodes or edges.
+        """Return outputs ``[..., G, out_width]``, or one row per node or per edge; see ``focus``.
 
         Args:
             x: node features ``[..., N, in_width]``.

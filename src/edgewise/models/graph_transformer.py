@@ -2,7 +2,7 @@
 
 Formula: h = norm(h + Σ_j softmax_j(e_ij · q_i·k_j / √D) v_j); h = norm(h + FFN(h))
 Graph: the input graph
-Score: Dot (scaled), times the edge weight e_ij if given
+Score: ``Dot`` (scaled dot product), times the edge weight e_ij if given
 Normalisation: softmax over the neighbourhood; batch norm after each sublayer
 Update: residual connections around attention and around the feed-forward network
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
@@ -48,7 +48,7 @@ class GraphTransformer(GraphLayer):
         Args:
             x: node features ``[..., N, in_width]``.
             graph: attention graph.
-            edge_attr: edge weights ``[E]``, in floating point.
+            edge_attr: edge weights ``[E]``, in floating point, which multiply the scores.
             batch: ignored; see :mod:`edgewise.models`.
 
         Raises:
@@ -85,7 +85,7 @@ def graph_transformer(
     norm: Norm = "batch",
     dropout: float = 0.0,
 ) -> GraphTransformer:
-    """Build a graph Transformer.
+    """Build a graph Transformer, whose nodes attend to their neighbours in the graph.
 
     Called as ``model(x, graph, edge_attr=weight [E])``. A node's output depends on the nodes up to
     ``depth`` steps away and on no others.
@@ -96,7 +96,7 @@ def graph_transformer(
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        projections: "full": each head projects all features; "split": each head projects its slice.
+        projections: "full" (each head projects all features) or "split" (only its slice of them).
         norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
         dropout: dropout probability.
 

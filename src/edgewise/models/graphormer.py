@@ -1,11 +1,11 @@
 """Graphormer: attention over all pairs, biased by shortest-path distance and by path edges.
 
-Formula: s_ij = q_i·k_j / √D + b_φ(i,j) + c_ij, with φ the shortest-path distance and c the mean
-over the edges of the path; h_i = x_i + z⁻_in(i) + z⁺_out(i) before the first layer
-Graph: the complete graph of each molecule and of a virtual node that is joined to all its atoms
-Score: Dot (scaled)
+Formula: s_ij = q_i·k_j / √D + b_φ(i,j) + c_ij, with distance φ and mean c over the path's edges
+Graph: the complete graph of all nodes of a molecule and one virtual node
+Score: ``Dot`` (scaled dot product) plus biases
+Encoding: the biases b and c of the scores; embeddings of in-degree and out-degree, added to x
 Normalisation: softmax; layer norm before each sublayer
-Update: residuals around attention and the feed-forward network; the virtual node is the output
+Update: residuals around attention and the feed-forward network; the virtual node gives the output
 Paper: Ying et al., Do Transformers really perform bad for graph representation?, 2021
 """
 
@@ -40,8 +40,8 @@ from edgewise.layers import (
 class Graphormer(GraphLayer):
     """Graphormer for graph-level outputs.
 
-    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. The
-    defaults are those of Graphormer-slim, 0.5 million parameters.
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. The defaults
+    are those of the paper's Graphormer-slim, which has 0.5 million parameters.
 
     Args:
         in_width: number of input features per node.
@@ -50,8 +50,9 @@ class Graphormer(GraphLayer):
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        max_distance: largest shortest-path distance with a separate bias; others share a bias.
-        max_path_length: max number of path edges in the bias, those nearest to the target.
+        max_distance: largest shortest-path distance with its own bias; larger distances share one.
+        max_path_length: max number of edges of a shortest path that enter the bias; the edges
+            nearest to the target are used.
         dropout: dropout probability.
 
     Example:
@@ -114,9 +115,9 @@ class Graphormer(GraphLayer):
             x: node features ``[N, in_width]``.
             graph: the input graph, on which distances and paths are measured.
             edge_attr: edge features ``[E, edge_width]``.
-            batch: the nodes of each of the B graphs; see :mod:`edgewise.models`.
-            distances: ``model.distance.code(graph)``, if computed before.
-            paths: ``model.path.code(graph)``, if computed before.
+            batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
+            distances: precomputed ``model.distance.code(graph)``.
+            paths: precomputed ``model.path.code(graph)``.
 
         """
         graph = packed_graph(x, graph, batch)
@@ -144,10 +145,11 @@ class Graphormer(GraphLayer):
         distances: Tensor | None = None,
         paths: Tensor | None = None,
     ) -> TableBias:
-        """Return b + c for all pairs of real and virtual nodes.
+        """Return the attention bias b + c for all pairs of real and virtual nodes.
 
-        Pairs with the same distance and the same features along the path share a row of a table, so
-        the bias needs one integer per pair, not one number per pair and head.
+        The arguments are those of :meth:`forward`. Pairs with the same distance and the same
+        features along the path share a row of a table, so the bias needs one integer per pair, not
+        one number per pair and head.
         """
         sizes = member_sizes(graph)
         distances = self.distance.code(graph) if distances is None else distances

@@ -1,10 +1,10 @@
-"""GraphSAGE with mean aggregation.
+"""GraphSAGE: each layer combines a node's features with the mean of its neighbours' features.
 
 Formula: h_i' = σ(W mean_j(h_j) + B h_i)
 Graph: the input graph
 Score: none
 Normalisation: by degree
-Update: σ of a linear map of the node plus the message, optionally scaled to unit length
+Update: σ of a linear map of the node plus the mean, optionally scaled to unit length
 Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
 """
 

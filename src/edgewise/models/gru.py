@@ -1,7 +1,7 @@
 """Gated recurrent unit, a baseline.
 
 Formula: h_t = (1 - z) ⊙ tanh(W x_t + r ⊙ U h_{t-1}) + z ⊙ h_{t-1}; r, z are gates
-Graph: a chain; each token takes the state of the previous one
+Graph: a chain; each token receives the state of the previous token
 Score: none
 Encoding: none; the recurrence encodes the order
 Normalisation: none
@@ -18,7 +18,7 @@ from edgewise.layers.recurrent import RecurrentModel
 
 
 class GRU(RecurrentModel):
-    """GRU language model; see ``RecurrentModel`` for the arguments.
+    """GRU language model; for the arguments see ``edgewise.layers.recurrent.RecurrentModel``.
 
     Example:
         >>> import torch

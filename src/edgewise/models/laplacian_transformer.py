@@ -1,8 +1,8 @@
 """Graph Transformer with Laplacian encodings and edge features, for whole graphs.
 
 Formula: h_i = W x_i + P λ_i; s_ij = q_i ∘ k_j ∘ (E e_ij) / √D; h_i' = Σ_j softmax_j(Σ s_ij) v_j
-Graph: the input graph; a membership graph for the readout
-Score: sum over the entries of s_ij, by gathers, because ``attend`` has no factor per entry
+Graph: the input graph; for the readout, edges from the nodes to their graph
+Score: sum of the entries of s_ij, computed edge by edge, as ``attend`` has no weight per entry
 Normalisation: softmax over the neighbourhood; batch norm after each sublayer
 Update: residual connections around attention and the feed-forward networks of nodes and edges
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
@@ -30,8 +30,8 @@ class LaplacianTransformer(GraphLayer):
         in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
         edge_width: number of features per edge (0 = none).
-        position_size: number of Laplacian eigenvectors added to the features, with random signs in
-            training.
+        position_size: number of Laplacian eigenvectors in the positional encoding, which is added
+            to the node features. Their signs are random in training.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.

@@ -1,10 +1,10 @@
 """Lightweight convolution: fixed kernels instead of self-attention.
 
 Formula: y = O conv(GLU(W x)), conv(x)_i = Σ_k softmax(f)_k x_{i+k}; x = norm(x + y), then FFN
-Graph: ``window(K // 2)``; decoder ``causal() & window(K - 1)``; kernel size K per layer
+Graph: encoder ``window(K // 2)``; decoder ``causal() & window(K - 1)``; kernel size K per layer
 Score: none; one logit per offset in the window, the same for all nodes
 Encoding: sinusoidal positions in encoder and decoder
-Normalisation: softmax over the kernel, zero padding; layer norm after or before each sublayer
+Normalisation: softmax over the kernel, zero padding; layer norm after (default) or before sublayers
 Update: residual connections around the convolution and around the feed-forward network
 Paper: Wu et al., Pay less attention with lightweight and dynamic convolutions, 2019
 """
@@ -44,8 +44,8 @@ from edgewise.layers.sequences import refuse_graph
 from edgewise.layers.transformer import Order
 
 Taps = Callable[[int, int, int], nn.Module]
-"""``f(width, heads, kernel)``, a module that maps x ``[..., N, width]`` to kernel logits:
-``[K, H]`` for all nodes, or ``[..., N, K, H]`` per node."""
+"""Type of functions ``f(width, heads, kernel)`` that build a module. The module maps x
+``[..., N, width]`` to kernel logits: ``[K, H]`` for all nodes, or ``[..., N, K, H]`` per node."""
 
 
 class FixedTaps(nn.Module):
@@ -63,7 +63,7 @@ class FixedTaps(nn.Module):
         nn.init.xavier_uniform_(self.kernel)
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: ARG002
-        """Return logits ``[K, H]``."""
+        """Return the kernel logits ``[K, H]``, whatever x is."""
         return self.kernel
 
 
@@ -83,8 +83,8 @@ class SoftmaxConvolution(GraphLayer):
         width: hidden size.
         heads: number of heads H, each with a separate kernel; must divide ``width``.
         kernel: kernel size K.
-        taps: factory of the module that computes the logits f.
-        is_causal: causal convolution.
+        taps: function that builds the module that computes the logits f.
+        is_causal: use earlier nodes and the node itself only.
         dropout: dropout probability of the weights w (the paper's DropConnect).
     """
 
@@ -142,7 +142,12 @@ class SoftmaxConvolution(GraphLayer):
         return out
 
     def _edge_weights(self, weight: Tensor, graph: Graph) -> Tensor:
-        """Return edge weights ``[..., E, H]``, looked up in the kernel by the edges' offsets."""
+        """Return the weight of each edge, ``[..., E, H]``: the kernel entry at the edge's offset.
+
+        Args:
+            weight: kernel of all nodes, ``[K, H]``, or of each node, ``[..., N, K, H]``.
+            graph: graph of E edges.
+        """
         # Distance of the node from the first kernel position.
         first = self.kernel - 1 if self.is_causal else self.kernel // 2
         tap = graph.cached(("tap", first), lambda: first - offsets(graph))
@@ -214,7 +219,7 @@ class LightConv(EncoderDecoderModel):
         ffn_dim: hidden size of the feed-forward networks.
         dropout: dropout probability.
         act: name of the activation function of the feed-forward networks.
-        order: position of the norms: "post" after each sublayer, "pre" before it.
+        order: position of the norms: "post" (after each sublayer) or "pre" (before it).
 
     Raises:
         ArgumentError: ``kernels`` is empty or not a sequence, or a size is even or below 1.

@@ -2,7 +2,7 @@
 
 Formula: z = mean over k = 0 … K of (D^-½ A D^-½)^k e; s_ui = z_u · z_i, or their cosine
 Graph: bipartite graph of interactions between users and items, in both directions
-Score: none; the weight of an edge is 1/√(d_i d_j) in all K hops
+Score: none; an edge from j to i has weight 1/√(d_i d_j), with node degrees d, in all K hops
 Normalisation: symmetric, by degree
 Update: none; the hops are averaged
 Paper: He et al., LightGCN: simplifying and powering graph convolution network, 2020
@@ -21,7 +21,7 @@ from edgewise.layers import Recommender, symmetric_weight
 
 
 class LightGCN(Recommender):
-    """LightGCN recommender.
+    """LightGCN recommender: propagated embeddings of users and items, compared pair by pair.
 
     Called as ``model(users [B], items [M], graph)``; see :class:`edgewise.layers.Recommender`.
 

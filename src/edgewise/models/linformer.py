@@ -1,8 +1,8 @@
-"""Linformer: low-rank attention to k projected keys and values.
+"""Linformer: attention to k learned linear combinations of all keys and values.
 
-Formula: o_i = attend(Q x_i, E K x, F V x), with E and F of k rows; then as BERT
+Formula: o_i = attend(Q x_i, E K x, F V x); E and F have k rows and one column per token
 Graph: complete bipartite, from k projected rows to n tokens
-Score: Dot (scaled), full projections
+Score: ``Dot`` (scaled dot product); each head projects all features
 Encoding: learned absolute positions
 Normalisation: softmax over the k rows; layer norm after each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
@@ -64,9 +64,10 @@ def linformer(
         depth: number of layers.
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
-        rank: number of rows that keys and values are projected to, k.
-        sharing: scope of shared projections: "heads" of a layer, its "key_values" or all "layers".
-        max_length: max length of a text in tokens: number of positions and of projection columns.
+        rank: number of rows k to which keys and values are projected.
+        sharing: "heads": one E and one F per layer; "key_values": one matrix per layer, E = F;
+            "layers": one matrix for all layers.
+        max_length: max length of a text in tokens; also the number of columns of E and F.
         act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
 
@@ -100,7 +101,7 @@ def linformer(
 
 
 def new_projection(rank: int, max_length: int) -> nn.Parameter:
-    """Return a projection E or F, ``[rank, max_length]``, scaled to keep the variance of the rows.
+    """Return a new projection E or F, ``[rank, max_length]``, with variance 1 / max_length.
 
     Args:
         rank: number of projected rows.
@@ -121,8 +122,8 @@ class LinformerAttention(GraphLayer):
         heads: number of heads; must divide ``width``.
         rank: number of projected rows k.
         max_length: max length of a text in tokens.
-        sharing: scope of a shared projection: "heads", "key_values" or "layers"; with "layers" each
-            call passes the projection.
+        sharing: "heads": E and F are parameters; "key_values": one parameter, E = F; "layers": no
+            parameter, each call passes the matrix as ``shared``.
         dropout: dropout probability of the attention weights.
     """
 
@@ -159,7 +160,7 @@ class LinformerAttention(GraphLayer):
             x: features.
             graph: graph from the k projected rows to the tokens.
             real: ``[B, T]``, True for tokens that are not padding.
-            shared: projection of all layers, used for E and F if the layer has none.
+            shared: matrix used as E and F, ``[rank, max_length]``, if this module has none.
         """
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         if real is not None:
@@ -184,7 +185,7 @@ class LinformerBackbone(SingleTextBackbone):
     Args:
         layers: layers called as ``layer(x, graph, real=, shared=)``.
         max_length: max length of a text in tokens.
-        shared: projection of all layers, or None.
+        shared: matrix E = F of all layers, or None if each layer has its own.
     """
 
     name = "linformer"
@@ -200,8 +201,8 @@ class LinformerBackbone(SingleTextBackbone):
         if rows.shape[-2] > self.length:
             raise ArgumentError(
                 "x",
-                expected=f"at most {self.length} nodes, the number of columns of the projections",
-                got=f"{rows.shape[-2]} nodes",
+                expected=f"at most {self.length} tokens per text, the model's max_length",
+                got=f"{rows.shape[-2]} tokens",
                 remedy="build the model with a larger max_length",
             )
         for layer in self.layers:

@@ -1,12 +1,14 @@
 r"""Link prediction from node embeddings encoded by GraphSAGE.
 
-Formula: s_uv = f(z_u ⊙ z_v) + g(c_uv), with Z = L layers of σ(U h_i + V mean_j(h_j)) over learned
-    h⁰, and c_uv = log(1 + common neighbours, Adamic–Adar, resource allocation and degrees of u, v)
+Formula: s_uv = f(z_u ⊙ z_v) + g(c_uv); z = GraphSAGE(learned embeddings); c_uv = log(1 + overlap)
 Graph: the input graph without the edges to predict
-Score: none; f is the sum (inner product) or a network of two layers
+Score: none in the encoder; f is the sum (inner product) or a network of two layers
 Normalisation: by degree
 Update: ReLU between layers
 Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
+
+The overlap of a pair u, v is its number of common neighbours, its Adamic–Adar and resource
+allocation indices, and the degrees of u and v. g is a network, used with ``overlap=True``.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ SCALE = 10.0  # Resource allocation is far below 1, where log(1 + x) would be li
 
 
 class LinkPredictor(nn.Module):
-    """Link predictor with a learned embedding per node.
+    """Link predictor: GraphSAGE on learned node embeddings, then a score for each pair of nodes.
 
     Called as ``model(pairs [2, M], graph)``.
 
@@ -37,10 +39,11 @@ class LinkPredictor(nn.Module):
         num_nodes: number of nodes.
         width: embedding size and hidden size.
         depth: number of GraphSAGE layers.
-        decoder: score of a pair: "dot" (inner product) or "network" (a two-layer network).
+        decoder: how the embeddings of a pair are scored: "dot" (inner product) or "network" (a
+            two-layer network).
         dropout: dropout probability between the layers.
-        overlap: add a network of structural features of the pair to its score: the common
-            neighbours, by three indices, and the degrees. Message passing of the nodes alone cannot
+        overlap: add to the score the output of a network on five features of the pair: three
+            indices of common neighbours, and both degrees. Message passing on single nodes cannot
             count common neighbours (Zhang et al., Labeling trick, 2021).
 
     Example:
@@ -78,7 +81,7 @@ class LinkPredictor(nn.Module):
         )
 
     def forward(self, pairs: Tensor, graph: Pattern) -> Tensor:
-        """Return symmetric scores ``[M]`` of pairs of nodes ``[2, M]``."""
+        """Return scores ``[M]`` of M pairs of nodes ``[2, M]``; their order has no effect."""
         return self.score(self.embed(graph), pairs, graph)
 
     def embed(self, graph: Pattern) -> Tensor:
@@ -87,12 +90,12 @@ class LinkPredictor(nn.Module):
         return z
 
     def score(self, z: Tensor, pairs: Tensor, graph: Pattern) -> Tensor:
-        """Return scores ``[M]`` of pairs of nodes ``[2, M]`` of a graph.
+        """Return scores ``[M]`` of M pairs of nodes.
 
         Args:
-            z: states of the nodes in this graph, ``[N, width]``.
-            pairs: pairs of nodes.
-            graph: the graph.
+            z: states of all nodes, ``[N, width]``, from :meth:`embed`.
+            pairs: node indices ``[2, M]``.
+            graph: graph in which common neighbours are counted, with ``overlap``.
         """
         product = z.index_select(0, pairs[0]) * z.index_select(0, pairs[1])
         out: Tensor = product.sum(-1) if self.decoder is None else self.decoder(product).squeeze(-1)
@@ -104,7 +107,7 @@ class LinkPredictor(nn.Module):
 
 
 def _structure(pairs: Tensor, graph: Graph) -> Tensor:
-    """Return the structural features ``[M, 5]`` of pairs; the order of a pair has no effect."""
+    """Return log(1 + feature) of five structural features of each pair of nodes, ``[M, 5]``."""
     degrees = graph.in_degree()[pairs].sort(0).values.t()
     return torch.cat([SCALE * common_neighbours(pairs, graph), degrees], dim=1).log1p()
 

@@ -1,8 +1,8 @@
-"""Llama, a causal language model with rotary positions, gated FFN and grouped-query attention.
+"""Llama: a causal language model with rotary positions, gated FFN and grouped-query attention.
 
 Formula: x = x + attention(norm(x)); x = x + W₂(σ(W_g norm(x)) ⊙ W₁ norm(x)); output norm(x)
-Graph: causal by default; any pattern without edges from the future
-Score: Dot (scaled) of rotated queries and keys; query heads may share key and value heads
+Graph: causal by default, or any pattern without edges from later tokens
+Score: ``Dot`` (scaled) of rotated queries and keys; query heads may share key and value heads
 Encoding: rotary, in every layer
 Normalisation: softmax over the neighbourhood; RMS norm before each sublayer
 Update: residual connections around attention and around the gated feed-forward network (SiLU)

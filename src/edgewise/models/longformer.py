@@ -1,9 +1,9 @@
-"""Longformer, BERT for long texts: sliding-window attention with global tokens (hubs).
+"""Longformer: BERT for long texts, with sliding-window attention and global tokens (hubs).
 
 Formula: as BERT; o_i = attend(Q x_i, K x_j, V x_j); for a hub o_i = attend(Q' x_i, K' x_j, V' x_j)
-Graph: ``window(r)`` and all tokens to the hubs, r per layer; the hubs to all tokens, a second graph
-Score: Dot (scaled), full projections; hubs have separate query, key and value projections
-Encoding: learned; the token at position p, not counting padding, uses row p + padding + 1
+Graph: tokens attend to ``window(r)``, r per layer, and to the hubs; hubs attend to all tokens
+Score: ``Dot`` (scaled dot product); hubs have separate query, key and value projections
+Encoding: learned; the token after p real tokens uses row p + padding id + 1 of the position table
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Beltagy et al., Longformer: the long-document Transformer, 2020
@@ -67,7 +67,8 @@ def longformer(
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
         radius: window radius in tokens on either side, one for all layers or one per layer.
-        hubs: default positions with global attention; negative positions count from the end.
+        hubs: default positions of the hubs, the tokens with global attention; negative positions
+            count from the end.
         max_length: number of rows of the position table; the first ``padding + 1`` are unused.
         types: number of token types (0 = none).
         act: name of the activation function of the feed-forward networks.
@@ -147,7 +148,7 @@ class LongformerAttention(GraphLayer):
 
     @torch.no_grad()
     def init_hub_projections(self) -> None:
-        """Initialise the hubs' projections with those of the tokens, as in the paper."""
+        """Copy the weights of the token projections to the hub projections, as in the paper."""
         projections = (self.hub_query, self.hub_key, self.hub_value)
         biases = self.qkv.bias.split(self.qkv.widths)
         for projection, weight, bias in zip(projections, self.qkv.weights(), biases, strict=True):
@@ -205,11 +206,11 @@ class LongformerAttention(GraphLayer):
 
 
 class LongformerBackbone(nn.Module):
-    """Stack of Longformer layers over packed texts, with one window per layer.
+    """Stack of Longformer layers, with one window per layer.
 
     Args:
         layers: layers called as ``layer(x, graph, hubs=, hub_graph=)``.
-        graphs: local pattern of each layer.
+        graphs: window of each layer.
         hubs: default positions of the hubs in each text.
         heads: number of attention heads.
     """
@@ -251,7 +252,7 @@ class LongformerBackbone(nn.Module):
         if mask is not None and mask.shape != x.shape[:-1]:
             raise ArgumentError(
                 "global_attention_mask",
-                expected=f"shape {list(x.shape[:-1])}, the shape of the tokens",
+                expected=f"shape {list(x.shape[:-1])}, the shape of input_ids",
                 got=f"shape {list(mask.shape)}",
                 remedy="give 1 for tokens with global attention and 0 for other tokens",
             )
@@ -283,7 +284,14 @@ class LongformerBackbone(nn.Module):
         hubs_by_text: Sequence[Sequence[int]],
         sizes: list[int] | None,
     ) -> Tensor:
-        """Apply the layers to packed texts, or to texts of equal length if ``sizes`` is None."""
+        """Apply the layers to packed texts, or to texts of equal length if ``sizes`` is None.
+
+        Args:
+            x: features ``[N, width]`` of packed texts, or ``[B, T, width]``.
+            patterns: local attention graph of each layer.
+            hubs_by_text: positions of the hubs in each text; one list if ``sizes`` is None.
+            sizes: number of tokens of each packed text.
+        """
         lengths = [x.shape[-2]] if sizes is None else sizes
         firsts = itertools.accumulate(lengths, initial=0)
         hub_nodes, hub_counts = [], []
@@ -307,7 +315,7 @@ class LongformerBackbone(nn.Module):
 
 
 def _split_texts(mask: Tensor, sequences: SequenceBatch) -> Sequence[Tensor]:
-    """Split a mask over tokens by text, without padding."""
+    """Return the part of a token mask that belongs to each text, without padding."""
     if sequences.sizes is not None:
         parts: Sequence[Tensor] = mask.split(sequences.packed()[1])
         return parts
@@ -337,7 +345,7 @@ def _add_hub_sources(
 
 
 class LongformerModel(TextModel):
-    """Text model with a mask of hubs (global tokens) as a further argument."""
+    """Longformer text model, whose calls take a mask of the hubs (tokens with global attention)."""
 
     backbone: LongformerBackbone
 
@@ -367,8 +375,9 @@ class LongformerModel(TextModel):
             other: ``memory`` and ``cache``, which are not supported.
 
         Raises:
-            ArgumentError: an error of :class:`edgewise.layers.TextModel`; the mask of hubs has the
-                wrong shape, padding is within a text, or a text is too short for its hubs.
+            ArgumentError: the arguments are invalid for :class:`edgewise.layers.TextModel`, the
+                mask of hubs has the wrong shape, padding is within a text, or a text is too short
+                for its hubs.
         """
         sequences = SequenceBatch(
             input_ids,

@@ -1,7 +1,7 @@
 """Long short-term memory, a baseline.
 
 Formula: c_t = f ⊙ c_{t-1} + i ⊙ tanh(W x_t + U h_{t-1}); h_t = o ⊙ tanh(c_t); i, f, o are gates
-Graph: a chain; each token takes the state of the previous one
+Graph: a chain; each token receives the state of the previous token
 Score: none
 Encoding: none; the recurrence encodes the order
 Normalisation: none
@@ -18,7 +18,7 @@ from edgewise.layers.recurrent import RecurrentModel
 
 
 class LSTM(RecurrentModel):
-    """LSTM language model; see ``RecurrentModel`` for the arguments.
+    """LSTM language model; for the arguments see ``edgewise.layers.recurrent.RecurrentModel``.
 
     Example:
         >>> import torch

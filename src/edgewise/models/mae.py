@@ -1,9 +1,8 @@
 r"""Masked autoencoder: predicts the masked patches of an image from the visible patches.
 
-Formula: keep randomly chosen patches; encode them; decode with a learned mask token for each masked
-    patch; loss = mean (pixels − predicted)² over masked patches
-Graph: encoder complete over the class token and visible patches; decoder complete over all patches
-Score: Dot (scaled), full projections
+Formula: encode visible patches; decode with a mask token for each masked patch; mean (pixels − ŷ)²
+Graph: encoder complete over class token and visible patches; decoder over class token, all patches
+Score: ``Dot`` (scaled dot product); each head projects all features
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network
 Encoding: fixed sinusoids of row and column
@@ -41,7 +40,8 @@ class MaskedAutoencoder(nn.Module):
         depth: number of encoder layers.
         heads: number of attention heads per encoder layer.
         ffn_dim: FFN dimension of the encoder.
-        decoder_width: hidden size of the decoder, a multiple of 4; discarded after pre-training.
+        decoder_width: hidden size of the decoder, a multiple of 4. The decoder is used only in
+            pre-training.
         decoder_depth: number of decoder layers.
         decoder_heads: number of attention heads per decoder layer.
         decoder_ffn_dim: FFN dimension of the decoder.
@@ -156,7 +156,7 @@ class MaskedAutoencoder(nn.Module):
         return _gather_patches(pixels, masked)
 
     def loss(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Return the mean squared error of the masked patches; 0 if there are none."""
+        """Return the mean squared error over the pixels of masked patches; 0 if there are none."""
         predicted: Tensor = self(images, noise)
         if not predicted.numel():
             return predicted.sum()  # The mean of an empty tensor would be NaN.
@@ -169,7 +169,7 @@ class MaskedAutoencoder(nn.Module):
 
         Args:
             out_width: number of outputs per image, such as the number of classes.
-            pool: readout of the patch states.
+            pool: how the patch states are pooled to one vector, such as "mean" or "class".
         """
         width = self.positions.table.shape[1]
         head = nn.Linear(width, out_width)
@@ -191,7 +191,7 @@ class MaskedAutoencoder(nn.Module):
                 "noise",
                 expected=f"shape {list(expected)}, one number per patch",
                 got=f"shape {list(noise.shape)}",
-                remedy="sample it with torch.rand",
+                remedy="sample it with torch.rand(number of images, number of patches)",
             )
         return noise.argsort(1)
 
@@ -208,15 +208,16 @@ class _Sinusoids(nn.Module):
     """Fixed 2-D sinusoidal positions, added to the features; zero for the class token.
 
     Args:
-        grid: number of rows and columns.
-        width: hidden size; a quarter each for sine and cosine of the column and of the row.
+        grid: number of rows and columns of patches.
+        width: hidden size; a quarter of the features each for the sines and the cosines of the
+            column and of the row.
     """
 
     table: Tensor
 
     def __init__(self, grid: tuple[int, int], width: int) -> None:
         super().__init__()
-        check_divides("4", 4, width, "the width", "choose a width that is a multiple of 4")
+        check_divides("width", 4, width, "the width", "choose a width that is a multiple of 4")
         rate = 1e4 ** -(torch.arange(width // 4) / (width // 4))
         row, column = (torch.arange(count)[:, None] * rate for count in grid)
         angles = column.repeat(grid[0], 1), row.repeat_interleave(grid[1], 0)

@@ -1,9 +1,9 @@
-"""Multi-hop attention graph neural network.
+"""Multi-hop attention graph neural network (MAGNA): attention weights are diffused over hops.
 
-Formula: Z⁰ = V h, Zᵏ⁺¹ = (1 - α) A Zᵏ + α Z⁰ with attention A; h = h + W Zᴷ; h = h + FFN(h)
+Formula: Z⁰ = V h, Zᵏ⁺¹ = (1 - α) A Zᵏ + α Z⁰, attention weights A; h = h + W Zᴷ; h = h + FFN(h)
 Graph: the input graph with self-loops
-Score: Additive with heads of width 1: leaky(a·tanh(W_q h_i) + b·tanh(W_k h_j))
-Normalisation: one softmax, diffused over K hops in O(K·E); layer norm before each sublayer
+Score: ``Additive``: leaky(a·tanh(W_q h_i) + b·tanh(W_k h_j))
+Normalisation: softmax over the neighbourhood, once for all K hops; layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network
 Paper: Wang et al., Multi-hop attention graph neural networks, 2021
 """
@@ -32,11 +32,11 @@ from edgewise.scores import Additive
 
 
 def diffuse(value: Tensor, graph: Graph, weight: Tensor, *, hops: int, alpha: float) -> Tensor:
-    r"""Diffuse values by personalised PageRank, in O(hops · E) (MAGNA, equation 5).
+    r"""Diffuse values by personalised PageRank, in O(hops · E) time (MAGNA, equation 5).
 
     The iteration :math:`Z^{k+1} = (1 - \alpha) A Z^k + \alpha Z^0` converges to
-    :math:`\alpha (I - (1 - \alpha) A)^{-1} Z^0`, which maps an eigenvalue λ of A to
-    α / (1 - (1 - α) λ).
+    :math:`\alpha (I - (1 - \alpha) A)^{-1} Z^0`. This multiplies an eigenvector of A with
+    eigenvalue λ by α / (1 - (1 - α) λ).
 
     Args:
         value: Z⁰, ``[..., N, H, D]``.
@@ -54,8 +54,8 @@ def diffuse(value: Tensor, graph: Graph, weight: Tensor, *, hops: int, alpha: fl
 class OutputPropagation(GraphLayer):
     """Propagate the outputs of nodes over the graph by personalised PageRank (APPNP).
 
-    Edges have the weights of GCN, 1/√(d_i d_j) with self-loops, and the restart probability is 0.1.
-    An output becomes a weighted sum over the neighbourhood of its node, so a training label also
+    Self-loops are added, edges have the weights of GCN, 1/√(d_i d_j), and the restart probability
+    is 0.1. A node's output becomes a weighted sum over its neighbourhood, so a training label also
     trains the outputs of unlabelled neighbours.
 
     Args:
@@ -79,10 +79,10 @@ class OutputPropagation(GraphLayer):
 
 
 class MultiHopAttention(GraphLayer):
-    """Multi-hop attention: the weights are computed once and diffused (Wang et al., 2021).
+    """Multi-hop attention: weights are computed once and used for all hops (Wang et al., 2021).
 
     The score is leaky(a·tanh(W_q h_i) + b·tanh(W_k h_j)), on the graph with self-loops. One hop
-    with ``alpha=0`` is attention as in GAT.
+    with ``alpha=0`` is attention to the direct neighbours, as in GAT.
 
     Args:
         width: hidden size, a multiple of ``heads``.

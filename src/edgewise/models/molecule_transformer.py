@@ -1,8 +1,8 @@
 """Molecule Transformer: attention of atoms along bonds, then attention pooling per molecule.
 
 Formula: h_i' = h_i + Σ_j softmax_j(q_i·(k_j + W e_ij)) (v_j + U e_ij), then a feed-forward network
-Graph: the bonds; then a membership graph from the atoms to their molecule
-Score: Dot (scaled), with bond features added to key and value
+Graph: the bonds; for the readout, edges from the atoms to their molecule
+Score: ``Dot`` (scaled dot product), with bond features added to key and value
 Normalisation: softmax over the bonds; layer norm before each sublayer
 Update: residual connections; attention and sum pooling; an output head conditioned on global_attr
 Paper: Xiong et al., Pushing the boundaries of molecular representation (AttentiveFP), 2020
@@ -29,7 +29,7 @@ from edgewise.layers import (
 )
 from edgewise.layers.sparse import check_node_features
 
-OR_WITHOUT = "give them, or make the model without (a width of 0)"
+OR_WITHOUT = "pass this argument, or build the model with global_width=0 and descriptor_width=0"
 SUM_SCALE = 1 / 16  # Scale of the sum over atoms: a typical molecule has 16 atoms.
 SLOPE_SCALE = 0.1  # Factor of the initial weights of b and f in the conditional head.
 
@@ -37,8 +37,7 @@ SLOPE_SCALE = 0.1  # Factor of the initial weights of b and f in the conditional
 class BondLayer(GraphLayer):
     """Pre-norm Transformer layer with linear maps of bond features added to keys and values.
 
-    All layers use the input bond features. The maps of bond features are applied without a tensor
-    of shape ``[E, width]``.
+    The maps of bond features are applied without a tensor of shape ``[E, width]``.
 
     Args:
         width: hidden size; the FFN dimension is twice as large.
@@ -58,7 +57,7 @@ class BondLayer(GraphLayer):
         nn.init.normal_(self.edge, std=edge_width**-0.5)
 
     def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor) -> Tensor:
-        """Return features ``[N, width]`` from x of the same shape and bonds ``[E, edge_width]``."""
+        """Return features ``[N, width]``, given x of this shape and bonds ``[E, edge_width]``."""
         edge_key = Projected(edge_attr, self.edge[0])
         edge_value = Projected(edge_attr, self.edge[1])
         out: Tensor = self.layer(x, graph, edge_key=edge_key, edge_value=edge_value)
@@ -66,15 +65,15 @@ class BondLayer(GraphLayer):
 
 
 class ConditionalHead(nn.Module):
-    r"""Regression head for properties approximately linear in the measurement conditions.
+    r"""Regression head for properties that depend almost linearly on the measurement conditions.
 
     .. math:: y = a(z) + b(z) \cdot c + f([z; c])
 
     Intercept a and slopes b depend on the molecule; f is the nonlinear remainder. When training
-    starts, f and the differences of the slopes between molecules are small. This structure
-    extrapolates to new molecules: for example, the logit of the dissolved fraction is linear in the
-    logarithm of the pressure (Henry's law) and in the temperature. Without conditions the output is
-    a(z).
+    starts, f is small, and the slopes differ little between molecules. This helps for new
+    molecules if the property is nearly linear: for example, the logit of the dissolved fraction is
+    linear in the logarithm of the pressure (Henry's law) and in the temperature. Without conditions
+    the output is a(z).
 
     Args:
         width: size of z, the representation of the molecule.
@@ -130,7 +129,7 @@ class ConditionalHead(nn.Module):
 
 
 class MoleculeTransformer(GraphLayer):
-    """Transformer for molecular properties.
+    """Transformer along the bonds of molecules, which predicts properties of molecules.
 
     Called as ``model(x, graph, edge_attr=..., batch=..., global_attr=..., descriptors=...)``.
 

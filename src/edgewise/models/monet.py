@@ -1,4 +1,4 @@
-"""Mixture model network: convolution with Gaussian kernels over pseudo-coordinates.
+"""MoNet: graph convolution whose edge weights are Gaussian kernels of edge pseudo-coordinates.
 
 Formula: h_i' = B h_i + Σ_k W_k mean_j(exp(-½ ‖(u_ij - μ_k) ∘ γ_k‖²) h_j), u_ij = tanh(A p_ij + b)
 Graph: the input graph
@@ -77,7 +77,7 @@ def degrees(graph: Graph) -> Tensor:
     """Return pseudo-coordinates ``[E, 2]`` from the node degrees, (1/√d_i, 1/√d_j).
 
     Args:
-        graph: graph of the edges.
+        graph: graph with E edges.
     """
     scale = graph.in_degree().clamp(min=1).double().rsqrt()
     return torch.stack([scale[graph.target], scale[graph.source]], dim=-1)
@@ -87,7 +87,7 @@ def degrees(graph: Graph) -> Tensor:
 def monet(
     in_width: int, out_width: int, *, edge_width: int = 2, width: int = 64, kernels: int = 3
 ) -> GraphSequential:
-    """Build a MoNet of two convolutions.
+    """Build a MoNet (mixture model network) of two convolutions.
 
     Called as ``model(x, graph, edge_attr=coordinates [E, edge_width])``. A node's output depends on
     the features of the nodes up to 2 steps away, and on the pseudo-coordinates of the edges between

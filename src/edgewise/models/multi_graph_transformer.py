@@ -2,7 +2,7 @@
 
 Formula: h = norm(h + O [heads of graph 1; …; heads of graph G]); h = norm(h + FFN(h))
 Graph: union of G graphs on the same nodes, with G indicator features per edge
-Score: Dot (scaled); -∞ for the heads of a graph without the edge
+Score: ``Dot`` (scaled dot product); -∞ in the heads whose graph does not have the edge
 Normalisation: softmax over the neighbourhood in that graph; batch norm after each sublayer
 Update: residuals around attention and the feed-forward network; mean and max pooling; MLP
 Paper: Xu, Joshi and Bresson, Multigraph Transformer for free-hand sketch recognition, 2019
@@ -29,15 +29,15 @@ from edgewise.layers import (
 
 
 class MultiGraphTransformer(GraphLayer):
-    """Multi-graph Transformer.
+    """Multi-graph Transformer: each group of heads attends over a separate graph of the same nodes.
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. With one
-    graph, the model is a graph Transformer; if the graph is complete, a plain Transformer.
+    graph, the model is a graph Transformer; if this graph is complete, a plain Transformer.
 
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
-        edge_width: number of graphs G, which share the heads equally (0 = one graph).
+        edge_width: number of graphs G; each has ``heads / G`` heads (0 = one graph).
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
@@ -98,8 +98,8 @@ class MultiGraphTransformer(GraphLayer):
         Args:
             x: node features ``[N, in_width]``.
             graph: union of the G graphs, each edge once.
-            edge_attr: ``[E, G]``, positive if the edge is in that graph. By default every edge is
-                in all graphs.
+            edge_attr: ``[E, G]``, entry e, g is positive if edge e is in graph g. By default every
+                edge is in all graphs.
             batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
         """
         graph, weight = bind_to_nodes(graph, x), self.embed.weight

@@ -1,8 +1,8 @@
 """Performer: linear-time approximation of softmax attention by positive random features.
 
-Formula: o_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) Σ_j φ(k_j), φ(x) = exp(W x - |x|² / 2) / √m; as GPT
+Formula: o_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) Σ_j φ(k_j), with φ(x) = exp(W x - |x|² / 2) / √m
 Graph: none; the sums over j cover the whole text, or j ≤ i if causal
-Score: φ(q)·φ(k), with expectation exp(q·k) over W; q and k are divided by D^¼
+Score: φ(q)·φ(k), whose mean over random W is exp(q·k); q and k are divided by D^¼
 Encoding: learned absolute positions
 Normalisation: by the sum of weights, as in softmax; layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
@@ -37,7 +37,7 @@ from edgewise.layers.sequences import (
 )
 
 CHUNK = 64
-"""Chunk size of causal attention: pairs within a chunk are computed explicitly."""
+"""Chunk size of causal attention, in tokens. Only pairs within a chunk are computed one by one."""
 
 
 @checked(depth=0, redraw_every=0)
@@ -57,8 +57,8 @@ def performer(
 ) -> TextModel:
     """Build a Performer language model.
 
-    ``model.logits(states)`` gives the logits of the tokens. Dropout applies to the sublayer
-    outputs, because there are no attention weights to drop.
+    ``model.logits(states)`` gives logits over the vocabulary for each token. Dropout applies to the
+    sublayer outputs only, because the attention weights are never computed.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -98,13 +98,13 @@ def performer(
 
 
 def orthogonal_features(count: int, width: int, generator: torch.Generator | None = None) -> Tensor:
-    """Sample W ``[count, width]``, whose rows are Gaussian and orthogonal within blocks.
+    """Sample W ``[count, width]`` with Gaussian rows; each block of ``width`` rows is orthogonal.
 
-    Orthogonal rows reduce the approximation error.
+    Orthogonal rows reduce the error of the random features.
 
     Args:
-        count: number of features.
-        width: head size, and number of rows of a block.
+        count: number of random features, the rows of W.
+        width: head size, the number of columns of W.
         generator: random number generator.
     """
     blocks = -(-count // width)
@@ -117,10 +117,11 @@ def orthogonal_features(count: int, width: int, generator: torch.Generator | Non
 
 
 class Sums(NamedTuple):
-    """Sums over the keys of a text, the state of causal attention.
+    """Running sums over the keys read so far, from which causal attention continues.
 
     Attributes:
-        sums: sums of φ(k) vᵀ and φ(k), divided by exp(max_exponent), ``[B, H, m, Dv + 1]``.
+        sums: sums of φ(k) vᵀ (first Dv columns) and of φ(k) (last column), divided by
+            exp(max_exponent), ``[B, H, m, Dv + 1]``.
         max_exponent: largest exponent of the keys so far, ``[B, H]``.
     """
 
@@ -132,9 +133,10 @@ def linear_attention(query: Tensor, key: Tensor, max_exponent: Tensor, value: Te
     r"""Return :math:`φ(q_i) \sum_j φ(k_j) v_j^\top / φ(q_i) \sum_j φ(k_j)`, ``[B, T, H, Dv]``.
 
     Args:
-        query: features φ of the queries, up to a factor, ``[B, T, H, m]``.
+        query: features φ of the queries, ``[B, T, H, m]``; a constant factor per query cancels.
         key: features φ of the keys, divided by exp(max_exponent), ``[B, T, H, m]``.
-        max_exponent: largest exponent of each key, ``[B, T, H]``; -inf excludes padding.
+        max_exponent: largest exponent in the features of each key, ``[B, T, H]``; -inf for padding,
+            which then has weight 0.
         value: values ``[B, T, H, Dv]``.
     """
     if not max_exponent.numel():
@@ -159,10 +161,10 @@ def prefix_attention(
         key: see :func:`linear_attention`.
         max_exponent: see :func:`linear_attention`.
         value: see :func:`linear_attention`.
-        before: sums over the keys of the text that precedes this call.
+        before: sums over the earlier keys of the text, from the previous call.
 
     Returns:
-        Outputs ``[B, T, H, Dv]``, and the sums over all keys up to the end of this text.
+        Outputs ``[B, T, H, Dv]``, and the sums over all keys including those of this call.
     """
     sums, past_max = before if before is not None else _empty_sums(key, value)
     outputs = []
@@ -194,18 +196,18 @@ def _empty_sums(key: Tensor, value: Tensor) -> Sums:
 
 
 def _append_one(value: Tensor) -> Tensor:
-    """Append a column of ones, whose weighted sum is the normaliser."""
+    """Append a column of ones to the values; its weighted sum is the sum of the weights."""
     return torch.cat([value, value.new_ones(*value.shape[:-1], 1)], -1)
 
 
 def _divide_by_last(total: Tensor) -> Tensor:
-    """Divide weighted sums by the sum of weights in the last column."""
+    """Divide the columns by the last one, which is the sum of the weights, and drop the last."""
     tiny = torch.finfo(total.dtype).tiny
     return total[..., :-1] / total[..., -1:].clamp(min=tiny)
 
 
 def _finite(exponent: Tensor) -> Tensor:
-    """Replace -inf (no keys yet) by 0, because -inf minus -inf is NaN."""
+    """Replace exponents of -inf (no keys yet) by 0, because -inf minus -inf is NaN."""
     return exponent.masked_fill(exponent == -torch.inf, 0.0)
 
 
@@ -215,8 +217,9 @@ class PerformerAttention(nn.Module):
     .. math:: φ(x) = \frac{1}{\sqrt m} \exp\big(W x' - |x'|^2 / 2\big), \; x' = x / D^{1/4}, \qquad
               \mathrm{E}_W\, φ(q) \cdot φ(k) = e^{q \cdot k / \sqrt D}
 
-    The largest exponents of queries and keys are subtracted before the exponential, and cancel in
-    the quotient. With ``causal`` a cache holds the sums over the keys so far, of constant size.
+    The largest exponents of queries and keys are subtracted before the exponential; they cancel
+    when the output is divided by the sum of the weights. If ``causal``, a cache stores sums over
+    the keys so far, so its size does not grow with the text.
 
     Args:
         width: hidden size.
@@ -255,13 +258,14 @@ class PerformerAttention(nn.Module):
     def feature_map(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return φ(x) divided by its largest entry, and the logarithm of that entry.
 
-        Constant factors are omitted, because they cancel in the quotient.
+        Constant factors of φ are omitted, because they cancel in the attention output.
 
         Args:
             x: queries or keys ``[B, T, H, D]``.
 
         Returns:
-            Features ``[B, T, H, m]`` and logarithms ``[B, T, H]``.
+            Divided features ``[B, T, H, m]``, and the logarithm of each largest entry,
+            ``[B, T, H]``.
         """
         x = x * self.head_width**-0.25
         exponent = x @ self.projection.T - x.square().sum(-1, keepdim=True) / 2
@@ -276,7 +280,7 @@ class PerformerAttention(nn.Module):
         Args:
             x: features.
             real: ``[B, T]``, True for tokens that are not padding.
-            cache: cache of the sums over earlier keys, to which the keys of x are added.
+            cache: cache that stores the sums over earlier keys; the keys of x are added to them.
         """
         # A call with meta tensors computes nothing, so it does not count as a step.
         if self.training and self.redraw_every and not x.is_meta:

@@ -1,11 +1,10 @@
 """PinSage: convolutions over the nodes most visited by random walks.
 
 Formula: n_i = Σ_j w_ij Q h_j; h_i' = norm(W [h_i, n_i] + b), and z = norm(h + Σ h')
-Graph: the T nodes most visited by random walks on the graph of interactions
+Graph: for each node, the T nodes most visited by random walks on the graph of interactions
 Score: none; the weight of an edge is its fraction of the visits (importance pooling)
 Normalisation: the weights of a node sum to 1; embeddings have unit length
-Update: W of the concatenation [h_i, n_i]; the embeddings of all layers are summed, and s_ui = z_u ·
-    z_i
+Update: W of the concatenation [h_i, n_i]; embeddings of all layers are summed; s_ui = z_u · z_i
 Paper: Ying et al., Graph convolutional neural networks for web-scale recommender systems, 2018
 """
 
@@ -24,7 +23,7 @@ from edgewise.ragged import runs_and_positions, starts
 
 
 class ImportancePooling(GraphLayer):
-    r"""Weighted mean of the T most visited nodes, :math:`\sum_j w_{ij} h_j`.
+    r"""Weighted mean :math:`\sum_j w_{ij} h_j` of the T nodes most visited by random walks.
 
     Args:
         top: number of neighbours T; also the number of walks that start at a node (see
@@ -37,7 +36,10 @@ class ImportancePooling(GraphLayer):
         self.top, self.length = top, walk_length
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        """Return features ``[N, width]`` from x of the same shape; walks are cached per graph."""
+        """Return features ``[N, width]`` from x of the same shape.
+
+        The most visited nodes are computed once per graph.
+        """
         graph = bind_to_nodes(graph, x)
         near, weight = graph.cached(("walks", self.top, self.length), lambda: self._walk(graph))
         return aggregate(x, near, weight=weight.to(x.dtype))
@@ -55,7 +57,7 @@ class PinSageLayer(GraphLayer):
 
     Args:
         width: embedding size.
-        top: number of neighbours.
+        top: number of neighbours, the nodes most visited by random walks.
         steps: length of a random walk in steps.
     """
 
@@ -72,7 +74,7 @@ class PinSageLayer(GraphLayer):
 
 
 class PinSage(Recommender):
-    """PinSage recommender.
+    """PinSage recommender: graph convolutions over the nodes most visited by random walks.
 
     Called as ``model(users [B], items [M], graph)``; see :class:`edgewise.layers.Recommender`.
 
@@ -123,7 +125,7 @@ pinsage = checked_factory(PinSage)
 def walk_neighbours(
     graph: Graph, *, walks: int = 32, walk_length: int = 3, top: int = 32, seed: int = 0
 ) -> tuple[Graph, Tensor]:
-    r"""Return each node's neighbours by random walks, and their importance-pooling weights.
+    r"""Return the nodes that random walks from each node visit most, and their weights.
 
     Walks go against the edges: each step moves to a uniformly sampled source of the current node. A
     walk ends early at a node without sources.
@@ -136,15 +138,15 @@ def walk_neighbours(
         seed: random seed of the walks.
 
     Returns:
-        A graph with at most T edges per node and no self-loops, sorted by target; and the weight
-        ``[E]`` of each edge, its fraction of the visits to the node's neighbours.
+        A graph with edges to each node from at most T visited nodes, without self-loops, sorted by
+        target; and the weight ``[E]`` of each edge, the fraction of the visits to these nodes.
 
     Raises:
         ArgumentError: the numbers of targets and sources differ, or a number is below 1.
 
     Paper: Ying et al., Graph convolutional neural networks for web-scale recommender systems, 2018
     """
-    for name, number in (("walks", walks), ("length", walk_length), ("top", top)):
+    for name, number in (("walks", walks), ("walk_length", walk_length), ("top", top)):
         check_least(name, number, 1, "choose for example 32")
     check_square(graph, "index both kinds of node together, with edges in both directions")
     start, visited = _visits(graph, walks, walk_length, Generator().manual_seed(seed))

@@ -1,10 +1,10 @@
 """Reformer: locality-sensitive hashing (LSH) attention over chunks of tokens sorted by bucket.
 
-Formula: y1 = x1 + attention(norm(x2)); y2 = x2 + FFN(norm(y1)); x1 = x2 = token + position
-Graph: chunks of the tokens sorted by bucket, h(q) = argmax([q R; -q R]), one order for each round
-Score: Dot without a scale, key = query / |query|; local layers: Dot (scaled)
-Encoding: learned, or axial: a vector of the row and a vector of the column, concatenated
-Normalisation: softmax over all rounds (log-sum-exp merge); layer norm, pre
+Formula: y1 = x1 + attention(norm(x2)); y2 = x2 + FFN(norm(y1)); first x1 = x2 = token + position
+Graph: chunks and their neighbours, with tokens sorted by bucket argmax([q R; -q R]), R random
+Score: ``Dot`` without scale, key = query / |query|; in local layers ``Dot`` (scaled)
+Encoding: learned, or axial (a vector of the row and a vector of the column, concatenated)
+Normalisation: one softmax over the sources of all hash rounds; layer norm before each sublayer
 Update: two residual streams, as in reversible networks
 Paper: Kitaev et al., Reformer: the efficient Transformer, 2020
 """
@@ -72,14 +72,14 @@ def reformer(
 ) -> TextModel:
     """Build a Reformer language model with states ``[..., 2 * width]``.
 
-    ``model.logits(states)`` returns logits of tokens.
+    ``model.logits(states)`` returns logits over the vocabulary for each token.
 
-    The result for a text depends on the length that it is padded to, if padding adds a chunk: the
-    first chunk of a round attends to the last chunk of the round before, which then holds padding,
-    and the number of buckets may change. Hugging Face Transformers does the same. For a text of 500
-    tokens in chunks of 64, gradients without padding and with padding to 768 tokens differ by up to
-    5e-2 with four rounds, and by up to 1.2 with one round. If the text is padded to 512 tokens in
-    chunks of 32, or packed with ``sizes=``, the gradients agree to 1e-13 in float64.
+    If padding adds a chunk to a text, the result for this text changes: the first chunk of a hash
+    round attends to the last chunk of the previous round, which then holds padding, and the number
+    of buckets may change. Hugging Face Transformers behaves in the same way. For a text of 500
+    tokens in chunks of 64, padding to 768 tokens changes gradients by up to 5e-2 with four rounds,
+    and by up to 1.2 with one round. If padding adds no chunk (512 tokens in chunks of 32), or if
+    texts are concatenated without padding (``sizes=``), gradients agree to 1e-13 in float64.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -88,14 +88,14 @@ def reformer(
         heads: number of attention heads per layer.
         head_width: size of each head (None = ``width // heads``).
         ffn_dim: hidden size of the feed-forward networks.
-        kinds: attention of the layers, in turn: "lsh" sorts tokens by bucket, "local" keeps their
-            order.
-        chunk: chunk size of LSH attention in tokens. A text of one chunk has full attention.
+        kinds: attention types, assigned to the layers in turn: "lsh" (chunks of tokens sorted by
+            bucket) or "local" (chunks of tokens in text order).
+        chunk: chunk size of LSH attention in tokens. A text of up to one chunk has full attention.
         local_chunk: chunk size of local attention in tokens.
         num_chunks_before: number of preceding chunks that a token attends to, with wrap-around.
         num_chunks_after: number of following chunks that a token attends to, with wrap-around.
-        num_buckets: even number of hash buckets, or several even factors of it (None = twice the
-            number of chunks).
+        num_buckets: even number of hash buckets, or a tuple of even numbers whose product it is
+            (None = about twice the number of chunks).
         num_hashes: number of hash rounds.
         hash_seed: random seed of the hashes (None = sampled anew in each training step, and seed 0
             in evaluation).
@@ -115,7 +115,7 @@ def reformer(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 256])
     """
-    check_given("kinds", tuple(kinds), "lsh and local, in any order", 'choose ("local", "lsh")')
+    check_given("kinds", tuple(kinds), 'one or more of "lsh" and "local"', 'use ("local", "lsh")')
     for kind in kinds:
         check_choice("kinds", kind, KINDS)
     if axial is not None:
@@ -165,25 +165,26 @@ class Axial(nn.Module):
         if len(shape) != 2 or len(widths) != 2 or sum(widths) != width:
             raise ArgumentError(
                 "axial_widths",
-                expected=f"two widths, of rows and of columns, whose sum is the width {width}",
-                got=f"{tuple(widths)} for {tuple(shape)} rows and columns",
-                remedy="choose for example axial=(64, 64), and half of the width for rows and half "
-                "for columns",
+                expected="the sizes of the row vectors and of the column vectors, which sum to the "
+                f"width {width}, and two numbers in axial",
+                got=f"axial_widths={tuple(widths)} and axial={tuple(shape)}",
+                remedy="choose for example axial=(64, 64) and axial_widths="
+                f"{(width // 2, width - width // 2)}",
             )
         self.row = nn.Parameter(torch.randn(shape[0], widths[0]) * 0.02)
         self.column = nn.Parameter(torch.randn(shape[1], widths[1]) * 0.02)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return features ``[..., T, width]`` of the same shape as x."""
+        """Return x ``[..., T, width]`` plus embeddings of positions, by default 0 … T - 1."""
         if positions is None:
             positions = torch.arange(x.shape[-2], device=x.device)
         rows, columns = len(self.row), len(self.column)
         if positions.numel() and int(positions.max()) >= rows * columns:
             raise ArgumentError(
                 "x",
-                expected=f"at most {rows * columns} nodes, the number of positions",
-                got=f"{int(positions.max()) + 1} nodes",
-                remedy="build the model with a larger axial",
+                expected=f"at most {rows * columns} tokens, the product of the numbers in axial",
+                got=f"{int(positions.max()) + 1} tokens",
+                remedy="build the model with larger numbers in axial",
             )
         row = torch.div(positions, columns, rounding_mode="floor")
         return x + torch.cat([self.row[row], self.column[positions % columns]], -1)
@@ -205,17 +206,17 @@ class Chunks:
     causal: bool
 
     def read(self, count: int) -> list[int]:
-        """Return the distinct offsets of attended chunks on a ring of ``count`` chunks."""
+        """Return offsets, modulo ``count`` chunks, from a chunk to the chunks it attends to."""
         return sorted({step % count for step in range(-self.before, self.after + 1)})
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Lengths of the texts of a call.
+    """Lengths of the texts in one call of the model.
 
     Attributes:
-        lengths: length of each text, padded to whole chunks, ``[B]``.
-        sizes: number of tokens of each text, ``[B]``.
+        lengths: for each text, its number of tokens rounded up to whole chunks.
+        sizes: for each text, its number of tokens.
         packed: whether texts are concatenated without padding.
     """
 
@@ -229,7 +230,7 @@ class Hashing:
     """Parameters of the hash functions; see :func:`reformer`.
 
     Attributes:
-        num_buckets: number of buckets, or its factors; ``None`` to choose by length.
+        num_buckets: number of buckets, or its factors; ``None`` to choose it by the text length.
         rounds: number of hash rounds.
         seed: random seed; ``None`` to sample in each training step.
         max_length: maximum length of a text, which decides whether buckets are factorised.
@@ -257,7 +258,10 @@ class Hashing:
                 )
 
     def factors(self, max_length: int, chunk: int) -> tuple[int, ...]:
-        """Return the factors of the number of buckets for texts up to ``max_length`` tokens."""
+        """Return the factors of the number of buckets, for texts of ``max_length`` tokens.
+
+        ``chunk`` is the chunk size in tokens.
+        """
         if isinstance(self.num_buckets, int):
             return (self.num_buckets,)
         if self.num_buckets is not None:
@@ -268,7 +272,17 @@ class Hashing:
         return (2**power,)
 
     def rotations(self, heads: int, factors: Sequence[int], like: Tensor, training: bool) -> Tensor:
-        """Return the random matrices R, ``[H, D, rounds, sum of factors / 2]``."""
+        """Return the random matrices R of the hash functions.
+
+        Args:
+            heads: number of heads H.
+            factors: factors of the number of buckets.
+            like: tensor ``[..., D]``, whose dtype and device the result has.
+            training: sample new matrices if there is no seed.
+
+        Returns:
+            Matrices ``[H, D, rounds, sum of factors / 2]``.
+        """
         shape = (heads, like.shape[-1], self.rounds, sum(factors) // 2)
         if self.seed is None and training:
             return torch.randn(shape, dtype=like.dtype, device=like.device)
@@ -286,7 +300,7 @@ def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
             separate argmax.
 
     Returns:
-        Integers of the leading shape of x.
+        Bucket numbers ``[...]``.
     """
     bucket = torch.zeros(x.shape[:-1], dtype=torch.long, device=x.device)
     product = 1
@@ -301,11 +315,14 @@ def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
 
 
 class SortedSlots:
-    """Slots of the tokens, sorted by bucket in each round.
+    """Slots and their chunks. A slot is a position in the order sorted by text, then by bucket.
+
+    A round has one slot per token. The chunks of all rounds of a text form one ring: the last chunk
+    of a round is followed by the first chunk of the next round.
 
     Args:
-        texts: for each text, the number of tokens, of chunks, and of tokens of a chunk. The last
-            chunks may be short or empty. The chunks of all rounds of a text form one ring.
+        texts: for each text, its number of tokens, its number of chunks, and the chunk size in
+            tokens. The last chunks may be short or empty.
         rounds: number of hash rounds.
         chunks: neighbouring chunks to attend to.
         device: device of the result.
@@ -331,7 +348,7 @@ class SortedSlots:
         self.steps = torch.arange(-chunks.before, chunks.after + 1, device=device)
 
     def in_line(self) -> Ends:
-        """Return the runs that each slot attends to within its round, without wrap-around."""
+        """Return the range of slots that each slot attends to in its round, without wrap-around."""
         place = torch.arange(len(self.text), device=self.text.device)
         last = self.chunk_count[self.text] - 1
         low = (self.chunk + self.steps[0]).clamp(min=0)
@@ -339,9 +356,10 @@ class SortedSlots:
         return place, self._ends(low, self.text)[0], self._ends(high, self.text)[1]
 
     def over_ends(self) -> tuple[Tensor, Ends]:
-        """Return the attended slots across the ends of a round: in other rounds, or by wrap-around.
+        """Return the attended slots beyond the ends of a round: other rounds and wrap-around.
 
-        Returns: Target slots as ``round * N + slot``, and for each of them runs of source slots.
+        Returns:
+            Target slots as ``round * N + slot``, and the ranges of source slots of each target.
         """
         count, chunk_count = len(self.text), self.chunk_count[self.text]
         near, far = self.chunk + self.steps[0] < 0, self.chunk + self.steps[-1] >= chunk_count
@@ -363,7 +381,7 @@ class SortedSlots:
         return reader, (row[some], (ahead + begin)[some], (ahead + end)[some])
 
     def _ends(self, chunk: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the first slot of a chunk, and the slot after its last slot."""
+        """Return the first slot of each chunk, and the slot after its last slot."""
         begin = torch.minimum(chunk * self.chunk_size[text], self.size[text])
         end = torch.minimum(begin + self.chunk_size[text], self.size[text])
         return self.first[text] + begin, self.first[text] + end
@@ -371,9 +389,9 @@ class SortedSlots:
 
 @dataclass(frozen=True, repr=False)
 class OthersInLine(Pattern):
-    r"""Attention pattern within a round: :math:`i` attends to :math:`j \ne i` in nearby chunks.
+    r"""Attention pattern within a hash round: slot i attends to j ≠ i in neighbouring chunks.
 
-    All rounds, and all calls with texts of these sizes, share the pattern; see
+    The pattern depends only on the sizes of the texts, so all rounds share it. For ``texts``, see
     :class:`SortedSlots`.
     """
 
@@ -391,13 +409,15 @@ class OthersInLine(Pattern):
 
 @dataclass(frozen=True)
 class SortedGraphs:
-    """Attention graphs over slots.
+    """Attention graphs over slots, the positions of the tokens sorted by bucket.
 
     Attributes:
         node: token in each slot, ``[rounds, N]``.
-        within: for each round, the graph of slots of this round.
-        across: graph of edges between rounds and by wrap-around; its targets and sources are the
-            slots ``reader`` and ``read``, each as ``round * N + slot``.
+        within: for each round, the graph of the edges between slots of this round.
+        across: graph of the edges between rounds and of wrap-around; its targets are the slots
+            ``reader`` and its sources the slots ``read``.
+        reader: target slots of ``across``, as ``round * N + slot``.
+        read: source slots of ``across``, as ``round * N + slot``.
     """
 
     node: Tensor
@@ -414,10 +434,10 @@ def sorted_graphs(
     """Sort tokens by bucket, and return the attention graphs of the sorted tokens.
 
     A token attends to itself only if it has no other source in any round. Sorting takes O(n log n)
-    time, and the graphs have a few runs for each token.
+    time, and the graphs store a few index ranges for each token.
 
     Args:
-        bucket: buckets ``[rounds, N]`` of the tokens of all texts, one text after the other.
+        bucket: bucket of each token in each round, ``[rounds, N]``, with one text after another.
         texts: see :class:`SortedSlots`.
         chunks: neighbouring chunks to attend to.
 
@@ -471,11 +491,11 @@ def sorted_graphs(
 
 
 Ends = tuple[Tensor, Tensor, Tensor]
-"""Type of sorted runs: the target row, the start and the end of each run."""
+"""Index ranges of sources, sorted by target: the target row, start and end of each range."""
 
 
 def _to_others(stretches: Ends, itself: Tensor) -> Ends:
-    """Remove the slot ``itself``, which holds the target token, from the runs of each row."""
+    """Remove each target's own slot, ``itself``, from its ranges of source slots."""
     row, begin, end = stretches
     cut = itself.where((begin <= itself) & (itself < end), end)
     start, stop = torch.stack([begin, cut + 1], 1), torch.stack([cut, end], 1)
@@ -483,10 +503,16 @@ def _to_others(stretches: Ends, itself: Tensor) -> Ends:
 
 
 def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> Ends:
-    """Restrict the runs of each row to tokens before the target token, ``own``, in the text.
+    """Restrict the ranges of source slots to tokens that precede the target in the text.
 
-    Within a piece, the tokens of one bucket and chunk are in text order, so the result is one run
-    for each piece.
+    A piece is the tokens of one bucket in one chunk. They are in text order, so the result has one
+    range for each piece.
+
+    Args:
+        stretches: ranges of source slots for each target row.
+        pieces: True for the first slot of each piece.
+        token: text position of the token in each slot.
+        own: text position of the target token of each row.
     """
     row, begin, end = stretches
     piece_start = pieces.nonzero().flatten()
@@ -499,7 +525,7 @@ def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> 
 
 
 def _joined(ends: Ends) -> Ends:
-    """Drop empty runs, and join runs that follow each other in the same row."""
+    """Drop empty ranges, and join adjacent ranges of the same target row."""
     row, start, stop = ends
     some = start < stop
     row, start, stop = row[some], start[some], stop[some]
@@ -515,13 +541,14 @@ class LSHAttention(nn.Module):
 
     .. math:: o_i = \sum_r w_{ir} \, \mathrm{attend}_r(q_i,\; q_j / |q_j|,\; v_j), \quad j \ne i
 
-    The weights :math:`w_{ir}` of the rounds r follow from a softmax over all rounds. A token
-    without other sources attends to itself.
+    The weights :math:`w_{ir}` of the hash rounds r are those of one softmax over the sources of all
+    rounds. A token without other sources attends to itself.
 
     Each hash round is a separate call on the unsorted tokens, over a
     :class:`~edgewise.graphs.Permuted` graph. A single call for all rounds would need less code, but
-    copies queries, keys and values for each round, and takes 1.6 to 2.1 times as long forward, and
-    1.6 to 1.7 times with backward (4,096 tokens, 12 heads of 64, four rounds, one thread).
+    would copy queries, keys and values for each round. It takes 1.6 to 2.1 times as long for the
+    forward pass, and 1.6 to 1.7 times with the backward pass (4,096 tokens, 12 heads of size 64,
+    four rounds, one thread).
 
     Args:
         width, heads, head_width: see :class:`edgewise.layers.MultiHeadAttention`.
@@ -549,7 +576,7 @@ class LSHAttention(nn.Module):
         self.output = nn.Linear(inner, width, bias=False)
 
     def forward(self, x: Tensor, texts: Texts) -> Tensor:
-        """Return a tensor of the shape of x: ``[B, T, width]``, or packed ``[N, width]``."""
+        """Return features of the same shape as x, ``[B, T, width]`` or packed ``[N, width]``."""
         shape = x.shape
         x = x.reshape(-1, shape[-1])
         # Contiguous heads use CPU caches better than strided rows.
@@ -601,7 +628,7 @@ class LSHAttention(nn.Module):
 
     @torch.no_grad()
     def _buckets(self, query: Tensor, texts: Texts) -> Tensor:
-        """Return buckets ``[rounds, H, N]``; a text of one chunk has one bucket."""
+        """Return the bucket of each token, ``[rounds, H, N]``; it is 0 in texts of one chunk."""
         parts, drawn, rounds = [], {}, self.hashing.rounds
         for part, length in zip(query.split(texts.sizes, 1), texts.lengths, strict=True):
             if length <= self.chunks.size:
@@ -637,7 +664,7 @@ class LocalAttention(MultiHeadAttention):
         self.chunks = chunks
 
     def forward(self, x: Tensor, texts: Texts) -> Tensor:  # type: ignore[override]
-        """Return a tensor of the shape of x: ``[B, T, width]``, or packed ``[N, width]``."""
+        """Return features of the same shape as x, ``[B, T, width]`` or packed ``[N, width]``."""
         members = [self._graph(*sizes) for sizes in zip(texts.lengths, texts.sizes, strict=True)]
         graph: Pattern = batch(members) if texts.packed else members[0] if members else complete()
         if self.chunks.causal:
@@ -645,7 +672,12 @@ class LocalAttention(MultiHeadAttention):
         return super().forward(x, graph)
 
     def _graph(self, max_length: int, tokens: int) -> Graph:
-        """Return the graph of a text of ``tokens`` real tokens, padded to ``max_length``."""
+        """Return the graph of all tokens in neighbouring chunks of a text, without padding.
+
+        Args:
+            max_length: length of the text with padding, which determines the number of chunks.
+            tokens: number of real tokens, the nodes of the graph.
+        """
         if max_length <= self.chunks.size:
             return complete().bind(tokens)
         count, kept = -(-max_length // self.chunks.size), -(-tokens // self.chunks.size)
@@ -659,7 +691,7 @@ class LocalAttention(MultiHeadAttention):
 class ReversibleLayer(nn.Module):
     r"""Reversible layer, :math:`y_1 = x_1 + f(x_2)`, :math:`y_2 = x_2 + g(y_1)`.
 
-    Inputs could be recomputed from outputs in the backward pass to save memory (Gomez et al.,
+    In the paper, the backward pass recomputes inputs from outputs to save memory (Gomez et al.,
     2017). This layer stores activations instead, because recomputation would have to repeat the
     sampled dropout and hashes.
 
@@ -684,7 +716,7 @@ class ReversibleLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, first: Tensor, second: Tensor, texts: Texts) -> tuple[Tensor, Tensor]:
-        """Return both streams after the layer."""
+        """Return both streams x1 and x2, of unchanged shape, after the layer."""
         first = first + self.dropout(self.attention(self.attention_norm(second), texts))
         second = second + self.dropout(self.feed_forward(self.feed_forward_norm(first)))
         return first, second
@@ -694,13 +726,13 @@ class ReformerBackbone(SingleTextBackbone):
     """Reformer layers on two streams, both initialised with x, and a final norm.
 
     Args:
-        layers: called ``layer(first, second, texts)``.
+        layers: layers called as ``layer(first, second, texts)``.
         norm: norm of the concatenated streams.
-        sizes: chunk sizes of the layers. Texts longer than the smallest are padded to a multiple of
-            each.
+        sizes: chunk sizes of the layers. Texts longer than the smallest chunk size are padded to a
+            common multiple of all chunk sizes.
     """
 
-    name, why_no_cache = "reformer", "sorts all tokens anew for each new one"
+    name, why_no_cache = "reformer", "sorts all tokens again when a token is added"
 
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, sizes: set[int]) -> None:
         super().__init__()
@@ -708,11 +740,11 @@ class ReformerBackbone(SingleTextBackbone):
         self.least, self.common = min(sizes), math.lcm(*sizes)
 
     def run(self, x: Tensor, sequences: SequenceBatch, _graph: Pattern | None) -> Tensor:
-        """Return states ``[..., 2 * width]`` of x, 0 at padding.
+        """Return the states ``[..., 2 * width]`` of x; states of padding are 0.
 
         The number of chunks of a padded text follows from its padded length, as in Hugging Face
-        Transformers. A text of a packed batch has separate chunks. There is no cache, because a new
-        token can move earlier tokens to other chunks, which would invalidate cached states.
+        Transformers. In a packed batch, each text has separate chunks. There is no cache, because
+        a new token can move earlier tokens to other chunks, which would invalidate cached states.
         """
         if sequences.sizes is None and not sequences.has_padding:
             members = x.shape[:-2].numel()

@@ -1,7 +1,7 @@
 """Plain recurrent network, a baseline.
 
 Formula: h_t = tanh(W x_t + U h_{t-1} + b)
-Graph: a chain; each token takes the state of the previous one
+Graph: a chain; each token receives the state of the previous token
 Score: none
 Encoding: none; the recurrence encodes the order
 Normalisation: none
@@ -18,7 +18,7 @@ from edgewise.layers.recurrent import RecurrentModel
 
 
 class RNN(RecurrentModel):
-    """Plain recurrent language model; see ``RecurrentModel`` for the arguments.
+    """RNN language model; for the arguments see ``edgewise.layers.recurrent.RecurrentModel``.
 
     Example:
         >>> import torch

@@ -1,9 +1,9 @@
-"""RoBERTa, BERT trained longer, without token types and with positions that skip padding.
+"""RoBERTa: BERT without token types, trained longer, with positions that skip padding.
 
 Formula: as BERT, x = norm(token + position); x = norm(x + attention(x)); x = norm(x + FFN(x))
 Graph: complete by default; ``causal()`` makes the model unidirectional
-Score: Dot (scaled), full projections
-Encoding: learned; the token at position p, not counting padding, uses row p + padding + 1
+Score: ``Dot`` (scaled dot product); each head projects all features
+Encoding: learned; the token after p real tokens uses row p + padding id + 1 of the position table
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Liu et al., RoBERTa: a robustly optimized BERT pretraining approach, 2019
@@ -52,8 +52,8 @@ def roberta(
         types: number of token types (0 = none).
         act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
-        normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
-        projections: "full": each head projects all features; "split": each head projects its slice.
+        normaliser: normaliser of the scores, such as "softmax"; "learned": α-entmax, α is learned.
+        projections: "full" (each head projects all features) or "split" (only its slice of them).
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
         padding: id of the padding token; positions skip padding and start at ``padding + 1``.

@@ -1,13 +1,15 @@
 """SAN: attention with separate queries and keys for the edges and for all other pairs.
 
-Formula: near_i = Σ_j softmax_j(q_i·(k_j ∘ (1 + E e_ij)) / √D) v_j over the edges, far_i = Σ_j
-softmax_j(q'_i·k'_j / √D) v_j over other pairs; h_i' = FFN(norm(h_i + W (near + γ far)_i / (1 + γ)))
+Formula: h_i' = FFN(norm(h_i + W (near_i + γ far_i) / (1 + γ))); near, far: two attention outputs
 Graph: the input graph; and a second graph of all pairs of nodes that are not edges
-Score: Dot (scaled) on both graphs, keys of edges multiplied by a map of edge features
+Score: ``Dot`` (scaled) on both graphs; keys of edges are multiplied by a map of edge features
 Encoding: a small Transformer over the eigenvalues and the node's entries of their eigenvectors
-Normalisation: softmax over each graph separately; batch norm after each part
+Normalisation: a separate softmax on each graph; batch norm after each sublayer
 Update: residuals around attention and the feed-forward network
 Paper: Kreuzer et al., Rethinking graph transformers with spectral attention, 2021
+
+Over the edges, near_i = Σ_j softmax_j(q_i·(k_j ∘ (1 + E e_ij)) / √D) v_j. Over all other pairs,
+far_i = Σ_j softmax_j(q'_i·k'_j / √D) v_j.
 """
 
 from __future__ import annotations
@@ -56,16 +58,17 @@ class LearnedSpectrum(nn.Module):
     sum with the node features; adding a projection of the sum is as expressive.
 
     Signs of eigenvectors are sampled in every training step. In evaluation, the encoding depends on
-    the node order: the sign and the basis of a repeated eigenvalue are arbitrary, and symmetric
-    graphs, among them most molecules, have no canonical choice (measured in
-    :mod:`edgewise.encodings.laplacian`). Outputs for small graphs change by about 3e-3.
-    :meth:`code` warns once if a graph has a repeated eigenvalue.
+    the node order: the sign of an eigenvector and the basis of a repeated eigenvalue are arbitrary.
+    Symmetric graphs, among them most molecules, have no canonical choice (measured in
+    :mod:`edgewise.encodings.laplacian`). Renumbering the nodes of small graphs changes the outputs
+    by about 3e-3. :meth:`code` warns once if a graph has a repeated eigenvalue.
 
     Args:
         width: feature size of x.
         k: maximum number of eigenvectors m.
         hidden: feature size of a token.
-        depth, heads: number of layers and heads of the Transformer.
+        depth: number of layers of the Transformer.
+        heads: number of attention heads per layer of the Transformer.
     """
 
     compares_graphs = False
@@ -83,11 +86,13 @@ class LearnedSpectrum(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
+        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return eigenvalue and eigenvector entry of each node, ``[N, k, 2]``, padded with 0.
+        """Return each node's k pairs of eigenvalue and eigenvector entry, ``[N, k, 2]``.
+
+        Nodes of graphs with fewer eigenvalues are padded with 0.
 
         Warns:
             RepeatedEigenvalueWarning: a graph has a repeated eigenvalue; at most once for each
@@ -111,7 +116,7 @@ class LearnedSpectrum(nn.Module):
         return torch.stack([values[member], vectors], dim=-1)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Add the encoding to x, ``[N, width]``, given the code ``[N, k, 2]`` of :meth:`code`.
+        """Return x ``[N, width]`` plus the encoding, given the ``[N, k, 2]`` from :meth:`code`.
 
         Raises:
             ArgumentError: the code has the wrong number of nodes or eigenvectors.
@@ -135,6 +140,9 @@ class LearnedSpectrum(nn.Module):
 class SpectralAttention(GraphLayer):
     r"""Attention over two disjoint graphs, :math:`W (\mathrm{near} + γ\,\mathrm{far}) / (1 + γ)`.
 
+    near is the attention output over the first graph, and far the output over the second, with
+    separate queries and keys.
+
     Args:
         width: feature size of nodes.
         heads: number of heads, a divisor of ``width``.
@@ -155,7 +163,14 @@ class SpectralAttention(GraphLayer):
     def forward(
         self, x: Tensor, graph: Graph, others: Graph, edge_attr: Tensor | None = None
     ) -> Tensor:
-        """Return the states, shaped like x ``[..., N, width]``; edges are ``[E, edge_width]``."""
+        """Return features ``[..., N, width]`` from x of the same shape.
+
+        Args:
+            x: node features.
+            graph: first graph, the edges.
+            others: second graph, the pairs without an edge.
+            edge_attr: features of the edges of the first graph, ``[E, edge_width]``.
+        """
         parts = self.project(x).unflatten(-1, (5, self.heads, -1)).unbind(-3)
         query, key, far_query, far_key, value = parts
         edge_key = None
@@ -169,7 +184,13 @@ class SpectralAttention(GraphLayer):
 
 
 class SANLayer(GraphLayer):
-    """SAN layer: :class:`SpectralAttention`, then a feed-forward network."""
+    """SAN layer: :class:`SpectralAttention`, then a feed-forward network.
+
+    Args:
+        width, heads, edge_width, gamma: see :class:`SpectralAttention`.
+        norm: kind of norm: "batch" or "layer".
+        dropout: dropout probability.
+    """
 
     reads_edge_attr = True
 
@@ -192,7 +213,7 @@ class SANLayer(GraphLayer):
     def forward(
         self, x: Tensor, graph: Graph, others: Graph, edge_attr: Tensor | None = None
     ) -> Tensor:
-        """Return the states, shaped like x ``[..., N, width]``; see :class:`SpectralAttention`."""
+        """Return features ``[..., N, width]``; for the arguments see :class:`SpectralAttention`."""
         out: Tensor = self.feed_forward(self.attention(x, graph, others, edge_attr))
         return out
 
@@ -201,14 +222,15 @@ class SAN(GraphLayer):
     """SAN for graph-level outputs.
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Unless
-    ``gamma`` is 0, attention costs n² for each graph. The defaults are those of the paper for ZINC,
-    except γ, which is 1e-5 in the paper. Outputs depend on the node order; see
-    :class:`LearnedSpectrum`.
+    ``gamma`` is 0, the cost of attention is quadratic in the size of each graph. The defaults are
+    those of the paper for ZINC, except γ, which is 1e-5 in the paper. Outputs depend on the node
+    order; see :class:`LearnedSpectrum`.
 
-    As in the paper's formula, each graph has a separate softmax; the authors' code has a joint
-    softmax with weighted exponentials. Differences from the paper: keys of edges are multiplied by
-    1 + E e, not E e; a missing self-loop counts as a pair without an edge; eigenvalue 0 is omitted;
-    and pairs without an edge have no common learned vector, because q' can represent it.
+    As in the paper's formula, the edges and the other pairs have separate softmaxes; the authors'
+    code has one softmax with weighted exponentials. Differences from the paper: keys of edges are
+    multiplied by 1 + E e, not E e; a missing self-loop counts as a pair without an edge; eigenvalue
+    0 is omitted; and pairs without an edge have no learned vector in place of E e, because q' can
+    represent it.
 
     Args:
         in_width: number of input features per node.
@@ -296,8 +318,8 @@ class SAN(GraphLayer):
             x: node features ``[N, in_width]``.
             graph: the input graph, undirected.
             edge_attr: edge features ``[E, edge_width]``; if omitted, keys are not scaled.
-            batch: the nodes of each of the B graphs; see :mod:`edgewise.models`.
-            positions: ``model.position.code(graph)``, if computed before.
+            batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
+            positions: precomputed ``model.position.code(graph)``.
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
@@ -310,9 +332,10 @@ class SAN(GraphLayer):
         return out
 
     def others(self, graph: Graph) -> Graph:
-        """Return the pairs of each member that are not edges, including missing self-loops.
+        """Return the pairs of nodes of the same graph that are not edges, as a graph.
 
-        If γ = 0, the result has no pairs, so that only the edges cost time.
+        Missing self-loops are included. If γ = 0, the result has no pairs, so that only the edges
+        cost time.
         """
         pairs = complete() if self.gamma else empty()
 

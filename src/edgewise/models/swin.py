@@ -1,9 +1,8 @@
 """Swin Transformer: attention in windows of patches, shifted in every second layer.
 
-Formula: patch embedding; stages of window attention; between stages 2 × 2 patches are merged,
-    W norm(x); norm; mean pooling; linear classifier
+Formula: patches; stages of window attention, with 2 × 2 patches merged between stages; mean; linear
 Graph: complete within each window; every second layer shifts the windows by half a window
-Score: Dot (scaled), full projections, and a relative position bias
+Score: ``Dot`` (scaled dot product) plus a relative position bias
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network
 Encoding: relative position bias, one table per layer
@@ -80,7 +79,7 @@ def swin(
         raise ArgumentError(
             "depths, heads",
             expected="two tuples of equal length, with one number per stage",
-            got=f"{len(depths)} and {len(heads)}",
+            got=f"{len(depths)} numbers in depths and {len(heads)} in heads",
             remedy="choose for example depths=(2, 2, 6, 2) and heads=(3, 6, 12, 24)",
         )
     patches = PatchEmbedding(image_size, patch, channels, width)
@@ -123,7 +122,7 @@ class ShiftedWindows:
         order: ``[N]``, raster indices of the patches, grouped by window.
         back: ``[N]``, the inverse permutation of ``order``.
         sizes: number of patches in each window.
-        offsets: relative position index of each edge of the packed windows.
+        offsets: relative position index of each pair of patches in the same window.
         side: side of a window.
     """
 
@@ -165,7 +164,7 @@ class WindowedLayer(nn.Module):
         ffn_dim: FFN dimension.
         windows: partition of the patches.
         act: name of the activation function of the feed-forward network.
-        norm: kind of norm.
+        norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
         dropout: dropout probability.
     """
 
@@ -204,7 +203,7 @@ class WindowedLayer(nn.Module):
 
 
 class Merge(nn.Module):
-    """Patch merging: 2 × 2 patches become one patch of twice the width.
+    """Patch merging: 2 × 2 patches become one patch of twice the hidden size.
 
     Args:
         rows: number of rows of the input grid.

@@ -1,9 +1,9 @@
 """T5, an encoder-decoder with relative position biases.
 
-Formula: x = x + attention(norm(x)); x = x + FFN(norm(x)); the decoder adds cross-attention between
+Formula: x = x + attention(norm(x)); x = x + FFN(norm(x)); cross-attention before the decoder's FFN
 Graph: encoder complete (or any pattern), decoder causal, cross-attention complete bipartite
-Score: Dot without a scale, full projections without biases
-Encoding: bias by bucketed relative position, shared by all layers of a stack
+Score: ``Dot`` without scale; each head projects all features, without biases
+Encoding: bias by the bucket of the relative position, shared by all layers of a stack
 Normalisation: softmax over the neighbourhood; RMS norm before each sublayer
 Update: residuals around attention and the feed-forward network (ReLU or gated GELU)
 Paper: Raffel et al., Exploring the limits of transfer learning with a text-to-text model, 2020
@@ -65,12 +65,12 @@ def t5(
         head_width: size of each head.
         ffn_dim: hidden size of the feed-forward networks.
         gated: use feed-forward networks with a GELU gate instead of ReLU (T5 1.1).
-        num_buckets: number of buckets of relative positions.
-        max_distance: all larger distances share the last bucket.
+        num_buckets: number of buckets into which relative positions are grouped.
+        max_distance: distance in tokens from which all relative positions share the last bucket.
         tied: share the embedding matrix with the output layer.
         epsilon: epsilon of the RMS norms.
         dropout: dropout probability.
-        graph: attention graph of the encoder: which tokens each token attends to.
+        graph: attention graph of the encoder, which defines the tokens that a token attends to.
 
     Example:
         >>> import torch

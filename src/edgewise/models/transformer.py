@@ -2,9 +2,9 @@
 
 Formula: x = norm(x + attention(x)); y = norm(y + attention(y)); y = norm(y + attention(y, x)); FFNs
 Graph: encoder complete, decoder causal (or any pattern), cross-attention complete bipartite
-Score: Dot (scaled), full projections; or bilinear, tanh MLP, concatenation
-Encoding: sinusoidal positions in encoder and decoder, or others by name
-Normalisation: softmax or entmax (α fixed or learned); layer norm after or before each sublayer
+Score: ``Dot`` (scaled; each head projects all features), bilinear, tanh MLP or concatenation
+Encoding: sinusoidal positions, or another text position encoding chosen by name
+Normalisation: softmax or α-entmax; layer norm after (default) or before each sublayer
 Update: residual connections around attention and around the feed-forward network
 Paper: Vaswani et al., Attention is all you need, 2017
 """
@@ -70,13 +70,13 @@ def transformer(
             "relative", "index", "none" and others.
         dropout: dropout probability.
         last_norm: apply a norm after the last layer of each stack (None = only if ``order="pre"``).
-        graph: attention graph of the encoder: which tokens each token attends to.
+        graph: attention graph of the encoder, which defines the tokens that a token attends to.
         decoder_graph: self-attention graph of the decoder.
         act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
-        normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
-        projections: "full": each head projects all features; "split": each head projects its slice.
-        order: position of the norms: "post" after each sublayer, "pre" before it.
+        normaliser: normaliser of the scores, such as "softmax"; "learned": α-entmax, α is learned.
+        projections: "full" (each head projects all features) or "split" (only its slice of them).
+        order: position of the norms: "post" (after each sublayer) or "pre" (before it).
 
     Example:
         >>> import torch

@@ -1,10 +1,10 @@
 """Transformer encoder on any graph.
 
 Formula: x = norm(x + attention(x)); x = norm(x + W₂ σ(W₁ x)); or pre-norm
-Graph: complete by default; any pattern, or a graph at the call
-Score: Dot (scaled), full projections; or bilinear, tanh MLP, concatenation
-Encoding: none, or positions of a sequence by name
-Normalisation: softmax or entmax (α fixed or learned); layer norm after or before each sublayer
+Graph: complete by default, or any pattern or graph passed in the call
+Score: ``Dot`` (scaled; each head projects all features), bilinear, tanh MLP or concatenation
+Encoding: none by default, or a text position encoding chosen by name
+Normalisation: softmax or α-entmax; layer norm after (default) or before each sublayer
 Update: residual connections around attention and around the feed-forward network
 Paper: Vaswani et al., Attention is all you need, 2017
 """
@@ -45,7 +45,8 @@ def transformer_encoder(
 ) -> TransformerStack:
     """Build a Transformer encoder.
 
-    Called as ``model(x [..., N, width], graph=None)``. A pre-norm stack ends with a norm.
+    Called as ``model(x [..., N, width], graph=None)``. With ``order="pre"``, a final norm follows
+    the last layer.
 
     Args:
         width: hidden size.
@@ -54,16 +55,16 @@ def transformer_encoder(
         ffn_dim: hidden size of the feed-forward networks.
         act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
-        normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
-        projections: "full": each head projects all features; "split": each head projects its slice.
-        order: position of the norms: "post" after each sublayer, "pre" before it.
+        normaliser: normaliser of the scores, such as "softmax"; "learned": α-entmax, α is learned.
+        projections: "full" (each head projects all features) or "split" (only its slice of them).
+        order: position of the norms: "post" (after each sublayer) or "pre" (before it).
         norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
         max_length: max length of a sequence, for learned and binary positions only.
         positions: position encoding, a name of
             :data:`edgewise.encodings.TEXT_POSITIONS`: "none", "sinusoidal", "learned",
             "rotary", "relative", "index" and others.
         dropout: dropout probability.
-        graph: default attention graph; a call can give another.
+        graph: default attention graph; a call can pass another graph.
 
     Example:
         >>> import torch
@@ -98,11 +99,12 @@ def transformer_encoder(
 
 
 class PositionedStack(TransformerStack):
-    """Transformer layers over a sequence whose positions are encoded.
+    """Stack of Transformer layers with position encodings.
 
     Args:
         layers, norm, graph: see :class:`~edgewise.layers.TransformerStack`.
-        encodings: position encodings; the layers contain the rotary encoding.
+        encodings: encodings to add to x or to the scores; a rotary encoding is in the layers
+            instead.
     """
 
     def __init__(
@@ -116,7 +118,13 @@ class PositionedStack(TransformerStack):
         self.added, self.relative = encodings.added, encodings.relative
 
     def forward(self, x: Tensor, graph: Pattern | None = None, **terms: Any) -> Tensor:
-        """Return features ``[..., N, width]``; ``positions=`` replaces the positions 0, 1, ..."""
+        """Return features ``[..., N, width]``.
+
+        Args:
+            x: features ``[..., N, width]``.
+            graph: attention graph, instead of the default.
+            terms: arguments of the layers; ``positions=`` replaces the positions 0, 1, ...
+        """
         graph = self.graph if graph is None else check_graph(graph)
         if self.added is not None:
             x = self.added(x, terms.get("positions"))

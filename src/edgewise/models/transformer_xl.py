@@ -1,9 +1,9 @@
-"""Transformer-XL, a language model with segment-level recurrence and relative positions.
+"""Transformer-XL: a language model that reads texts in segments and remembers earlier segments.
 
-Formula: s_ij √D = (q_i + u)·k_j + (q_i + v)·W R_{i-j}, on x and SG(memory); y = norm(x + attention)
+Formula: s_ij √D = (q_i + u)·k_j + (q_i + v)·W R_{i-j}; sources j are memory (no gradient) and x
 Graph: ``causal()`` with more sources than targets: the memory, then the segment
-Score: Dot on concatenated content and position terms; all layers share u and v
-Encoding: relative sinusoidal
+Score: ``Dot`` of concatenated content and position features; all layers share the biases u and v
+Encoding: sinusoids R of the relative position
 Normalisation: softmax over the neighbourhood; layer norm after or before each sublayer
 Update: residual connections around attention and around the feed-forward network
 Paper: Dai et al., Transformer-XL: attentive language models beyond a fixed-length context, 2019
@@ -68,7 +68,7 @@ def transformer_xl(
         ffn_dim: hidden size of the feed-forward networks.
         memory: number of past inputs that each layer keeps (0 = none).
         act: name of the activation function of the feed-forward networks.
-        order: position of the norms: "post" after each sublayer, "pre" before it.
+        order: position of the norms: "post" (after each sublayer) or "pre" (before it).
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
 
@@ -111,7 +111,7 @@ def check_even(width: int) -> None:
 
 
 class GlobalRelativeBias(nn.Module):
-    """Query-independent biases u (content) and v (distance), ``[H, D]`` each.
+    """Learned vectors added to all queries: u for content and v for distance, ``[H, D]`` each.
 
     Args:
         heads: number of heads H.
@@ -130,10 +130,10 @@ class RelativeAttention(GraphLayer):
 
     .. math:: s_{ij} \sqrt D = (q_i + u)^\top k_j + (q_i + v)^\top W R_{i-j}
 
-    R holds the sine and cosine of ``width / 2`` frequencies. By the angle difference identities,
-    :math:`(q_i + v)^\top W R_{i-j}` is the dot product of :math:`R_j` with
-    :math:`W^\top (q_i + v)` rotated by i. So the score is one dot product of vectors of size
-    ``D + width``, for any graph and engine, without a tensor over edges.
+    :math:`R_d` holds the sines and cosines of the offset d at ``width / 2`` frequencies. By the
+    angle difference identities, :math:`(q_i + v)^\top W R_{i-j}` is the dot product of :math:`R_j`
+    with :math:`W^\top (q_i + v)` rotated by i. Therefore the score is one dot product of vectors of
+    size ``D + width``. It needs no tensor over edges and works with any graph and engine.
 
     Args:
         width: hidden size, even; also the size of R.
@@ -165,9 +165,9 @@ class RelativeAttention(GraphLayer):
 
         Args:
             x: features.
-            graph: attention graph from memory and x to x; targets are the last sources.
+            graph: attention graph whose sources are the memory, then x, and whose targets are x.
             preferences: biases u and v.
-            memory: memory policy: which inputs are kept.
+            memory: rule that decides which inputs are kept as memory.
             cache: cache that stores the memory.
             bias: bias on the edges.
         """
@@ -223,7 +223,7 @@ def rotate(query: Tensor, encoding: Tensor) -> Tensor:
 
 
 class Recent:
-    """Memory of a layer's last inputs.
+    """Memory that holds a layer's last inputs.
 
     Args:
         length: number of inputs to keep.
@@ -233,33 +233,45 @@ class Recent:
         self.length = length
 
     def num_memories(self, past: int) -> int:
-        """Return the number of memories after ``past`` inputs."""
+        """Return the number of stored vectors after ``past`` inputs."""
         return min(past, self.length)
 
     def mask(self, mask: Tensor, past: int, count: int) -> Tensor:
-        """Return the padding mask ``[B, sources]`` of memories and tokens, from a text mask."""
+        """Return the padding mask ``[B, sources]`` of the memory and the new tokens.
+
+        Args:
+            mask: padding mask ``[B, tokens]`` of the text so far, including new tokens.
+            past: number of earlier tokens.
+            count: number of new tokens.
+        """
         return mask[:, -(self.num_memories(past) + count) :]
 
     def prepend(self, layer: nn.Module, x: Tensor, cache: Cache) -> Tensor:
-        """Return the memory of the layer, followed by x."""
+        """Return the memory of the layer, followed by its new inputs x."""
         state = cache.state(layer)
         return x if state is None else torch.cat([*state, x], -2)
 
     def update(self, layer: nn.Module, source: Tensor, cache: Cache) -> None:
-        """Store the last inputs, without gradients."""
+        """Store the last inputs in the cache, without gradients.
+
+        Args:
+            layer: layer whose memory is stored.
+            source: memory of the layer, followed by its new inputs, ``[..., sources, width]``.
+            cache: cache that stores the memory.
+        """
         first = max(source.shape[-2] - self.length, 0)
         cache.keep_state(layer, (source[..., first:, :].detach(),))
 
 
 class SegmentBackbone(SingleTextBackbone):
-    """Stack of layers that attend to a segment and to memories of earlier segments.
+    """Stack of layers that attend to a segment and to stored inputs of earlier segments.
 
     Args:
         name: name of the model, for error messages.
         stack: layers called as ``layer(x, graph, preferences=, memory=, cache=, bias=)``, with the
             default attention graph.
         preferences: biases u and v, shared by all layers.
-        memory: memory policy: which inputs are kept.
+        memory: rule that decides which inputs are kept as memory.
     """
 
     bounded_cache = True

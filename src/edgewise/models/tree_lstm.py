@@ -1,11 +1,10 @@
 """Tree-LSTM: the state of a node is computed from the states of its children, from the leaves up.
 
-Formula: i, o, u from W x_j + U Σ_k h_k; f_jk = σ(W_f x_j + U_f h_k); c_j = i u + Σ_k f_jk c_k;
-bidirectional: then the same from the roots down, with [x_j; h_j] for x_j and the parent for k
+Formula: i, o, u from W x + U Σ_k h_k, children k; f_k = σ(W_f x + U_f h_k); c = i u + Σ_k f_k c_k
 Graph: a forest with edges from children to parents, processed level by level
 Score: none; a gate for each child
 Normalisation: none (sum)
-Update: h_j = o tanh(c_j); the N-ary form has separate matrices for each child
+Update: h = o tanh(c); the N-ary form has separate matrices for each child
 Paper: Tai, Socher and Manning, Improved semantic representations from tree-structured LSTMs, 2015
 """
 
@@ -27,12 +26,13 @@ from edgewise.ragged import starts
 
 
 class Level(NamedTuple):
-    """Nodes whose children are all on lower levels.
+    """Nodes of a tree whose children are all on lower levels.
 
     Attributes:
         nodes: node indices ``[L]``.
-        graph: edges from all nodes to these L nodes.
-        place: rank of each child among the children of its parent, by node index, ``[E']``.
+        graph: E' edges, from the children of these L nodes (among all nodes) to these L nodes.
+        place: for each edge, the position of the child among its siblings, ``[E']``; siblings are
+            in the order of their node indices.
     """
 
     nodes: Tensor
@@ -41,7 +41,7 @@ class Level(NamedTuple):
 
 
 def upwards(graph: Graph) -> list[Level]:
-    """Return the levels from the leaves up.
+    """Sort the nodes into levels, leaves first, so that children are on lower levels.
 
     Raises:
         ArgumentError: a node has two parents, or is among its own descendants.
@@ -51,12 +51,12 @@ def upwards(graph: Graph) -> list[Level]:
 
 
 def downwards(graph: Graph) -> list[Level]:
-    """Return the levels from the roots down, with edges from parents to children."""
+    """Sort the nodes into levels, roots first; the edges of a level go from parents to children."""
     return levels(graph.transpose())
 
 
 def levels(graph: Graph) -> list[Level]:
-    """Sort nodes topologically into levels; raise an error if there is a cycle."""
+    """Sort nodes into levels so that sources precede targets; raise ArgumentError for a cycle."""
     waiting = graph.in_degree()
     order = (graph.target * graph.num_sources + graph.source).argsort()  # Sort children by index.
     source, target = graph.source[order], graph.target[order]
@@ -68,7 +68,7 @@ def levels(graph: Graph) -> list[Level]:
         ready = left & (waiting == 0)
         nodes = ready.nonzero()[:, 0]
         if not len(nodes):
-            raise no_forest(f"a cycle through node {int(left.nonzero()[0])} or below it")
+            raise no_forest(f"a cycle that contains or leads to node {int(left.nonzero()[0])}")
         number = torch.full_like(waiting, -1)
         number[nodes] = torch.arange(len(nodes), device=nodes.device)
         mine = number[target] >= 0
@@ -97,11 +97,13 @@ def no_forest(got: str) -> ArgumentError:
 
 
 class ChildSum(nn.Module):
-    r"""Child-sum cell, :math:`c_j = i u + \sum_k σ(W_f x_j + U_f h_k) c_k`; children are unordered.
+    r"""Tree-LSTM cell for any number of unordered children, which sums over the children k.
+
+    .. math:: c_j = i u + \sum_k σ(W_f x_j + U_f h_k) c_k
 
     Args:
-        in_width: size of x.
-        width: size of the states.
+        in_width: feature size of the inputs x.
+        width: size of the hidden and cell states.
     """
 
     def __init__(self, in_width: int, width: int) -> None:
@@ -112,7 +114,14 @@ class ChildSum(nn.Module):
         self.forget = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor, level: Level) -> tuple[Tensor, Tensor]:
-        """Return states and cells ``[L, width]`` of one level, given h and c of all nodes."""
+        """Return the hidden and cell states ``[L, width]`` of the L nodes of a level.
+
+        Args:
+            x: inputs of these nodes, ``[L, in_width]``.
+            h: hidden states of all nodes, ``[N, width]``; those of lower levels are used.
+            c: cell states of all nodes, ``[N, width]``.
+            level: the level.
+        """
         own, own_forget = self.x(x).split([3 * h.shape[-1], h.shape[-1]], dim=-1)
         i, o, u = (own + self.h(aggregate(h, level.graph))).chunk(3, dim=-1)
         asked = self.forget(level.graph.gather_source(h)) + level.graph.gather_target(own_forget)
@@ -122,11 +131,13 @@ class ChildSum(nn.Module):
 
 
 class NAry(nn.Module):
-    """N-ary cell for at most K children, with :math:`U_{kl} h_l` instead of :math:`U_f h_k`.
+    r"""Tree-LSTM cell for at most K ordered children, with separate matrices for each child.
+
+    The forget gate of child k is :math:`σ(W_f x_j + \sum_l U_{kl} h_l)`.
 
     Args:
-        in_width: size of x.
-        width: size of the states.
+        in_width: feature size of the inputs x.
+        width: size of the hidden and cell states.
         children: K; 2 for binary trees.
     """
 
@@ -137,13 +148,20 @@ class NAry(nn.Module):
         self.h = nn.Linear(children * width, (3 + children) * width, bias=False)
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor, level: Level) -> tuple[Tensor, Tensor]:
-        """Return states and cells ``[L, width]`` of one level, given h and c of all nodes."""
+        """Return the hidden and cell states ``[L, width]`` of the L nodes of a level.
+
+        Args:
+            x: inputs of these nodes, ``[L, in_width]``.
+            h: hidden states of all nodes, ``[N, width]``; those of lower levels are used.
+            c: cell states of all nodes, ``[N, width]``.
+            level: the level.
+        """
         if level.place.numel() and int(level.place.max()) >= self.places:
             raise ArgumentError(
                 "graph",
-                expected=f"at most {self.places} children of each node",
+                expected=f"at most {self.places} children for each node",
                 got=f"a node with {int(level.place.max()) + 1} children",
-                remedy="sum over the children with children=0, or make the tree binary",
+                remedy="build the model with more children, or with children=0 for any number",
             )
         width = h.shape[-1]
         each = torch.stack([self._slot(h, level, k) for k in range(self.places)], dim=1)
@@ -170,17 +188,17 @@ class TreeLSTM(GraphLayer):
 
     Called as ``model(x [N, in_width], graph)``, with edges from children to parents. With
     ``children=0`` the states of any number of unordered children are summed; ``children=2`` is the
-    binary form, in which the child of lower index is the left one. With ``bidirectional``, half of
-    each state is computed from the roots down, from the parent's state and the node's upward state,
-    so every state depends on the whole tree (Teng and Zhang, Head-lexicalized bidirectional tree
-    LSTMs, 2017, without head words).
+    binary form, in which the child with the lower index is the left one. With ``bidirectional``,
+    a second pass from the roots down computes half of each state from the parent's state and the
+    node's state of the first pass. Then every state depends on the whole tree, as in Teng and
+    Zhang, Head-lexicalized bidirectional tree LSTMs, 2017, but without their head words.
 
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
         width: hidden size.
         children: max number of ordered children per node (0 = any number, unordered).
-        bidirectional: also compute states from the root down.
+        bidirectional: also compute states from the roots down.
         dropout: dropout probability of the input and the states.
 
     Example:
@@ -238,7 +256,7 @@ class TreeLSTM(GraphLayer):
         return out
 
     def states(self, x: Tensor, graph: Pattern) -> Tensor:
-        """Return the state h of every node, ``[N, width]``; a root covers its whole tree."""
+        """Return the state of every node, ``[N, width]``; a root's state covers its whole tree."""
         graph = bind_graph(graph, len(x), len(x), x.device)
         x = self.embed(self.dropout(x))
         h = read(self.cell, x, graph.derived(upwards))
@@ -249,7 +267,7 @@ class TreeLSTM(GraphLayer):
 
 
 def read(cell: ChildSum | NAry, x: Tensor, order: Sequence[Level]) -> Tensor:
-    """Compute the states of all nodes level by level, ``[N, width]``."""
+    """Return the hidden states of all nodes, ``[N, width]``, computed level by level."""
     h = c = x.new_zeros(len(x), cell.width)
     for level in order:
         state, own = cell(x[level.nodes], h, c, level)

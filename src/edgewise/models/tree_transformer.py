@@ -1,8 +1,8 @@
 """Tree Transformer: attention between all words, biased by their relation in the tree.
 
-Formula: s_ij = q_i·k_j / √D + b_(up, down) + r_label, with the steps to the lowest common ancestor
+Formula: s_ij = q_i·k_j / √D + b[up, down] + r[label], steps up from i to an ancestor, down to j
 Graph: the complete graph of each tree
-Score: Dot (scaled)
+Score: ``Dot`` (scaled dot product)
 Encoding: bias by the relation of two nodes (the paper adds codes of the path from the root)
 Normalisation: softmax; layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network
@@ -35,10 +35,11 @@ NONE = -1
 
 
 def tree_relations(graph: Graph) -> Tensor:
-    """Return steps up from target i to the lowest common ancestor and down to source j, ``[P, 2]``.
+    """Return the steps up from target i to the lowest common ancestor, and down to source j.
 
-    Pairs are those of ``graphs.batch(graphs.complete(), sizes)``, in its order. A parent is (1, 0),
-    a child (0, 1), a sibling (1, 1). Nodes of different trees have -1.
+    The result ``[P, 2]`` has one row (up, down) per pair i, j, in the order of the edges of
+    ``graphs.batch(graphs.complete(), sizes)``. It is (1, 0) if j is the parent of i, (0, 1) if j is
+    a child, and (1, 1) if j is a sibling. Nodes of different trees have (-1, -1).
 
     Args:
         graph: forest with edges from children to parents.
@@ -65,7 +66,7 @@ def tree_relations(graph: Graph) -> Tensor:
 
 
 def _steps_up(adjacency: Tensor, far: int) -> Tensor:
-    """Return the number of steps from i up to a, ``[B, n, n]``; ``far`` if a is not an ancestor."""
+    """Return the steps from node i up to ancestor a, ``[B, n, n]``; ``far`` for other nodes a."""
     n = adjacency.shape[1]
     at = torch.eye(n, dtype=adjacency.dtype, device=adjacency.device).expand_as(adjacency)
     up = torch.full(adjacency.shape, far, device=adjacency.device)
@@ -78,12 +79,14 @@ def _steps_up(adjacency: Tensor, far: int) -> Tensor:
 
 
 class TreeRelation(nn.Module):
-    """Learned bias of the clipped steps up and down, :math:`b_{ij} = T[up_{ij}, down_{ij}]`.
+    """Learned attention bias by the steps up and down between two nodes of a tree.
+
+    The bias is :math:`b_{ij} = T[up_{ij}, down_{ij}]`; nodes of different trees have a separate
+    bias.
 
     Args:
         heads: number of heads H.
-        max_distance: larger numbers of steps are clipped. Nodes of different trees have a separate
-            bias.
+        max_distance: number of steps, up or down, at which larger numbers are clipped.
     """
 
     of_pairs = True
@@ -98,11 +101,14 @@ class TreeRelation(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Parameters that change the result of :meth:`code`; cached codes are stored under them."""
+        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the class of each pair, ``[P]``, which can be computed once per data set."""
+        """Return the class of each pair of nodes, ``[P]``, an integer for its steps up and down.
+
+        The classes do not depend on parameters; compute them once per data set.
+        """
         steps = tree_relations(graph)
         up, down = steps.clamp(max=self.max_distance).unbind(1)
         return torch.where(
@@ -110,7 +116,7 @@ class TreeRelation(nn.Module):
         )
 
     def forward(self, code: Tensor) -> TableBias:
-        """Return the bias of all pairs."""
+        """Return the attention bias of all pairs, given their classes ``[P]`` from :meth:`code`."""
         return TableBias(code, self.table)
 
 
@@ -182,8 +188,8 @@ class TreeTransformer(GraphLayer):
             x: node features ``[N, in_width]``.
             graph: forest with edges from children to parents.
             edge_attr: edge features ``[E, edge_width]``, such as one-hot dependency labels.
-            batch: the nodes of each tree; see :mod:`edgewise.models`.
-            relations: ``model.relation.code(graph)``, if computed before.
+            batch: assignment of nodes to trees; see :mod:`edgewise.models`.
+            relations: precomputed ``model.relation.code(graph)``.
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
@@ -200,7 +206,15 @@ class TreeTransformer(GraphLayer):
         return out
 
     def of_labels(self, graph: Graph, edge_attr: Tensor, pairs: int) -> Tensor:
-        """Return the bias ``[P, H]`` of edge labels, for the parent and the child of each edge."""
+        """Return the attention bias of edge labels, ``[P, H]``; 0 for pairs that are not an edge.
+
+        Each edge has two values: for the parent that attends to the child, and the reverse.
+
+        Args:
+            graph: forest with edges from children to parents.
+            edge_attr: edge features ``[E, edge_width]``.
+            pairs: number of pairs P.
+        """
         assert self.labels is not None
         sizes = member_sizes(graph)
         member = segment_index(sizes, graph.num_targets)

@@ -1,8 +1,8 @@
 """Universal Transformer: one layer applied repeatedly, with position and step encodings.
 
 Formula: h = h + position + step; a = h + attention(norm(h)); h = a + FFN(norm(a)); shared weights
-Graph: complete by default; any pattern, or a graph at the call
-Score: Dot (scaled), full projections
+Graph: complete by default, or any pattern or graph passed in the call
+Score: ``Dot`` (scaled dot product); each head projects all features
 Encoding: sinusoidal, of position and step, added before every step
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer and at the end
 Update: residuals around attention and the feed-forward network; optional halting per token
@@ -52,11 +52,11 @@ def universal(
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
     order: Order = "pre",
 ) -> TextModel:
-    """Build a Universal Transformer language model.
+    """Build a Universal Transformer language model, which applies one layer repeatedly.
 
-    ``model.logits(states)`` gives the logits of the tokens. One layer is applied ``depth`` times.
-    On a causal graph, the model can generate text; with ``cache=``, each step has separate cached
-    keys and values, and no step is skipped.
+    ``model.logits(states)`` gives logits over the vocabulary for each token. One layer is applied
+    ``depth`` times; each application is a step. On a causal graph, the model can generate text;
+    with ``cache=``, keys and values are cached separately for each step, and no step is skipped.
 
     Norms come before the sublayers, as in the authors' implementation (tensor2tensor). With
     ``order="post"``, as in the paper, the model does not learn at the default settings: position
@@ -69,8 +69,8 @@ def universal(
         depth: number of steps; with ``halting``, the maximum number of steps.
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
-        halting: whether each token may stop early (adaptive computation time).
-        halting_threshold: sum of halting probabilities at which a token stops, 1 - ε.
+        halting: whether each token may stop before the last step (adaptive computation time).
+        halting_threshold: sum of the halting probabilities of its steps at which a token stops.
         ponder_cost: weight of the mean number of steps in the training loss, with ``halting``
             (0 = none).
         act: name of the activation function of the feed-forward networks.
@@ -89,7 +89,7 @@ def universal(
     if halting_threshold > 1:
         raise ArgumentError(
             "halting_threshold",
-            expected="a probability above 0",
+            expected="a probability above 0 and at most 1",
             got=repr(halting_threshold),
             remedy="choose for example 0.99",
         )
@@ -116,7 +116,7 @@ def universal(
 
 
 class Halted(NamedTuple):
-    """States of tokens that stop at different steps.
+    """States of tokens, and the number of steps after which each token stopped.
 
     Attributes:
         states: ``[..., N, width]``, the mean of the states of all steps of a token, weighted by its
@@ -139,13 +139,13 @@ class UniversalStack(TransformerStack):
     With halting (adaptive computation time, Graves, 2016), :math:`p^t_i = σ(w \tilde h^t_i + b)`;
     token i stops at the first step :math:`N_i` at which :math:`\sum_{s \le t} p^s_i` reaches the
     threshold, or at the last step. Other tokens then attend to the unchanged state of token i. The
-    output is the mean of the token's states, weighted by p; the last weight is the remainder to 1,
-    :math:`R_i = 1 - \sum_{s < N_i} p^s_i`. In training, the ponder cost
-    :math:`τ\,\mathrm{mean}_i(N_i + R_i)` is added to the loss.
+    output is the mean of the token's states of all its steps, weighted by p. The last weight is the
+    remainder :math:`R_i = 1 - \sum_{s < N_i} p^s_i`, so the weights sum to 1. In training, the
+    ponder cost :math:`τ\,\mathrm{mean}_i(N_i + R_i)` is added to the loss.
 
     Args:
         layer: layer called as ``layer(x, graph, **terms)``.
-        depth: number of steps, or their maximum with halting.
+        depth: number of steps; with halting, the maximum number of steps.
         norm: final norm; ``nn.Identity()`` if the layer ends with a norm.
         graph: default attention graph.
         halt: module that maps features to a halting logit, or None.
@@ -296,7 +296,8 @@ def num_steps(model: TextModel, input_ids: Tensor, attention_mask: Tensor | None
             "model",
             expected="a model built by edgewise.models.universal",
             got=type(model).__name__,
-            remedy="pass the text model of a run, run.model.trunk",
+            remedy="pass the text model itself; in a run loaded with edgewise.load it is "
+            "run.model.trunk",
         )
     sequences = SequenceBatch(input_ids, attention_mask)
     x = model.embedding(input_ids, sequences.positions)

@@ -1,8 +1,8 @@
 """Vision Transformer on any graph of patches.
 
 Formula: linear embedding of patches; Transformer encoder; pooling; linear classifier
-Graph: complete by default; any pattern over the patches, in raster order
-Score: Dot (scaled), full projections
+Graph: complete by default, or any pattern over the patches in raster order
+Score: ``Dot`` (scaled dot product); each head projects all features
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network
 Encoding: learned positions
@@ -56,7 +56,7 @@ def vit(
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
         act: name of the activation function of the feed-forward networks.
-        projections: "full": each head projects all features; "split": each head projects its slice.
+        projections: "full" (each head projects all features) or "split" (only its slice of them).
         norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
         dropout: dropout probability.
         pool: readout of the patch states, such as "mean", or "class" for a class token.
