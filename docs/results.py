@@ -50,10 +50,9 @@ This page lists the results of all recipes, compared with simple baselines and p
   reproduce it.
 - **ours**: Edgewise's result on the test set, mean ± standard deviation over seeds or folds.
 - **baseline**: the simple method that is best on the validation set, with its result on the same
-  test sets (over folds, mean ± standard deviation), as measured by [`edgewise baseline
-  RECIPE`](../howto/baselines.md). p is the p-value of a paired t-test over the folds, for the first
-  metric. *Not measured* means that baselines exist but were not run. The cell is empty for
-  variants, and for tasks without a simple method.
+  test sets, as measured by [`edgewise baseline RECIPE`](../howto/baselines.md). p is the p-value of
+  a paired t-test over the folds, for the first metric. *Not measured* means that baselines exist
+  but were not run. The cell is empty for variants, and for tasks without a simple method.
 - **reference**: a result to compare with, and its source. *Not reached* means that ours is worse.
 - **protocol**: split sizes (training / validation / test), rule that chooses the epoch, and seeds
   or folds.
