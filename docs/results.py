@@ -1,17 +1,17 @@
 """Write docs/background/results.md: the measured metrics of every recipe, with references.
 
-python docs/results.py                        # from docs/background/results.json
+python docs/results.py                        # write the page from docs/background/results.json
 python docs/results.py --runs DIR             # first add the finished runs DIR/RECIPE
-python docs/results.py --runs DIR --train     # first train what is not measured
+python docs/results.py --runs DIR --train     # first train recipes that are not measured
 python docs/results.py --runs DIR --baselines # first measure baselines that are not measured
 python docs/results.py --check                # check whether the page is stale (exit code 1)
 
-A recipe has its own protocol and reference (edgewise.recipes.Protocol), so nothing is added here
-for a new recipe. Results of a recipe whose fields have changed are not shown. Results with fewer
-seeds or folds than the protocol are marked stale, and --train measures the missing ones.
+A recipe has its own protocol and reference (edgewise.recipes.Protocol), so a new recipe needs no
+change here. Results of a recipe whose fields have changed are not shown. Results with fewer seeds
+or folds than the protocol are marked stale, and --train measures the missing ones.
 
-Baselines are those of `edgewise baseline RECIPE`, read from DIR/RECIPE-baseline. Recipes with the
-same data and the same metric have the same baselines, which are measured once.
+The baselines of a recipe are read from DIR/RECIPE-baseline, where `edgewise baseline RECIPE` writes
+them. Recipes with the same data and the same metric have the same baselines, measured once.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ HEAD = """# Measured results
 This page lists the results of all recipes, compared with simple baselines and published numbers.
 `make results` writes this page.
 
-- **recipe**: name for `edgewise train`. A name in italics is a variant of the recipe above: the
-  protocol is the same, except for the differences in the column *protocol*. The commands below each
-  table reproduce the table. *Behind ...* means that the named baseline is better in at least one
-  metric of the row.
-- **ours**: result on the test set, mean ± standard deviation over seeds or folds.
+- **recipe**: the name to pass to `edgewise train`. A name in italics is a variant of the recipe
+  above it; its column *protocol* lists only the differences from that recipe. *Behind X* means that
+  the baseline X is better in at least one metric of the row. The commands below each table
+  reproduce it.
+- **ours**: Edgewise's result on the test set, mean ± standard deviation over seeds or folds.
 - **baseline**: the simple method that is best on the validation set, with its result on the same
-  test sets (mean and standard deviation over folds). [`edgewise baseline
-  RECIPE`](../howto/baselines.md) measures baselines. The cell is empty for variants, and for tasks
-  without a simple method. *Not measured* means that the baselines of this recipe were not run. p is
-  the p-value of a paired t-test over the folds, for the first metric.
-- **reference**: number to compare with, and its source. *Not reached* means that ours is worse.
-- **protocol**: splits (training / validation / test), choice of the epoch, seeds or folds.
+  test sets, as measured by [`edgewise baseline RECIPE`](../howto/baselines.md). p is the p-value of
+  a paired t-test over the folds, for the first metric. *Not measured* means that baselines exist
+  but were not run. The cell is empty for variants, and for tasks without a simple method.
+- **reference**: a result to compare with, and its source. *Not reached* means that ours is worse.
+- **protocol**: split sizes (training / validation / test), rule that chooses the epoch, and seeds
+  or folds.
 - **minutes**: processor time on one core for training, validation and test of all seeds or folds.
   If a row needs several commands, this is the time of the last command.
 
@@ -65,14 +65,14 @@ SECTIONS = {
     "Citation networks": """\
 The public split of Cora has 140 labelled training papers, 500 validation and 1,000 test papers.""",
     "Whole graphs and molecules": """\
-Each fold is the test set once; the epoch is chosen without the test fold. Published results that
-choose the epoch on the test folds are several percentage points higher and not comparable. The
-published numbers for ZINC are for the molecules of the benchmark ZINC-12k; our results are for
-other molecules of ZINC, and after fewer epochs.""",
+With *folds*, each fold is the test set once, and the epoch is chosen without the test fold.
+Published results that choose the epoch on the test folds are several percentage points higher and
+not comparable. The published numbers for ZINC are for the molecules of the benchmark ZINC-12k; our
+results are for other molecules of ZINC, and after fewer epochs.""",
     "Synthetic graphs": """\
 These recipes measure the [limits of graph networks](expressiveness.md). Every epoch samples new
-training graphs. Rows that end in -5 and -6 have trees of depth 5 and 6 and start from the weights
-of a run on trees of depth 3.""",
+training graphs. Models whose names end in -5 and -6 are trained on trees of depth 5 and 6 after
+training on trees of depth 3.""",
     "Links and recommendation": "",
     "Sequences": "",
     "Images": "",
@@ -144,7 +144,7 @@ BESIDE = {
     **{
         name: {
             f"{name}-without": (
-                "without propagation of outputs; other settings tuned again; seeds 0 to 9",
+                "without propagation of outputs, settings tuned for this variant; seeds 0 to 9",
                 f"edgewise train {name} --model.output_hops 0 {options} --seeds 10"
                 f" --out {name}-without",
             )
@@ -188,7 +188,7 @@ BESIDE = {
     },
     "sage-facebook": {
         f"sage-facebook-{seed}": (
-            f"split {seed}",
+            f"random split {seed} of the edges instead of split 0",
             f"edgewise train sage-facebook --data.split_seed {seed} --out sage-facebook-{seed}",
         )
         for seed in (1, 2)
@@ -223,13 +223,13 @@ BESIDE = {
     **{
         f"vit-{name}": {
             f"convolutions-vit-{name}": (
-                f"six convolutions, {weights} weights",
+                f"network of six convolutions, {weights} weights",
                 "python examples/scripts/convolutions_beside.py "
                 f"vit-{name} convolutions-vit-{name}",
             ),
             **{
                 f"mae-{name}-{start}": (
-                    f"{labels} labels, {how}; seeds 0 to {seeds - 1}",
+                    f"ViT trained on {labels} labelled images, {how}; seeds 0 to {seeds - 1}",
                     f"python examples/scripts/mae_few_labels.py {name} --epochs {epochs}"
                     f" --tuning-epochs 40 --seeds {seeds} --json mae-{name}",
                 )
@@ -275,8 +275,8 @@ BESIDE = {
                 f" --optimizer.lr 3e-3 --trainer.epochs 30 --seeds 3 --out sketches-{name}",
             )
             for name, what in (
-                ("multi", "three graphs of points, as in the paper"),
-                ("complete", "all pairs of points"),
+                ("multi", "nodes are points, on three graphs as in the paper"),
+                ("complete", "nodes are points, on the complete graph"),
             )
         },
     },
@@ -340,13 +340,13 @@ BESIDE = {
             for steps, time in ((1400, "1.06 times"), (1850, "1.27 times"))
         },
         "xl-war-and-peace-64": (
-            "segments of 64, memory of 128, the same number of steps",
+            "segments of 64 characters, memory of 128, the same number of steps",
             "edgewise train xl-war-and-peace --model.memory 128 --data.context 64"
             " --data.batch_size 12 --data.windows 3000 --trainer.epochs 4"
             " --out xl-war-and-peace-64",
         ),
         "war-and-peace-64": (
-            "segments of 64 without memory, 1.2 times as many steps",
+            "segments of 64 characters without memory, 1.2 times as many steps",
             "edgewise train xl-war-and-peace --model.memory 0 --data.consecutive false"
             " --data.context 64 --data.stride 32 --data.batch_size 12 --data.windows 3600"
             " --trainer.epochs 4 --out war-and-peace-64",
@@ -361,13 +361,13 @@ BESIDE = {
     },
     "duplication": {
         "duplication-1": (
-            "one hash round",
+            "one round of hashing instead of four",
             "edgewise train duplication --model.num_hashes 1 --out duplication-1",
         ),
     },
     "recall": {
         "recall-window": (
-            "window without hub",
+            "window without the hub",
             'edgewise train recall --model.graph "window(8)" --out recall-window',
         ),
         "recall-narrow": (
@@ -375,12 +375,12 @@ BESIDE = {
             "edgewise train recall --model.init_std 0.02 --out recall-narrow",
         ),
         "recall-bp": (
-            "BP-Transformer, key at least 128 of 256 tokens away",
+            "BP-Transformer, texts of 256 tokens, key at least 128 tokens away",
             "edgewise train recall --model bp_transformer --data.length 256 --data.distance 128"
             " --out recall-bp",
         ),
         "recall-bp-far": (
-            "BP-Transformer, first trained on 32, 128 and 384 tokens; one seed",
+            "BP-Transformer, first trained on texts of 32, 128 and 384 tokens; one seed",
             "edgewise train recall --model bp_transformer --data.length 32 --data.distance 16"
             " --trainer.epochs 8 --out recall-bp-32\n"
             "edgewise train recall --model bp_transformer --from recall-bp-32 --data.length 128"
@@ -397,8 +397,8 @@ BESIDE = {
             "edgewise train sst2 --model bp_transformer --out sst2-bp",
         ),
         "sst2-tuned": (
-            "pre-trained on masked words for 35.6 minutes; seeds 0 to 2. From scratch with the same"
-            " settings 80.18 ± 0.72 %: no gain is shown",
+            "pre-trained on masked words for 35.6 minutes; seeds 0 to 2. Trained from scratch with"
+            " the same settings, accuracy is 80.18 ± 0.72 %, so no gain is shown",
             "edgewise train bert-wikitext --data.vocab_size 16000 --trainer.epochs 20"
             " --trainer.precision bf16 --out runs/texts\n"
             "edgewise train bert-wikitext --from runs/texts --data.sources sst2 --data.windows 0"
@@ -411,12 +411,12 @@ BESIDE = {
             " --out sst2-tuned-scratch",
         ),
         "sst2-few": (
-            "692 of the 6,920 labels; seeds 0 to 4",
+            "trained on 692 of the 6,920 sentences; seeds 0 to 4",
             'edgewise train sst2 --data.tokenizer runs/roberta-wikitext --model.graph "window(4)"'
             " --data.labelled 692 --trainer.epochs 10 --seeds 5 --out sst2-few",
         ),
         "sst2-few-pretrained": (
-            "692 labels, initialised with `roberta-wikitext`; seeds 0 to 4",
+            "trained on 692 sentences after pre-training (`roberta-wikitext`); seeds 0 to 4",
             'edgewise train sst2 --from runs/roberta-wikitext --model.graph "window(4)"'
             " --data.labelled 692 --trainer.epochs 10 --seeds 5 --out sst2-few-pretrained",
         ),
@@ -426,8 +426,8 @@ BESIDE = {
 DIR/NAME.json, or the run folder DIR/NAME."""
 NAMES = {
     **{"mae": "MAE", "rmse": "RMSE", "r2": "R²", "auc": "AUC", "mrr": "MRR", "ndcg@20": "nDCG@20"},
-    **{"rouge1": "ROUGE-1", "rouge2": "2", "rougeL": "L", "bleu": "BLEU", "exact": "exactly right"},
-    **{"loss": "loss", "seasonal_ratio": "ratio to the last season"},
+    **{"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "bleu": "BLEU"},
+    **{"exact": "exact captions", "seasonal_ratio": "MAE relative to repeating the last season"},
 }
 
 BASELINES = "baselines"
@@ -596,7 +596,7 @@ def page(measured: Measured) -> str:
     parts = [HEAD, *(section(title, shown[title], measured) for title in SECTIONS if shown[title])]
     if owed:
         listed = ", ".join(f"`{name}`" for name in owed)
-        parts.append(f"## Not measured\n\nNothing is claimed for these recipes: {listed}.\n")
+        parts.append(f"## Not measured\n\nThese recipes have no current measurement: {listed}.\n")
     return "\n".join(parts)
 
 

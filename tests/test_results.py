@@ -128,7 +128,7 @@ def test_the_page_names_each_row_that_is_behind() -> None:
 def test_a_row_without_a_metric_that_is_now_asked_for_is_not_shown() -> None:
     metrics = summarise([{"test/loss": 0.8, "cpu_seconds": 30.0}] * 10)
     page = RESULTS["page"]({NAME: {"recipe": to_record(find(NAME)), "metrics": metrics}})
-    assert f"`{NAME}`" in page.split("Nothing is claimed")[1]
+    assert f"`{NAME}`" in page.split("no current measurement")[1]
 
 
 def test_what_was_measured_with_other_numbers_is_not_shown(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_what_was_measured_with_other_numbers_is_not_shown(tmp_path: Path) -> No
     metrics = json.loads((tmp_path / NAME / "metrics.json").read_text())
     page = RESULTS["page"]({NAME: {"recipe": record, "metrics": metrics}})
     assert f"| `{NAME}`" not in page
-    assert f"`{NAME}`" in page.split("Nothing is claimed")[1]
+    assert f"`{NAME}`" in page.split("no current measurement")[1]
 
 
 def test_what_is_missing_or_stale_is_trained_and_what_is_whole_is_not(

@@ -21,7 +21,8 @@ summarise_wikitext = Recipe(
     protocol=Protocol(
         ("test/rouge1", "test/rouge2", "test/rougeL"),
         "0.351, 0.082, 0.175 (the three longest sentences)",
-        "three sentences, compared with the lead section; 48 / 12 / 61 articles of WikiText-2",
+        "three chosen sentences, compared with the lead section by ROUGE; 48 / 12 / 61 articles of "
+        "WikiText-2",
         seeds=3,
     ),
 )

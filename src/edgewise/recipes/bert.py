@@ -14,7 +14,7 @@ trunk = partial(models.bert, width=128, depth=2, heads=4, ffn_dim=512, max_lengt
 HIDDEN_WORDS = Protocol(
     ("test/accuracy",),
     "none",
-    "40 % of the tokens of WikiText-2's test set masked; best epoch by validation loss",
+    "40 % of the tokens of WikiText-2's test set are masked; best epoch by validation loss",
 )
 
 bert_wikitext = Recipe(

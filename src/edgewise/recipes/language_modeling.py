@@ -14,7 +14,7 @@ MATRICES = r"(?<!norm\.)weight$|table$"  # Weight decay applies to these, not to
 PLAIN = Protocol(
     ("test/loss",),
     "1.88 (nanoGPT on a CPU, evaluated on a sample)",
-    "nats per character, last tenth of the text; each has at least half of the context",
+    "nats per character on the last tenth of the text, with at least half a window of context",
 )
 LAST: dict[str, Any] = {"monitor": "val/loss", "mode": "min"}
 gpt = partial(models.gpt, width=128, depth=4, heads=4, max_length=CONTEXT, act="gelu", dropout=0.0)
@@ -81,7 +81,7 @@ xl_war_and_peace = replace(
     protocol=Protocol(
         ("test/loss",),
         "models without memory (next rows)",
-        "nats per character, last twentieth of the text, in consecutive segments",
+        "nats per character on the last twentieth of the text, read in consecutive segments",
     ),
 )
 
@@ -100,7 +100,8 @@ long_war_and_peace = replace(
     protocol=Protocol(
         ("test/loss",),
         "full attention (next row)",
-        "nats per character, last twentieth of the text; each has at least half of the context",
+        "nats per character on the last twentieth of the text, with at least half a window of "
+        "context",
     ),
 )
 

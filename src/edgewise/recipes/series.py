@@ -23,7 +23,8 @@ forecast = Recipe(
     protocol=Protocol(
         ("test/mae", "test/seasonal_ratio"),
         "0.510 (ridge regression), 0.807 (seasonal naive with trend); not better than ridge",
-        "weekly CO2 of Mauna Loa in ppm, 52 weeks ahead, last fifth; best epoch by validation",
+        "weekly CO2 of Mauna Loa in ppm, 52 weeks ahead, tested on the last fifth of the series; "
+        "best epoch by validation",
     ),
 )
 

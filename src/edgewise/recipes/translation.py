@@ -26,14 +26,14 @@ transformer_multi30k = Recipe(
     protocol=Protocol(
         ("test/bleu",),
         "41.0 (Transformer-Tiny, trained longer); not reached",
-        "test 2016, beam 5, sacrebleu; best epoch by validation loss",
+        "test set of 2016, beam size 5, sacrebleu; best epoch by validation loss",
     ),
 )
 
 SHORT = Protocol(
     ("test/bleu",),
-    "22.6 (`transformer-multi30k` after as many epochs)",
-    "test 2016, beam 5, sacrebleu; best epoch by validation loss",
+    "22.6 (`transformer-multi30k` after 3 epochs)",
+    "test set of 2016, beam size 5, sacrebleu; best epoch by validation loss",
 )
 
 light_conv_multi30k = replace(
