@@ -62,7 +62,7 @@ class Table:
         return self.lines[row]
 
     def only(self, rows: Sequence[int]) -> Table:
-        """Return a table of some rows, with their line numbers."""
+        """Return a table of the given rows, which keep their line numbers."""
         lines = [self.lines[row] for row in rows]
         return replace(self, frame=self.frame.iloc[list(rows)], lines=lines)
 
@@ -78,7 +78,7 @@ class Table:
         if self.frame.shape[1] != len(names):
             raise unreadable(
                 self.path,
-                expected=f"{len(names)} columns, the number in data.path",
+                expected=f"{len(names)} columns, as in the table of data.path",
                 got=str(self.frame.shape[1]),
             )
         if self.named:

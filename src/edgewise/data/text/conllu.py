@@ -70,7 +70,7 @@ def words_of(block: str) -> list[str]:
 def _unreadable(name: str, got: str, line: int) -> ArgumentError:
     return ArgumentError(
         name,
-        expected=f"CoNLL-U: numbered words with {WIDTH} columns, an empty line after each sentence",
+        expected=f"CoNLL-U: {WIDTH} columns, numbered words, empty lines between sentences",
         got=f"{got} in line {line}",
         remedy="correct this line",
     )

@@ -1,4 +1,4 @@
-"""Texts without labels, for pre-training: masked language modelling, and halves of texts."""
+"""Unlabelled texts for pre-training: the base class, and masked language modelling."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class MaskedText(UnlabelledTexts):
     Attributes:
         mask_fraction: fraction of tokens to predict, as in
             :func:`edgewise.data.text.masking.mask_tokens`.
-        context: tokens per window, with ``<cls>``.
-        windows: windows per epoch; 0 for as many as fit without overlap.
+        context: tokens per window, including ``<cls>``.
+        windows: training windows sampled per epoch; 0 for as many as fit without overlap.
         sources, paths, test_paths, val: see :class:`UnlabelledTexts`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """

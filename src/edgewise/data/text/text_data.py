@@ -46,7 +46,7 @@ class TextData(Data, ABC):
         check_least(f"data.{name}", getattr(self, name), least, f"choose for example {good}")
 
     def shares(self, *names: str) -> None:
-        """Check that the fractions of held-out data leave training data."""
+        """Check that the fields with these names are fractions that leave training data."""
         held_out = {f"data.{name}": getattr(self, name) for name in names}
         check_shares(held_out, "choose for example 0.1")
 

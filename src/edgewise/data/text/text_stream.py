@@ -40,10 +40,10 @@ class TextStream(TextData):
     Attributes:
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
         context: maximum number of tokens that a prediction depends on.
-        windows: windows per epoch; 0 for as many as fit without overlap.
+        windows: training windows per epoch; 0 for as many as fit without overlap.
         stride: number of tokens at the end of a window that are predicted in validation and test;
             0 for all.
-        consecutive: each batch continues the previous one.
+        consecutive: whether each batch continues the previous one.
         val, test: fractions of the text used for validation (from its beginning) and test (from
             its end).
     """

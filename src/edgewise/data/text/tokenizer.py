@@ -198,7 +198,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 
 def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
-    """Load the result of ``tokenizer.to_str()``."""
+    """Create a tokenizer from the JSON that ``tokenizer.to_str()`` returns."""
     library = _library()
     try:
         tokenizer: Tokenizer = library.Tokenizer.from_str(text)
@@ -216,7 +216,7 @@ def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
 
 
 def vocabulary_hash(tokenizer: Tokenizer) -> str:
-    """Return a hash of 16 hexadecimal digits of everything that determines token ids."""
+    """Return a hash (16 hexadecimal digits) of all properties that determine the token ids."""
     parts = json.loads(tokenizer.to_str())
     decides = {key: parts.get(key) for key in ("normalizer", "pre_tokenizer", "model")}
     decides["special"] = [token["content"] for token in parts["added_tokens"]]
@@ -280,7 +280,7 @@ def _counted(
 def _merged(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
-    expected = f"a number, as the kind {kind} has no natural vocabulary size"
+    expected = f"a maximum, which the kind {kind} of tokenizer needs"
     max_tokens = check_given("vocab_size", max_tokens, expected, "choose for example 8000")
     hf = _library()
     if not any(texts):

@@ -103,7 +103,7 @@ class StreamLoader(Loader):
 
     @property
     def _of_row(self) -> int:
-        """Number of windows in each row of the batch."""
+        """Number of windows in each of the rows into which the text is cut."""
         found = self.count // self._total_size
         if not found:
             raise ArgumentError(
@@ -163,7 +163,8 @@ class StreamSplit(Split):
     Attributes:
         stream: token ids, ``[N]``.
         context: tokens per window.
-        held_out: score every token after the first ``context`` exactly once.
+        held_out: whether this is for validation or test, where each token after the first
+            ``context`` is scored exactly once.
     """
 
     stream: Tensor
