@@ -37,7 +37,7 @@ class Explanation:
             tokens of the source.
         kind: kind of the input.
         positions: coordinates ``[N, 2]`` of the nodes, or ``None``.
-        answer: prediction as text; empty for a model without a run.
+        answer: prediction as text; empty if ``model`` is not a run.
         target_labels: in a pair of sequences, the tokens of the target.
         details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"patches"``, the
             number of patches of the image, which are the last nodes; ``"smiles"``; ``"node"``, the
@@ -312,7 +312,7 @@ ORDERED = (OnTexts, OnImages, Forecasts)
 
 
 def has_order(run: Any) -> bool:
-    """Return whether the nodes of a run's graphs have an order, so that they have distances."""
+    """Return whether the nodes of a run have an order, which gives distances between them."""
     return isinstance(run.predictor, ORDERED)
 
 
@@ -400,7 +400,7 @@ def patch_labels(rows: int, columns: int) -> list[str]:
 
 
 def grid_positions(count: int, columns: int | None = None) -> Tensor | None:
-    """Return coordinates ``[N, 2]`` of patches in a grid, after a class token if there is one.
+    """Return coordinates ``[N, 2]`` of N patches in a grid, or of a class token and N - 1 patches.
 
     The result is ``None`` if N is neither a multiple of the number of columns nor a multiple plus
     1. By default the grid is a square.

@@ -45,7 +45,7 @@ def draw_head(
     member: int = 0,
     path: str | Path | None = None,
 ) -> Figure:
-    """Draw the weights of a head as a matrix, and on the nodes if they have positions.
+    """Draw the weights of a head as a matrix and, if the nodes have positions, on the graph.
 
     Args:
         found: an explanation, or recorded weights without names of nodes.

@@ -318,19 +318,22 @@ def _distance(graph: Graph, source: Tensor, target: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Observations:
-    """Counts for the three observations about attention of a trained encoder.
+    """Counts for three observations about a trained encoder.
+
+    Most weights are near zero, many other weights are local, and a few nodes are global.
 
     Weights are compared with the equal weight, 1 / the in-degree of the target, because texts have
     different lengths.
 
     Attributes:
         near_zero: fraction of all weights below ``small`` times the equal weight.
-        local: fraction of the other weights between nodes at a distance of at most ``window``.
+        local: of the weights that are not near zero, the fraction between nodes at a distance of
+            at most ``window``.
         local_edges: fraction of edges at a distance of at most ``window``: the value of ``local``
             if all weights were equal.
-        global_nodes: mean number of global nodes in a text. At least 90 % of the targets that can
-            attend to a global node give it ``large`` times the equal weight or more, in the mean
-            over heads.
+        global_nodes: mean number of global nodes in a text, averaged over heads. A node is global
+            if at least 90 % of the targets that can attend to it give it ``large`` times the equal
+            weight or more.
         nodes: mean number of nodes in a text.
         small: weights below this multiple of the equal weight count as near zero.
         window: distance up to which a weight counts as local.

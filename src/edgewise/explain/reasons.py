@@ -70,8 +70,8 @@ def attributions(
     For inputs of up to 64 parts, the default method is ``"removed"``, which computes the prediction
     again without each part; on up to 200 cases per kind, this was the most faithful method
     (``python -m benchmarks.fidelity``). For links and items, the limit is higher (see
-    :func:`edgewise.explain.contributions`). For larger inputs, and for more than 64 nodes of a
-    graph, the default is ``"left_out"``, which needs one forward and one backward pass.
+    :func:`edgewise.explain.contributions`). For larger inputs, and if more than 64 nodes of a graph
+    are explained, the default is ``"left_out"``, which needs one forward and one backward pass.
 
     Args:
         run: run of :func:`edgewise.load`.

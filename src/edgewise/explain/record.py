@@ -41,10 +41,11 @@ class LayerRecord:
         heads: numbers of the recorded heads. Heads of a pruned layer keep the numbers that they had
             before pruning.
         edges: indices ``[K]`` of the recorded edges, or ``None`` for all edges.
-        kind: ``"attention"``; ``"part"`` for a call of :func:`edgewise.attend_with_lse` that the
-            model combines with others itself (Reformer), whose weights sum to 1 within the part; or
-            ``"aggregation"`` for the weights of :func:`edgewise.aggregate`, which may not
-            be the result of a softmax (GCN, MoNet, LightConv).
+        kind: ``"attention"``; ``"part"`` for a call of :func:`edgewise.attend_with_lse` whose
+            output the model itself combines with that of other calls (Reformer), so that its
+            weights sum to 1 within the call; or ``"aggregation"`` for the weights of
+            :func:`edgewise.aggregate`, which may not be the result of a softmax (GCN, MoNet,
+            LightConv).
 
     Example:
         >>> import torch
@@ -269,11 +270,11 @@ def _nothing_recorded(
         )
     return ArgumentError(
         "model",
-        expected="a model that is called in the context and computes attention with Edgewise",
+        expected="a model that is called within the block and computes attention with Edgewise",
         got=f"{type(module).__name__}, which computed no attention",
-        remedy="call the model in the context; a transformers model needs "
-        'attn_implementation="edgewise", PyTorch Geometric the layers of edgewise.interop.pyg, '
-        "and a compiled model has to be given uncompiled",
+        remedy="call the model within the with block; a transformers model needs "
+        'attn_implementation="edgewise", a PyTorch Geometric model needs the layers of '
+        "edgewise.interop.pyg, and a compiled model must be passed uncompiled",
     )
 
 
@@ -465,7 +466,7 @@ def _spread(degree: Tensor, most: int) -> Tensor:
 
 
 def _merged(layers: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor) -> LayerRecord:
-    """Merge the weights of the parts of a union; weights of equal edges are added."""
+    """Merge the weights of calls over parts of a graph; weights of equal edges are added."""
     with torch.no_grad():
         graph, heads = layers[0].graph, layers[0].heads
         keys, weights = [], []

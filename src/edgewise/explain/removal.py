@@ -170,7 +170,7 @@ def receptive_field(case: Case) -> ReceptiveField | None:
 
     The result is ``None`` for other answers, and for models whose nodes depend on each other
     outside of the recorded calls. This is tested by removing every second edge at the nodes of the
-    answer, which must give the score of the whole graph.
+    answer, which must give the same score as the removal in the whole graph.
     """
     if not case.whole_graph or case.own is None:
         return None
@@ -232,7 +232,7 @@ class _LocalRemoval(Removal):
 
 
 def _rows_of(graph: Graph, rows: Tensor, edges: Tensor) -> Graph:
-    """Return the graph of some edges, with some targets only."""
+    """Return the graph of the given edges, with only the targets ``rows``."""
     source, target = graph.edge_index[:, edges]
     index = torch.stack([source, torch.searchsorted(rows, target)])
     return Edges(index, len(rows), graph.num_sources)

@@ -35,7 +35,7 @@ def _text(pattern: Pattern) -> str:
 
 @dataclass(frozen=True)
 class LayerSuggestion:
-    """Pattern for a layer.
+    """Sparse pattern that is suggested for a layer.
 
     Attributes:
         pattern: ``window(w)``, or ``window(w) | hubs([...])``.
@@ -312,7 +312,7 @@ class _Restricted(NamedInterceptor):
         return compute(chosen, smaller)
 
     def _graph(self, graph: Graph, pattern: Pattern, *, bare: bool) -> tuple[Graph, Tensor | None]:
-        """Return the common edges, and their indices in the graph.
+        """Return the graph of the edges in both graph and pattern, and their indices in the graph.
 
         Without edge terms, if the graph is complete in each text, the result is the bound pattern,
         for which engines are faster than for a list of edges.

@@ -211,8 +211,8 @@ class Masked(NamedTuple):
 class HiddenAtoms(Predictor):
     """Most probable elements of atoms written as ``*``, and kinds of bonds written as ``~``.
 
-    RDKit computes the features of the other atoms from the molecule including its unknown parts. In
-    training they were computed from the complete molecule.
+    RDKit computes the features of the other atoms from the molecule with its unknown atoms and
+    bonds. In training, it computed them from the complete molecule.
     """
 
     data, task = MaskedMolecules, Classification

@@ -17,7 +17,7 @@ from edgewise.training import RunFolder
 
 
 class Properties(Predictor):
-    """Numbers, and classes with their probabilities, of the targets that the data describe.
+    """Base of predictors of all targets of a run: numbers, and classes with probabilities.
 
     For a target of classes, the prediction has the most probable class and ``P(NAME=CLASS)``, the
     probability of the second of two classes or of each of several classes. An ensemble of seeds
@@ -33,7 +33,10 @@ class Properties(Predictor):
         self.unit: dict[str, str] = {}
 
     def called(self, *inputs: Any, **keywords: Any) -> tuple[Tensor, Tensor | None]:
-        """Return the outputs ``[M, widths]``, and ``[members, M, widths]`` of an ensemble."""
+        """Return the model outputs ``[M, widths]``, and those of each member of an ensemble.
+
+        The second value is ``[members, M, widths]``, or ``None`` for a single model.
+        """
         # Explanations call this method with gradients.
         outputs = self.model(*inputs, **keywords).detach()
         if not isinstance(self.model, Ensemble):
@@ -109,7 +112,7 @@ def _columns(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
 
 
 def _spread(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
-    """Return the columns of standard deviations among members, ``[members, M, width]``."""
+    """Return the standard deviations over the first axis of ``[members, M, width]``, by key."""
     values = probabilities(target, outputs) if target.classes else outputs
     names = _keys(target) if target.classes else (target.name,)
     stds = values.std(0).unbind(-1)[-len(names) :]

@@ -21,7 +21,7 @@ from edgewise.tasks import Recommendation
 class Recommendations(Predictor):
     """Items with the highest scores for a user, except the items the user already has.
 
-    The states of users and items are computed once, over all interactions in the data.
+    The embeddings of users and items are computed once, from all interactions in the data.
     """
 
     data, task, input = Interactions, Recommendation, "a user's id"

@@ -32,7 +32,7 @@ class NodeGraph(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeData(Data):
-    """Base class of node classification data; a batch is the whole graph of one split."""
+    """Base class of node classification data; a batch is the graph with the targets of a split."""
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 

@@ -26,7 +26,7 @@ ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets"
 
 @dataclass(frozen=True)
 class TU(GraphData):
-    """Graphs with one class each, in stratified folds.
+    """Graphs with one class each, for stratified cross-validation.
 
     A model is called as ``model(x, graph, batch=members)``: node features, the batched graph, and
     the membership graph, in which output b attends to the nodes of graph b.
@@ -62,7 +62,7 @@ class TU(GraphData):
 
     @property
     def files(self) -> list[str]:
-        """Names of the raw files: those with a known checksum, or the files of every data set."""
+        """Names of the raw files: those with a known checksum, or else the required files."""
         return list(SHA256.get(self.name, [f"{self.name}_{part}.txt" for part in REQUIRED]))
 
     def load(self) -> Splits:

@@ -48,7 +48,7 @@ CIFAR10 = "cifar10_12k"
 
 @dataclass(frozen=True)
 class ImageFolder(ImageData):
-    """Images in folders of their class: ``cat/1.png``, or ``train/cat/1.png`` for given splits.
+    """Images in one folder per class: ``cat/1.png``, or ``train/cat/1.png`` if splits are given.
 
     Images may have any size and format. They are cropped to their centre, resized, and kept in
     memory as bytes. Batches are standardised per channel over the training images.

@@ -71,8 +71,8 @@ class MoleculeTable(Data):
         smiles: SMILES column; an ionic liquid, ``cation.anion``, is one graph. "" finds the column
             by its name, or takes the only column that RDKit can parse.
         target: columns to predict, such as ``logS`` or ``logS,active``. If there are several
-            columns, a row may lack some of the values. "" takes the only other column of numbers or
-            of few texts.
+                columns, a row may lack some of the values. "" takes the only remaining column of
+                numbers or of few distinct texts.
         task_type: ``regression`` predicts numbers, ``classification`` classes; ``auto`` takes a
             column of 0 and 1, or of at most 20 different texts, as classes, and other columns as
             numbers.
@@ -243,11 +243,11 @@ class MoleculeTable(Data):
     def inputs(
         self, graphs: PackedGraphs, number: Tensor, measured: Tensor, described: Tensor | None
     ) -> Batch:
-        """Return the model inputs of some rows, as a batch without targets.
+        """Return the model inputs for a batch of table rows, as a batch without targets.
 
         Args:
             graphs: graphs of all molecules.
-            number: molecule of each row, ``[B]``.
+            number: index of the molecule of each row, ``[B]``.
             measured: scaled conditions of each row, ``[B, C]``.
             described: descriptors of all molecules, ``[G, D]``.
         """
