@@ -55,7 +55,7 @@ def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
 
 
 def _turned(ours: str, theirs: str, part: int | None = None) -> dict[str, Piece]:
-    """Return the pieces of a matrix ``[in, out]``; ``part`` selects query, key or value."""
+    """Return the pieces of a layer stored as ``[in, out]``; ``part``: query, key or value."""
 
     def third(x: Tensor) -> Tensor:
         return x if part is None else x.unflatten(-1, (3, -1))[..., part, :]

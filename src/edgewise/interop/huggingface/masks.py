@@ -20,7 +20,7 @@ from edgewise.graphs import Edges, Graph, Intervals, Pattern, batch, causal, com
 from edgewise.graphs.compose import disjoint_union
 
 Rule = Callable[..., Tensor]
-"""``(member, head, target, source) -> bool`` of positions, as ``transformers`` writes its masks."""
+"""Mask function of transformers: ``(batch index, head, target, source) -> bool`` of positions."""
 SIDES = ("targets", "sources")
 AT_ONCE = 1 << 24
 """Maximum number of pairs for which a mask function is evaluated at once."""
@@ -30,7 +30,7 @@ class Reads:
     """Description of a mask ``[B, 1, T, S]`` that replaces the tensor.
 
     Attributes:
-        own: pattern of the allowed pairs, one for the batch or one per member.
+        own: patterns of the allowed pairs: one for the whole batch, or one per member of it.
         targets, sources: T and S. The targets are the last sources, except in cross-attention.
         forgotten: number of earlier sources that a sliding cache has dropped.
         real: boolean ``[B, forgotten + S]``, False for padding; ``None`` if there is none.

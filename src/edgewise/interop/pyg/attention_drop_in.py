@@ -29,7 +29,7 @@ Pair = tuple[Tensor, Tensor | None]
 
 
 class AttentionDropIn(DropIn):
-    """Layer with attention heads, whose weights sum to one over each neighbourhood."""
+    """Base class of layers with attention heads; weights at a target sum to 1 for each head."""
 
     reductions: ClassVar[tuple[str, ...]] = ("add", "sum")
 
@@ -65,7 +65,7 @@ class AttentionDropIn(DropIn):
         return aggregate(value, graph, weight=weight), weight
 
     def _edge_vector(self, features: Tensor | None) -> Projected | None:
-        """Return ``lin_edge(features)`` as an edge term that engines do not expand."""
+        """Return ``lin_edge(features)`` as an edge term, without expanding it to ``[E, H, D]``."""
         if features is None:
             return None
         if self.lin_edge is None:

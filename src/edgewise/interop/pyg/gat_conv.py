@@ -35,7 +35,7 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
         size: Size = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Return ``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` on request."""
+        """Return ``[N_dst, H * out_channels]``; on request ``(out, (edge_index, weights))``."""
         if self._has_messages:
             return nn.GATConv.forward(
                 self, x, edge_index, edge_attr, size, return_attention_weights

@@ -1,4 +1,4 @@
-"""``GATv2Conv``: additive attention whose ranking depends on the query."""
+"""``GATv2Conv``: additive attention whose ranking of the sources depends on the target."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Return ``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` on request."""
+        """Return ``[N_dst, H * out_channels]``; on request ``(out, (edge_index, weights))``."""
         if self._has_messages:
             return nn.GATv2Conv.forward(self, x, edge_index, edge_attr, return_attention_weights)
         left, right = as_pair(x)
