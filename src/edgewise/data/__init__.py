@@ -1,4 +1,4 @@
-"""Data sets with a common interface: :meth:`Data.load` returns the three splits.
+"""Data sets with a common interface: :meth:`Data.load` returns training, validation and test.
 
 The subpackages are ``graphs``, ``molecules``, ``text``, ``images``, ``series`` and ``tables``.
 """

@@ -117,7 +117,7 @@ def _folder_digest(folder: Path) -> str:
 
 
 def _git_blob(data: str, path: Path) -> str | None:
-    """Return the Git object id of a file if this id is accepted."""
+    """Return the Git object id of a file if the data set accepts this id, else ``None``."""
     accepted = GIT_BLOBS.get(data, {}).get(path.name)
     if accepted is None:
         return None
@@ -127,7 +127,7 @@ def _git_blob(data: str, path: Path) -> str | None:
 
 
 def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
-    """Return a ``download`` for :func:`find_raw` that raises an error, for data not published."""
+    """Return a ``download`` for :func:`find_raw` that only raises an error: no public address."""
 
     def refuse(_folder: Path) -> None:
         raise MissingDataError(
@@ -139,7 +139,7 @@ def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
 
 
 def find_files(data: str, sources: Mapping[str, str]) -> Path:
-    """Call :func:`find_raw` for files that have web addresses.
+    """Return the folder of the files; download them if needed, as :func:`find_raw` does.
 
     Args:
         data: name of the data set and of its folder.
@@ -166,7 +166,7 @@ def check_name(name: str) -> None:
 
 
 def fetch(sources: Mapping[str, str], folder: Path) -> None:
-    """Download files into a folder; see :func:`find_files`."""
+    """Download files into a folder; ``sources`` as for :func:`find_files`."""
     for name, address in sources.items():
         with urlopen(address, timeout=TIMEOUT) as answer:
             content = answer.read()

@@ -75,7 +75,7 @@ class Loader:
         return {"served": self._served % max(len(self), 1)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Skip the batches served before an interruption, once, in the next iteration."""
+        """In the next iteration, skip the batches that were served before an interruption."""
         self._skip = state["served"]
 
     def __iter__(self) -> Iterator[Batch]:
@@ -89,7 +89,7 @@ class Loader:
             yield self._own(index)
 
     def _own(self, index: Tensor) -> Batch:
-        """Return this process's part of a batch; a batch without targets if it has no example."""
+        """Return the part of a batch for this process, without targets if it gets no example."""
         own = index[self.rank :: self.world_size]
         if len(own):
             return self.make(own)

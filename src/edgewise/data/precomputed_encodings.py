@@ -32,7 +32,7 @@ TYPES = (torch.uint8, torch.int16, torch.int32)
 
 
 class Encoding(Protocol):
-    """Protocol of the classes in :data:`edgewise.encodings.OF_NODES` and ``OF_PAIRS``."""
+    """Interface of the classes in :data:`edgewise.encodings.OF_NODES` and ``OF_PAIRS``."""
 
     of_pairs: bool
     compares_graphs: bool

@@ -168,7 +168,7 @@ def text_form(path: Path) -> TextForm:
 
 
 class _NotDecodedError(Exception):
-    """Error with the undecodable byte and its line; ``foreign``: non-ASCII text precedes it."""
+    """Decoding error: the byte, its line, and whether non-ASCII text precedes it (foreign)."""
 
     def __init__(self, error: UnicodeDecodeError, line: int, foreign: bool) -> None:
         super().__init__(error.reason)

@@ -9,8 +9,8 @@ call. From both, the methods compute a contribution of each edge in each layer:
   is left out (:mod:`edgewise.explain.edges_left_out`), negated.
 * ``"gradient"``: for attention, gradient × gain; for sums, gradient × weight of the edge. A gain is
   a factor 1 on the score of an edge, see :func:`edgewise.attend`.
-* ``"attention"``: attention weights summed over heads, without gradients; up to a factor, they are
-  those of PyTorch Geometric's ``AttentionExplainer(reduce="mean")``.
+* ``"attention"``: attention weights summed over heads and layers, without gradients, similar to
+  PyTorch Geometric's ``AttentionExplainer(reduce="mean")``.
 * ``"rollout"``: attention weights multiplied over layers (Abnar and Zuidema, 2020).
 
 The method ``"removed"`` is exact: the answer is computed again without each part, with one forward
@@ -77,7 +77,7 @@ class Case:
 
     @cached_property
     def field(self) -> ReceptiveField | None:
-        """Part of a large graph on which the answer depends; ``None`` if the graph is not large."""
+        """Edges of a large graph on which the answer depends; ``None`` to use the whole graph."""
         return receptive_field(self)
 
     def members(self, num_sources: int) -> Tensor | None:

@@ -37,11 +37,11 @@ class Explanation:
             tokens of the source.
         kind: kind of the input.
         positions: coordinates ``[N, 2]`` of the nodes, or ``None``.
-        answer: prediction as text; empty if ``model`` is not a run.
+        answer: prediction as text; empty for a model that is not part of a run.
         target_labels: in a pair of sequences, the tokens of the target.
         details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"patches"``, the
             number of patches of the image, which are the last nodes; ``"smiles"``; ``"node"``, the
-            index of the node in question.
+                index of the node that is explained.
     """
 
     recorded: Recorded

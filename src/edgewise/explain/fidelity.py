@@ -33,7 +33,7 @@ def parts_of(case: Case, found: Contributions) -> tuple[Tensor, Tensor]:
     """Return the parts that may be named, by index, and the contribution of each.
 
     If the case has ``by_edge``, the parts are edges, otherwise members. In a large graph, only
-    edges at the node in question are named.
+    edges at the node that the answer is about are named.
     """
     if not case.by_edge:
         chosen = listed(case).nonzero()[:, 0]

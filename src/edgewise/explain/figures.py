@@ -26,7 +26,7 @@ MAX_PIXELS = 512
 MAX_LABELS = 48
 CMAP = "viridis"
 STATISTICS = {
-    "relative_entropy": "entropy / that of equal weights",
+    "relative_entropy": "entropy / entropy of equal weights",
     "distance": "distance",
     "own": "weight of the node itself",
     "first": "weight of the first node",

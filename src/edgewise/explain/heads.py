@@ -221,7 +221,7 @@ class HeadStatistics:
             cross-attention.
         own: weight of the edge from the target to itself. NaN in cross-attention.
         first: weight of the first source of each text.
-        hubs: weight of sources that receive more than 4 times the mean of their text.
+        hubs: weight of sources that receive more than 4 times the mean weight in their text.
     """
 
     layer: str

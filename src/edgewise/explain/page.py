@@ -170,7 +170,7 @@ class _Edges:
 
 
 class _Arrays:
-    """Integer arrays as byte planes."""
+    """Integer arrays, stored as byte planes: the lowest bytes of all entries come first."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -193,7 +193,7 @@ class _Arrays:
 
 
 class _Page:
-    """Header and arrays of a page."""
+    """Builder of the data of a page, which are a header and arrays."""
 
     def __init__(self, explanation: Explanation, heads: Sequence[tuple[str, int]] | None) -> None:
         self.explanation, self.wanted = explanation, heads
@@ -391,7 +391,7 @@ class _Page:
             )
 
     def _touched(self, count: int) -> NDArray[np.int64]:
-        """Return the nodes with an edge in the page, and the node in question."""
+        """Return the nodes with an edge in the page, and the node that is explained."""
         touched = np.zeros(count, dtype=bool)
         for group in self.groups:
             kept = slice(None) if group.kept is None else group.kept
@@ -645,7 +645,7 @@ class _Page:
 
 
 def _strongest(target: NDArray[Any], weights: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Return the sorted indices of the largest weights and of each target's largest weight.
+    """Return the sorted indices of ``most`` weights: the largest of each target, then others.
 
     The edges are sorted by target.
     """

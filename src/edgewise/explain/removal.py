@@ -1,4 +1,4 @@
-"""Forward passes without some members or edges: on the whole graph, or on the changed part."""
+"""Forward passes without some members (parts of the input) or edges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edgewise.explain.attribution import Case
 
 TOLERANCE = 1e-4
-"""Maximum difference, relative and absolute, between scores of a part and of the whole graph."""
+"""Maximum difference, relative and absolute, between the scores of :func:`receptive_field`."""
 
 
 def pair_keys(first: Tensor, second: Tensor, count: int) -> Tensor:

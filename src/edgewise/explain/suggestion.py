@@ -57,7 +57,7 @@ class LayerSuggestion:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Suggested patterns for the layers of a model, with the loss and time of both variants.
+    """Suggested patterns for the layers of a model, compared with its full attention.
 
     Attributes:
         layers: suggestion of each layer by its name.
@@ -173,7 +173,7 @@ def suggest(
 
 
 def _tables(losses: Losses) -> dict[str, _Table]:
-    """Return the statistics of the layers with self-attention."""
+    """Return a :class:`_Table` for each layer with self-attention, by the name of the layer."""
     tables: dict[str, _Table] = {}
     cross: set[str] = set()
     for one in losses.batches:

@@ -56,7 +56,7 @@ class OnTexts(Predictor):
         return check_text(value, self.input)
 
     def truncated(self, examples: list[str]) -> tuple[PackedTexts, list[Answer]]:
-        """Return the tokens, and for each truncated text a dict that says so (empty for others)."""
+        """Return the tokens, and a dict for each text, with a note if the text is truncated."""
         whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
         longest = self.preprocessing.model_arguments["longest_text"]
         notes: list[Answer] = [

@@ -27,7 +27,7 @@ class EdgeSplit:
 
 
 def undirected(pairs: Tensor) -> Tensor:
-    """Return each undirected edge once, as sorted pairs ``[2, E]``, without self-loops."""
+    """Return each undirected edge once, ``[2, E]``: sorted, smaller node first, no self-loops."""
     low, high = pairs.min(0).values, pairs.max(0).values
     return distinct(torch.stack([low, high])[:, low != high])
 
@@ -56,7 +56,7 @@ def both_ways(pairs: Tensor) -> Tensor:
 
 
 def split_edges(pairs: Tensor, *, val: float, test: float, seed: int) -> EdgeSplit:
-    """Split distinct pairs at random.
+    """Split distinct pairs at random; ``val`` and ``test`` are the fractions that are held out.
 
     Raises:
         ArgumentError: a fraction is not positive, or no training pairs are left.

@@ -246,7 +246,7 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
 
 
 def labelled(codes: PrecomputedEncodings, which: Tensor, y: Tensor) -> Split:
-    """Return a split of labelled graphs; batches include the prepared encodings."""
+    """Return a split of the graphs ``which`` with classes ``y``; batches include the encodings."""
 
     def make(index: Tensor) -> Batch:
         x, graph, members, _edges = codes.graphs.take(which[index])

@@ -25,8 +25,8 @@ class InteractionFiles(Interactions):
     """User-item interactions from a table with a user and an item column, or from a text file.
 
     Without a test file, a fraction of each user's interactions is held out: the latest ones if a
-    column has their times, otherwise a random sample. Lines may also have the form ``user item
-    item ...``; see :func:`edgewise.data.tables.edges.read_interactions`.
+    column has their times, otherwise a random sample. Lines of a text file may also have the form
+    ``user item item ...``; see :func:`edgewise.data.tables.edges.read_interactions`.
 
     Attributes:
         path: the file, or a data frame.
@@ -128,8 +128,8 @@ def last_of_each(
     Args:
         pairs: users and items ``[2, E]``; of repeated interactions only the first is kept.
         when: times ``[E]`` in any unit; ``None`` shuffles the interactions.
-        val: fraction of each user's interactions used for validation, rounded to at least one. All
-            interactions of users with fewer than three are used for training.
+        val: fraction of each user's interactions used for validation, rounded, but at least one
+            interaction. All interactions of users with fewer than three are used for training.
         test: fraction used for test; these are the latest.
         seed: random seed that orders interactions with equal times or without times.
 

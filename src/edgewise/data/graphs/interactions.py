@@ -98,9 +98,9 @@ class Interactions(Data):
 
     Attributes:
         val: fraction of the training interactions used for validation; they are not in the graph.
-        split_seed: random seed of the validation interactions and users.
+        split_seed: random seed for sampling validation interactions and validation users.
         negatives: items sampled per training batch, uniformly with replacement and shared by its
-            users; some may be positive items of a user. 0 ranks all items.
+            users; some may be positive items of a user. 0 scores all items.
         by_user: whether to sample users with all of their items, instead of single interactions.
             This gives several times as many positives for the same negatives.
         batch_size: interactions per training batch; with ``by_user`` or ``negatives=0``, users per
@@ -232,7 +232,7 @@ class _ItemsOf:
 
 @dataclass(frozen=True)
 class Gowalla(Interactions):
-    """Users and places of Gowalla, published split; validation is taken from the training part."""
+    """Users and places of Gowalla, as split by LightGCN; validation is part of the training set."""
 
     def read(self) -> Chosen:
         at = "gusye1234/LightGCN-PyTorch/947ca2b3b1d2d3545b114145710cb06c4e57b3d2/data/gowalla"

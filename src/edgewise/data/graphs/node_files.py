@@ -89,8 +89,8 @@ class NodeFiles(NodeData):
         label: column of the classes or numbers, which may have blank cells; "" finds it by its
             usual names, or takes the only text column with repeated values.
         task_type: ``regression`` predicts numbers, ``classification`` classes. ``auto`` predicts
-            numbers if all labels are numbers and some are not integers, or if there are more than
-            20 distinct numbers and at least half of the labels differ.
+            numbers if all labels are numbers, and if some are not integers or the number of
+            distinct labels is above both 20 and half the number of labels.
         split: column with ``train``, ``val`` or ``test``; "" finds it by its usual names. Without
             such a column, the labelled nodes are split at random; classes are stratified.
         features: feature columns; by default all other numeric columns.

@@ -33,9 +33,9 @@ class TU(GraphData):
 
     Attributes:
         name: name of the data set, with which its files begin.
-        attributes: include the numeric node attributes, if there are any, standardised over the
-            training set. Node labels are always included, one-hot. Nodes without either have the
-            single feature 1.
+        attributes: whether to include the numeric node attributes, if there are any, standardised
+            over the training set. Node labels are always included, one-hot. Nodes without either
+            have the single feature 1.
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`.
         batch_size: graphs per batch.
 

@@ -74,8 +74,8 @@ class MoleculeTable(Data):
                 columns, a row may lack some of the values. "" takes the only remaining column of
                 numbers or of few distinct texts.
         task_type: ``regression`` predicts numbers, ``classification`` classes; ``auto`` takes a
-            column of 0 and 1, or of at most 20 different texts, as classes, and other columns as
-            numbers.
+            column as classes if it has only 0 and 1, or at most 20 distinct texts that are not all
+            numbers, and takes other columns as numbers.
         unit: unit of the numbers to predict, which predictions include.
         fraction: whether each target is a fraction from 0 to 1, such as a mole fraction. The
             network then predicts its logit, which for a dissolved gas is about linear in log

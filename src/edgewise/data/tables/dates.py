@@ -35,8 +35,8 @@ class Step(NamedTuple):
     """Step between consecutive dates, and the format of the dates.
 
     Attributes:
+        format: ``strftime`` format.
         months: step length in months, for dates on the same day of the month; 0 for other steps.
-        months: length in months, on the same day of the month; 0 for a step of another kind.
         last: whether all dates are the last day of a month.
         seconds: step length in seconds, if it is constant.
         weekdays: whether the step is one day and skips Saturday and Sunday.
@@ -104,7 +104,7 @@ def parse_dates(texts: Sequence[str], format: str) -> list[datetime] | None:
 
 
 def is_date_column(texts: Sequence[str]) -> bool:
-    """Return whether all cells have one format; years and ``20240131`` must also be sorted."""
+    """Return whether all cells are dates of one format; dates without separators must be sorted."""
     for format_ in FORMATS:
         dates = parse_dates(texts, format_)
         if dates:

@@ -318,7 +318,7 @@ def _names_columns(first: Line, others: list[Line], columns: Sequence[Column]) -
 def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
     """Raise ArgumentError if it is unclear whether the first line is a header.
 
-    It is unclear if the words of the first line occur in no other line, while other ids are
+    This is the case if the words of the first line occur in no other line, while other ids are
     repeated.
     """
     if len(lines) < 2 or not all(map(WORD.fullmatch, lines[0].fields)):

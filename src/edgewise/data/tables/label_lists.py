@@ -12,7 +12,7 @@ from edgewise.errors import ArgumentError
 
 SEPARATORS = ("|", ";", ",")
 ARRAYS = "["
-"""Stands for cells that are JSON arrays, such as the lists of a Parquet file after reading."""
+"""Value of ``separator`` for cells that are JSON arrays; lists in Parquet files are read so."""
 
 
 def find_separator(cells: Sequence[str]) -> str:

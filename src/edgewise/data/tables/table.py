@@ -45,7 +45,7 @@ class Table:
 
     @classmethod
     def of(cls, name: str, columns: dict[str, list[str]]) -> Table:
-        """Create a table from lists of cells."""
+        """Create a table from the cells of each column; errors call it ``name``."""
         frame = pandas_for("reading a table").DataFrame(columns, dtype=str)
         return cls(Path(name), frame, list(range(len(frame))))
 

@@ -71,7 +71,7 @@ class TargetColumns:
 
         Raises:
             ArgumentError: in the training rows, a target has no value, a target of numbers has only
-                one value, or each target has only one.
+                one value, or every target has only one value.
         """
         found, constant = [], []
         for name, classes, column in zip(self.names, self.classes, train.unbind(1), strict=True):

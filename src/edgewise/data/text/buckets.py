@@ -13,7 +13,7 @@ from edgewise.data.splits import Split
 
 
 class BucketLoader(Loader):
-    """Loader that sorts examples by length, cuts them into batches by tokens, and shuffles these.
+    """Loader that sorts examples by length, forms batches by tokens, and shuffles the batches.
 
     Texts of equal length are shuffled in every epoch, so the content of batches differs between
     epochs. The number of batches does not.

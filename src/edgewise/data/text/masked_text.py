@@ -57,7 +57,7 @@ class UnlabelledTexts(TextData):
             check_choice("data.sources", source, get_args(Source))
 
     def lines(self) -> list[str]:
-        """Return the texts that are not empty."""
+        """Return the texts for training and validation, without empty lines."""
         found = [line for source in self.sources for line in lines_of(source)]
         found = _stripped(found + _lines(self.paths))
         remedy = f"name some of {', '.join(get_args(Source))}, or files"

@@ -71,7 +71,7 @@ class OwnFiles(TextData, ABC):
     def dealt(
         self, read: dict[str, list[T]], keys: Sequence[str] | None = None
     ) -> dict[str, list[T]]:
-        """Return the examples of each split, held out from the training file if there is no file.
+        """Return the examples of each split; a split without a file is held out from training.
 
         Args:
             read: examples of each file, by split.

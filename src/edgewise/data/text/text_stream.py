@@ -94,7 +94,7 @@ class TextStream(TextData):
         return "\n".join(tokenizer.decode_batch(rows))
 
     def _line_ends(self, text: str) -> str:
-        """Replace line ends by tokens for kind ``"words"``, which drops white space."""
+        """Replace line ends by tokens for kind ``"words"``, whose tokens have no white space."""
         return text.replace("\n", f" {EOS} ") if self.kind == "words" else text
 
     @abstractmethod
@@ -143,7 +143,7 @@ class TextStream(TextData):
 
 
 def check_some(name: str, stream: Tensor) -> None:
-    """Check that a part of the text has tokens."""
+    """Check that a part of the text, such as ``"val"``, has tokens."""
     if not len(stream):
         raise ArgumentError(
             f"data.{name}",

@@ -111,7 +111,7 @@ class TextTable(LabelledSentences, OwnFiles):
         where: dict[str, str],
         separator: str = "",
     ) -> LabelledParts:
-        """Return the texts with the values of their targets."""
+        """Return the texts of each split with the values of several targets, or of numbers."""
         first: TargetColumns | None = None
         read: dict[str, Labelled] = {}
         for split, table in tables.items():  # The training table is the first.

@@ -57,7 +57,7 @@ def train_tokenizer(
     """Train a tokenizer.
 
     Args:
-        texts: training texts; no token spans two of them.
+        texts: training texts; no token spans two texts.
         kind: ``"characters"``; ``"words"``, split at white space; ``"bpe"``, byte-pair encoding of
             characters that keeps spaces (Sennrich et al., 2016); ``"bytes"``, byte-pair encoding
             of UTF-8 bytes (GPT-2); ``"wordpiece"`` (BERT).
@@ -260,7 +260,7 @@ def _untrained(kind: Kind, lowercase: bool, unknown: bool) -> Tokenizer:
 def _counted(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
-    """Train a model of characters or words; characters are sorted by code point."""
+    """Make a vocabulary of characters or words; characters are sorted by code point."""
     counts: Counter[str] = Counter()
     for text in _normalised(tokenizer, texts):
         counts.update(text if kind == "characters" else text.split())

@@ -45,8 +45,8 @@ def training_windows(stream: Tensor, context: int, draw: int) -> Split:
 def held_out_windows(before: Tensor, stream: Tensor, context: int, stride: int) -> Split:
     """Return a split of sliding windows in which every token is predicted exactly once.
 
-    Each window predicts its last ``stride`` tokens; the tokens before are context. The last window
-    predicts the remaining tokens.
+    Each window predicts its last ``stride`` tokens; the tokens before these are only input. The
+    last window predicts the remaining tokens.
 
     Args:
         before: token ids that precede the stream, at least ``context`` of them.

@@ -73,8 +73,8 @@ def attention(
         scaling: factor of the scores.
         is_causal: whether attention is causal if there is no mask.
         position_bias: ``[B, H, T, S]``, added to the scores (T5).
-        output_attentions: whether to return the attention weights; by default if the configuration
-            of the layer says so, or the running model collects them.
+        output_attentions: whether to return the attention weights. ``None`` returns them if the
+            configuration of the layer says so, or if the running model collects them.
         other: further arguments, which are ignored; an argument in ``UNKNOWN`` raises an error.
 
     Returns:
@@ -127,7 +127,7 @@ def _collects_weights() -> bool:
 def _of_all_pairs(
     weights: Tensor, graph: Graph, members: int, targets: int, sources: int
 ) -> Tensor:
-    """Return ``[B, H, T, S]`` from weights ``[B, E, H]``, or ``[E, H]`` of a packed batch."""
+    """Scatter weights of edges, ``[B, E, H]`` or ``[E, H]`` if packed, to ``[B, H, T, S]``."""
     packed = graph.num_targets != targets
     source = graph.source % (graph.num_sources // members) if packed else graph.source
     pair = (graph.target * sources + source).to(weights.device)

@@ -60,7 +60,7 @@ class Checkpoint:
         return Checkpoint(self.config, tensors)
 
     def without_prefix(self, prefix: str) -> Checkpoint:
-        """Return a copy without a prefix of tensor names, which models with a head have."""
+        """Return a copy without ``prefix`` in tensor names, which checkpoints with a head have."""
         tensors = {name.removeprefix(prefix): tensor for name, tensor in self.tensors.items()}
         return Checkpoint(self.config, tensors)
 

@@ -84,7 +84,7 @@ def fill(
 
 
 def _parts(names: Iterable[str]) -> list[str]:
-    """Return the names of the modules of these tensors."""
+    """Return the distinct names of the modules to which tensors with these names belong."""
     return sorted({name.rpartition(".")[0] or name for name in names})
 
 

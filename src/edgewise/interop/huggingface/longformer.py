@@ -42,7 +42,7 @@ def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
 
 
 def _hub_pieces(depth: int) -> dict[str, Piece]:
-    """Return the pieces of the projections of global tokens."""
+    """Return a :class:`Piece` for each tensor of the projections for global tokens."""
     pieces: dict[str, Piece] = {}
     for i in range(depth):
         for name in ("query", "key", "value"):

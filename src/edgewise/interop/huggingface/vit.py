@@ -71,7 +71,7 @@ def numbers(theirs: Checkpoint) -> dict[str, Any]:
 
 
 def image_layer(ours: str, theirs: str) -> dict[str, Piece]:
-    """Return the pieces of a layer whose tensors have ViT's names in the checkpoint."""
+    """Return a :class:`Piece` for each tensor of a layer with ViT's names in the checkpoint."""
     pieces: dict[str, Piece] = {}
     for mine, name in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "o")):
         pieces |= linear(f"{ours}.attention.sublayer.{mine}", f"{theirs}.attention.{name}_proj")

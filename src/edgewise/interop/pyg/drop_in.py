@@ -24,7 +24,7 @@ REDUCTIONS: dict[str, Reduce] = {
 
 
 class DropIn(MessagePassing):  # type: ignore[misc]
-    """Mixin that replaces the message passing of a PyG layer, the next class in the bases.
+    """Mixin that replaces the message passing of a PyG layer, which must be the next base class.
 
     Attributes:
         reductions: supported values of ``aggr``.

@@ -15,7 +15,7 @@ from edgewise.scores import Additive
 class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
     r"""PyG's ``GATv2Conv``, :math:`\sum_j \alpha_{ij} W_l x_j` (Brody et al., 2022).
 
-    The score is a·leaky(W_r x_i + W_l x_j + V e_ij).
+    The score is a·LeakyReLU(W_r x_i + W_l x_j + V e_ij).
     """
 
     def forward(

@@ -1,4 +1,4 @@
-"""``GCNConv``: a sum weighted by the degrees of both nodes."""
+"""``GCNConv``: a sum over neighbours, weighted by the degrees of both nodes of an edge."""
 
 from __future__ import annotations
 
