@@ -91,7 +91,7 @@ def cases(predictor: Predictor, value: Any, *, top: int = 1) -> list[Case]:
         "run",
         expected=f"a run with one of the predictors {', '.join(kind.__name__ for kind in _MAKERS)}",
         got=f"the predictor {type(predictor).__name__}",
-        remedy="call edgewise.explain.contributions with a Case",
+        remedy="pass a Case of your own to edgewise.explain.contributions",
     )
 
 

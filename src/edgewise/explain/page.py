@@ -488,7 +488,7 @@ class _Page:
         if len(alike) < 2 or first.num_sources != count:
             return
         if self.nodes is not None:
-            self._note("No rollout: it needs all nodes.")
+            self._note("There is no rollout, because it needs all nodes.")
             return
         if self._rollout_is_long(count, len(alike)):
             self._note("The rollout is left out, because it would take too long to compute.")
@@ -498,7 +498,7 @@ class _Page:
                 warnings.simplefilter("ignore")  # PyTorch warns that sparse products are in beta.
                 product = recorded.rollout(alike)
         except ArgumentError as error:
-            self._note(f"No rollout: it needs {error.expected}.")
+            self._note(f"There is no rollout, because it needs {error.expected}.")
             return
         if len(alike) < len(self.layers):
             self.note_of_rollout = (

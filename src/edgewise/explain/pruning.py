@@ -218,7 +218,7 @@ def load_pruned(kind: Any, folder: str | Path) -> Any:
     for name in ("config.json", "model.safetensors"):
         if not (folder / name).is_file():
             raise MissingDataError(
-                f"{folder} has no {name}. Remedy: name a folder that save_pretrained wrote."
+                f"{folder} has no {name}. Remedy: give a folder that save_pretrained wrote."
             )
     kept = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(CONFIG, {})
     model = kind(kind.config_class.from_pretrained(folder))

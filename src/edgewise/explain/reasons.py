@@ -88,7 +88,7 @@ def attributions(
         ArgumentError: an input is invalid, or the model of the run does not attend over its inputs.
 
     """
-    check_least("top", top, 1, "choose how many reasons you want")
+    check_least("top", top, 1, "choose a number of reasons, such as 5")
     found = []
     given = run.predictor.default_inputs() if inputs is None else run.predictor.from_python(inputs)
     given = list(given)

@@ -157,7 +157,7 @@ class Recorded:
                 "layer",
                 expected=f"an index below {len(self.layers)}, the number of recorded layers",
                 got=str(layer),
-                remedy=f"the layers are {', '.join(self.names)}",
+                remedy=f"choose one of {', '.join(self.names)}",
             )
         return self.layers[layer]
 

@@ -241,7 +241,7 @@ class HiddenAtoms(Predictor):
             examples: molecules with masked atoms and bonds.
             top: number of elements or kinds of bonds for each unknown part.
         """
-        check_least("top", top, 1, "choose how many elements you want")
+        check_least("top", top, 1, "choose a number of elements, such as 3")
         codes = PrecomputedEncodings(packed([one.molecule for one in examples]))
         atoms = _flags([(one.molecule.GetNumAtoms(), one.atoms) for one in examples])
         bonds = _flags([(one.molecule.GetNumBonds(), one.bonds) for one in examples])

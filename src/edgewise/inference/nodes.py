@@ -198,7 +198,7 @@ class LinkSuggestions(Predictor):
         return self.nodes.number(value)
 
     def answer(self, examples: list[int], *, top: int = 10, evidence: int = 3) -> list[Answer]:
-        check_least("top", top, 1, "choose how many links you want")
+        check_least("top", top, 1, "choose a number of links, such as 10")
         check_from_zero("evidence", evidence, "choose 0 for none")
         return [{"links": list(self._proposed(node, top, evidence))} for node in examples]
 

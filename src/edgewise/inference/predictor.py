@@ -273,7 +273,7 @@ def top_labels(probabilities: Tensor, labels: list[str], top: int) -> list[Answe
     Each prediction has ``label`` and ``probability``. If ``top`` is above 1, it also has ``top``, a
     list of the most probable labels with their probabilities.
     """
-    check_least("top", top, 1, "choose how many labels you want")
+    check_least("top", top, 1, "choose a number of labels, such as 3")
     found = torch.topk(probabilities, min(top, len(labels)), dim=-1)
     answers: list[Answer] = []
     for values, numbers in zip(found.values.tolist(), found.indices.tolist(), strict=True):

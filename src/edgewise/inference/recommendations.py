@@ -45,7 +45,7 @@ class Recommendations(Predictor):
         return self.users.number(value)
 
     def answer(self, examples: list[int], *, top: int = 10, evidence: int = 3) -> list[Answer]:
-        check_least("top", top, 1, "choose how many items you want")
+        check_least("top", top, 1, "choose a number of items, such as 10")
         check_from_zero("evidence", evidence, "choose 0 for none")
         scores = self.user_states[examples] @ self.item_states.t()
         answers: list[Answer] = []

@@ -226,7 +226,7 @@ class HiddenWords(OnTexts):
             examples: texts and their token ids.
             top: number of words for each mask.
         """
-        check_least("top", top, 1, "choose how many words you want")
+        check_least("top", top, 1, "choose a number of words, such as 5")
         ids = torch.cat([ids for _, ids in examples])
         sizes = torch.tensor([len(ids) for _, ids in examples])
         places = (ids == special_id(self.tokenizer, "mask")).nonzero().flatten()

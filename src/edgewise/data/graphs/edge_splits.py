@@ -141,6 +141,6 @@ def draw_non_edges(
     raise ArgumentError(
         "negatives",
         expected=f"{count} pairs without an edge",
-        got=f"{count - missing} after {TRIES} rounds: nearly every pair is an edge",
+        got=f"{count - missing} in {TRIES} trials, because nearly every pair is an edge",
         remedy="choose fewer negatives",
     )

@@ -107,7 +107,7 @@ def _check_columns(name: str, values: Tensor, count: int) -> None:
     if values.shape[1] != count:
         raise ArgumentError(
             name,
-            expected=f"{count} columns, the number in training",
+            expected=f"{count} columns, as in training",
             got=str(values.shape[1]),
             remedy="give graphs with the same columns as the training graphs",
         )
@@ -222,7 +222,7 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
     names = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
     if not names:
         raise MissingDataError(
-            f"{folder}: no file NAME_A.txt. Remedy: name a folder with the files NAME_A.txt, "
+            f"{folder}: no file NAME_A.txt. Remedy: give a folder with the files NAME_A.txt, "
             "NAME_graph_indicator.txt and so on."
         )
     if len(names) > 1:

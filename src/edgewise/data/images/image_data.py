@@ -69,7 +69,7 @@ def open_image(path: Path, size: int = 0) -> Image:
     from PIL import Image, ImageOps
 
     if not path.is_file():
-        raise MissingDataError(f"{path}: no such file. Remedy: name an image file.")
+        raise MissingDataError(f"{path}: no such file. Remedy: give the path of an image file.")
     try:
         with Image.open(path) as image:
             if size:

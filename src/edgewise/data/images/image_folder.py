@@ -160,7 +160,9 @@ def _listed(folder: Path) -> tuple[list[Path], list[str], list[str]]:
     """List the image files, with the class and split of each; the default split is ``train``."""
     if not folder.is_dir():
         what = "a file, not a folder" if folder.is_file() else "no such folder"
-        raise MissingDataError(f"{folder}: {what}. Remedy: name a folder with --data.path.")
+        raise MissingDataError(
+            f"{folder}: {what}. Remedy: give an existing folder with --data.path."
+        )
     inner = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     parts = [PART_OF.get(path.name.lower()) for path in inner]
     if "train" not in parts or None in parts:

@@ -59,7 +59,7 @@ class MaskedMolecules(Data):
         if not 0 < self.mask_fraction <= 1:
             raise ArgumentError(
                 "data.mask_fraction",
-                expected="above 0, and at most 1",
+                expected="a number above 0, and at most 1",
                 got=repr(self.mask_fraction),
                 remedy="choose for example 0.15",
             )

@@ -138,7 +138,7 @@ class TimeSeries(Data):
         if season > history:
             raise ArgumentError(
                 "data.history",
-                expected=f"at least one season, {season} steps",
+                expected=f"at least {season} steps, the length of a season",
                 got=repr(history),
                 remedy="choose a longer history",
             )
@@ -178,7 +178,7 @@ class TimeSeries(Data):
                 "data.path",
                 expected="a table with a series",
                 got="none",
-                remedy="name a table with --data.path, or a bundled series with --data.name, "
+                remedy="name a table with --data.path, or with --data.name one of the series "
                 + ", ".join(SEASONS),
             )
         return _bundled(self.name), {"column": self.name, "date": "date"}

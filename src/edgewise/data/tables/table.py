@@ -243,7 +243,7 @@ def check_varies(numbers: Tensor, argument: str, column: str, path: Path | Frame
     if (numbers == numbers[0]).all():
         raise ArgumentError(
             argument,
-            expected=f"different numbers in column {column!r} of {path.name}",
+            expected=f"at least two different numbers in column {column!r} of {path.name}",
             got=f"{float(numbers[0]):g} in all {len(numbers)} training rows",
             remedy=f"name another column with --{argument}, or add rows",
         )

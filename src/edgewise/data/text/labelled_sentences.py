@@ -191,7 +191,7 @@ def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
             raise ArgumentError(
                 file,
                 expected=f"one of the labels of the training split, {', '.join(labels)}",
-                got=f"{label!r} of {text[:40]!r}",
+                got=f"{label!r} for the text {text[:40]!r}",
                 remedy="correct the label, or add training sentences with this label",
             )
     return torch.tensor([index_of[label] for _, label in found])

@@ -191,8 +191,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
     path = path / TOKENIZER if path.is_dir() else path
     if not path.is_file():
         raise MissingDataError(
-            f"{path}: no such file. Remedy: name a {TOKENIZER}, or a run folder that contains a "
-            f"{TOKENIZER}."
+            f"{path}: no such file. Remedy: give the path of a {TOKENIZER}, or of a run "
+            f"folder that contains a {TOKENIZER}."
         )
     return parse_tokenizer(read_text(path), str(path))
 
@@ -324,7 +324,7 @@ def _no_text() -> ArgumentError:
 def _too_small(max_tokens: int, least: int) -> ArgumentError:
     return ArgumentError(
         "vocab_size",
-        expected=f"at least {least}, the number of characters and special tokens",
+        expected=f"at least {least}, the number of special tokens and of characters or words",
         got=str(max_tokens),
         remedy="increase vocab_size; with kind 'characters', the special token 'unk' allows a "
         "smaller vocabulary",

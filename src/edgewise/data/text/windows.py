@@ -108,7 +108,7 @@ class StreamLoader(Loader):
         if not found:
             raise ArgumentError(
                 "data.batch_size",
-                expected=f"at most {self.count} rows, so that each row has a window of "
+                expected=f"at most {self.count}, so that each row of the batch has a window of "
                 f"{self.context} tokens",
                 got=str(self._total_size),
                 remedy="choose a smaller batch size or a shorter context, or give more text",
