@@ -127,7 +127,7 @@ def _git_blob(data: str, path: Path) -> str | None:
 
 
 def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
-    """Return a ``download`` for :func:`find_raw` that only raises an error: no public address."""
+    """Return a ``download`` for :func:`find_raw` that raises an error, for unpublished files."""
 
     def refuse(_folder: Path) -> None:
         raise MissingDataError(

@@ -185,7 +185,8 @@ def hold_out(keys: Sequence[Key], *, val: float, test: float, seed: int) -> dict
     rank = torch.arange(len(order), dtype=torch.double)
 
     def every(share: float, offset: float) -> Tensor:
-        # True where the cumulative sum passes an integer: evenly spaced, so stratified by class.
+        # True where the cumulative sum passes an integer. These places are evenly spaced, so each
+        # of the sorted classes gets the same fraction.
         return ((rank + 1) * share + offset).floor() > (rank * share + offset).floor()
 
     tested = every(test, 0.5)

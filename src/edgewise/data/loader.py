@@ -80,7 +80,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         first, self._skip = self._skip, 0
-        # A generator function runs from the first batch on, when the epoch is known.
+        # A generator starts when its first batch is requested, after the call of set_epoch.
         return self._batches(first)
 
     def _batches(self, first: int) -> Iterator[Batch]:

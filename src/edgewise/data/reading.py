@@ -93,7 +93,7 @@ OPENED: dict[str, tuple[str, Callable[[Path], Any]]] = {
     ".xz": ("xz file", lzma.open),
     ".zip": ("zip file", _only_member),
 }
-"""Name of each kind of compressed file, and the function that opens it, by suffix."""
+"""Dict from the suffix of a compressed file to the name of its kind, and how to open it."""
 
 
 @contextmanager

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 MAX_PIXELS = 512
-"""Largest number of rows and columns of a drawn matrix; larger ones are averaged."""
+"""Largest number of rows and columns of a drawn matrix; larger matrices are averaged."""
 MAX_LABELS = 48
 CMAP = "viridis"
 STATISTICS = {
@@ -225,7 +225,7 @@ def draw_statistics(
         matrix = torch.full((len(found), width), torch.nan)
         for row, own, value in zip(matrix, found, values, strict=True):
             row[own.heads] = value.float()
-        # Axes of a fixed aspect would overlap in this layout.
+        # Axes with a fixed aspect ratio would overlap in this layout.
         image = axes.imshow(matrix.numpy(), cmap=CMAP, aspect="auto")
         image.set_clim(min(float(matrix.nan_to_num(0.0).min()), 0.0), _upper(matrix))
         axes.set_title(title, fontsize=8)

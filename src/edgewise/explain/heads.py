@@ -299,7 +299,7 @@ def _statistics(layer: LayerRecord) -> HeadStatistics:
 
 
 def _texts(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return the text of each source, and the number of sources of each text."""
+    """Return the index of the text of each source, and the number of sources of each text."""
     if graph.segments is None:
         size = torch.tensor([graph.num_sources], device=graph.device)
     else:

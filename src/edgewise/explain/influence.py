@@ -240,7 +240,7 @@ def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
 
 
 def _changed_norms(run: Run, seed: int, track: Track = iter) -> Tensor:
-    """Estimate the norms of :func:`changes` to first order for all members at once, ``[N]``."""
+    """Estimate the result of :func:`changes` to first order for all members at once, ``[N]``."""
     x, outputs = _features(run)
     step = x.detach().mean(0) - x.detach()
 
@@ -334,7 +334,7 @@ def outputs_of_graph(run: Run) -> tuple[Callable[[], Tensor], Graph, list[str]]:
 def _norms(
     outputs: Callable[[], Tensor], labels: list[str], seed: int, track: Track = iter
 ) -> Tensor:
-    """Estimate the norms of :func:`removals` for all members at once, ``[N]``."""
+    """Estimate the result of :func:`removals` for all members at once, ``[N]``."""
 
     def project(probe: Tensor) -> Tensor:
         case = Case(lambda: (outputs() * probe).sum().reshape(1), torch.arange(len(labels)), labels)

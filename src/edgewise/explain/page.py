@@ -242,7 +242,7 @@ class _Page:
         header["rolloutNote"] = self.note_of_rollout
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         packed = len(text).to_bytes(4, "little") + text + b"".join(self.arrays.parts)
-        # Without "<" the text cannot end the script element that holds it.
+        # A text without "<" cannot end the script element that holds it.
         return b85encode(zlib.compress(packed, 6)).decode().replace("<", ",")
 
     def _answer(self) -> str:
@@ -611,7 +611,7 @@ class _Page:
         }
 
     def _bonds(self) -> list[int] | None:
-        """Return the first atoms of all bonds, then the second atoms."""
+        """Store the first and then the second atoms of all bonds; return the place in the data."""
         smiles = self.explanation.details.get("smiles")
         if smiles is None:
             return None
@@ -669,7 +669,7 @@ def _is_banded(offset: int, count: int) -> bool:
 
 
 def _spacing(places: NDArray[np.float64]) -> float:
-    """Return the smallest gap between columns of a grid."""
+    """Return the smallest gap between distinct coordinates on one axis."""
     gaps = np.diff(np.unique(np.round(places, 4)))
     return float(gaps.min()) if len(gaps) else 1.0
 

@@ -244,7 +244,7 @@ def _get(module: nn.Module, names: Sequence[str]) -> Any:
 
 
 def _form_of(layer: nn.Module, name: str, model: nn.Module) -> list[nn.Module] | None:
-    """Return query, key, value and output projections of a layer of ``transformers``."""
+    """Return query, key, value and output projections of a ``transformers`` layer, or ``None``."""
     if not type(layer).__module__.startswith("transformers."):
         return None
     if _get(layer, (*HEAD_COUNTS, "head_dim")) is None:

@@ -323,8 +323,8 @@ class _Recorder(NamedInterceptor):
             self._keep_unweighted(value, graph, reduce)
             return out
         name = self.name
-        # Skip products with sparse features and sums of weights (degrees): no messages between
-        # nodes.
+        # Skip products with sparse features and sums of weights (degrees), because these are not
+        # messages between nodes.
         if isinstance(self.module, SparseLinear) or (
             value.shape[-2:].numel() == 1 and _is_one(value)
         ):
@@ -343,7 +343,7 @@ class _Recorder(NamedInterceptor):
         return out
 
     def _keep_unweighted(self, value: Tensor, graph: Graph, reduce: str) -> None:
-        """Keep a sum or mean over the nodes themselves, for a model that has no weights."""
+        """Keep a sum or mean without weights, in case that the model has no weighted calls."""
         if isinstance(self.module, SparseLinear) or value.shape[-2:].numel() == 1:
             return
         if graph.num_targets == graph.num_sources and not self.recorded.layers:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edgewise.explain.attribution import Case
 
 TOLERANCE = 1e-4
-"""Maximum difference, relative and absolute, between the scores of :func:`receptive_field`."""
+"""Maximum relative and absolute difference of the two scores in :func:`receptive_field`."""
 
 
 def pair_keys(first: Tensor, second: Tensor, count: int) -> Tensor:
@@ -102,7 +102,7 @@ class _Incoming:
         self._start = starts(self._count)
 
     def into(self, targets: Tensor) -> Tensor:
-        """Return the indices of the edges into some targets."""
+        """Return the indices of the edges whose target is one of ``targets``."""
         found: Tensor = self._order[ranges(self._start[targets], self._count[targets])]
         return found
 

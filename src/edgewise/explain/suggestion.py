@@ -181,7 +181,7 @@ def _tables(losses: Losses) -> dict[str, _Table]:
             losses.loss(losses.model, one)
         for layer in recorded:
             if layer.graph.num_targets != layer.graph.num_sources:
-                cross.add(layer.module)  # other batches can have as many targets as sources
+                cross.add(layer.module)  # In other batches, it may have equal sizes.
             elif layer.kind == "attention":
                 table = tables.setdefault(layer.module, _Table(recorded.number(layer)))
                 table.add(layer)
@@ -287,7 +287,7 @@ def _places(graph: Graph) -> tuple[Tensor, Tensor]:
 
 
 class _Restricted(NamedInterceptor):
-    """Interceptor that restricts the calls of some modules to a pattern each."""
+    """Interceptor that restricts the attention of each named module to its pattern."""
 
     def __init__(self, patterns: Mapping[str, Pattern]) -> None:
         super().__init__()
@@ -304,7 +304,7 @@ class _Restricted(NamedInterceptor):
         smaller, kept = self._graph(graph, pattern, bare=bare)
         if kept is None:
             return compute(call, smaller)
-        chosen = call.chosen(kept)  # The result has no edge terms of values.
+        chosen = call.chosen(kept)  # The result has no edge_value.
         value = call.edge_value
         if value is not None:
             value = value[..., kept, :, :] if isinstance(value, Tensor) else value.edges(kept)

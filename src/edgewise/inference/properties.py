@@ -87,7 +87,7 @@ class Properties(Predictor):
         ]
 
     def _bounds(self, numbers: list[float], interval: Interval) -> dict[str, list[Any]]:
-        """Return the columns of the bounds of an interval."""
+        """Return the columns ``NAME_low`` and ``NAME_high`` of a prediction interval."""
         low, high = self.bounds
         return {
             f"{interval.name}_low": [max(low, one - interval.half_width) for one in numbers],
@@ -96,13 +96,13 @@ class Properties(Predictor):
 
 
 def _keys(target: Target) -> tuple[str, ...]:
-    """Return the keys of the probabilities of the second of two classes, or of all classes."""
+    """Return the keys of the probabilities: only the second of two classes, or all classes."""
     shown = target.classes if target.width > 1 else target.classes[1:]
     return tuple(f"P({target.name}={one})" for one in shown)
 
 
 def _columns(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
-    """Return the columns of numbers, or of the most probable class and the probabilities."""
+    """Return the columns of a target: numbers, or the most probable class and probabilities."""
     if not target.classes:
         return {target.name: outputs[:, 0].tolist()}
     chances, keys = probabilities(target, outputs), _keys(target)

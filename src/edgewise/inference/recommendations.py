@@ -65,7 +65,7 @@ class Recommendations(Predictor):
         return answers
 
     def _reasons(self, items: Tensor, own: Tensor, count: int) -> list[list[int]]:
-        """Return the user's own items with the highest cosine similarity to each item."""
+        """For each of ``items``, return the ``count`` most similar items of the user, by cosine."""
         alike = self.directions[items] @ self.directions[own].t()
         nearest: list[list[int]] = own[alike.topk(min(count, len(own))).indices].tolist()
         return nearest

@@ -98,7 +98,7 @@ class SentenceClasses(OnSentences):
 
 
 class SentenceProperties(OnSentences, Properties):
-    """Several labels of a sentence, each with its probability, or numbers."""
+    """Several labels of a sentence with their probabilities, or predicted numbers."""
 
     ensembles = True
 

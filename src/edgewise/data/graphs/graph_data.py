@@ -164,7 +164,7 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
 
 
 def _count_of(nodes: Any, least: int) -> int:
-    """Return the number of nodes of a graph without node features."""
+    """Return the number of nodes: the field ``nodes`` of a graph, or by default ``least``."""
     if nodes is None or nodes == "":  # A field of a table may be empty.
         return least
     given = _rows("nodes", nodes, whole=True)

@@ -31,11 +31,11 @@ from edgewise.errors import require
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SIDE, MNIST_SIDE = 8, 28  # pixels
+SIDE, MNIST_SIDE = 8, 28  # Height and width in pixels.
 CLASSES = 10
 MNIST_ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist"
 MNIST_PARTS = {"train": "train", "test": "t10k"}
-VALIDATED = 5000  # images of MNIST
+VALIDATED = 5000  # Number of validation images of MNIST.
 
 
 @dataclass(frozen=True)

@@ -316,7 +316,7 @@ class MoleculeTable(Data):
     def _readable(
         self, table: Table, smiles: str, targets: Sequence[str]
     ) -> tuple[Table, dict[str, Any]]:
-        """Return the rows with SMILES and a target, and a dictionary of molecules by SMILES."""
+        """Return the rows with readable SMILES and a target, and the molecule of each SMILES."""
         texts = table.columns[smiles]
         parsed = {text: self.molecule(text) for text in dict.fromkeys(texts)}
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
@@ -392,7 +392,7 @@ class MoleculeTable(Data):
         return "group", [keys[i] for i in number.tolist()]
 
     def identity(self, smiles: str, molecule: Any) -> str:  # noqa: ARG002
-        """Return the key of a molecule for a split by molecule, equal for all its spellings."""
+        """Return a key for a split by molecule: the canonical SMILES, equal for all spellings."""
         return canonical(molecule)
 
     def _index(
@@ -430,7 +430,7 @@ def read_molecules(source: Path | FrameSource) -> Table:
 
 
 def _named(table: Table) -> Table:
-    """Return the table; name its two columns if the first row is a molecule and a number."""
+    """Name the two columns of a table whose first row is a SMILES and a number, not a header."""
     names = list(table.columns)
     for smiles, target in (names, names[::-1]) if len(names) == 2 else ():
         if not math.isnan(as_number(target, table.delimiter)) and parse(smiles) is not None:

@@ -412,7 +412,7 @@ def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> F
 
 
 def _numbers(file: File, columns: Sequence[Column]) -> dict[str, Tensor]:
-    """Return the values of the columns (numbers or dates) that the file has, by argument."""
+    """Return the values (numbers or dates) of the columns that exist, by ``Column.argument``."""
     found = {}
     for column in columns:
         place = find_column(file, column)

@@ -36,7 +36,7 @@ class FrameSource(str):
 
     @classmethod
     def of(cls, value: Any) -> FrameSource:
-        """Copy a pandas, PyArrow or Polars table."""
+        """Create a source from a pandas, PyArrow or Polars table; its cells are copied as text."""
         frame = as_text(to_pandas(value))
         pandas = pandas_for("reading a data frame")
         digest = hashlib.sha256(json.dumps(list(frame.columns)).encode())

@@ -167,7 +167,7 @@ def _typed(names: Sequence[str]) -> str:
 
 
 def _classes_of(table: Table, name: str) -> tuple[str, ...]:
-    """Return the classes of a column of 0 and 1 or of few texts; empty for any other column."""
+    """Return the classes of a column of only 0 and 1, or of few distinct texts; else empty."""
     texts = table.columns[name]
     seen = {_label(text) for text in texts if not is_missing(text)}
     if not 1 < len(seen) <= min(MANY, max(2, len(texts) // 2)):

@@ -183,7 +183,7 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
 
 
 def _are_labels(values: list[str]) -> bool:
-    """Return whether most values are repeated, as labels are."""
+    """Return whether a column looks like labels: few distinct values, most of them repeated."""
     distinct = len(set(values))
     return distinct <= MOST and distinct <= max(2, len(values) / 4)
 

@@ -60,7 +60,7 @@ def held_out_windows(before: Tensor, stream: Tensor, context: int, stride: int) 
     windows = stream_with_context.unfold(0, context + 1, 1)
 
     def make(index: Tensor) -> Batch:
-        # Each window ends before the token at its stop.
+        # The last token that a window predicts is token `stop - 1` of the stream.
         stop = ((index + 1) * stride).clamp(max=len(stream))
         chosen = windows[stop - 1]
         counted = stop - index * stride

@@ -404,7 +404,7 @@ class _WhenImported(importlib.abc.MetaPathFinder):
 
 
 def register_when_imported() -> None:
-    """Register now, or as soon as ``transformers`` is imported."""
+    """Call :func:`register` now if ``transformers`` is imported, else right after its import."""
     if HOME in sys.modules:
         register()
     else:

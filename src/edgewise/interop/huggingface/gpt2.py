@@ -14,7 +14,7 @@ UNUSED = (".attn.bias", ".attn.masked_bias", "lm_head.weight")
 
 
 def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """Build ``gpt`` and its head from a checkpoint, on the causal part of ``graph``."""
+    """Build ``gpt`` and its head from a checkpoint, with the causal part of ``graph``."""
     theirs = theirs.without_prefix("transformer.")
     theirs.must_be(
         scale_attn_weights=True,

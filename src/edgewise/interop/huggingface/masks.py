@@ -237,7 +237,7 @@ class Asked:
         return list(self.graphs(targets, sources))
 
     def graphs(self, targets: int, sources: int) -> list[Graph]:
-        """Return one graph, or one per member if they differ."""
+        """Return a list of one graph, or of one per batch member if their masks differ."""
         parts = list(self._rows(targets, sources))
         alike = all(bool((allowed == allowed[:1]).all()) for _, allowed in parts)
         count = 1 if alike else self.members
@@ -362,7 +362,7 @@ def place(graph: Graph, targets: int, sources: int, row: int, column: int) -> Gr
 
 
 def side_by_side(members: Sequence[Graph]) -> Graph:
-    """Pack graphs into a block-diagonal graph; intervals stay intervals."""
+    """Pack graphs into a block-diagonal graph, in which :class:`Intervals` stay intervals."""
     runs = [[part for part in m.parts if isinstance(part, Intervals)] for m in members]
     rest = [[part for part in m.parts if not isinstance(part, Intervals)] for m in members]
     columns = [*zip_longest(*runs), *zip_longest(*rest)]

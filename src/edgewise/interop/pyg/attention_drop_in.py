@@ -56,7 +56,7 @@ class AttentionDropIn(DropIn):
         edge_key: EdgeVector | None,
         show: bool | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the output, and the attention weights after dropout if ``show``."""
+        """Return the output and, if ``show``, the attention weights after dropout."""
         dropout = self.dropout if self.training else 0.0
         terms: AttendOptions = {"score": score, "edge_key": edge_key}
         if not show:
@@ -85,7 +85,7 @@ class AttentionDropIn(DropIn):
         graph: Graph,
         weights: Tensor | None,
     ) -> Any:
-        """Concatenate or average heads; add residual and bias; return the weights if given."""
+        """Join the heads, add residual and bias, and return the output (with weights if given)."""
         out = heads.flatten(1) if self.concat else heads.mean(1)
         for term in (residual, self.bias):
             out = out if term is None else out + term
@@ -98,7 +98,7 @@ class AttentionDropIn(DropIn):
 
 
 def as_pair(x: Tensor | Pair) -> Pair:
-    """Return the features of sources and targets."""
+    """Return the features of sources and of targets; both are ``x`` if it is one tensor."""
     return (x, x) if isinstance(x, Tensor) else (x[0], x[1])
 
 
