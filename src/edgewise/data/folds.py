@@ -122,11 +122,11 @@ def deal(
 
     Args:
         how: ``"random"`` assigns examples at random. With ``"stratified"``, all parts have about
-                the same proportion of each key (class). With ``"group"``, examples with the same
-                key (ionic liquid, scaffold) stay together: groups are assigned from the largest to
-                the smallest, each to the part that is the smallest so far. With ``"time"``, the
-                parts follow each other in time. Examples of the same time stay together, so parts
-                may differ in size or be empty.
+            the same proportion of each key (class). With ``"group"``, examples with the same key
+            (ionic liquid, scaffold) stay together: groups are assigned from the largest to the
+            smallest, each to the part that is the smallest so far. With ``"time"``, the parts
+            follow each other in time. Examples of the same time stay together, so parts may differ
+            in size or be empty.
         keys: key of each example; ``"random"`` uses only their number.
         parts: number of parts.
         seed: random seed for the order of examples, and of groups of equal size.

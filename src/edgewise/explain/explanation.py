@@ -41,7 +41,7 @@ class Explanation:
         target_labels: in a pair of sequences, the tokens of the target.
         details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"patches"``, the
             number of patches of the image, which are the last nodes; ``"smiles"``; ``"node"``, the
-                index of the node that is explained.
+            index of the node that is explained.
     """
 
     recorded: Recorded

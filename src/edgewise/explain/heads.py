@@ -327,8 +327,8 @@ class Observations:
 
     Attributes:
         near_zero: fraction of all weights below ``small`` times the equal weight.
-        local: of the weights that are not near zero, the fraction between nodes at a distance of
-            at most ``window``.
+        local: of the weights that are not near zero, the fraction between nodes at a distance of at
+            most ``window``.
         local_edges: fraction of edges at a distance of at most ``window``: the value of ``local``
             if all weights were equal.
         global_nodes: mean number of global nodes in a text, averaged over heads. A node is global

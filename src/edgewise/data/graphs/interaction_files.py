@@ -35,8 +35,8 @@ class InteractionFiles(Interactions):
         user, item, time, rating: column names, or column numbers from 1 without a header; "" finds
             them by their usual names. Of two columns, the first is users and the second items.
         min_rating: lowest rating that counts as an interaction; ``None`` counts all rows.
-        test: fraction of each user's interactions held out for the test set, at least one for
-            users with three or more. ``val`` does the same for the validation set.
+        test: fraction of each user's interactions held out for the test set, at least one for users
+            with three or more. ``val`` does the same for the validation set.
         header: whether the first line names the columns; ``None`` detects it.
         names: whether ids are names, even if they look like numbers.
         val, split_seed, negatives, by_user, batch_size, val_users: see :class:`Interactions`.

@@ -71,8 +71,8 @@ class MoleculeTable(Data):
         smiles: SMILES column; an ionic liquid, ``cation.anion``, is one graph. "" finds the column
             by its name, or takes the only column that RDKit can parse.
         target: columns to predict, such as ``logS`` or ``logS,active``. If there are several
-                columns, a row may lack some of the values. "" takes the only remaining column of
-                numbers or of few distinct texts.
+            columns, a row may lack some of the values. "" takes the only remaining column of
+            numbers or of few distinct texts.
         task_type: ``regression`` predicts numbers, ``classification`` classes; ``auto`` takes a
             column as classes if it has only 0 and 1, or at most 20 distinct texts that are not all
             numbers, and takes other columns as numbers.
