@@ -102,7 +102,7 @@ def explanation(
             a tuple or dict.
         labels: names of the nodes; for a run, they are found by default.
         positions: coordinates ``[N, 2]`` of the nodes.
-        kind: kind of the input, if the default is wrong.
+        kind: kind of the input, such as ``"graph"``, to override the detected kind.
         recording: further arguments of :func:`edgewise.explain.record`.
 
     Raises:

@@ -51,7 +51,7 @@ def draw_head(
         found: an explanation, or recorded weights without names of nodes.
         layer: index or name of the layer.
         head: the head; the mean over recorded heads by default.
-        member: member of the batch.
+        member: index of a member of the batch.
         path: file to which the figure is saved.
 
     Raises:
@@ -95,7 +95,7 @@ def draw_heads(
     Args:
         found: an explanation, or recorded weights.
         layers: indices or names of the layers; all by default.
-        member: member of the batch.
+        member: index of a member of the batch.
         path: file to which the figure is saved.
 
     Example:
@@ -141,7 +141,7 @@ def draw_rollout(
     Args:
         found: an explanation, or recorded weights.
         layers: see :meth:`Recorded.rollout`.
-        member: member of the batch.
+        member: index of a member of the batch.
         path: file to which the figure is saved.
 
     Example:

@@ -207,14 +207,14 @@ def record(
     be an Edgewise model, a model with layers of :mod:`edgewise.interop.pyg`, or a ``transformers``
     model on the ``"edgewise"`` attention; its code need not be changed.
 
-    Recorded calls are :func:`edgewise.attend`; :func:`edgewise.aggregate` with ``weight``; and
-    :func:`edgewise.attend_with_lse`, whose parts become one layer if
-    :func:`edgewise.merge_attention` combines them. Longformer makes two calls for a layer: the
-    second call has the weights of hubs, which replace the rows of hubs in the first. Reformer
-    merges hash rounds without :func:`edgewise.merge_attention`, so the rounds are recorded
-    separately. For a model without any weights, such as GIN and GraphSAGE, the sums and means over
-    its nodes are recorded, with weights of 1, or of 1 / in-degree for means. Compiled code
-    (``torch.compile``) is not recorded.
+    These calls are recorded: :func:`edgewise.attend`, :func:`edgewise.aggregate` with ``weight``,
+    and :func:`edgewise.attend_with_lse`. Several calls of the last one become one layer if
+    :func:`edgewise.merge_attention` combines their outputs. Longformer makes two calls for a layer:
+    the second call has the weights of the hubs (global tokens), which replace the rows of the hubs
+    in the first call. Reformer merges hash rounds without :func:`edgewise.merge_attention`, so the
+    rounds are recorded separately. For a model without any weights, such as GIN and GraphSAGE, the
+    sums and means over its nodes are recorded, with weights of 1, or of 1 / in-degree for means.
+    Compiled code (``torch.compile``) is not recorded.
 
     Args:
         model: the model, or a run of :func:`edgewise.load`.
@@ -222,8 +222,8 @@ def record(
             layers by default.
         heads: numbers of recorded heads, before any pruning; all heads by default.
         targets: indices of target nodes whose edges are recorded; all targets by default.
-        max_edges: max number of recorded edges of a call, over all members of a batch. If a call
-            has more, only the edges of evenly spaced targets are recorded, with a warning.
+        max_edges: maximum number of edges to record for a call, over all members of a batch. If a
+            call has more, only the edges of evenly spaced targets are recorded, with a warning.
 
     Yields:
         A :class:`Recorded`, to which each call adds a layer.

@@ -39,7 +39,8 @@ class LayerSuggestion:
 
     Attributes:
         pattern: ``window(w)``, or ``window(w) | hubs([...])``.
-        weight: fraction of the attention weight on edges of the pattern, the mean over heads.
+        weight: fraction of the attention weight that is on edges of the pattern, averaged over
+            heads.
         edges: fraction of the edges of the recorded graphs that are in the pattern.
         number: number of the layer in commands, pages and figures.
     """
@@ -128,10 +129,10 @@ def suggest(
 ) -> Suggestion:
     """Suggest a sparse pattern for each layer of self-attention, and measure it.
 
-    Hubs are the first and last nodes of a text that receive at least 10 % of the weight, and twice
-    as much as with equal weights, in the mean over heads and targets. They lie within the shortest
-    text, so that the pattern can be bound to it. The window is the smallest with which window and
-    hubs have the fraction ``coverage`` of the weight.
+    Hubs are nodes at the beginning or end of a text that receive at least 10 % of the attention
+    weight, and at least twice as much as if all weights were equal (means over heads and targets).
+    They lie within the shortest text, so that the pattern can be bound to it. The window is the
+    smallest one for which window and hubs together have the fraction ``coverage`` of the weight.
 
     Args:
         model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.

@@ -228,9 +228,9 @@ def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
 def load(path: Path | str) -> Run:
     """Load a finished run for prediction. The run folder may have been moved.
 
-    If the folder has several seeds (``edgewise train ... --seeds K``), runs on molecules, and runs
-    on texts with several labels or numbers, are loaded as an ensemble: predictions are means over
-    the seeds.
+    A folder with several seeds (``edgewise train ... --seeds K``) is loaded as an ensemble, whose
+    predictions are means over the seeds, if the run is on molecules, or on texts with several
+    labels or numbers.
 
     Args:
         path: run folder of ``edgewise train`` or :func:`edgewise.runs.train`.

@@ -69,7 +69,7 @@ class LinkSplits(Splits):
 class Links(Data):
     """Base class of link prediction data: pairs of nodes with target 1 for an edge, else 0.
 
-    A training batch supervises a part of the training edges and uses the rest for message passing,
+    Each training batch predicts some of the training edges and uses the others for message passing,
     so the model never sees the edges that it predicts. Validation and test use all training edges
     for message passing. Negative pairs are sampled anew in every epoch for training, and once for
     validation and test.
@@ -84,7 +84,7 @@ class Links(Data):
         split_seed: random seed of the split and of the validation and test negatives.
         negatives: negative pairs per edge in training batches; validation and test have one per
             edge.
-        batch_size: supervised edges per training batch, at most half of the training edges.
+        batch_size: predicted edges per training batch, at most half of the training edges.
     """
 
     val: float = 0.05

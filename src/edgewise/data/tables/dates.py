@@ -1,8 +1,8 @@
 """Dates in common formats, and the time step between consecutive dates.
 
-A column holds dates if every cell has the same format. If several do, as with 03/04/2020, the
-format with the fewest missing dates is used. ``pandas.infer_freq`` is not used, because it finds no
-step if a date is missing, and up to a fifth of the dates may be missing.
+A column holds dates if every cell has the same format. If several formats fit, as with 03/04/2020,
+the format with the fewest missing dates is used. ``pandas.infer_freq`` is not used, because it
+finds no step if a date is missing, and up to a fifth of the dates may be missing.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
 class UnlabelledTexts(TextData):
     """Base class of data for pre-training on lines of text.
 
-    The test set is the test file of WikiText-2, or your own files. From labelled data sets, only
+    The test set is the test file of WikiText-2, or ``test_paths``. From labelled data sets, only
     the training sentences are used, so that a model pre-trained on these texts has not seen test
     sentences.
 

@@ -29,7 +29,7 @@ class TextStream(TextData):
 
     A batch is a set of windows ``[B, context]``. Training windows may begin at any token. In
     validation and test every token is predicted exactly once, except for the first ``context``
-    tokens of the text, which are only context. The context of the first test windows is the end of
+    tokens of the text, which are only input. The context of the first test windows is the end of
     the training text. A vocabulary of characters is built from all three parts, other vocabularies
     from the training text.
 

@@ -79,7 +79,7 @@ class StreamLoader(Loader):
     """Loader of consecutive windows: each row of a batch continues in the next batch.
 
     The text is cut into as many rows as a batch has. An epoch continues where the previous one
-    ended; after the last full window of the rows, it starts again at the beginning. Batches
+    ended; after the last full window of the rows, the loader starts again at the beginning. Batches
     therefore depend only on (epoch, batch).
 
     Args:
@@ -131,8 +131,9 @@ class StreamLoader(Loader):
 class HeldOutStreamLoader(Loader):
     """Loader of consecutive windows in one row, for validation and test.
 
-    Only the last prediction of the first window is scored. With several processes, each process
-    reads the whole text, because the model carries a state, and only the first process is scored.
+    In the first window, only the last prediction is scored, because the others are of tokens before
+    the text. With several processes, each process reads the whole text, because the model carries a
+    state, and only the first process is scored.
 
     Args:
         stream: token ids: ``context`` tokens that precede the text, then the text.
