@@ -206,7 +206,8 @@ def test_a_molecule_has_its_smiles_and_a_note_on_rollout_where_it_is_shown(
     assert "Atoms are numbered from 1, in the order of the SMILES." in aside.text_content()
     assert "rollout" not in aside.text_content()
     opened.page.select_option("#layer", "rollout")
-    assert "The rollout is of the 2 layers over the nodes of the first." in aside.text_content()
+    note = "The rollout is of the 2 layers with the nodes of the first layer."
+    assert note in aside.text_content()
     assert opened.messages == []
 
 
