@@ -53,7 +53,9 @@ def test_the_seed_alone_decides() -> None:
 
 @pytest.mark.parametrize(("folds", "fold"), [(1, 0), (5, 5), (5, -1)])
 def test_folds_that_do_not_exist_are_refused(folds: int, fold: int) -> None:
-    with refused("data.fold, data.folds", expected="at least 2", got=f"{fold} of", remedy="0 to"):
+    with refused(
+        "data.fold, data.folds", expected="at least 2", got=f"data.fold {fold}", remedy="0 to"
+    ):
         Folds(folds, fold, 0.1, 0)
 
 
@@ -69,9 +71,7 @@ def test_an_empty_fold_is_refused() -> None:
     with refused("data.folds", expected="at least 3 rows", got="2", remedy="fewer folds"):
         deal("random", ["a", "b"], 3, 0)
     # Of ten rows nine are left to train and to validate on, a tenth of them to validate.
-    with refused(
-        "data.val", expected="in addition to the test set", got="9", remedy="larger fraction"
-    ):
+    with refused("data.val", expected="outside the test set", got="9", remedy="larger fraction"):
         Folds(10, 0, 0.1, 0).split("random", list(range(10)))
 
 

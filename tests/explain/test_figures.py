@@ -96,7 +96,7 @@ def test_statistics_are_drawn_under_the_numbers_of_the_heads(pruned: Recorded) -
         assert not any(box.overlaps(other) for other in boxes[place + 1 :])
     few = drawn(explain.draw_statistics(pruned, ordered=False))
     titles = {axes.get_title() for axes in few.axes} - {""}
-    assert titles == {"entropy / that of equal weights", "weight of the node itself",
+    assert titles == {"entropy / entropy of equal weights", "weight of the node itself",
                       "weight of hubs"}  # fmt: skip
     pruned[0].heads, pruned[0].weights = [1], pruned[0].weights[..., :1]
     with refused("recorded", expected="all 2 heads", got="1 heads", remedy="heads="):

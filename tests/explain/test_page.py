@@ -203,10 +203,11 @@ def test_a_molecule_has_its_smiles_and_a_note_on_rollout_where_it_is_shown(
     opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
     assert opened.page.text_content("#answer") == "CCO: y 1.5"
     aside = opened.page.locator("aside")
-    assert "Atoms count from 1, in the order of the SMILES." in aside.text_content()
+    assert "Atoms are numbered from 1, in the order of the SMILES." in aside.text_content()
     assert "rollout" not in aside.text_content()
     opened.page.select_option("#layer", "rollout")
-    assert "The rollout is of the 2 layers over the nodes of the first." in aside.text_content()
+    note = "The rollout is of the 2 layers with the nodes of the first layer."
+    assert note in aside.text_content()
     assert opened.messages == []
 
 

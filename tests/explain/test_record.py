@@ -279,7 +279,7 @@ def test_bad_requests_are_named() -> None:
         pass
     with (
         refused(
-            "model", expected="called in the context", got="no attention", remedy="call the model"
+            "model", expected="called within the block", got="no attention", remedy="call the model"
         ),
         explain.record(model),
     ):

@@ -190,7 +190,7 @@ def test_a_graph_of_pyg_that_is_none_is_named_and_the_others_are_answered(
             {"node_labels": [5, 9, 9, 6]},
             "expected labels of the training data: 5, 9",
         ),
-        ({"node_labels": [5, 9]}, "one row per node"),
+        ({"node_labels": [5, 9]}, "as many rows as node_labels"),
         ({"node_labels": [[5, 5], [9, 9], [9, 9], [5, 5]]}, "`node_labels`: expected 1"),
         ({"node_attributes": [[1], [2], [3], [4]]}, "`node_attributes`: expected 2"),
         ({"node_attributes": [[1, 2], [3], [4, 5], [6, 7]]}, "a list of numbers"),

@@ -386,7 +386,7 @@ def test_unknown_families_variants_and_sources_are_refused(tmp_path: Path) -> No
         load(tmp_path)
     with refused("config", expected="add_cross_attention=False", got="=True", remedy="variant"):
         load(gpt2(add_cross_attention=True))
-    with refused("hidden_act", expected="gelu", got="'mish'", remedy="ACTIVATIONS"):
+    with refused("hidden_act", expected="gelu", got="'mish'", remedy="transformers"):
         load(bert(hidden_act="mish"))
 
 

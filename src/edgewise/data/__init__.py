@@ -1,6 +1,6 @@
-"""Data sets with a common interface: :meth:`Data.load` returns the three splits.
+"""Data sets with a common interface: :meth:`Data.load` returns training, validation and test.
 
-The subpackages are ``graphs``, ``molecules``, ``text``, ``images`` and ``series``.
+The subpackages are ``graphs``, ``molecules``, ``text``, ``images``, ``series`` and ``tables``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ DATA: Registry[type[Data]] = Registry(
     "DATA",
     {name: globals()[name] for name in __all__ if name.islower() and name != "neighbour_batches"},
 )
-"""Data sets by the name that recipes and run folders use, with those of installed packages."""
+"""Data set classes by their name in recipes and run folders, including those of other packages."""
 
 refuse_old_names(globals())
 

@@ -26,22 +26,27 @@ DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
 
 
 def data_root() -> Path | None:
-    """Return the folder that ``EDGEWISE_DATA`` names; nothing is written to it."""
+    """Return the folder named by the environment variable ``EDGEWISE_DATA``, which is only read."""
     named = os.environ.get("EDGEWISE_DATA")
     return Path(named).expanduser() if named else None
 
 
 def cache_root() -> Path:
-    """Return the folder of downloads: ``EDGEWISE_CACHE``, or ``~/.cache/edgewise``."""
+    """Return the folder for downloads: ``$EDGEWISE_CACHE``, or ``~/.cache/edgewise``."""
     return Path(os.environ.get("EDGEWISE_CACHE") or "~/.cache/edgewise").expanduser()
 
 
 def find_raw(data: str, files: Sequence[str], download: Callable[[Path], None]) -> Path:
-    """Return the folder ``<root>/<data>/raw`` after verifying the files in it.
+    """Return the folder ``<root>/<data>/raw`` of a data set after verifying its files.
 
-    If ``EDGEWISE_DATA`` is not set, ``download`` fills an empty folder. The folder is renamed to
-    its final name in the cache once all files are complete, so that a download that was cut off
-    is never used.
+    The root is ``EDGEWISE_DATA`` if it is set, and otherwise the cache. If the cache has no such
+    folder, ``download`` fills an empty folder. This folder gets its final name once all files are
+    complete, so that an interrupted download is never used.
+
+    Args:
+        data: name of the data set.
+        files: names of the files.
+        download: function that downloads the files into the folder given to it.
 
     Raises:
         ArgumentError: a name contains a folder, or a file differs from its checksum.
@@ -69,8 +74,13 @@ def find_raw(data: str, files: Sequence[str], download: Callable[[Path], None]) 
 def verify(data: str, path: Path, remedy: str = "") -> None:
     """Compare a file or folder of a public data set with its SHA-256.
 
-    The digests are listed in :mod:`edgewise.data.checksums`. A path without a digest is accepted:
-    its loader must not unpickle it.
+    The digests are listed in :mod:`edgewise.data.checksums`. A path without a digest is accepted,
+    so its loader must not unpickle it.
+
+    Args:
+        data: name of the data set.
+        path: file or folder to check.
+        remedy: remedy for the error message.
 
     Raises:
         ArgumentError: the content differs, or a ``.gz`` file cannot be unpacked.
@@ -107,7 +117,7 @@ def _folder_digest(folder: Path) -> str:
 
 
 def _git_blob(data: str, path: Path) -> str | None:
-    """Return the Git object id of a file if this id is accepted."""
+    """Return the Git object id of a file if the data set accepts this id, else ``None``."""
     accepted = GIT_BLOBS.get(data, {}).get(path.name)
     if accepted is None:
         return None
@@ -117,7 +127,7 @@ def _git_blob(data: str, path: Path) -> str | None:
 
 
 def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
-    """Return the ``download`` of unpublished files for :func:`find_raw`; it raises an error."""
+    """Return a ``download`` for :func:`find_raw` that raises an error, for unpublished files."""
 
     def refuse(_folder: Path) -> None:
         raise MissingDataError(
@@ -129,12 +139,12 @@ def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
 
 
 def find_files(data: str, sources: Mapping[str, str]) -> Path:
-    """Call :func:`find_raw` for files that have web addresses.
+    """Return the folder of the files; download them if needed, as :func:`find_raw` does.
 
     Args:
         data: name of the data set and of its folder.
-        sources: web address of each file by its name. If only the name ends in ``.gz``, the file
-            is compressed after the download.
+        sources: dict from each file name to its web address. If only the name ends in ``.gz``, the
+            file is compressed after the download.
     """
     return find_raw(data, list(sources), partial(fetch, sources))
 
@@ -143,7 +153,7 @@ def check_name(name: str) -> None:
     """Check that the name of a data set or file contains no folder.
 
     Raises:
-        ArgumentError: it has characters that a path may have.
+        ArgumentError: the name has characters other than letters, digits and ``_ . + -``.
     """
     if not NAME.fullmatch(name):
         raise ArgumentError(
@@ -156,7 +166,7 @@ def check_name(name: str) -> None:
 
 
 def fetch(sources: Mapping[str, str], folder: Path) -> None:
-    """Download files into a folder; see :func:`find_files`."""
+    """Download files into a folder; ``sources`` as for :func:`find_files`."""
     for name, address in sources.items():
         with urlopen(address, timeout=TIMEOUT) as answer:
             content = answer.read()
@@ -191,7 +201,7 @@ def unreadable(
 
 @contextmanager
 def naming(*files: str | Path) -> Iterator[None]:
-    """Add the names of the files to errors about data that were read from these files."""
+    """In a ``with`` block, add the names of the files to errors that name none of them."""
     names = [Path(file).name for file in files]
     try:
         yield

@@ -1,4 +1,4 @@
-"""Cross-validation: one fold is the test set, and a part of the other folds the validation set."""
+"""Cross-validation: one fold is the test set; part of the other folds is the validation set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Folds:
     Attributes:
         folds: number of folds.
         fold: index of the test fold, from 0.
-        val: fraction of the examples of the other folds that is used for validation.
+        val: fraction of the examples outside the test fold that is used for validation.
         seed: random seed of the split; independent of a recipe's seed.
     """
 
@@ -38,9 +38,9 @@ class Folds:
         if self.folds < 2 or not 0 <= self.fold < self.folds:
             raise ArgumentError(
                 "data.fold, data.folds",
-                expected="at least 2 folds, and a fold counted from 0",
-                got=f"fold {self.fold} of {self.folds}",
-                remedy=f"choose data.fold from 0 to {max(self.folds, 2) - 1}",
+                expected="data.folds of at least 2, and data.fold from 0 to data.folds - 1",
+                got=f"data.fold {self.fold}, data.folds {self.folds}",
+                remedy=f"set data.folds >= 2, and data.fold from 0 to {max(self.folds, 2) - 1}",
             )
         if not 0 < self.val <= 0.5:
             raise ArgumentError(
@@ -59,10 +59,10 @@ class Folds:
             how: see :func:`deal`. With ``"time"``, the latest part is the test set, and the latest
                 examples of the rest are the validation set.
             keys: class, group or time of each example.
-            given: splits (``"val"``, ``"test"``) that exist already and are not split off.
+            given: splits (``"val"``, ``"test"``) that exist already, so no examples are held out.
 
         Raises:
-            ArgumentError: a fold would be empty.
+            ArgumentError: a fold would be empty, or ``how`` is ``"time"`` and the fold is not 0.
         """
         split, rest = {}, torch.arange(len(keys))
         if "test" not in given:
@@ -84,7 +84,7 @@ class Folds:
         return split
 
     def held_out(self, how: How, keys: Sequence[Key]) -> tuple[Tensor, Tensor]:
-        """Return the indices of training and validation examples, without a test set."""
+        """Split examples into training and validation; return the indices of both."""
         inner = deal(how, keys, round(1 / self.val), self.seed + 1, of="data.val")
         # Validate on the last part, because the first may consist of a single large group.
         return torch.cat(inner[:-1]), inner[-1]
@@ -97,7 +97,7 @@ def sample_labelled(count: int, labelled: int, seed: int, examples: str) -> Tens
         count: number of training examples.
         labelled: size of the sample; 0 for all.
         seed: random seed.
-        examples: plural noun for the examples, such as "sentences", for the error.
+        examples: plural noun for the examples, such as "sentences", for the error message.
 
     Raises:
         ArgumentError: there are fewer examples than ``labelled``.
@@ -121,15 +121,16 @@ def deal(
     """Partition examples into parts of about the same size.
 
     Args:
-        how: ``"random"``; ``"stratified"``: each part has the same proportion of every key
-            (class); ``"group"``: examples with the same key (ionic liquid, scaffold) stay
-            together, and groups are assigned in order of size to the smallest part; ``"time"``:
-            parts follow each other in time, and examples of the same time stay together, so a
-            part may be larger, and others empty.
+        how: ``"random"`` assigns examples at random. With ``"stratified"``, all parts have about
+            the same proportion of each key (class). With ``"group"``, examples with the same key
+            (ionic liquid, scaffold) stay together: groups are assigned from the largest to the
+            smallest, each to the part that is the smallest so far. With ``"time"``, the parts
+            follow each other in time. Examples of the same time stay together, so parts may differ
+            in size or be empty.
         keys: key of each example; ``"random"`` uses only their number.
         parts: number of parts.
         seed: random seed for the order of examples, and of groups of equal size.
-        of: argument that sets the number of parts, for the error.
+        of: option that sets the number of parts, named in the error message.
 
     Raises:
         ArgumentError: there are fewer examples or groups than parts.
@@ -145,8 +146,8 @@ def deal(
         raise ArgumentError(
             of,
             expected=f"at least {parts} "
-            f"{'groups, such as molecules' if how == 'group' else 'rows'}, one for each part"
-            f"{'' if folds else ', in addition to the test set'}",
+            f"{'groups, such as molecules' if how == 'group' else 'rows'}"
+            f"{', one for each fold' if folds else ' outside the test set, to hold out data.val'}",
             got=str(available),
             remedy=f"add {'groups' if how == 'group' else 'rows'}, or choose "
             f"{'fewer folds' if folds else 'a larger fraction'}",
@@ -160,14 +161,14 @@ def deal(
     elif how == "group":
         for members in sorted(groups.values(), key=len, reverse=True):
             min(dealt, key=len).extend(members)
-    else:  # Deal out the sorted classes in turn, so that sizes differ by at most one.
+    else:  # Assign the sorted examples in turn, so that sizes differ by at most one.
         for turn, i in enumerate(i for members in groups.values() for i in members):
             dealt[turn % parts].append(i)
     return [torch.tensor(sorted(part), dtype=torch.long) for part in dealt]
 
 
 def hold_out(keys: Sequence[Key], *, val: float, test: float, seed: int) -> dict[str, Tensor]:
-    """Return a random stratified split.
+    """Return a random split, stratified by class.
 
     Args:
         keys: class of each example.
@@ -184,7 +185,8 @@ def hold_out(keys: Sequence[Key], *, val: float, test: float, seed: int) -> dict
     rank = torch.arange(len(order), dtype=torch.double)
 
     def every(share: float, offset: float) -> Tensor:
-        # True where the cumulative sum passes an integer: evenly spaced, so stratified by class.
+        # True where the cumulative sum passes an integer. These places are evenly spaced, so each
+        # of the sorted classes gets the same fraction.
         return ((rank + 1) * share + offset).floor() > (rank * share + offset).floor()
 
     tested = every(test, 0.5)
@@ -199,11 +201,11 @@ def hold_out(keys: Sequence[Key], *, val: float, test: float, seed: int) -> dict
 def fill_splits(
     given: Sequence[str], keys: Sequence[str], *, val: float, test: float, seed: int
 ) -> dict[str, Tensor]:
-    """Return the indices of each split, with missing splits held out from ``"train"``.
+    """Return the indices of each split; hold out missing splits from ``"train"``.
 
     Args:
-        given: split of each example. Examples with a value other than ``"train"``, ``"val"`` and
-            ``"test"`` are in no split.
+        given: name of the split of each example. Examples with a name other than ``"train"``,
+            ``"val"`` and ``"test"`` are in no split.
         keys: class of each example, by which the missing splits are stratified.
         val: fraction of validation examples, if there are none.
         test: fraction of test examples, if there are none.

@@ -18,17 +18,17 @@ class Loader:
     """Data loader of one split, for data that fit in memory.
 
     Args:
-        make: function that returns the batch of an index ``[B]`` of examples.
+        make: function that takes example indices ``[B]`` and returns their batch.
         count: number of examples.
         size: batch size; the last batch may be smaller.
         seed: random seed for shuffling, which differs between epochs; ``None`` does not shuffle.
         draw: number of examples sampled per epoch. Defaults to all; ignored without a seed.
         lengths: length of each example, ``[count]``. If given, batches hold examples of similar
-            length, which reduces padding: ``POOL`` batches are sampled, sorted by length, cut,
-            and shuffled.
+            length, which reduces padding: the examples of ``POOL`` batches are sampled, sorted by
+            length and cut into batches, and these batches are shuffled.
 
-    Lightning calls ``set_epoch`` of a loader's ``sampler``, and saves and restores its
-    ``state_dict()``, which holds the number of batches served in the epoch.
+    Lightning calls ``loader.sampler.set_epoch``, and saves and restores ``loader.state_dict()``,
+    which holds the number of batches served in the epoch.
 
     Example:
         >>> import torch
@@ -60,7 +60,7 @@ class Loader:
         self._epoch = self._served = self._skip = 0
 
     def share(self, rank: int, world_size: int) -> None:
-        """Serve the part of one process; the global batch size is ``size * world_size``."""
+        """Serve only the examples of process ``rank``; ``size`` is the batch size per process."""
         self.rank, self.world_size = rank, world_size
 
     def __len__(self) -> int:
@@ -75,12 +75,12 @@ class Loader:
         return {"served": self._served % max(len(self), 1)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Skip the batches that were already served when the epoch is continued."""
+        """In the next iteration, skip the batches that were served before an interruption."""
         self._skip = state["served"]
 
     def __iter__(self) -> Iterator[Batch]:
         first, self._skip = self._skip, 0
-        # In a generator, this line runs at the first batch, when the epoch is known.
+        # A generator starts when its first batch is requested, after the call of set_epoch.
         return self._batches(first)
 
     def _batches(self, first: int) -> Iterator[Batch]:
@@ -89,7 +89,7 @@ class Loader:
             yield self._own(index)
 
     def _own(self, index: Tensor) -> Batch:
-        """Return this process's part of a batch; if examples are too few, it has no targets."""
+        """Return the part of a batch for this process, without targets if it gets no example."""
         own = index[self.rank :: self.world_size]
         if len(own):
             return self.make(own)
@@ -98,11 +98,11 @@ class Loader:
 
     @property
     def _total_size(self) -> int:
-        """Return the number of examples in a batch over all processes."""
+        """Number of examples in a batch, summed over all processes."""
         return self.size * self.world_size
 
     def _indices(self) -> Sequence[Tensor]:
-        """Return the examples of every batch over all processes."""
+        """Return the example indices of each batch, for all processes together."""
         mixed = self._mixed()
         order = self._order(mixed)
         if self.lengths is None or mixed is None:

@@ -22,10 +22,10 @@ class PackedGraphs:
         x: node features ``[N, F]``.
         edge_index: edges ``[2, E]``; nodes are counted from 0 in each graph.
         edges: edge features ``[E, K]``.
-        node_start, edge_start: offsets ``[G + 1]`` of the nodes and edges of each graph.
-        shared: whether a graph that a batch lists several times, such as an ionic liquid measured
-            at several pressures, is packed once for several outputs. If false, it is packed once
-            for each output.
+        node_start, edge_start: ``[G + 1]``, where the nodes (edges) of each graph start and end in
+            ``x`` (``edge_index``).
+        shared: whether a graph that a batch contains several times, such as an ionic liquid at
+            several pressures, is packed once. If false, it is packed once for each output.
 
     Example:
         >>> import torch
@@ -79,11 +79,11 @@ class PackedGraphs:
         """Return a batch of graphs.
 
         Args:
-            which: indices of graphs, ``[B]``; see ``shared`` for a graph that is listed twice.
+            which: indices of graphs, ``[B]``. ``shared`` determines how repeated graphs are packed.
 
         Returns:
-            Node features ``[n, F]``; the block-diagonal graph of the edges; the bipartite
-            membership graph, in which output b attends to the nodes of graph ``which[b]``; and the
+            Node features ``[n, F]``; the graph of all edges, without edges between graphs; the
+            bipartite graph in which output b attends to the nodes of graph ``which[b]``; and the
             edge features ``[e, K]``.
         """
         distinct, inverse = which, torch.arange(len(which), device=which.device)

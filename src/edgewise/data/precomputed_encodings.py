@@ -32,27 +32,27 @@ TYPES = (torch.uint8, torch.int16, torch.int32)
 
 
 class Encoding(Protocol):
-    """Protocol of the classes in :data:`edgewise.encodings.OF_NODES` and ``OF_PAIRS``."""
+    """Interface of the classes in :data:`edgewise.encodings.OF_NODES` and ``OF_PAIRS``."""
 
     of_pairs: bool
     compares_graphs: bool
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """Settings that change the result of the encoding; cached codes are stored under them."""
+        """Settings that change the encodings; they are part of the name of the cache file."""
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the encoding of the nodes, ``[N, ...]``, or of the pairs, ``[P, ...]``."""
+        """Return the encodings of nodes, ``[N, ...]``, or of pairs of nodes, ``[P, ...]``."""
 
 
 @dataclass(frozen=True)
 class CachedRows:
-    """Cached rows of one encoding, for all graphs.
+    """Rows of one encoding for all graphs, as stored in the cache.
 
     Attributes:
-        rows: encodings of nodes, ``[N, ...]``, or pairs, ``[P, ...]``.
-        start: offsets of the rows of each graph, ``[G + 1]``.
-        of_edges: the rows are edge indices, counted from 0 in each graph, with -1 for no edge.
+        rows: encodings of nodes, ``[N, ...]``, or of pairs of nodes, ``[P, ...]``.
+        start: ``[G + 1]``, where the rows of each graph start and end.
+        of_edges: whether the values are edge indices, counted from 0 in each graph; -1 is no edge.
     """
 
     rows: Tensor
@@ -61,7 +61,7 @@ class CachedRows:
 
 
 class PrecomputedEncodings:
-    """Precomputed encodings of the graphs of a data set, by keyword argument of the model.
+    """Precomputed encodings of all graphs, by the keyword argument that passes them to the model.
 
     Args:
         graphs: graphs of the data set; node features are ignored.
@@ -73,6 +73,10 @@ class PrecomputedEncodings:
 
     def prepare(self, encodings: Mapping[str, Encoding], *, shared: bool = True) -> None:
         """Load the encodings from the cache, or compute them; later batches include them.
+
+        Args:
+            encodings: encoding for each keyword argument of the model.
+            shared: see :class:`PackedGraphs`.
 
         Raises:
             ArgumentError: an encoding is not defined for a graph, such as Laplacian eigenvectors
@@ -90,7 +94,7 @@ class PrecomputedEncodings:
         """Return the encodings of a batch of graphs, in the order of :meth:`PackedGraphs.take`.
 
         Args:
-            which: ``[B]``, indices of graphs, each as often as :meth:`PackedGraphs.take` packs it.
+            which: indices of graphs, ``[B]``, as given to :meth:`PackedGraphs.take`.
         """
         distinct = which.unique() if self.graphs.shared else which
         return {keyword: self._cut(kept, distinct) for keyword, kept in self.kept.items()}
@@ -149,7 +153,7 @@ class PrecomputedEncodings:
 
 
 def narrow(rows: Tensor) -> Tensor:
-    """Return integers in the narrowest type that holds them, to save memory."""
+    """Convert integers to the smallest dtype that holds them, to save memory."""
     if rows.is_floating_point() or not rows.numel():
         return rows
     least, most = int(rows.min()), int(rows.max())
@@ -161,7 +165,7 @@ def narrow(rows: Tensor) -> Tensor:
 
 
 def shown(chunks: Sequence[Tensor], graphs: int, title: str) -> Iterable[Tensor]:
-    """Return the chunks; with many graphs, show a progress bar on the terminal."""
+    """Return the chunks, with a progress bar on the terminal if there are many graphs."""
     try:
         from rich.console import Console
         from rich.progress import track

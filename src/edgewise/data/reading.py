@@ -51,7 +51,7 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
     if not path.is_file():
         what = "a folder, not a file" if path.is_dir() else "no such file"
         raise MissingDataError(
-            f"{path}: {what}. Remedy: name a file, plain or .gz, .bz2, .xz or .zip."
+            f"{path}: {what}. Remedy: give the path of a file, plain or .gz, .bz2, .xz or .zip."
         )
     kind, opened = OPENED.get(path.suffix.lower(), ("readable file", _plain))
     try:
@@ -78,7 +78,7 @@ def _only_member(path: Path) -> Iterator[IO[bytes]]:
             raise unreadable(
                 path,
                 expected="a zip archive with one file",
-                got=f"{len(names)}{listed}",
+                got=f"{len(names)} files{listed}",
                 remedy="unpack the archive, and name one of its files",
             )
         if archive.getinfo(names[0]).flag_bits & 1:
@@ -93,12 +93,12 @@ OPENED: dict[str, tuple[str, Callable[[Path], Any]]] = {
     ".xz": ("xz file", lzma.open),
     ".zip": ("zip file", _only_member),
 }
-"""Name of each kind of compressed file, and the function that opens it, by suffix."""
+"""Dict from the suffix of a compressed file to the name of its kind, and how to open it."""
 
 
 @contextmanager
 def opened_text(path: Path, encoding: str) -> Iterator[IO[str]]:
-    """Open a file as :func:`unpacked` does, as text with unchanged line ends."""
+    """Open a file like :func:`unpacked`, decoded to text with unchanged line ends."""
     with unpacked(path) as file, io.TextIOWrapper(file, encoding=encoding, newline="") as text:
         yield text
 
@@ -168,7 +168,7 @@ def text_form(path: Path) -> TextForm:
 
 
 class _NotDecodedError(Exception):
-    """Error with an undecodable byte, its line, and whether a non-ASCII character precedes it."""
+    """Decoding error: the byte, its line, and whether non-ASCII text precedes it (foreign)."""
 
     def __init__(self, error: UnicodeDecodeError, line: int, foreign: bool) -> None:
         super().__init__(error.reason)
@@ -216,7 +216,13 @@ def _looked_through(path: Path, encoding: str) -> TextForm:
 
 
 def check_memory(argument: str, needed: float, what: str, remedy: str) -> None:
-    """Check, before data are read, that they fit into free memory.
+    """Check that data fit into the free memory, before they are read.
+
+    Args:
+        argument: argument named in the error message.
+        needed: bytes that the data need.
+        what: description of the data.
+        remedy: remedy for the error message.
 
     Raises:
         ArgumentError: the data do not fit.
@@ -343,13 +349,13 @@ def is_whole(value: float) -> bool:
 
 
 def raw_texts(data: str, sources: dict[str, str]) -> dict[str, str]:
-    """Return each file of a public data set as text; see :func:`edgewise.data.files.find_files`."""
+    """Return the text of each file of a public data set; ``sources`` as for :func:`find_files`."""
     folder = find_files(data, sources)
     return {name: read_text(folder / name) for name in sources}
 
 
 def check_line_count(path: Path, got: Sequence[object] | Tensor, wanted: int, what: str) -> None:
-    """Check the number of lines of a file.
+    """Check that a file has ``wanted`` lines, one for each of the items that ``what`` names.
 
     Raises:
         ArgumentError: the file has more or fewer lines.

@@ -1,4 +1,4 @@
-"""Training batches with random sampling: of negatives, neighbourhoods or whole examples."""
+"""Training batches that contain random samples: negatives, neighbourhoods or whole examples."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from edgewise.batches import Batch
 from edgewise.data.loader import Loader
 from edgewise.data.splits import Split
 
-RANKS = 2**48 + 21  # Difference between the seeds of two successive ranks.
+RANKS = 2**48 + 21  # Difference between the seeds of successive processes.
 
 Draw = Callable[[Tensor, Generator], Batch]
-"""Function that returns the batch of an index of examples, sampling with the generator."""
+"""Function that takes example indices and a random generator, and returns the batch."""
 
 
 class SampledLoader(Loader):
-    """:class:`Loader` whose samples depend only on (seed, epoch, batch) and the process.
+    """:class:`Loader` whose random samples depend only on (seed, epoch, batch number, process).
 
     Args:
-        draw: function that samples the batch of an index of examples.
+        draw: function that takes example indices and a random generator, and returns the batch.
         count: number of examples.
         size: batch size.
         seed: random seed for shuffling and sampling.
@@ -42,8 +42,8 @@ class SampledSplit(Split):
     """Training split whose batches are sampled anew in every epoch.
 
     Attributes:
-        sample: function that samples a batch.
-        size: batch size; the data set's ``batch_size`` applies to validation and test.
+        sample: function that takes example indices and a random generator, and returns the batch.
+        size: batch size of this split; the data set's ``batch_size`` is for validation and test.
     """
 
     sample: Draw

@@ -24,7 +24,7 @@ class TargetScale(NamedTuple):
     Attributes:
         mean, std: mean and standard deviation of the targets, or of their logits if ``fraction``;
             numbers, or a list with a number for each output.
-        fraction: targets and predictions lie between 0 and 1.
+        fraction: whether targets and predictions are fractions between 0 and 1.
     """
 
     mean: float | list[float]
@@ -33,7 +33,7 @@ class TargetScale(NamedTuple):
 
     @classmethod
     def of(cls, targets: Sequence[Target]) -> TargetScale | None:
-        """Return the scale of the outputs of targets; ``None`` if there are only classes."""
+        """Return the scale of the model outputs for the targets; ``None`` if all are classes."""
         if all(target.classes for target in targets):
             return None
         outputs = [target for target in targets for _ in range(target.width)]
@@ -46,7 +46,7 @@ class Split:
 
     Attributes:
         count: number of examples.
-        make: function that returns the batch of an index ``[B]`` of examples.
+        make: function that takes example indices ``[B]`` and returns their batch.
         target_scale: scale of the targets, for regression. The model uses the scale of the training
             split.
         draw: number of examples sampled per epoch; ``None`` for all.
@@ -81,12 +81,13 @@ class Splits:
             ``in_width``.
         train, val, test: the three splits.
         batch_size: batch size.
-        preprocessing: values that predictions need, such as label names, item ids, scales or the
-            graph: JSON values or tensors by name. A run saves them for :mod:`edgewise.inference`.
+        preprocessing: dict of values that prediction needs, such as label names, item ids, scales
+            or the graph. They are JSON values or tensors; a run folder stores them for
+            :mod:`edgewise.inference`.
         codes: precomputed positional encodings of the graphs. Those that the model uses are
             prepared before training and added to every batch.
-        targets: description of the targets, which the task receives and a run saves; empty if it
-            needs none.
+        targets: descriptions of the targets, which the task receives and a run folder stores; empty
+            if the task needs none.
 
     Example:
         >>> from edgewise import data
@@ -128,7 +129,7 @@ class TextSplits(Splits):
 
 @dataclass(frozen=True)
 class Data(ABC):
-    """Base class of the options of a data set; ``load`` reads its files."""
+    """Base class of data sets: the fields are its options, and ``load`` reads its files."""
 
     provides: ClassVar[tuple[str, ...]]
     """Names of the model arguments that the data determine; recipes do not set them."""

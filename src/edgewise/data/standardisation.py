@@ -1,4 +1,4 @@
-"""Standardisation of columns; a run saves mean and std, so that new rows are scaled equally."""
+"""Standardisation of columns. A run folder stores mean and std, to scale new rows equally."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 
 
 class Standardisation(NamedTuple):
-    """Mean and standard deviation of columns, ``[C]`` in float64."""
+    """Mean and standard deviation of each column, two float64 tensors ``[C]``."""
 
     mean: Tensor
     std: Tensor
 
     @classmethod
     def of(cls, values: Tensor) -> Standardisation:
-        """Compute mean and standard deviation over the rows of ``[N, C]``."""
+        """Compute mean and standard deviation of each column of ``[N, C]``."""
         values = values.double()
         return cls(values.mean(0), values.std(0, correction=0))
 
@@ -26,7 +26,7 @@ class Standardisation(NamedTuple):
         return ((values.double() - self.mean) / self.std.clamp(min=1e-12)).float()
 
     def record(self) -> dict[str, list[float]]:
-        """Return a dictionary for JSON; :meth:`read` is the inverse."""
+        """Return mean and std as lists, for JSON; :meth:`read` is the inverse."""
         return {"mean": self.mean.tolist(), "std": self.std.tolist()}
 
     @classmethod

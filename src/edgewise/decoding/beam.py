@@ -54,8 +54,8 @@ def beam_search(
         beams: beam size K.
         max_new_tokens: maximum number of new tokens.
         length_penalty: exponent of the length. Values above 0 prefer longer texts.
-        end: end-of-text token.
-        padding: padding token after the end.
+        end: id of the end-of-text token.
+        padding: id of the padding token, which fills a text after its end.
         memory: encoded sequence for cross-attention.
         cached: whether to cache keys and values between steps.
 
@@ -63,7 +63,7 @@ def beam_search(
         Token ids of prompts and new tokens, ``[B, T + new]``.
 
     Raises:
-        ArgumentError: ``beams`` is below 1, or as in :func:`edgewise.decoding.generate`.
+        ArgumentError: ``beams`` is below 1; see also :func:`edgewise.decoding.generate`.
 
     Example:
         >>> import torch

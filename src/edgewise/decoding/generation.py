@@ -37,8 +37,8 @@ def generate(
         attention_mask: ``[B, T]``, 0 for padding.
         max_new_tokens: maximum number of new tokens.
         choose: ``Greedy()`` or ``Sample(temperature, top_k, top_p)``.
-        end: end-of-text token.
-        padding: padding token after the end.
+        end: id of the end-of-text token.
+        padding: id of the padding token, which fills a text after its end.
         memory: encoded sequence for cross-attention.
         cached: whether to cache keys and values between steps. The result is the same without.
 

@@ -1,4 +1,4 @@
-"""Explanations of models and their predictions by attention weights and attributions."""
+"""Explanations of models and predictions, by recorded attention weights and by attributions."""
 
 from __future__ import annotations
 

@@ -1,15 +1,17 @@
-r"""Attribution of a prediction (the answer) to parts of the input and edges of the model's graph.
+r"""Attribution of one prediction, called the answer, to parts of the input and to graph edges.
 
-Parts of the input, such as words or atoms, are called members. For every call of
-:func:`edgewise.attend` and :func:`edgewise.aggregate` in a forward pass, the gradient of the
-answer's score with respect to the output of the call is computed. One forward and one backward pass
-thus give a contribution of each edge in each layer:
+The parts of the input that an explanation names, such as words or atoms, are called members. In one
+forward pass, each call of :func:`edgewise.attend` and :func:`edgewise.aggregate` is recorded. In
+one backward pass, the gradient of the answer's score is computed with respect to the output of each
+call. From both, the methods compute a contribution of each edge in each layer:
 
 * ``"left_out"``: the product of the gradient and the exact change of the layer's output if the edge
   is left out (:mod:`edgewise.explain.edges_left_out`), negated.
-* ``"gradient"``: for attention, gradient × gain; for sums, gradient × weight of the edge.
-* ``"attention"``: the mean weight, as PyTorch Geometric's ``AttentionExplainer`` computes it.
-* ``"rollout"``: weights multiplied over layers (Abnar and Zuidema, 2020).
+* ``"gradient"``: for attention, gradient × gain; for sums, gradient × weight of the edge. A gain is
+  a factor 1 on the score of an edge, see :func:`edgewise.attend`.
+* ``"attention"``: attention weights summed over heads and layers, without gradients, similar to
+  PyTorch Geometric's ``AttentionExplainer(reduce="mean")``.
+* ``"rollout"``: attention weights multiplied over layers (Abnar and Zuidema, 2020).
 
 The method ``"removed"`` is exact: the answer is computed again without each part, with one forward
 pass per part.
@@ -43,22 +45,23 @@ graph."""
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A prediction to explain (the answer), and the parts of the input (members) to explain it by.
+    """A prediction to explain (the answer), and the parts of the input (members) that explain it.
 
     Attributes:
-        score: function that runs the model and returns the scores of the answers, ``[C]``. Answers
-            of one case must not share members; usually there is one.
+        score: function that runs the model and returns the scores of C answers, ``[C]``, usually of
+            one answer. Several answers of one case must not share members.
         member: for each node of the model's graph, the index of its member, ``[N]``; -1 for nodes
-            of no member, such as ``[CLS]``.
+            that belong to no member, such as ``[CLS]``.
         labels: name of each member.
         answer: description of the answer.
-        own: index of the node that the answer is about, if there is one; this node is not listed.
+        own: index of the node that the answer is about, if there is one. Explanations do not list
+            this node.
         by_edge: whether an explanation names edges, such as bonds or citations, instead of members.
-        is_odds: whether the score is the log-odds of the answer; otherwise the score is a property,
-            in the unit of the property.
+        is_odds: whether the score is the log-odds of the answer. If false, the score is a predicted
+            number in its unit.
         whole_graph: whether the graph has many members on which the answer does not depend.
         class_token: whether the model puts a class token before the other nodes.
-        best: method of ``"auto"``; by default it depends on the number of parts.
+        best: method that ``"auto"`` chooses; ``None`` lets it depend on the number of parts.
     """
 
     score: Callable[[], Tensor]
@@ -74,11 +77,11 @@ class Case:
 
     @cached_property
     def field(self) -> ReceptiveField | None:
-        """Part of a large graph that the answer depends on, ``None`` for the whole graph."""
+        """Edges of a large graph on which the answer depends; ``None`` to use the whole graph."""
         return receptive_field(self)
 
     def members(self, num_sources: int) -> Tensor | None:
-        """Return the member of each source of a call; ``None`` if sources are other nodes."""
+        """Return the member of each source; ``None`` if the sources are not nodes of the input."""
         if num_sources == len(self.member):
             return self.member
         if self.class_token and num_sources == len(self.member) + 1:
@@ -88,13 +91,15 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """Contributions to the score of an answer: the decrease of the score without each part.
+    """Contributions to the score of an answer: estimated decrease of the score without each part.
 
     Attributes:
-        members: contribution of each member, ``[M]``; zero if ``"removed"`` computed only the edges
-            at one node.
-        pairs: distinct pairs of members that edges join, ``[2, P]``, the smaller index first.
-        edges: contribution of each pair, in both directions and all layers, ``[P]``.
+        members: contribution of each member, ``[M]``. It is 0 if ``"removed"`` computed only the
+            edges at one node.
+        pairs: distinct pairs of members that are connected by an edge, ``[2, P]``, with the smaller
+            index first.
+        edges: contribution of the edges between each pair, ``[P]``, summed over both directions and
+            all layers.
         method: name of the method that computed the contributions.
     """
 
@@ -108,12 +113,13 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
     """Attribute the score of an answer to the members of the input and to edges.
 
     Args:
-        case: the answer.
-        method: name of a method; see the module. ``"auto"`` is ``"removed"`` for up to
-            ``MOST_REMOVED`` parts, and in a large graph for up to ``MOST_NODES`` parts times nodes,
-            else ``"left_out"``.
+        case: the answer to explain.
+        method: ``"left_out"``, ``"gradient"``, ``"attention"``, ``"rollout"`` or ``"removed"``; the
+            docstring of :mod:`edgewise.explain.attribution` describes them. ``"auto"`` chooses
+            ``"removed"`` for at most ``MOST_REMOVED`` parts (in a large graph also if parts times
+            nodes are at most ``MOST_NODES``), and otherwise ``"left_out"``.
 
-    The default was the most faithful method for all kinds of runs but one, on up to 200 cases per
+    ``"auto"`` was the most faithful choice for all kinds of runs but one, on up to 200 cases per
     kind (``python -m benchmarks.fidelity``); the page on explanations has the figures.
 
     Raises:
@@ -179,10 +185,9 @@ def listed(case: Case) -> Tensor:
 
 
 def named_pairs(case: Case, pairs: Tensor) -> Tensor:
-    """Return the indices of the pairs that may be named in an answer.
+    """Return the indices of the pairs that an explanation may name.
 
-    If the answer depends on a small part of a graph only, these are the edges at the node of the
-    answer.
+    In a large graph (``whole_graph``), these are the edges at the node that the answer is about.
     """
     if not case.whole_graph or case.own is None:
         return torch.arange(pairs.shape[1])
@@ -194,7 +199,7 @@ def named_pairs(case: Case, pairs: Tensor) -> Tensor:
 def _recorded(
     case: Case,
 ) -> tuple[list[Step], list[tuple[Tensor | None, Tensor | None]]]:
-    """Run the model; return the calls that the score depends on, and their gradients."""
+    """Run the model; return the recorded calls that affect the score, and their gradients."""
     tape = Tape()
     with torch.enable_grad(), intercepting(tape):
         score = case.score().sum()
@@ -246,7 +251,7 @@ def _add(case: Case, graph: Graph, each: Tensor, found: Contributions) -> None:
 
 
 def _of_edges(each: Tensor) -> Tensor:
-    """Sum over heads and batch dimensions, ``[E]``."""
+    """Sum values of edges over heads and batch dimensions, to ``[E]``."""
     return each.float().sum(-1).reshape(-1, each.shape[-2]).sum(0)
 
 

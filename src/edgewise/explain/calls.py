@@ -73,7 +73,7 @@ class Step:
         return -found
 
     def only(self, kept: Tensor) -> Step:
-        """Return the step with the graph and terms of some edges; the output is unchanged."""
+        """Return a copy with only the edges ``kept``; the output is unchanged."""
         if self.call is not None:
             call, graph = call_with(self.call, self.graph, kept)
             return replace(self, call=call, graph=graph)
@@ -113,7 +113,7 @@ class Tape(Interceptor):
 
 
 def terms_of(call: AttentionCall) -> dict[str, Any]:
-    """Return the options of :func:`edgewise.attend` in a call."""
+    """Return the arguments of a call that are options of :func:`edgewise.attend`."""
     return {
         "score": call.score,
         "bias": call.bias,

@@ -1,4 +1,4 @@
-"""Predictions (answers) of each kind of run as cases for :mod:`edgewise.explain.attribution`."""
+"""Creation of a :class:`Case` for each prediction (answer) of a run, for each kind of run."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def cases(predictor: Predictor, value: Any, *, top: int = 1) -> list[Case]:
         "run",
         expected=f"a run with one of the predictors {', '.join(kind.__name__ for kind in _MAKERS)}",
         got=f"the predictor {type(predictor).__name__}",
-        remedy="call edgewise.explain.contributions with a Case",
+        remedy="pass a Case of your own to edgewise.explain.contributions",
     )
 
 
@@ -119,7 +119,7 @@ def _row_odds(scores: Scores, row: int, label: int) -> Scores:
 
 
 def _rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Scores]:
-    """Return the model's arguments, its outputs ``[R, K]``, and a function to compute them."""
+    """Return the model's arguments, its outputs ``[R, K]``, and a function that computes these."""
     example = predictor.prepare(value)
 
     def scores() -> Tensor:
@@ -410,14 +410,14 @@ def _node(predictor: OnNodes, value: Any, _: int) -> Iterator[Case]:
 
 
 def node_cases(predictor: OnNodes) -> NodeCases:
-    """Return the cases of a predictor, which are created once."""
+    """Return the :class:`NodeCases` of a predictor, which are created only once."""
     if predictor not in _NODE_CASES:
         _NODE_CASES[predictor] = NodeCases(predictor)
     return _NODE_CASES[predictor]
 
 
 class NodeCases:
-    """Cases of the nodes of a training graph, each on the neighbourhood that affects the answer.
+    """Cases for nodes of the training graph, each with the neighbourhood that affects its answer.
 
     The neighbourhoods of several nodes are packed, so that one pass explains all of them. If the
     answers on the neighbourhoods differ from those on the whole graph, as with attention to all
@@ -440,7 +440,7 @@ class NodeCases:
         self.hops = self._find_hops()
 
     def _find_hops(self) -> int | None:
-        """Return the size of sufficient neighbourhoods in steps, ``None`` for the whole graph."""
+        """Return the number of hops that suffice for equal answers, or ``None`` for all nodes."""
         tape = Tape()
         with torch.no_grad(), intercepting(tape):
             self.model(self.x, edges(self.edge_index, len(self.ids)))
@@ -460,7 +460,7 @@ class NodeCases:
         return None
 
     def _scores(self, outputs: Tensor, nodes: Sequence[int]) -> Tensor:
-        """Return the log-odds of the predicted classes of some nodes, or the predicted numbers."""
+        """Return the log-odds of the predicted classes of ``nodes``, or the predicted numbers."""
         return log_odds(outputs, self.best[list(nodes)]) if self.is_odds else outputs[:, 0]
 
     def answer(self, node: int) -> str:
@@ -470,7 +470,7 @@ class NodeCases:
         return rounded(float(self.predictor.all_outputs[node, 0]))
 
     def neighbourhood(self, node: int, hops: int) -> tuple[Tensor, int]:
-        """Return the nodes that reach a node in at most ``hops`` steps, nearest first.
+        """Return the nodes from which a node is reached in at most ``hops`` steps, nearest first.
 
         The node itself is the first one. The second result is the number of nodes that are closer
         than ``hops``.
@@ -486,11 +486,11 @@ class NodeCases:
         return known, inner
 
     def case(self, nodes: Sequence[int], hops: int | None = None) -> Case:
-        """Return one case for the predictions of some nodes.
+        """Return one case for the predictions of several nodes.
 
         Args:
             nodes: indices of nodes; a single node if cases have the whole graph.
-            hops: size of the neighbourhoods in steps; by default the sufficient size.
+            hops: number of hops of the neighbourhoods; by default the number that suffices.
         """
         hops = self.hops if hops is None else hops
         answer = ", ".join(map(self.answer, nodes))
@@ -564,7 +564,7 @@ class NodeCases:
                 )
 
     def induced(self, blocks: Sequence[tuple[Tensor, int]], offset: Tensor) -> Tensor:
-        """Return the edges into the inner nodes of each block, numbered over all blocks."""
+        """Return the edges into the inner nodes of all blocks, with nodes numbered over blocks."""
         place = torch.full((len(self.ids),), -1)
         found = []
         for (block, inner), start in zip(blocks, offset.tolist(), strict=True):

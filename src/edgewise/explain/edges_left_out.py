@@ -26,7 +26,7 @@ from edgewise.graphs import Graph, Pattern, incidence
 from edgewise.scores import Dot
 
 DOMINANT = 0.9
-"""Weight of an edge above which the output of the target is computed again, at least 0.5."""
+"""Weight of an edge above which attention is computed again without the edge; at least 0.5."""
 
 
 def outputs_left_out(
@@ -177,7 +177,7 @@ def _effects_of_extremes(
 def _outputs(
     query: Tensor, key: Tensor, value: Tensor, graph: Graph, options: AttendOptions
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the weights, the output, and the output without dominant edges, if any."""
+    """Return weights, output, and the output without edges above ``DOMINANT``, or ``None``."""
     given = _without(options, "dropout")
     weights = attention_weights(query, key, graph, **_without(given, "edge_value"))
     out = attend(query, key, value, graph, layout="NHD", **given)

@@ -37,11 +37,11 @@ class Explanation:
             tokens of the source.
         kind: kind of the input.
         positions: coordinates ``[N, 2]`` of the nodes, or ``None``.
-        answer: prediction as text; empty for a model without a run.
+        answer: prediction as text; empty for a model that is not part of a run.
         target_labels: in a pair of sequences, the tokens of the target.
         details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"patches"``, the
             number of patches of the image, which are the last nodes; ``"smiles"``; ``"node"``, the
-            index of the node in question.
+            index of the node that is explained.
     """
 
     recorded: Recorded
@@ -102,7 +102,7 @@ def explanation(
             a tuple or dict.
         labels: names of the nodes; for a run, they are found by default.
         positions: coordinates ``[N, 2]`` of the nodes.
-        kind: kind of the input, if the default is wrong.
+        kind: kind of the input, such as ``"graph"``, to override the detected kind.
         recording: further arguments of :func:`edgewise.explain.record`.
 
     Raises:
@@ -239,7 +239,8 @@ def _of_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
 def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     """Explain a prediction of a model of graphs, series or interactions.
 
-    Some predictors compute the states of all nodes in ``set_up``, so ``set_up`` is called again.
+    Some predictors compute the states of all nodes in ``set_up``. It is called again to record
+    this.
     """
     predictor = run.predictor
     options = {"top": 3, "evidence": 0} if "evidence" in predictor.options() else {}
@@ -312,7 +313,7 @@ ORDERED = (OnTexts, OnImages, Forecasts)
 
 
 def has_order(run: Any) -> bool:
-    """Return whether the nodes of a run's graphs have an order, so that they have distances."""
+    """Return whether the nodes of a run have an order, which gives distances between them."""
     return isinstance(run.predictor, ORDERED)
 
 
@@ -400,7 +401,7 @@ def patch_labels(rows: int, columns: int) -> list[str]:
 
 
 def grid_positions(count: int, columns: int | None = None) -> Tensor | None:
-    """Return coordinates ``[N, 2]`` of patches in a grid, after a class token if there is one.
+    """Return coordinates ``[N, 2]`` of N patches in a grid, or of a class token and N - 1 patches.
 
     The result is ``None`` if N is neither a multiple of the number of columns nor a multiple plus
     1. By default the grid is a square.

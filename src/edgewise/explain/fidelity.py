@@ -1,4 +1,4 @@
-"""Fidelity of attributions: effects of deleting the named parts and of deleting all other parts."""
+"""Fidelity of attributions: effects of deleting the named parts, or all parts except these."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from edgewise.explain.attribution import Case, Contributions, listed, named_pair
 class Fidelity:
     """Change of a prediction if parts are deleted, in probability or in units of the property.
 
+    The named parts are those that an attribution names as the most important ones.
+
     Attributes:
         plus: Fid+, the change if the named parts are deleted; higher is better.
         minus: Fid-, the change if all other parts are deleted; lower is better.
         parts: number of named parts.
-        of: number of all parts.
+        of: number of all parts that could be named.
     """
 
     plus: float
@@ -31,7 +33,7 @@ def parts_of(case: Case, found: Contributions) -> tuple[Tensor, Tensor]:
     """Return the parts that may be named, by index, and the contribution of each.
 
     If the case has ``by_edge``, the parts are edges, otherwise members. In a large graph, only
-    edges at the node in question are named.
+    edges at the node that the answer is about are named.
     """
     if not case.by_edge:
         chosen = listed(case).nonzero()[:, 0]
@@ -55,7 +57,8 @@ def fidelity(
         found: contributions to its score.
         fraction: fraction of the parts that are named, at least one part.
         most: maximum number of named parts.
-        random: name parts at random instead of those with the highest contributions.
+        random: generator that chooses the named parts at random, as a baseline; ``None`` names the
+            parts with the highest contributions.
 
     Returns:
         The fidelity, or ``None`` for a case of fewer than two parts.

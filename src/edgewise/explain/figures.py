@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 MAX_PIXELS = 512
-"""Largest number of rows and columns of a drawn matrix; larger ones are averaged."""
+"""Largest number of rows and columns of a drawn matrix; larger matrices are averaged."""
 MAX_LABELS = 48
 CMAP = "viridis"
 STATISTICS = {
-    "relative_entropy": "entropy / that of equal weights",
+    "relative_entropy": "entropy / entropy of equal weights",
     "distance": "distance",
     "own": "weight of the node itself",
     "first": "weight of the first node",
@@ -45,13 +45,13 @@ def draw_head(
     member: int = 0,
     path: str | Path | None = None,
 ) -> Figure:
-    """Draw the weights of a head as a matrix, and on the nodes if they have positions.
+    """Draw the weights of a head as a matrix and, if the nodes have positions, on the graph.
 
     Args:
         found: an explanation, or recorded weights without names of nodes.
         layer: index or name of the layer.
         head: the head; the mean over recorded heads by default.
-        member: member of the batch.
+        member: index of a member of the batch.
         path: file to which the figure is saved.
 
     Raises:
@@ -95,7 +95,7 @@ def draw_heads(
     Args:
         found: an explanation, or recorded weights.
         layers: indices or names of the layers; all by default.
-        member: member of the batch.
+        member: index of a member of the batch.
         path: file to which the figure is saved.
 
     Example:
@@ -141,7 +141,7 @@ def draw_rollout(
     Args:
         found: an explanation, or recorded weights.
         layers: see :meth:`Recorded.rollout`.
-        member: member of the batch.
+        member: index of a member of the batch.
         path: file to which the figure is saved.
 
     Example:
@@ -225,7 +225,7 @@ def draw_statistics(
         matrix = torch.full((len(found), width), torch.nan)
         for row, own, value in zip(matrix, found, values, strict=True):
             row[own.heads] = value.float()
-        # Axes of a fixed aspect would overlap in this layout.
+        # Axes with a fixed aspect ratio would overlap in this layout.
         image = axes.imshow(matrix.numpy(), cmap=CMAP, aspect="auto")
         image.set_clim(min(float(matrix.nan_to_num(0.0).min()), 0.0), _upper(matrix))
         axes.set_title(title, fontsize=8)

@@ -221,7 +221,7 @@ class HeadStatistics:
             cross-attention.
         own: weight of the edge from the target to itself. NaN in cross-attention.
         first: weight of the first source of each text.
-        hubs: weight of sources that receive more than 4 times the mean of their text.
+        hubs: weight of sources that receive more than 4 times the mean weight in their text.
     """
 
     layer: str
@@ -299,7 +299,7 @@ def _statistics(layer: LayerRecord) -> HeadStatistics:
 
 
 def _texts(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return the text of each source, and the number of sources of each text."""
+    """Return the index of the text of each source, and the number of sources of each text."""
     if graph.segments is None:
         size = torch.tensor([graph.num_sources], device=graph.device)
     else:
@@ -318,19 +318,22 @@ def _distance(graph: Graph, source: Tensor, target: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Observations:
-    """Counts for the three observations about attention of a trained encoder.
+    """Counts for three observations about a trained encoder.
+
+    Most weights are near zero, many other weights are local, and a few nodes are global.
 
     Weights are compared with the equal weight, 1 / the in-degree of the target, because texts have
     different lengths.
 
     Attributes:
         near_zero: fraction of all weights below ``small`` times the equal weight.
-        local: fraction of the other weights between nodes at a distance of at most ``window``.
+        local: of the weights that are not near zero, the fraction between nodes at a distance of at
+            most ``window``.
         local_edges: fraction of edges at a distance of at most ``window``: the value of ``local``
             if all weights were equal.
-        global_nodes: mean number of global nodes in a text. At least 90 % of the targets that can
-            attend to a global node give it ``large`` times the equal weight or more, in the mean
-            over heads.
+        global_nodes: mean number of global nodes in a text, averaged over heads. A node is global
+            if at least 90 % of the targets that can attend to it give it ``large`` times the equal
+            weight or more.
         nodes: mean number of nodes in a text.
         small: weights below this multiple of the equal weight count as near zero.
         window: distance up to which a weight counts as local.

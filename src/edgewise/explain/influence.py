@@ -61,7 +61,7 @@ class Influence:
 
     @property
     def change(self) -> str:
-        """Description of the influence on the model."""
+        """Axis label for the influence on the model, such as "change of the outputs without …"."""
         end = "without the node" if self.by == "removed" else "with mean features of the node"
         return f"change of the outputs {end}"
 
@@ -80,7 +80,7 @@ class Influence:
         return [self._row(member, ranks) for member in order]
 
     def disagreements(self, name: str = "PageRank", top: int = 5) -> list[dict[str, Any]]:
-        """Return members that the model ranks much higher than a measure, then much lower ones.
+        """Return the members that the model ranks far above ``name``, then those far below it.
 
         Differences are between logarithms of ranks, because rank 1 against 10 matters more than
         rank 991 against 1000.
@@ -144,7 +144,7 @@ def influence(run: Run, *, by: By = "removed", seed: int = 0, track: Track = ite
 
     The influence on the model is the Euclidean norm of the change of the outputs if the member is
     removed, so that no node attends to it, or if its features are changed to the mean of all
-    members. Outputs are class probabilities, or the states of nodes for links and items. The output
+    members. Outputs are class probabilities, or the node embeddings for links and items. The output
     of the member itself does not count. Features are those of the data, or the learned vectors of a
     model without features. The influence is computed exactly if members times edges are at most
     ``PAIRS`` (Cora takes 26 s, or 40 s for ``"changed"``). For larger graphs, it is estimated to
@@ -180,7 +180,7 @@ def _shortened(label: str) -> str:
 
 
 def removals(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
-    """Compute exactly the change of all other outputs if a member is removed, for each, ``[M]``.
+    """For each member, compute the norm of the change of all other outputs if it is removed.
 
     Args:
         run: run as for :func:`influence`.
@@ -202,14 +202,17 @@ def removals(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
 
 
 def changes(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
-    """Compute the change of all other outputs if a member is changed, for each member, ``[M]``.
+    """For each member, compute the norm of the change of all other outputs if it is changed.
 
-    The features of the member are replaced by the mean features of all members.
+    To change a member, its features are replaced by the mean features of all members.
 
     Args:
         run: run as for :func:`influence`.
         members: indices of members; each needs one forward pass over the graph.
         track: function that shows the progress, as for :func:`influence`.
+
+    Returns:
+        Norms ``[M]``.
     """
     x, outputs = _features(run)
     found = []
@@ -237,7 +240,7 @@ def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
 
 
 def _changed_norms(run: Run, seed: int, track: Track = iter) -> Tensor:
-    """Estimate the norms of :func:`changes` to first order for all members at once, ``[N]``."""
+    """Estimate the result of :func:`changes` to first order for all members at once, ``[N]``."""
     x, outputs = _features(run)
     step = x.detach().mean(0) - x.detach()
 
@@ -300,7 +303,7 @@ def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dic
 
 
 def outputs_of_graph(run: Run) -> tuple[Callable[[], Tensor], Graph, list[str]]:
-    """Return a function that computes all outputs of a run's graph, the graph and its labels.
+    """Return a function that computes all outputs on a run's graph, the graph, and node names.
 
     Raises:
         ArgumentError: the data of the run are not a single graph.
@@ -331,7 +334,7 @@ def outputs_of_graph(run: Run) -> tuple[Callable[[], Tensor], Graph, list[str]]:
 def _norms(
     outputs: Callable[[], Tensor], labels: list[str], seed: int, track: Track = iter
 ) -> Tensor:
-    """Estimate the norms of :func:`removals` for all members at once, ``[N]``."""
+    """Estimate the result of :func:`removals` for all members at once, ``[N]``."""
 
     def project(probe: Tensor) -> Tensor:
         case = Case(lambda: (outputs() * probe).sum().reshape(1), torch.arange(len(labels)), labels)

@@ -60,7 +60,7 @@ def force_layout(
 
 
 def _smoothed(both: Tensor, degree: Tensor, xy: Tensor) -> Tensor:
-    """Average over neighbours repeatedly, with mean 0, and uncorrelated axes of equal size."""
+    """Average coordinates over neighbours repeatedly; keep the mean 0 and the axes comparable."""
     size = float(max(len(degree), 1)) ** 0.5
     for _ in range(SMOOTHING):
         mean = torch.zeros_like(xy).index_add_(0, both[0], xy[both[1]])

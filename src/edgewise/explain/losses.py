@@ -1,4 +1,4 @@
-"""Losses and weights of a model on batches, for the importance of heads and for suggestions."""
+"""Losses and attention weights on batches, for the importance of heads and for suggestions."""
 
 from __future__ import annotations
 

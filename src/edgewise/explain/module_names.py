@@ -30,7 +30,7 @@ class NamedInterceptor(Interceptor):
         return self._running[-1][1]
 
     def head_numbers(self, count: int) -> list[int]:
-        """Return the numbers of the heads of the running module, which they had before pruning.
+        """Return the numbers that the heads of the running module had before any pruning.
 
         Args:
             count: number of heads of the call.
@@ -110,7 +110,7 @@ def naming_the_run(
 
 
 def places_of(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[int]:
-    """Return the positions of heads among the heads of a layer.
+    """Return the positions of heads among the remaining heads of a layer.
 
     Args:
         heads: numbers of the wanted heads.

@@ -61,13 +61,14 @@ def write_page(
     """Write an explanation as one HTML file, which needs no network and no server.
 
     The page shows all weights of a small model. For a large model, it has the strongest 100,000
-    edges, four heads in full and an overview of all heads, and states what is omitted.
+    edges, the weights of at least four heads and an overview of all heads, and states what is
+    omitted.
 
     Args:
         explanation: an :class:`edgewise.explain.Explanation`.
         path: file to write.
-        heads: layer names and heads to show in full, if not all heads fit; by default the heads
-            with the lowest entropy.
+        heads: pairs (layer name, head number) of the heads whose weights are in the page, if not
+            all heads fit; by default the heads with the lowest entropy.
 
     Returns:
         The path.
@@ -115,7 +116,8 @@ class _Layer:
     """Weights of a layer, sorted by target, then by source.
 
     Attributes:
-        group: index of the edges in ``_Page.groups``; layers with the same edges share it.
+        group: index of the edges in ``_Page.groups``; layers with the same edges have the same
+            index.
     """
 
     name: str
@@ -132,8 +134,8 @@ class _Edges:
 
     Attributes:
         order: indices of the edges in the record, in this order.
-        rows: index of the labels of the targets.
-        columns: index of the labels of the sources.
+        rows: index in ``_Page.sides`` of the labels of the targets.
+        columns: index in ``_Page.sides`` of the labels of the sources.
         kept: indices of the edges in the page, or ``None`` for all.
         index: index of the graph in the page; -1 if the graph is not in the page.
         note: sentence about the omitted edges.
@@ -168,7 +170,7 @@ class _Edges:
 
 
 class _Arrays:
-    """Integer arrays as byte planes."""
+    """Integer arrays, stored as byte planes: the lowest bytes of all entries come first."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -191,7 +193,7 @@ class _Arrays:
 
 
 class _Page:
-    """Header and arrays of a page."""
+    """Builder of the data of a page, which are a header and arrays."""
 
     def __init__(self, explanation: Explanation, heads: Sequence[tuple[str, int]] | None) -> None:
         self.explanation, self.wanted = explanation, heads
@@ -217,9 +219,9 @@ class _Page:
         self._drop_nodes(full)
         points = self._positions()
         if explanation.kind == "molecule":
-            self._note("Atoms count from 1, in the order of the SMILES.")
+            self._note("Atoms are numbered from 1, in the order of the SMILES.")
         if explanation.kind == "pair of sequences":
-            self._note("A target of the decoder attends in order to predict the next one.")
+            self._note("Each target token attends in order to predict the next token.")
         header = {
             "title": _title(explanation),
             "answer": self._answer(),
@@ -240,7 +242,7 @@ class _Page:
         header["rolloutNote"] = self.note_of_rollout
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         packed = len(text).to_bytes(4, "little") + text + b"".join(self.arrays.parts)
-        # Without "<" the text cannot end the script element that holds it.
+        # A text without "<" cannot end the script element that holds it.
         return b85encode(zlib.compress(packed, 6)).decode().replace("<", ",")
 
     def _answer(self) -> str:
@@ -325,13 +327,13 @@ class _Page:
             chosen.append(every[k])
             total += size[k]
         self._note(
-            f"{len(chosen)} of {len(every)} heads are in full, the ones with the lowest entropy. "
-            "The others are in the overview only."
+            f"{len(chosen)} of {len(every)} heads are in full, those with the lowest entropy. The "
+            "other heads are in the overview only."
         )
         return sorted(chosen)
 
     def _first(self, full: list[tuple[int, int]]) -> int | None:
-        """Return the last layer of cross-attention, which the page of a translation opens on."""
+        """Return the last layer of cross-attention, which a page of a translation shows first."""
         if self.explanation.kind != "pair of sequences":
             return None
         recorded = self.explanation.recorded.layers
@@ -367,7 +369,7 @@ class _Page:
             )
 
     def _drop_nodes(self, full: list[tuple[int, int]]) -> None:
-        """Leave out nodes without an edge in the page, of graphs too large to show in full."""
+        """For graphs too large to show in full, leave out nodes without an edge in the page."""
         first = self.groups[0]
         count = first.num_sources
         parts = any(group.kept is not None for group in self.groups) or self.is_part
@@ -389,7 +391,7 @@ class _Page:
             )
 
     def _touched(self, count: int) -> NDArray[np.int64]:
-        """Return the nodes with an edge in the page, and the node in question."""
+        """Return the nodes with an edge in the page, and the node that is explained."""
         touched = np.zeros(count, dtype=bool)
         for group in self.groups:
             kept = slice(None) if group.kept is None else group.kept
@@ -486,21 +488,21 @@ class _Page:
         if len(alike) < 2 or first.num_sources != count:
             return
         if self.nodes is not None:
-            self._note("No rollout: it needs all nodes.")
+            self._note("There is no rollout, because it needs all nodes.")
             return
         if self._rollout_is_long(count, len(alike)):
-            self._note("The rollout is left out: it takes longer than the page may.")
+            self._note("The rollout is left out, because it would take too long to compute.")
             return
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # PyTorch warns that sparse products are in beta.
                 product = recorded.rollout(alike)
         except ArgumentError as error:
-            self._note(f"No rollout: it needs {error.expected}.")
+            self._note(f"There is no rollout, because it needs {error.expected}.")
             return
         if len(alike) < len(self.layers):
             self.note_of_rollout = (
-                f"The rollout is of the {len(alike)} layers over the nodes of the first."
+                f"The rollout is of the {len(alike)} layers with the nodes of the first layer."
             )
         if product.is_sparse:
             product = product.coalesce()
@@ -522,7 +524,7 @@ class _Page:
         order = np.lexsort((source, target))
         size = len(zlib.compress((source[order] - target[order]).astype("<i4").tobytes(), 1))
         if self.arrays.packed + size + len(source) * math.log2(steps) / 8 > most:
-            self._note("The rollout is left out: the page would be larger than 1 MB.")
+            self._note("The rollout is left out, because the page would be larger than 1 MB.")
             return
         rows = first.rows
         self.groups.append(_Edges(source[order], target[order], count, count, order, rows, rows))
@@ -609,7 +611,7 @@ class _Page:
         }
 
     def _bonds(self) -> list[int] | None:
-        """Return the first atoms of all bonds, then the second atoms."""
+        """Store the first and then the second atoms of all bonds; return the place in the data."""
         smiles = self.explanation.details.get("smiles")
         if smiles is None:
             return None
@@ -643,7 +645,7 @@ class _Page:
 
 
 def _strongest(target: NDArray[Any], weights: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Return the sorted indices of the largest weights and of each target's largest weight.
+    """Return the sorted indices of ``most`` weights: the largest of each target, then others.
 
     The edges are sorted by target.
     """
@@ -667,7 +669,7 @@ def _is_banded(offset: int, count: int) -> bool:
 
 
 def _spacing(places: NDArray[np.float64]) -> float:
-    """Return the smallest gap between columns of a grid."""
+    """Return the smallest gap between distinct coordinates on one axis."""
     gaps = np.diff(np.unique(np.round(places, 4)))
     return float(gaps.min()) if len(gaps) else 1.0
 

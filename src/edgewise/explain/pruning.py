@@ -218,7 +218,7 @@ def load_pruned(kind: Any, folder: str | Path) -> Any:
     for name in ("config.json", "model.safetensors"):
         if not (folder / name).is_file():
             raise MissingDataError(
-                f"{folder} has no {name}. Remedy: name a folder that save_pretrained wrote."
+                f"{folder} has no {name}. Remedy: give a folder that save_pretrained wrote."
             )
     kept = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(CONFIG, {})
     model = kind(kind.config_class.from_pretrained(folder))
@@ -244,7 +244,7 @@ def _get(module: nn.Module, names: Sequence[str]) -> Any:
 
 
 def _form_of(layer: nn.Module, name: str, model: nn.Module) -> list[nn.Module] | None:
-    """Return query, key, value and output projections of a layer of ``transformers``."""
+    """Return query, key, value and output projections of a ``transformers`` layer, or ``None``."""
     if not type(layer).__module__.startswith("transformers."):
         return None
     if _get(layer, (*HEAD_COUNTS, "head_dim")) is None:

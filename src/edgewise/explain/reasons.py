@@ -68,10 +68,10 @@ def attributions(
     """Explain the predictions of a run by parts of the inputs.
 
     For inputs of up to 64 parts, the default method is ``"removed"``, which computes the prediction
-    again without each part; on up to 200 cases per kind, this was the most faithful method
+    again without each part; on up to 200 cases per kind of run, this was the most faithful method
     (``python -m benchmarks.fidelity``). For links and items, the limit is higher (see
-    :func:`edgewise.explain.contributions`). For larger inputs, and for more than 64 nodes of a
-    graph, the default is ``"left_out"``, which needs one forward and one backward pass.
+    :func:`edgewise.explain.contributions`). For larger inputs, and if more than 64 nodes of a graph
+    are explained, the default is ``"left_out"``, which needs one forward and one backward pass.
 
     Args:
         run: run of :func:`edgewise.load`.
@@ -88,7 +88,7 @@ def attributions(
         ArgumentError: an input is invalid, or the model of the run does not attend over its inputs.
 
     """
-    check_least("top", top, 1, "choose how many reasons you want")
+    check_least("top", top, 1, "choose a number of reasons, such as 5")
     found = []
     given = run.predictor.default_inputs() if inputs is None else run.predictor.from_python(inputs)
     given = list(given)
@@ -127,9 +127,9 @@ def reasons_of(case: Case, found: Contributions, top: int) -> list[Reason]:
     """Return the parts with the largest contributions.
 
     Parts are edges if the case has ``by_edge``, otherwise members. For a property, negative
-    contributions count by their absolute value. In a large graph, only neighbours of the nodes in
-    question are named. If a node has the same contribution as one of its edges, because it acts on
-    the answer through this edge alone, only the node is named.
+    contributions count by their absolute value. In a large graph, only neighbours of the nodes that
+    the answer is about are named. If a node has the same contribution as one of its edges, because
+    it acts on the answer through this edge alone, only the node is named.
     """
     parts: list[Reason] = []
     edges = list(zip(found.pairs.T.tolist(), found.edges.tolist(), strict=True))

@@ -41,10 +41,11 @@ class LayerRecord:
         heads: numbers of the recorded heads. Heads of a pruned layer keep the numbers that they had
             before pruning.
         edges: indices ``[K]`` of the recorded edges, or ``None`` for all edges.
-        kind: ``"attention"``; ``"part"`` for a call of :func:`edgewise.attend_with_lse` that the
-            model combines with others itself (Reformer), whose weights sum to 1 within the part; or
-            ``"aggregation"`` for the weights of :func:`edgewise.aggregate`, which may not
-            be the result of a softmax (GCN, MoNet, LightConv).
+        kind: ``"attention"``; ``"part"`` for a call of :func:`edgewise.attend_with_lse` whose
+            output the model itself combines with that of other calls (Reformer), so that its
+            weights sum to 1 within the call; or ``"aggregation"`` for the weights of
+            :func:`edgewise.aggregate`, which may not be the result of a softmax (GCN, MoNet,
+            LightConv).
 
     Example:
         >>> import torch
@@ -156,7 +157,7 @@ class Recorded:
                 "layer",
                 expected=f"an index below {len(self.layers)}, the number of recorded layers",
                 got=str(layer),
-                remedy=f"the layers are {', '.join(self.names)}",
+                remedy=f"choose one of {', '.join(self.names)}",
             )
         return self.layers[layer]
 
@@ -206,14 +207,14 @@ def record(
     be an Edgewise model, a model with layers of :mod:`edgewise.interop.pyg`, or a ``transformers``
     model on the ``"edgewise"`` attention; its code need not be changed.
 
-    Recorded calls are :func:`edgewise.attend`; :func:`edgewise.aggregate` with ``weight``; and
-    :func:`edgewise.attend_with_lse`, whose parts become one layer if
-    :func:`edgewise.merge_attention` combines them. Longformer makes two calls for a layer: the
-    second call has the weights of hubs, which replace the rows of hubs in the first. Reformer
-    merges hash rounds without :func:`edgewise.merge_attention`, so the rounds are recorded
-    separately. For a model without any weights, such as GIN and GraphSAGE, the sums and means over
-    its nodes are recorded, with weights of 1, or of 1 / in-degree for means. Compiled code
-    (``torch.compile``) is not recorded.
+    These calls are recorded: :func:`edgewise.attend`, :func:`edgewise.aggregate` with ``weight``,
+    and :func:`edgewise.attend_with_lse`. Several calls of the last one become one layer if
+    :func:`edgewise.merge_attention` combines their outputs. Longformer makes two calls for a layer:
+    the second call has the weights of the hubs (global tokens), which replace the rows of the hubs
+    in the first call. Reformer merges hash rounds without :func:`edgewise.merge_attention`, so the
+    rounds are recorded separately. For a model without any weights, such as GIN and GraphSAGE, the
+    sums and means over its nodes are recorded, with weights of 1, or of 1 / in-degree for means.
+    Compiled code (``torch.compile``) is not recorded.
 
     Args:
         model: the model, or a run of :func:`edgewise.load`.
@@ -221,8 +222,8 @@ def record(
             layers by default.
         heads: numbers of recorded heads, before any pruning; all heads by default.
         targets: indices of target nodes whose edges are recorded; all targets by default.
-        max_edges: max number of recorded edges of a call, over all members of a batch. If a call
-            has more, only the edges of evenly spaced targets are recorded, with a warning.
+        max_edges: maximum number of edges to record for a call, over all members of a batch. If a
+            call has more, only the edges of evenly spaced targets are recorded, with a warning.
 
     Yields:
         A :class:`Recorded`, to which each call adds a layer.
@@ -269,11 +270,11 @@ def _nothing_recorded(
         )
     return ArgumentError(
         "model",
-        expected="a model that is called in the context and computes attention with Edgewise",
+        expected="a model that is called within the block and computes attention with Edgewise",
         got=f"{type(module).__name__}, which computed no attention",
-        remedy="call the model in the context; a transformers model needs "
-        'attn_implementation="edgewise", PyTorch Geometric the layers of edgewise.interop.pyg, '
-        "and a compiled model has to be given uncompiled",
+        remedy="call the model within the with block; a transformers model needs "
+        'attn_implementation="edgewise", a PyTorch Geometric model needs the layers of '
+        "edgewise.interop.pyg, and a compiled model must be passed uncompiled",
     )
 
 
@@ -322,8 +323,8 @@ class _Recorder(NamedInterceptor):
             self._keep_unweighted(value, graph, reduce)
             return out
         name = self.name
-        # Skip products with sparse features and sums of weights (degrees): no messages between
-        # nodes.
+        # Skip products with sparse features and sums of weights (degrees), because these are not
+        # messages between nodes.
         if isinstance(self.module, SparseLinear) or (
             value.shape[-2:].numel() == 1 and _is_one(value)
         ):
@@ -342,7 +343,7 @@ class _Recorder(NamedInterceptor):
         return out
 
     def _keep_unweighted(self, value: Tensor, graph: Graph, reduce: str) -> None:
-        """Keep a sum or mean over the nodes themselves, for a model that has no weights."""
+        """Keep a sum or mean without weights, in case that the model has no weighted calls."""
         if isinstance(self.module, SparseLinear) or value.shape[-2:].numel() == 1:
             return
         if graph.num_targets == graph.num_sources and not self.recorded.layers:
@@ -465,7 +466,7 @@ def _spread(degree: Tensor, most: int) -> Tensor:
 
 
 def _merged(layers: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor) -> LayerRecord:
-    """Merge the weights of the parts of a union; weights of equal edges are added."""
+    """Merge the weights of calls over parts of a graph; weights of equal edges are added."""
     with torch.no_grad():
         graph, heads = layers[0].graph, layers[0].heads
         keys, weights = [], []

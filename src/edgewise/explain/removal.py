@@ -1,4 +1,4 @@
-"""Forward passes without some members or edges: on the whole graph, or on the changed part."""
+"""Forward passes without some members (parts of the input) or edges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edgewise.explain.attribution import Case
 
 TOLERANCE = 1e-4
-"""Maximum difference, relative and absolute, between scores of a part and of the whole graph."""
+"""Maximum relative and absolute difference of the two scores in :func:`receptive_field`."""
 
 
 def pair_keys(first: Tensor, second: Tensor, count: int) -> Tensor:
@@ -102,7 +102,7 @@ class _Incoming:
         self._start = starts(self._count)
 
     def into(self, targets: Tensor) -> Tensor:
-        """Return the indices of the edges into some targets."""
+        """Return the indices of the edges whose target is one of ``targets``."""
         found: Tensor = self._order[ranges(self._start[targets], self._count[targets])]
         return found
 
@@ -170,7 +170,7 @@ def receptive_field(case: Case) -> ReceptiveField | None:
 
     The result is ``None`` for other answers, and for models whose nodes depend on each other
     outside of the recorded calls. This is tested by removing every second edge at the nodes of the
-    answer, which must give the score of the whole graph.
+    answer, which must give the same score as the removal in the whole graph.
     """
     if not case.whole_graph or case.own is None:
         return None
@@ -232,7 +232,7 @@ class _LocalRemoval(Removal):
 
 
 def _rows_of(graph: Graph, rows: Tensor, edges: Tensor) -> Graph:
-    """Return the graph of some edges, with some targets only."""
+    """Return the graph of the given edges, with only the targets ``rows``."""
     source, target = graph.edge_index[:, edges]
     index = torch.stack([source, torch.searchsorted(rows, target)])
     return Edges(index, len(rows), graph.num_sources)

@@ -77,7 +77,7 @@ def rollout(layers: Sequence[tuple[str, Graph, Tensor, Tensor]], residual: float
 def _step(
     edge_index: Tensor, weights: Tensor, count: int, residual: float, *, sparse: bool
 ) -> Tensor:
-    """Return the matrix of a layer, with the residual connection."""
+    """Return ``residual * I + (1 - residual) * A``, where A has the weights of one layer."""
     source, target = edge_index
     total = weights.new_zeros(*weights.shape[:-1], count).index_add(-1, target, weights)
     reached = total > 0

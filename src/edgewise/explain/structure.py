@@ -48,18 +48,18 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Dependencies:
-    """Fraction of dependency edges that are recovered, undirected.
+    """Fractions of undirected dependency edges that several methods recover.
 
     Attributes:
-        chain: edges between neighbouring words.
-        offset: the best distance d other than 1, and the fraction of edges of length d. Like
-            ``chain``, a baseline that needs no model.
-        heads: fraction for each head by ``"layer/head"``: maximum spanning tree over its weights.
-        mean: tree over the mean of all heads.
+        chain: baseline without a model that connects neighbouring words.
+        offset: baseline that connects words at a distance d: the best d from 2 to 5, and its
+            fraction.
+        heads: for each head, as ``"layer/head"``: maximum spanning tree over the head's weights.
+        mean: tree over the mean weights of all heads.
         combined: tree over a linear combination of all heads, fitted on other sentences.
         fitted: number of sentences used to fit the combination.
         tested: number of test sentences, on which all fractions are measured.
-        trees: undirected edges of each tested sentence by the linear combination.
+        trees: undirected edges of each test sentence, from the linear combination.
     """
 
     chain: float

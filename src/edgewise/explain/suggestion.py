@@ -35,11 +35,12 @@ def _text(pattern: Pattern) -> str:
 
 @dataclass(frozen=True)
 class LayerSuggestion:
-    """Pattern for a layer.
+    """Sparse pattern that is suggested for a layer.
 
     Attributes:
         pattern: ``window(w)``, or ``window(w) | hubs([...])``.
-        weight: fraction of the attention weight on edges of the pattern, the mean over heads.
+        weight: fraction of the attention weight that is on edges of the pattern, averaged over
+            heads.
         edges: fraction of the edges of the recorded graphs that are in the pattern.
         number: number of the layer in commands, pages and figures.
     """
@@ -57,7 +58,7 @@ class LayerSuggestion:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Suggested patterns for the layers of a model, with the loss and time of both variants.
+    """Suggested patterns for the layers of a model, compared with its full attention.
 
     Attributes:
         layers: suggestion of each layer by its name.
@@ -128,10 +129,10 @@ def suggest(
 ) -> Suggestion:
     """Suggest a sparse pattern for each layer of self-attention, and measure it.
 
-    Hubs are the first and last nodes of a text that receive at least 10 % of the weight, and twice
-    as much as with equal weights, in the mean over heads and targets. They lie within the shortest
-    text, so that the pattern can be bound to it. The window is the smallest with which window and
-    hubs have the fraction ``coverage`` of the weight.
+    Hubs are nodes at the beginning or end of a text that receive at least 10 % of the attention
+    weight, and at least twice as much as if all weights were equal (means over heads and targets).
+    They lie within the shortest text, so that the pattern can be bound to it. The window is the
+    smallest one for which window and hubs together have the fraction ``coverage`` of the weight.
 
     Args:
         model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
@@ -173,7 +174,7 @@ def suggest(
 
 
 def _tables(losses: Losses) -> dict[str, _Table]:
-    """Return the statistics of the layers with self-attention."""
+    """Return a :class:`_Table` for each layer with self-attention, by the name of the layer."""
     tables: dict[str, _Table] = {}
     cross: set[str] = set()
     for one in losses.batches:
@@ -181,7 +182,7 @@ def _tables(losses: Losses) -> dict[str, _Table]:
             losses.loss(losses.model, one)
         for layer in recorded:
             if layer.graph.num_targets != layer.graph.num_sources:
-                cross.add(layer.module)  # other batches can have as many targets as sources
+                cross.add(layer.module)  # In other batches, it may have equal sizes.
             elif layer.kind == "attention":
                 table = tables.setdefault(layer.module, _Table(recorded.number(layer)))
                 table.add(layer)
@@ -287,7 +288,7 @@ def _places(graph: Graph) -> tuple[Tensor, Tensor]:
 
 
 class _Restricted(NamedInterceptor):
-    """Interceptor that restricts the calls of some modules to a pattern each."""
+    """Interceptor that restricts the attention of each named module to its pattern."""
 
     def __init__(self, patterns: Mapping[str, Pattern]) -> None:
         super().__init__()
@@ -304,7 +305,7 @@ class _Restricted(NamedInterceptor):
         smaller, kept = self._graph(graph, pattern, bare=bare)
         if kept is None:
             return compute(call, smaller)
-        chosen = call.chosen(kept)  # The result has no edge terms of values.
+        chosen = call.chosen(kept)  # The result has no edge_value.
         value = call.edge_value
         if value is not None:
             value = value[..., kept, :, :] if isinstance(value, Tensor) else value.edges(kept)
@@ -312,7 +313,7 @@ class _Restricted(NamedInterceptor):
         return compute(chosen, smaller)
 
     def _graph(self, graph: Graph, pattern: Pattern, *, bare: bool) -> tuple[Graph, Tensor | None]:
-        """Return the common edges, and their indices in the graph.
+        """Return the graph of the edges in both graph and pattern, and their indices in the graph.
 
         Without edge terms, if the graph is complete in each text, the result is the bound pattern,
         for which engines are faster than for a list of edges.

@@ -12,14 +12,14 @@ from edgewise.targets import Target, probabilities, split_outputs
 
 
 class Ensemble(nn.Module):
-    """Mean of several models: of the numbers, and of the probabilities of classes.
+    """Mean of several models: averages the predicted numbers and the probabilities of classes.
 
     Paper: Lakshminarayanan et al., Simple and scalable predictive uncertainty estimation using deep
     ensembles, 2017.
 
     Args:
         members: models with the same outputs.
-        targets: targets of the outputs.
+        targets: descriptions of the targets, which say what each output column predicts.
     """
 
     def __init__(self, members: Sequence[nn.Module], targets: Sequence[Target]) -> None:
@@ -28,7 +28,7 @@ class Ensemble(nn.Module):
         self.targets = tuple(targets)
 
     def forward(self, *inputs: Any, **keywords: Any) -> Tensor:
-        """Return the outputs of the mean prediction, ``[M, widths]``."""
+        """Return outputs ``[M, widths]`` that give the mean numbers and mean probabilities."""
         each = self.each(*inputs, **keywords)
         parts = zip(self.targets, split_outputs(self.targets, each), strict=True)
         return torch.cat([_mean(target, outputs) for target, outputs in parts], dim=-1)

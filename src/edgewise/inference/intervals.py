@@ -2,8 +2,8 @@
 
 The half-width of the interval is a quantile of the absolute errors on the validation set. If new
 rows come from the same distribution as the validation rows, the interval contains the true value
-with at least the chosen probability, for any model. The validation set has also chosen the best
-epoch, so the coverage on the test set is reported.
+with at least the chosen probability, for any model. The best epoch was also chosen on the
+validation set, which may make the interval too narrow, so the coverage on the test set is reported.
 
 Papers: Papadopoulos et al., Inductive confidence machines for regression, 2002; Lei et al.,
 Distribution-free predictive inference for regression, 2018.
@@ -30,8 +30,9 @@ class Interval(NamedTuple):
     Attributes:
         name: name of the target.
         half_width: half of the width, in the unit of the target.
-        rows: number of validation rows that it was computed from.
-        covered, tested: number of test rows inside of their interval, and of all test rows.
+        rows: number of validation rows from which the interval was computed.
+        covered, tested: number of test rows whose true value lies in the interval, and number of
+            all test rows.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Interval(NamedTuple):
 def intervals(
     folders: Sequence[Path], targets: Sequence[Target], level: float
 ) -> dict[str, Interval]:
-    """Return the interval of each target that is a number, by its name.
+    """Return the prediction interval of each numeric target, by name.
 
     Args:
         folders: run folders of the members of an ensemble, or of one run.
@@ -91,7 +92,7 @@ def intervals(
 
 
 def _errors(rows: HeldOut, targets: Sequence[Target], place: int) -> Tensor:
-    """Return the absolute errors of the rows that have a value."""
+    """Return the absolute errors of one target, for the rows that have its value."""
     outputs = split_outputs(targets, rows.outputs)[place][:, 0]
     errors = (outputs.double() - rows.target[:, place].double()).abs()
     return errors[~torch.isnan(errors)]

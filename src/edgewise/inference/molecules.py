@@ -211,8 +211,8 @@ class Masked(NamedTuple):
 class HiddenAtoms(Predictor):
     """Most probable elements of atoms written as ``*``, and kinds of bonds written as ``~``.
 
-    RDKit computes the features of the other atoms from the molecule including its unknown parts. In
-    training they were computed from the complete molecule.
+    RDKit computes the features of the other atoms from the molecule with its unknown atoms and
+    bonds. In training, it computed them from the complete molecule.
     """
 
     data, task = MaskedMolecules, Classification
@@ -241,7 +241,7 @@ class HiddenAtoms(Predictor):
             examples: molecules with masked atoms and bonds.
             top: number of elements or kinds of bonds for each unknown part.
         """
-        check_least("top", top, 1, "choose how many elements you want")
+        check_least("top", top, 1, "choose a number of elements, such as 3")
         codes = PrecomputedEncodings(packed([one.molecule for one in examples]))
         atoms = _flags([(one.molecule.GetNumAtoms(), one.atoms) for one in examples])
         bonds = _flags([(one.molecule.GetNumBonds(), one.bonds) for one in examples])

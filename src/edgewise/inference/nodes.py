@@ -24,8 +24,8 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.tasks import Classification, Consistency, LinkPrediction
 
 MAX_LENGTH_DIFFERENCE = 2
-"""Maximum difference in length between an unknown id and a suggested id; it avoids most of the slow
-comparisons."""
+"""Maximum difference in length between an unknown id and a suggested id, which avoids most of the
+slow comparisons."""
 CHUNK = 65536
 """Maximum number of pairs scored at once, which limits the memory."""
 
@@ -36,7 +36,7 @@ class KnownIds:
     Args:
         ids: the ids, ordered by index.
         what: noun that error messages use for an id, such as "user".
-        remedy: remedy in the error for an unknown id that resembles no other.
+        remedy: remedy for an unknown id that is not similar to any known id.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Neighbours:
 
     Args:
         pairs: ``[2, E]``, a node and its neighbour.
-        count: number of nodes in the first row.
+        count: number of nodes that can occur in the first row.
     """
 
     def __init__(self, pairs: Tensor, count: int) -> None:
@@ -118,7 +118,7 @@ class OnNodes(Predictor):
         return outputs
 
     def values(self, outputs: Tensor) -> Tensor:
-        """Return the numbers, or the probabilities of classes, of outputs ``[N, out_width]``."""
+        """Convert outputs ``[N, out_width]`` to numbers, or to probabilities of classes."""
         return outputs
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
@@ -172,8 +172,10 @@ class NodeProperties(OnNodes, Properties):
 class LinkSuggestions(Predictor):
     """Nodes with the highest scores for a node, except the nodes it is already linked to.
 
-    The states of the nodes are computed once, over all links in the data. A score is the predicted
-    probability of a link if half of all pairs were linked, as in training.
+    The embeddings of the nodes are computed once, from all links in the data. A score is the
+    sigmoid of the model's logit: the probability of a link if links are as frequent as in the
+    training batches (one link for ``negatives`` pairs without a link; see
+    :class:`edgewise.data.edge_list`).
     """
 
     data, task, input = Links, LinkPrediction, "a node's id"
@@ -196,7 +198,7 @@ class LinkSuggestions(Predictor):
         return self.nodes.number(value)
 
     def answer(self, examples: list[int], *, top: int = 10, evidence: int = 3) -> list[Answer]:
-        check_least("top", top, 1, "choose how many links you want")
+        check_least("top", top, 1, "choose a number of links, such as 10")
         check_from_zero("evidence", evidence, "choose 0 for none")
         return [{"links": list(self._proposed(node, top, evidence))} for node in examples]
 

@@ -89,14 +89,14 @@ class Predictor(ABC):
         return isinstance(recipe.data, cls.data) and type(recipe.task) is cls.task
 
     def default_inputs(self) -> list[Any]:
-        """Return the inputs for a call without inputs.
+        """Return the inputs to use if the caller gives none.
 
         Raises:
             ArgumentError: this kind of run needs inputs; only a series can continue itself.
         """
         raise ArgumentError(
             "INPUT",
-            expected="inputs, or a file of them with --input",
+            expected="inputs, or a file of inputs with --input",
             got="neither",
             remedy=f"give {self.input}",
         )
@@ -131,7 +131,7 @@ class Predictor(ABC):
         """Return the names of the columns that a table must have."""
 
     def from_row(self, row: Mapping[str, Any]) -> Any:
-        """Return the input in a row of a table or in a dict, which has all columns."""
+        """Return the input that a row holds; ``row`` has at least the keys :meth:`columns`."""
         return row[self.columns()[0]]
 
     @abstractmethod
@@ -144,7 +144,7 @@ class Predictor(ABC):
 
     @abstractmethod
     def answer(self, examples: list[Any], *args: Any, **options: Any) -> list[Answer]:
-        """Return the prediction for each example of a batch.
+        """Return the prediction for each example of a batch, as a dict.
 
         The options are keyword-only arguments of subclasses. The values of a prediction are
         numbers, strings or lists. If predictions are written as a table, a list of dicts, such as
@@ -273,7 +273,7 @@ def top_labels(probabilities: Tensor, labels: list[str], top: int) -> list[Answe
     Each prediction has ``label`` and ``probability``. If ``top`` is above 1, it also has ``top``, a
     list of the most probable labels with their probabilities.
     """
-    check_least("top", top, 1, "choose how many labels you want")
+    check_least("top", top, 1, "choose a number of labels, such as 3")
     found = torch.topk(probabilities, min(top, len(labels)), dim=-1)
     answers: list[Answer] = []
     for values, numbers in zip(found.values.tolist(), found.indices.tolist(), strict=True):

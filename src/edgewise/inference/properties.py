@@ -17,7 +17,7 @@ from edgewise.training import RunFolder
 
 
 class Properties(Predictor):
-    """Numbers, and classes with their probabilities, of the targets that the data describe.
+    """Base of predictors of all targets of a run: numbers, and classes with probabilities.
 
     For a target of classes, the prediction has the most probable class and ``P(NAME=CLASS)``, the
     probability of the second of two classes or of each of several classes. An ensemble of seeds
@@ -33,7 +33,10 @@ class Properties(Predictor):
         self.unit: dict[str, str] = {}
 
     def called(self, *inputs: Any, **keywords: Any) -> tuple[Tensor, Tensor | None]:
-        """Return the outputs ``[M, widths]``, and ``[members, M, widths]`` of an ensemble."""
+        """Return the model outputs ``[M, widths]``, and those of each member of an ensemble.
+
+        The second value is ``[members, M, widths]``, or ``None`` for a single model.
+        """
         # Explanations call this method with gradients.
         outputs = self.model(*inputs, **keywords).detach()
         if not isinstance(self.model, Ensemble):
@@ -84,7 +87,7 @@ class Properties(Predictor):
         ]
 
     def _bounds(self, numbers: list[float], interval: Interval) -> dict[str, list[Any]]:
-        """Return the columns of the bounds of an interval."""
+        """Return the columns ``NAME_low`` and ``NAME_high`` of a prediction interval."""
         low, high = self.bounds
         return {
             f"{interval.name}_low": [max(low, one - interval.half_width) for one in numbers],
@@ -93,13 +96,13 @@ class Properties(Predictor):
 
 
 def _keys(target: Target) -> tuple[str, ...]:
-    """Return the keys of the probabilities of the second of two classes, or of all classes."""
+    """Return the keys of the probabilities: only the second of two classes, or all classes."""
     shown = target.classes if target.width > 1 else target.classes[1:]
     return tuple(f"P({target.name}={one})" for one in shown)
 
 
 def _columns(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
-    """Return the columns of numbers, or of the most probable class and the probabilities."""
+    """Return the columns of a target: numbers, or the most probable class and probabilities."""
     if not target.classes:
         return {target.name: outputs[:, 0].tolist()}
     chances, keys = probabilities(target, outputs), _keys(target)
@@ -109,7 +112,7 @@ def _columns(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
 
 
 def _spread(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
-    """Return the columns of standard deviations among members, ``[members, M, width]``."""
+    """Return the standard deviations over the first axis of ``[members, M, width]``, by key."""
     values = probabilities(target, outputs) if target.classes else outputs
     names = _keys(target) if target.classes else (target.name,)
     stds = values.std(0).unbind(-1)[-len(names) :]

@@ -21,7 +21,7 @@ from edgewise.tasks import Recommendation
 class Recommendations(Predictor):
     """Items with the highest scores for a user, except the items the user already has.
 
-    The states of users and items are computed once, over all interactions in the data.
+    The embeddings of users and items are computed once, from all interactions in the data.
     """
 
     data, task, input = Interactions, Recommendation, "a user's id"
@@ -45,7 +45,7 @@ class Recommendations(Predictor):
         return self.users.number(value)
 
     def answer(self, examples: list[int], *, top: int = 10, evidence: int = 3) -> list[Answer]:
-        check_least("top", top, 1, "choose how many items you want")
+        check_least("top", top, 1, "choose a number of items, such as 10")
         check_from_zero("evidence", evidence, "choose 0 for none")
         scores = self.user_states[examples] @ self.item_states.t()
         answers: list[Answer] = []
@@ -65,7 +65,7 @@ class Recommendations(Predictor):
         return answers
 
     def _reasons(self, items: Tensor, own: Tensor, count: int) -> list[list[int]]:
-        """Return the user's own items with the highest cosine similarity to each item."""
+        """For each of ``items``, return the ``count`` most similar items of the user, by cosine."""
         alike = self.directions[items] @ self.directions[own].t()
         nearest: list[list[int]] = own[alike.topk(min(count, len(own))).indices].tolist()
         return nearest

@@ -91,7 +91,7 @@ def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
 
     Args:
         path: ``.csv`` or ``.tsv`` for a table with the columns of all predictions, or ``.jsonl``.
-        answers: see :meth:`edgewise.inference.Predictor.answer`.
+        answers: predictions, as :meth:`edgewise.inference.Predictor.answer` returns them.
 
     Raises:
         ArgumentError: the suffix is not one of these.

@@ -216,7 +216,7 @@ def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
 
 
 def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
-    """Add the prefix ``predicted_`` to keys that are also columns of the row, also in lists."""
+    """Prefix keys of a prediction by ``predicted_`` if the row has them, also in lists of dicts."""
     return {
         f"predicted_{name}" if name in row else name: [_beside(row, one) for one in value]
         if is_of_dicts(value)
@@ -228,9 +228,9 @@ def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
 def load(path: Path | str) -> Run:
     """Load a finished run for prediction. The run folder may have been moved.
 
-    If the folder has several seeds (``edgewise train ... --seeds K``), runs on molecules, and runs
-    on texts with several labels or numbers, are loaded as an ensemble: predictions are means over
-    the seeds.
+    A folder with several seeds (``edgewise train ... --seeds K``) is loaded as an ensemble, whose
+    predictions are means over the seeds, if the run is on molecules, or on texts with several
+    labels or numbers.
 
     Args:
         path: run folder of ``edgewise train`` or :func:`edgewise.runs.train`.
@@ -238,7 +238,8 @@ def load(path: Path | str) -> Run:
     Raises:
         MissingDataError: the run does not exist or has not finished.
         ArgumentError: a file of the run is damaged, the folder has several runs, no predictor
-            supports the recipe's kind of data, or the package that has the recipe is not installed.
+            supports the recipe's kind of data, or the package that provides the recipe is not
+            installed.
 
     Example:
         >>> from pathlib import Path

@@ -56,7 +56,7 @@ class OnTexts(Predictor):
         return check_text(value, self.input)
 
     def truncated(self, examples: list[str]) -> tuple[PackedTexts, list[Answer]]:
-        """Return the tokens, and the part of each answer that says how a text is truncated."""
+        """Return the tokens, and a dict for each text, with a note if the text is truncated."""
         whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
         longest = self.preprocessing.model_arguments["longest_text"]
         notes: list[Answer] = [
@@ -75,7 +75,7 @@ class OnSentences(OnTexts):
     data, input = LabelledSentences, "a sentence"
 
     def read(self, examples: list[str]) -> tuple[Tokens, list[Answer]]:
-        """Return the tokens as in the training data, and the notes of :meth:`truncated`."""
+        """Return the tokens in the form of the training data, and the dicts of `truncated`."""
         data = self.recipe.data
         assert isinstance(data, LabelledSentences)
         texts, notes = self.truncated(examples)
@@ -98,7 +98,7 @@ class SentenceClasses(OnSentences):
 
 
 class SentenceProperties(OnSentences, Properties):
-    """Several labels of a sentence, each with its probability, or numbers."""
+    """Several labels of a sentence with their probabilities, or predicted numbers."""
 
     ensembles = True
 
@@ -226,7 +226,7 @@ class HiddenWords(OnTexts):
             examples: texts and their token ids.
             top: number of words for each mask.
         """
-        check_least("top", top, 1, "choose how many words you want")
+        check_least("top", top, 1, "choose a number of words, such as 5")
         ids = torch.cat([ids for _, ids in examples])
         sizes = torch.tensor([len(ids) for _, ids in examples])
         places = (ids == special_id(self.tokenizer, "mask")).nonzero().flatten()
@@ -372,8 +372,8 @@ class Translations(OnTexts):
         Args:
             examples: token ids of the source texts.
             num_beams: beam size, by default the value in the recipe; 1 is greedy search.
-            max_new_tokens: maximum number of tokens to generate, by default twice the number of
-                the longest source text.
+            max_new_tokens: maximum number of tokens to generate, by default ``max_length_ratio`` of
+                the recipe's task times the number of tokens of the longest source text.
         """
         task = self.recipe.task
         assert isinstance(task, Translation)

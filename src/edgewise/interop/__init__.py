@@ -1,7 +1,7 @@
-"""Backends for models of other libraries.
+"""Support for models of other libraries: Hugging Face ``transformers`` and PyTorch Geometric.
 
-Each subpackage imports one other library, and is itself imported on first use:
-    ``ew.interop.pyg.GATConv``.
+Each subpackage needs one of these libraries. It is imported when it is first used, for example by
+``ew.interop.pyg.GATConv``.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ def test_what_is_no_header(tmp_path):
         ("0 1\n4 07\n", "integers", "'4 07' in line 2"),
         ("0 1\n0 \u0661\n", "integers", "line 2"),
         ("0 1\n0 123456789012345678901\n", "integers", "line 2"),
-        ("0,1\n0,\n", "an id in each field", "'0,' in line 2"),
-        ('a,b\n"c,d\n', "an id in each field", "'\"c,d' in line 2"),
+        ("0,1\n0,\n", "an id in every field", "'0,' in line 2"),
+        ('a,b\n"c,d\n', "an id in every field", "'\"c,d' in line 2"),
         ("source,target,weight\n0,1,0.5\n1,2\n", "3 columns, as in the header", "line 3"),
     ],
 )

@@ -72,7 +72,9 @@ def test_some_labels_alone(paths):
 def test_a_label_that_training_does_not_have(paths, tmp_path):
     val = tmp_path / "val.tsv"
     val.write_text("so so\t2\nbad\t0\n")
-    with refused(str(val), expected="0, 1", got="'2' of 'so so'", remedy="correct the label"):
+    with refused(
+        str(val), expected="0, 1", got="'2' for the text 'so so'", remedy="correct the label"
+    ):
         text_table(**paths).load()
     with refused("data.path", expected="a table", got="none", remedy="--data.path"):
         text_table(val_path=paths["val_path"]).load()

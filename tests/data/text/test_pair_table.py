@@ -50,7 +50,9 @@ def test_two_files_of_lines(tmp_path):
     (tmp_path / "a.de").write_bytes("\r\n".join(other for _, other in shouted).encode("latin-1"))
     with pytest.warns(UserWarning, match="Windows-1252"):
         assert pairs_of(**fields) == (sorted(shouted), "source")
-    with refused("data.val_path, data.test_path", expected="neither", got="a.en", remedy="omit"):
+    with refused(
+        "data.val_path, data.test_path", expected="no validation", got="a.en", remedy="omit"
+    ):
         pair_table(**fields, test_path=fields["path"]).parts()
     (tmp_path / "a.de").write_text("eins\nzwei\n")
     with refused(

@@ -136,7 +136,7 @@ def test_bad_input():
 
 
 def test_files_that_are_no_tokenizers(tmp_path):
-    with pytest.raises(MissingDataError, match="Remedy: name a tokenizer"):
+    with pytest.raises(MissingDataError, match="Remedy: give the path of a tokenizer"):
         load_tokenizer(tmp_path)
     with refused(
         TOKENIZER, expected="Hugging Face", got="Model missing", remedy="copy the file again"

@@ -27,13 +27,13 @@ class EdgeSplit:
 
 
 def undirected(pairs: Tensor) -> Tensor:
-    """Return the sorted distinct pairs ``[2, E]`` without loops, smaller node first."""
+    """Return each undirected edge once, ``[2, E]``: sorted, smaller node first, no self-loops."""
     low, high = pairs.min(0).values, pairs.max(0).values
     return distinct(torch.stack([low, high])[:, low != high])
 
 
 def distinct(pairs: Tensor) -> Tensor:
-    """Return the sorted distinct pairs, ``[2, E]``."""
+    """Return the pairs ``[2, E]`` sorted and without repetitions."""
     if not pairs.numel():
         return pairs
     width = int(pairs.max()) + 1
@@ -56,7 +56,7 @@ def both_ways(pairs: Tensor) -> Tensor:
 
 
 def split_edges(pairs: Tensor, *, val: float, test: float, seed: int) -> EdgeSplit:
-    """Split distinct pairs at random.
+    """Split distinct pairs at random; ``val`` and ``test`` are the fractions that are held out.
 
     Raises:
         ArgumentError: a fraction is not positive, or no training pairs are left.
@@ -98,7 +98,7 @@ def check_edge_split(split: EdgeSplit) -> None:
                     f"{one}, {other}",
                     expected="two splits without a common edge (in either direction)",
                     got=f"{shared.numel()} common edges, first {first[0]}-{first[1]}",
-                    remedy="split distinct undirected pairs (see undirected)",
+                    remedy="remove repeated and reversed pairs before the split",
                 )
 
 
@@ -110,13 +110,14 @@ def pair_keys(pairs: Tensor, width: int) -> Tensor:
 def draw_non_edges(
     count: int, keys: Tensor, left: range, right: range, generator: Generator
 ) -> Tensor:
-    """Sample pairs ``[2, count]`` without an edge, uniformly and with replacement.
+    """Sample pairs of nodes ``[2, count]`` that no edge connects, uniformly with replacement.
 
     Args:
         count: number of pairs.
-        keys: sorted ``a * right.stop + b`` of the edges, with a < b if ``left == right``.
-        left: nodes that may come first.
-        right: nodes that may come second; equal to ``left`` with one node type.
+        keys: sorted values ``a * right.stop + b`` of the edges (a, b), with a < b if
+            ``left == right``.
+        left: nodes that may come first in a pair.
+        right: nodes that may come second; equal to ``left`` if there is one node type.
         generator: random generator.
 
     Raises:
@@ -140,6 +141,6 @@ def draw_non_edges(
     raise ArgumentError(
         "negatives",
         expected=f"{count} pairs without an edge",
-        got=f"{count - missing} after {TRIES} rounds: nearly every pair is an edge",
+        got=f"{count - missing} in {TRIES} trials, because nearly every pair is an edge",
         remedy="choose fewer negatives",
     )

@@ -48,7 +48,7 @@ class FiledGraph(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphData(Data):
-    """Base class of graph classification data; :func:`kept_form` makes its preprocessing."""
+    """Base class of graph classification data, whose runs save a dict from :func:`kept_form`."""
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
@@ -62,7 +62,7 @@ def kept_form(
 
     Args:
         labels: class names.
-        kinds: values of each column of the node labels.
+        kinds: values that each column of the node labels has in training.
         attributes: ``mean`` and ``std`` of the node attributes; ``None`` if they are not used.
     """
     return {"labels": list(labels), "kinds": [list(kind) for kind in kinds], "scale": attributes}
@@ -76,10 +76,11 @@ def node_features(labels: Tensor, attributes: Tensor, kept: Mapping[str, Any]) -
     Args:
         labels: integer node labels, ``[N, L]``.
         attributes: node attributes, ``[N, A]``.
-        kept: see :func:`kept_form`.
+        kept: values from training, as returned by :func:`kept_form`.
 
     Raises:
-        ArgumentError: a label did not occur in training, or the number of columns differs.
+        ArgumentError: a label did not occur in training, or the number of columns differs from
+            training.
     """
     parts = []
     if kept["scale"] is not None:
@@ -106,27 +107,27 @@ def _check_columns(name: str, values: Tensor, count: int) -> None:
     if values.shape[1] != count:
         raise ArgumentError(
             name,
-            expected=f"{count} columns, the number in training",
+            expected=f"{count} columns, as in training",
             got=str(values.shape[1]),
             remedy="give graphs with the same columns as the training graphs",
         )
 
 
 def needed(kept: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the required fields of :func:`graph_of`."""
+    """Return the names of the fields that a new graph must have; see :func:`graph_of`."""
     of_nodes = {"node_labels": kept["kinds"], "node_attributes": kept["scale"]}
     return ("edges", *(name for name, known in of_nodes.items() if known))
 
 
 def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
-    """Convert the fields of a new graph.
+    """Convert a new graph, given by its fields, to the input of a model.
 
     Args:
         given: fields as lists or JSON: ``edges``, pairs of node indices from 0; ``node_labels``,
             an integer or a list of integers per node; ``node_attributes``, a list of numbers per
             node. The last two are required if the training data had them; otherwise ``nodes`` may
             give the number of nodes.
-        kept: see :func:`kept_form`.
+        kept: values from training, as returned by :func:`kept_form`.
 
     Raises:
         ArgumentError: a field is missing or has a wrong form.
@@ -146,8 +147,8 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
         "edges", STATES * count, f"{count:,} nodes", "number the nodes from 0 without gaps"
     )
     if any(len(rows) != count for rows in of_nodes):
-        got = " and ".join(str(len(rows)) for rows in of_nodes)
-        raise _strange("node_attributes", "one row per node, as in node_labels", got)
+        got = " rows in node_labels and ".join(str(len(rows)) for rows in of_nodes)
+        raise _strange("node_attributes", "as many rows as node_labels", got)
     if not count:
         raise _strange(needed(kept)[1], "a row for each node", "none")
     if len(pairs) and (int(pairs.min()) < 0 or least > count):
@@ -163,14 +164,14 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
 
 
 def _count_of(nodes: Any, least: int) -> int:
-    """Return the number of nodes of a graph without node features."""
+    """Return the number of nodes: the field ``nodes`` of a graph, or by default ``least``."""
     if nodes is None or nodes == "":  # A field of a table may be empty.
         return least
     given = _rows("nodes", nodes, whole=True)
     if given.numel() != 1 or int(given) < least:
         raise _strange(
             "nodes",
-            f"an integer of at least {least}, as edges has that many nodes",
+            f"an integer of at least {least}, because edges names that many nodes",
             str(nodes)[:60],
         )
     return int(given)
@@ -182,7 +183,7 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
     Args:
         given: graph with ``edge_index`` ``[2, E]`` and ``x`` ``[N, F]``: the unscaled attributes,
             then the one-hot labels. Graphs without features need ``num_nodes``.
-        kept: see :func:`kept_form`.
+        kept: values from training, as returned by :func:`kept_form`.
         in_width: number of input features of the model.
 
     Raises:
@@ -221,7 +222,7 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
     names = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
     if not names:
         raise MissingDataError(
-            f"{folder}: no file NAME_A.txt. Remedy: name a folder with the files NAME_A.txt, "
+            f"{folder}: no file NAME_A.txt. Remedy: give a folder with the files NAME_A.txt, "
             "NAME_graph_indicator.txt and so on."
         )
     if len(names) > 1:
@@ -245,7 +246,7 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
 
 
 def labelled(codes: PrecomputedEncodings, which: Tensor, y: Tensor) -> Split:
-    """Return a split of labelled graphs; batches include the prepared encodings."""
+    """Return a split of the graphs ``which`` with classes ``y``; batches include the encodings."""
 
     def make(index: Tensor) -> Batch:
         x, graph, members, _edges = codes.graphs.take(which[index])

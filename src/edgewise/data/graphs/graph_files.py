@@ -26,7 +26,7 @@ class GraphFiles(NamedTuple):
 
     Attributes:
         edge_index: edges ``[2, E]``; nodes are counted from 0 in each graph.
-        node_start, edge_start: offsets ``[G + 1]`` of the nodes and edges of each graph.
+        node_start, edge_start: ``[G + 1]``, where the nodes (edges) of each graph start and end.
         labels: integer node labels ``[N, L]``; L is 0 without such a file.
         attributes: numeric node attributes ``[N, A]``; A is 0 without such a file.
         classes: integer class of each graph, ``[G]``; empty if classes were not read.
@@ -46,7 +46,7 @@ def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFil
     Args:
         raw: folder of the files.
         name: name of the data set, with which its files begin.
-        labelled: read the classes in ``NAME_graph_labels.txt``.
+        labelled: whether to read the classes in ``NAME_graph_labels.txt``.
 
     Raises:
         MissingDataError: a file is missing.
@@ -94,7 +94,7 @@ def _members(path: Path) -> Tensor:
 
 
 def _edges(path: Path, member: Tensor) -> Tensor:
-    """Return the sorted distinct edges ``[2, E]`` without loops; each lies in one graph."""
+    """Return the sorted distinct edges ``[2, E]`` without loops; no edge may connect graphs."""
     pairs = read_numbers(path, integers=True) - 1
     nodes = len(member)
     outside = (pairs.shape[1] != 2) | (pairs < 0).any(1) | (pairs >= nodes).any(1)
@@ -104,7 +104,7 @@ def _edges(path: Path, member: Tensor) -> Tensor:
         row = int(outside.nonzero()[0])
         raise unreadable(
             path,
-            expected=f"two of the {nodes} nodes in each line, both of one graph",
+            expected=f"two nodes of the same graph in each line, from 1 to {nodes}",
             got=", ".join(str(end + 1) for end in pairs[row].tolist()),
             line=row + 1,
         )

@@ -17,26 +17,26 @@ from edgewise.errors import ArgumentError
 from edgewise.ragged import runs_and_positions
 
 FEWEST = 3
-"""Minimum number of interactions of a user who has one in each of the three splits."""
+"""Number of interactions that a user needs to have one in each of the three splits."""
 
 
 @dataclass(frozen=True)
 class InteractionFiles(Interactions):
-    """Interactions from a table with a column of users and one of items, or from lines of items.
+    """User-item interactions from a table with a user and an item column, or from a text file.
 
     Without a test file, a fraction of each user's interactions is held out: the latest ones if a
-    column has their times, otherwise a random sample. Lines may also have the form ``user item
-    item ...``; see :func:`edgewise.data.tables.edges.read_interactions`.
+    column has their times, otherwise a random sample. Lines of a text file may also have the form
+    ``user item item ...``; see :func:`edgewise.data.tables.edges.read_interactions`.
 
     Attributes:
         path: the file, or a data frame.
-        test_path: optional file of test interactions, which the first file must not contain.
-            Validation interactions are then sampled from the first file.
+        test_path: optional file of test interactions, which ``path`` must not contain. Validation
+            interactions are then sampled from ``path``.
         user, item, time, rating: column names, or column numbers from 1 without a header; "" finds
             them by their usual names. Of two columns, the first is users and the second items.
         min_rating: lowest rating that counts as an interaction; ``None`` counts all rows.
-        test: fraction of each user's interactions in the test set; at least one interaction of
-            users with three or more. ``val`` works in the same way.
+        test: fraction of each user's interactions held out for the test set, at least one for users
+            with three or more. ``val`` does the same for the validation set.
         header: whether the first line names the columns; ``None`` detects it.
         names: whether ids are names, even if they look like numbers.
         val, split_seed, negatives, by_user, batch_size, val_users: see :class:`Interactions`.
@@ -128,10 +128,10 @@ def last_of_each(
     Args:
         pairs: users and items ``[2, E]``; of repeated interactions only the first is kept.
         when: times ``[E]`` in any unit; ``None`` shuffles the interactions.
-        val: fraction of each user's interactions used for validation, rounded, at least one. All
-            interactions of users with fewer than three are used for training.
+        val: fraction of each user's interactions used for validation, rounded, but at least one
+            interaction. All interactions of users with fewer than three are used for training.
         test: fraction used for test; these are the latest.
-        seed: random seed of the order, also for interactions at the same time.
+        seed: random seed that orders interactions with equal times or without times.
 
     Raises:
         ArgumentError: no user has three interactions.

@@ -35,9 +35,9 @@ class Chosen(NamedTuple):
 
     Attributes:
         train, test: user and item indices ``[2, E]``, from 0.
-        user_ids, item_ids: index of each user and item by id.
+        user_ids, item_ids: dict from the id of each user (item) to its index.
         files: files of the interactions.
-        val: validation interactions; ``None`` to split them off the training interactions.
+        val: validation interactions; ``None`` to sample them from the training interactions.
         columns: names of the columns of users and items.
     """
 
@@ -72,7 +72,7 @@ class InteractionSplits(Splits):
     """Loaded recommendation data.
 
     Attributes:
-        user_ids, item_ids: index of each user and item by id, in the order of the indices.
+        user_ids, item_ids: dict from the id of each user (item) to its index, sorted by index.
         model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
     """
 
@@ -87,21 +87,24 @@ class Interactions(Data):
     Users are the first nodes of the graph, and items the last nodes.
 
     Training batches have inputs ``(users [B], negatives [M], graph)``, the keyword argument
-    ``positives [B, K]`` and targets ``[B, K]``: the columns of the positive items in the scores
-    ``[B, K + M]``. Positives and targets are padded with -1. Validation and test batches have
-    inputs ``(users [B], items, graph)`` and targets ``[B, items]``: 1 for a held-out item of the
-    user, 0 for another item, and -1 for a training item of the user, which is ignored. With
-    ``negatives=0``, training batches have the form of validation batches, with all training items
-    as positive.
+    ``positives [B, K]`` and targets ``[B, K]``. The model returns scores ``[B, K + M]`` of the
+    positive and then of the negative items. A target is the column of a positive item in these
+    scores. Positives and targets are padded with -1.
+
+    Validation and test batches have inputs ``(users [B], items, graph)`` and targets
+    ``[B, items]``: 1 for a held-out item of the user, 0 for another item, and -1 for a training
+    item of the user, which is ignored. With ``negatives=0``, training batches have this form too,
+    and all training items have target 1.
 
     Attributes:
         val: fraction of the training interactions used for validation; they are not in the graph.
-        split_seed: random seed of the validation interactions and users.
+        split_seed: random seed for sampling validation interactions and validation users.
         negatives: items sampled per training batch, uniformly with replacement and shared by its
-            users; some may be positive items of a user. 0 ranks all items.
-        by_user: sample users with all of their items, instead of single interactions. This gives
-            several times as many positives for the same negatives.
-        batch_size: interactions per training batch; users with ``by_user`` or ``negatives=0``.
+            users; some may be positive items of a user. 0 scores all items.
+        by_user: whether to sample users with all of their items, instead of single interactions.
+            This gives several times as many positives for the same negatives.
+        batch_size: interactions per training batch; with ``by_user`` or ``negatives=0``, users per
+            training batch.
         val_users: number of users sampled for validation; 0 for all, which takes longer than many
             training steps.
     """
@@ -189,7 +192,7 @@ class Interactions(Data):
 
 
 def _ranking(graph: Graph, chosen: Chosen, users: Tensor, wanted: Tensor, known: Tensor) -> Split:
-    """Return a split whose batches rank all items for some users."""
+    """Return a split that ranks all items: target 1 for ``wanted`` pairs, -1 for ``known``."""
     wanted_of, known_of = (_ItemsOf(part, chosen.num_users) for part in (wanted, known))
     items = torch.arange(chosen.num_items)
 
@@ -204,7 +207,7 @@ def _ranking(graph: Graph, chosen: Chosen, users: Tensor, wanted: Tensor, known:
 
 
 class _ItemsOf:
-    """Index of the items of each user, from pairs ``[2, E]``."""
+    """Lookup of the items of each user, from pairs ``[2, E]`` of users and items."""
 
     def __init__(self, pairs: Tensor, num_users: int) -> None:
         self.pairs = pairs
@@ -215,7 +218,7 @@ class _ItemsOf:
         self.users = self.count.nonzero().flatten()
 
     def all(self, users: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the items of a batch of users, as row in the batch and item index."""
+        """Return the items of a batch of users: row of the user in the batch, and item index."""
         row, nth = runs_and_positions(self.count[users])
         return row, self.item[self.start[users][row] + nth]
 
@@ -229,7 +232,7 @@ class _ItemsOf:
 
 @dataclass(frozen=True)
 class Gowalla(Interactions):
-    """Users and places of Gowalla, published split; validation is taken from the training part."""
+    """Users and places of Gowalla, as split by LightGCN; validation is held out from training."""
 
     def read(self) -> Chosen:
         at = "gusye1234/LightGCN-PyTorch/947ca2b3b1d2d3545b114145710cb06c4e57b3d2/data/gowalla"

@@ -33,8 +33,8 @@ class Pairs(NamedTuple):
 
     Attributes:
         pairs: edges ``[2, E]``; with one node type, the smaller node comes first.
-        left, right: nodes that may come first and second; equal with one node type.
-        node_ids: index of each node by its id in the file.
+        left, right: nodes that may come first (second) in a pair; equal if there is one node type.
+        node_ids: dict from the id of each node in the file to its index.
         file: file of the edges.
         column: name of the column of the first nodes.
     """
@@ -58,7 +58,7 @@ class LinkSplits(Splits):
     """Loaded link prediction data.
 
     Attributes:
-        node_ids: index of each node by its id in the file, in the order of the indices.
+        node_ids: dict from the id of each node in the file to its index, sorted by index.
         model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
     """
 
@@ -69,7 +69,7 @@ class LinkSplits(Splits):
 class Links(Data):
     """Base class of link prediction data: pairs of nodes with target 1 for an edge, else 0.
 
-    A training batch supervises a part of the training edges and uses the rest for message passing,
+    Each training batch predicts some of the training edges and uses the others for message passing,
     so the model never sees the edges that it predicts. Validation and test use all training edges
     for message passing. Negative pairs are sampled anew in every epoch for training, and once for
     validation and test.
@@ -77,13 +77,14 @@ class Links(Data):
     Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, positive pairs first. Validation
     and test have one :class:`LinkBatch` each.
 
-    A run saves the whole graph and the ids, to predict new links.
+    A run folder stores the whole graph and the ids, to predict new links.
 
     Attributes:
         val, test: fractions of the edges used for validation and test.
         split_seed: random seed of the split and of the validation and test negatives.
-        negatives: negative pairs per edge of a training batch. Validation and test have one.
-        batch_size: supervised edges per training batch, at most half of the training edges.
+        negatives: negative pairs per edge in training batches; validation and test have one per
+            edge.
+        batch_size: predicted edges per training batch, at most half of the training edges.
     """
 
     val: float = 0.05

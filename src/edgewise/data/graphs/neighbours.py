@@ -37,9 +37,10 @@ class Neighbourhood:
 class NeighbourSampler:
     """Sampler of the L-hop neighbourhood of seed nodes, with a limited number of edges per node.
 
-    In hop l, every node that was new in hop l - 1 gets ``fanouts[l]`` of its incoming edges,
-    sampled uniformly without replacement, or all if it has fewer. If every fanout is at least the
-    maximum in-degree, L layers give the seed nodes the same outputs as on the whole graph.
+    The first hop starts at the seed nodes, and each further hop at the nodes that the previous hop
+    added. Each of these nodes gets ``fanouts[hop]`` of its incoming edges, sampled uniformly
+    without replacement, or all if it has fewer. If every fanout is at least the maximum in-degree,
+    L layers give the seed nodes the same outputs as on the whole graph.
 
     Args:
         graph: the whole graph, with as many targets as sources.

@@ -32,7 +32,7 @@ class NodeGraph(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeData(Data):
-    """Base class of node classification data; a batch is the whole graph of one split."""
+    """Base class of node classification data; a batch is the graph with the targets of a split."""
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
@@ -86,7 +86,7 @@ def identity(count: int) -> Tensor:
 
 
 def node_split(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -> Split:
-    """Return a split with one batch, the whole graph; only the selected nodes have a loss."""
+    """Return a split whose only batch is the whole graph, with a loss on the nodes ``select``."""
     batch = Batch((x, graph), target, select)
     return Split(1, lambda _index: batch)
 

@@ -39,7 +39,7 @@ FeatureScaling = Literal["auto", "columns", "rows", "none"]
 ID = ("id", "node", "node_id", "nodeid", "name", "key")
 LABEL = ("label", "class", "y", "target", "topic", "category")
 PARTS = {**PART_OF, "": ""}
-"""Split of a node, by the word in a column of splits; a blank cell means no split."""
+"""Dict from a word in a column of splits to the split; a blank cell means no split."""
 SPARSE = 0.9  # Fraction of zeros above which a sparse matrix product is faster.
 MOST = 0.5  # Fraction of zeros above which integers are assumed to be word counts.
 MASKS = ("train_mask", "val_mask", "test_mask")
@@ -89,20 +89,20 @@ class NodeFiles(NodeData):
         label: column of the classes or numbers, which may have blank cells; "" finds it by its
             usual names, or takes the only text column with repeated values.
         task_type: ``regression`` predicts numbers, ``classification`` classes. ``auto`` predicts
-            numbers if all labels are numbers, and either some are not integers, or there are more
-            than 20 distinct numbers and more than one for every two nodes.
+            numbers if all labels are numbers, and if some are not integers or the number of
+            distinct labels is above both 20 and half the number of labels.
         split: column with ``train``, ``val`` or ``test``; "" finds it by its usual names. Without
             such a column, the labelled nodes are split at random; classes are stratified.
         features: feature columns; by default all other numeric columns.
         source, destination: columns of ``edges``: names, or numbers from 1 without a header; ""
             finds them by their usual names, or takes the only two columns.
         header: whether the first line of ``edges`` names its columns; ``None`` detects it.
-        directed: whether only the destination of an edge attends to its source.
+        directed: whether edges are directed, so that only the destination attends to the source.
         scale: ``columns`` standardises each feature; ``rows`` divides the features of each node by
             their sum, for word counts; ``none`` keeps them. ``auto`` chooses ``rows`` if the
             features look like word counts (non-negative integers, most of them 0), else
             ``columns``.
-        val, test: fractions of the labelled nodes, if the file has no such split.
+        val, test: fractions of the labelled nodes, for a split that the file does not have.
         split_seed: random seed of the split.
 
     Example:
@@ -424,7 +424,7 @@ def _classes(found: Nodes) -> list[str]:
 def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
     """Read a graph from the arrays of an ``.npz`` file; nothing is unpickled."""
     if not path.is_file():
-        raise MissingDataError(f"{path}: no such file. Remedy: name a file of arrays.")
+        raise MissingDataError(f"{path}: no such file. Remedy: give the path of an .npz file.")
     expected = "an .npz file of plain arrays"
     try:  # NumPy takes any other file for a pickle, and suggests allow_pickle in its error.
         with zipfile.ZipFile(path) as archive:

@@ -48,10 +48,10 @@ class Planetoid(NodeData):
 
     Attributes:
         name: ``"Cora"``, ``"CiteSeer"`` or ``"PubMed"``.
-        normalize: divide the word counts of each paper by their sum.
-        sparse: store the features as ``torch.sparse_csr``; about 1 % of them are not zero.
-        unlabelled: return the outputs of all papers in training, with target -100 for papers
-            without a training label. For losses that use unlabelled nodes, such as consistency.
+        normalize: whether to divide the word counts of each paper by their sum.
+        sparse: whether to store the features as ``torch.sparse_csr``; about 1 % are not zero.
+        unlabelled: whether the training batch has all papers, with target -100 for papers without a
+            training label, for losses that use unlabelled nodes, such as consistency.
 
     Example:
         >>> from edgewise import data

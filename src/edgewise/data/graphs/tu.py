@@ -26,16 +26,16 @@ ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets"
 
 @dataclass(frozen=True)
 class TU(GraphData):
-    """Graphs with one class each, in stratified folds.
+    """Graphs with one class each, for stratified cross-validation.
 
     A model is called as ``model(x, graph, batch=members)``: node features, the batched graph, and
     the membership graph, in which output b attends to the nodes of graph b.
 
     Attributes:
         name: name of the data set, with which its files begin.
-        attributes: include the numeric node attributes, if there are any, standardised over the
-            training set. Node labels are always included, one-hot. Nodes without either have the
-            single feature 1.
+        attributes: whether to include the numeric node attributes, if there are any, standardised
+            over the training set. Node labels are always included, one-hot. Nodes without either
+            have the single feature 1.
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`.
         batch_size: graphs per batch.
 
@@ -62,7 +62,7 @@ class TU(GraphData):
 
     @property
     def files(self) -> list[str]:
-        """Names of the raw files: those with a known checksum, or the files of every data set."""
+        """Names of the raw files: those with a known checksum, or else the required files."""
         return list(SHA256.get(self.name, [f"{self.name}_{part}.txt" for part in REQUIRED]))
 
     def load(self) -> Splits:

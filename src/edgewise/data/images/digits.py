@@ -31,11 +31,11 @@ from edgewise.errors import require
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SIDE, MNIST_SIDE = 8, 28  # pixels
+SIDE, MNIST_SIDE = 8, 28  # Height and width in pixels.
 CLASSES = 10
 MNIST_ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist"
 MNIST_PARTS = {"train": "train", "test": "t10k"}
-VALIDATED = 5000  # images of MNIST
+VALIDATED = 5000  # Number of validation images of MNIST.
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class DigitImages(ImageData):
         return bright_on_dark(pixels(image, self.side, self.side, color=False) / 255)
 
     def splits(self, train: Split, val: Split, test: Split, batch_size: int) -> Splits:
-        """Return the splits with the sizes and the labels of digits."""
+        """Return the splits with the model arguments and the label names of digits."""
         sizes = {"image_size": self.side, "channels": 1, "out_width": CLASSES}
         labels = {"labels": [str(digit) for digit in range(CLASSES)]}
         return Splits(sizes, train, val, test, batch_size, preprocessing=labels)

@@ -69,7 +69,7 @@ def open_image(path: Path, size: int = 0) -> Image:
     from PIL import Image, ImageOps
 
     if not path.is_file():
-        raise MissingDataError(f"{path}: no such file. Remedy: name an image file.")
+        raise MissingDataError(f"{path}: no such file. Remedy: give the path of an image file.")
     try:
         with Image.open(path) as image:
             if size:
@@ -129,13 +129,13 @@ def bytes_of(count: int, channels: int, size: int) -> int:
 
 
 def affine_maps(count: int, strength: float) -> Tensor:
-    """Return random affine maps ``[count, 2, 3]`` near the identity, for coordinates -1 to 1."""
+    """Return affine maps ``[count, 2, 3]``: identity plus noise, for coordinates from -1 to 1."""
     identity = torch.eye(2, 3).repeat(count, 1, 1)
     return identity + strength * (2 * torch.rand_like(identity) - 1)
 
 
 def warped(images: Tensor, strength: float) -> Tensor:
-    """Apply a random affine map to each image of ``[B, C, H, W]``."""
+    """Apply a random map of :func:`affine_maps` to each image of ``[B, C, H, W]``."""
     maps = affine_maps(len(images), strength)
     places = F.affine_grid(maps, list(images.shape), align_corners=False)
     return F.grid_sample(images, places, align_corners=False)

@@ -48,7 +48,7 @@ CIFAR10 = "cifar10_12k"
 
 @dataclass(frozen=True)
 class ImageFolder(ImageData):
-    """Images in folders of their class: ``cat/1.png``, or ``train/cat/1.png`` for given splits.
+    """Images in one folder per class: ``cat/1.png``, or ``train/cat/1.png`` if splits are given.
 
     Images may have any size and format. They are cropped to their centre, resized, and kept in
     memory as bytes. Batches are standardised per channel over the training images.
@@ -160,7 +160,9 @@ def _listed(folder: Path) -> tuple[list[Path], list[str], list[str]]:
     """List the image files, with the class and split of each; the default split is ``train``."""
     if not folder.is_dir():
         what = "a file, not a folder" if folder.is_file() else "no such folder"
-        raise MissingDataError(f"{folder}: {what}. Remedy: name a folder with --data.path.")
+        raise MissingDataError(
+            f"{folder}: {what}. Remedy: give an existing folder with --data.path."
+        )
     inner = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     parts = [PART_OF.get(path.name.lower()) for path in inner]
     if "train" not in parts or None in parts:

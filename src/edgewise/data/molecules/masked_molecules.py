@@ -59,7 +59,7 @@ class MaskedMolecules(Data):
         if not 0 < self.mask_fraction <= 1:
             raise ArgumentError(
                 "data.mask_fraction",
-                expected="above 0, and at most 1",
+                expected="a number above 0, and at most 1",
                 got=repr(self.mask_fraction),
                 remedy="choose for example 0.15",
             )
@@ -93,7 +93,7 @@ class MaskedMolecules(Data):
         )
 
     def _fixed(self, codes: PrecomputedEncodings, part: Tensor, seed: int) -> Split:
-        """Return a split with fixed masks that do not depend on the batch."""
+        """Return a split whose masks are sampled once, and do not depend on the batches."""
         counts, generator = _counts(codes, part), Generator().manual_seed(seed)
         hidden = [chosen(count, self.mask_fraction, generator) for count in counts]
 
@@ -125,7 +125,7 @@ class HiddenParts(Batch):
         return replace(moved, bonds=self.bonds.to(device))
 
     def select_outputs(self, outputs: Tensor) -> Tensor:
-        """Return the scores of masked atoms and bonds; bond types are excluded for atoms."""
+        """Return the scores of masked atoms and bonds; columns of the other kind are -inf."""
         is_atom = torch.arange(outputs.shape[-1], device=outputs.device) < ATOM_KINDS
         atoms = outputs.masked_fill(~is_atom, -torch.inf)
         bonds = outputs[self.bonds].sum(0).masked_fill(is_atom, -torch.inf)
@@ -138,8 +138,8 @@ def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tenso
     Args:
         codes: graphs of all molecules, with their precomputed encodings.
         which: indices of the molecules of the batch, ``[B]``, in ascending order.
-        atoms: mask of their atoms, ``[N]``.
-        bonds: mask of their bonds, ``[E / 2]``.
+        atoms: whether each of their atoms is masked, ``[N]``.
+        bonds: whether each of their bonds is masked, ``[E / 2]``.
     """
     x, graph, members, edges = codes.graphs.take(which)
     both = bonds.repeat_interleave(2)  # A bond is two consecutive edges.

@@ -71,11 +71,11 @@ class MoleculeTable(Data):
         smiles: SMILES column; an ionic liquid, ``cation.anion``, is one graph. "" finds the column
             by its name, or takes the only column that RDKit can parse.
         target: columns to predict, such as ``logS`` or ``logS,active``. If there are several
-            columns, a row may lack some of the values. "" takes the only other column of numbers or
-            of few texts.
+            columns, a row may lack some of the values. "" takes the only remaining column of
+            numbers or of few distinct texts.
         task_type: ``regression`` predicts numbers, ``classification`` classes; ``auto`` takes a
-            column of 0 and 1, or of at most 20 different texts, as classes, and other columns as
-            numbers.
+            column as classes if it has only 0 and 1, or at most 20 distinct texts that are not all
+            numbers, and takes other columns as numbers.
         unit: unit of the numbers to predict, which predictions include.
         fraction: whether each target is a fraction from 0 to 1, such as a mole fraction. The
             network then predicts its logit, which for a dissolved gas is about linear in log
@@ -243,11 +243,11 @@ class MoleculeTable(Data):
     def inputs(
         self, graphs: PackedGraphs, number: Tensor, measured: Tensor, described: Tensor | None
     ) -> Batch:
-        """Return the model inputs of some rows, as a batch without targets.
+        """Return the model inputs for a batch of table rows, as a batch without targets.
 
         Args:
             graphs: graphs of all molecules.
-            number: molecule of each row, ``[B]``.
+            number: index of the molecule of each row, ``[B]``.
             measured: scaled conditions of each row, ``[B, C]``.
             described: descriptors of all molecules, ``[G, D]``.
         """
@@ -316,7 +316,7 @@ class MoleculeTable(Data):
     def _readable(
         self, table: Table, smiles: str, targets: Sequence[str]
     ) -> tuple[Table, dict[str, Any]]:
-        """Return the rows with SMILES and a target, and a dictionary of molecules by SMILES."""
+        """Return the rows with readable SMILES and a target, and the molecule of each SMILES."""
         texts = table.columns[smiles]
         parsed = {text: self.molecule(text) for text in dict.fromkeys(texts)}
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
@@ -392,7 +392,7 @@ class MoleculeTable(Data):
         return "group", [keys[i] for i in number.tolist()]
 
     def identity(self, smiles: str, molecule: Any) -> str:  # noqa: ARG002
-        """Return the key of a molecule for a split by molecule, equal for all its spellings."""
+        """Return a key for a split by molecule: the canonical SMILES, equal for all spellings."""
         return canonical(molecule)
 
     def _index(
@@ -430,7 +430,7 @@ def read_molecules(source: Path | FrameSource) -> Table:
 
 
 def _named(table: Table) -> Table:
-    """Return the table; name its two columns if the first row is a molecule and a number."""
+    """Name the two columns of a table whose first row is a SMILES and a number, not a header."""
     names = list(table.columns)
     for smiles, target in (names, names[::-1]) if len(names) == 2 else ():
         if not math.isnan(as_number(target, table.delimiter)) and parse(smiles) is not None:

@@ -17,7 +17,7 @@ from edgewise.data.tables.table import Table
 
 FORMS = (".sdf", ".sd")
 SMILES, NAME = "smiles", "name"
-"""Columns of the structure and of the title line of a record."""
+"""Names of the columns for the structure and for the title line of a record."""
 
 
 def is_sdf(source: Path | FrameSource) -> bool:

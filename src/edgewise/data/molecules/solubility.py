@@ -73,6 +73,7 @@ class IonicLiquids(MoleculeTable):
 
 def _no_download(_folder: Path) -> None:
     raise MissingDataError(
-        f"{CO2_FILE}: not available for download. Remedy: set EDGEWISE_DATA, or save the sheet "
-        "that the documentation of edgewise.data.ionic_liquids names as CSV and set data.path."
+        f"{CO2_FILE}: not available for download. Remedy: set EDGEWISE_DATA to a folder that holds "
+        "the data sets, or save the sheet ModelData of Modeldata/CO2ModelData.xlsx (GitHub "
+        "repository MrPiegon/RBVAE-FNN-PSO) as CSV and set data.path to this CSV file."
     )

@@ -62,7 +62,7 @@ class ZINC(Data):
     bonds, and no other features.
 
     Attributes:
-        bonds: include bond types as edge features.
+        bonds: whether to include bond types as edge features.
         batch_size: molecules per batch.
         train_rows: number of training molecules, from the first; 0 for all 10,000.
     """

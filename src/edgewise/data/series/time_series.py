@@ -72,17 +72,17 @@ class TimeSeries(Data):
             fifth of the dates and values may be missing: they are interpolated linearly, with a
             warning. Without dates, a missing value is an error.
         date_format: format of the dates, such as ``%d.%m.%Y``; ``""`` infers it.
-        season: season length in steps; 0 for the season of the statsmodels series, or the usual
-            season for the step of the dates: 12 months, 52 weeks, 7 days (5 weekdays), 24 hours,
-            otherwise 1.
+        season: season length in steps. 0 uses the season of the statsmodels series, or the usual
+            season for the step of the dates: 12 months, 52 weeks, 7 days (5 if weekends are
+            skipped), one day for steps of 5, 10, 15, 30 or 60 minutes, and 1 in other cases.
         history: number of input values, at least 2; 0 for three seasons if the series is long
             enough.
         horizon: number of values to forecast; 0 for one season.
         val, test: fractions of the series used for validation and test, at its end.
         batch_size: windows per batch.
-        windows: windows sampled per epoch; 0 for all.
+        windows: training windows sampled per epoch; 0 for all.
 
-    A run saves the end of the series, to forecast from there.
+    The run folder stores the end of the series, from which forecasts start.
 
     Example:
         >>> import pandas as pd
@@ -138,21 +138,21 @@ class TimeSeries(Data):
         if season > history:
             raise ArgumentError(
                 "data.history",
-                expected=f"at least one season, {season} steps",
+                expected=f"at least {season} steps, the length of a season",
                 got=repr(history),
                 remedy="choose a longer history",
             )
         bounds = [round(len(values) * share) for share in (1 - self.val - self.test, 1 - self.test)]
         parts: list[Split] = []
         for first, stop in zip([history, *bounds], [*bounds, len(values)], strict=True):
-            # First steps of the horizons of each part; a history may lie in the preceding part.
+            # First steps of the horizons. A history may reach into the preceding part.
             starts = torch.tensor(range(max(first, history), stop - horizon + 1))
             if not len(starts):
                 raise ArgumentError(
                     "data.history, data.horizon",
                     expected="windows of data.history + data.horizon values that fit into every "
                     "part of the series",
-                    got=f"{history} and {horizon}, of {len(values)} values",
+                    got=f"history {history}, horizon {horizon} and {len(values)} values",
                     remedy="choose a shorter history or horizon, or larger fractions",
                 )
             parts.append(_split(values, starts, history, horizon, season))
@@ -170,7 +170,7 @@ class TimeSeries(Data):
         return Splits(sizes, train, val, test, self.batch_size, preprocessing=preprocessing)
 
     def _found(self) -> tuple[Series, dict[str, str]]:
-        """Return the series and the names of its columns."""
+        """Return the series, and the names of its value and date columns."""
         if self.path:
             return self._of_table()
         if self.name is None:
@@ -178,7 +178,7 @@ class TimeSeries(Data):
                 "data.path",
                 expected="a table with a series",
                 got="none",
-                remedy="name a table with --data.path, or a bundled series with --data.name, "
+                remedy="name a table with --data.path, or with --data.name one of the series "
                 + ", ".join(SEASONS),
             )
         return _bundled(self.name), {"column": self.name, "date": "date"}
@@ -218,7 +218,7 @@ class TimeSeries(Data):
 
 
 def _named(table: Table) -> Table:
-    """Return the table; add column names if its first row is data."""
+    """Add column names to a table whose first row is data."""
     *date, value = table.columns
     if len(date) > 1 or math.isnan(as_number(value, table.delimiter)):
         return table
@@ -283,7 +283,7 @@ def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> S
         if not float(place).is_integer():
             raise ArgumentError(
                 "data.date",
-                expected=f"dates a whole number of time steps after {step.text(first)}",
+                expected=f"dates that are a whole number of time steps after {step.text(first)}",
                 got=f"{step.text(dates[row])} in row {table.line(row)} of {table.path.name}",
                 remedy="resample the table to the step of the training data",
             )

@@ -1,1 +1,1 @@
-"""Tables of the user: files and data frames as cells of text, which errors name."""
+"""Reading of the user's tables, from files and data frames, with all cells as text."""

@@ -1,8 +1,8 @@
-"""Dates in common formats, and the step from each to the next.
+"""Dates in common formats, and the time step between consecutive dates.
 
-A column holds dates if one format reads every cell. If several do, as with 03/04/2020, the format
-with the fewest missing dates is used. ``pandas.infer_freq`` is not used, because it finds no step
-if a date is missing, and up to a fifth of the dates may be missing.
+A column holds dates if every cell has the same format. If several formats fit, as with 03/04/2020,
+the format with the fewest missing dates is used. ``pandas.infer_freq`` is not used, because it
+finds no step if a date is missing, and up to a fifth of the dates may be missing.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Step(NamedTuple):
 
     Attributes:
         format: ``strftime`` format.
-        months: length in months, on the same day of the month; 0 for a step of another kind.
+        months: step length in months, for dates on the same day of the month; 0 for other steps.
         last: whether all dates are the last day of a month.
-        seconds: length in seconds of a step of constant length.
-        weekdays: a step of one day that skips Saturday and Sunday.
+        seconds: step length in seconds, if it is constant.
+        weekdays: whether the step is one day and skips Saturday and Sunday.
     """
 
     format: str
@@ -49,7 +49,7 @@ class Step(NamedTuple):
     weekdays: bool = False
 
     def after(self, date: datetime, count: int) -> datetime:
-        """Return the date ``count`` steps after another."""
+        """Return the date that is ``count`` steps after ``date``."""
         pandas = pandas_for("reading dates")
         if self.weekdays:
             step = pandas.offsets.BDay(count)
@@ -63,7 +63,7 @@ class Step(NamedTuple):
         return after
 
     def steps(self, one: datetime, other: datetime) -> float:
-        """Return the number of steps between two dates, an integer if both belong to one series."""
+        """Return the number of steps from one date to another; a fraction if it is not whole."""
         if self.months:
             months = (other.year - one.year) * 12 + other.month - one.month
             whole = months // self.months
@@ -81,14 +81,14 @@ class Step(NamedTuple):
 
     @property
     def season(self) -> int:
-        """Usual number of steps in a season."""
+        """Default season length, in steps, such as 12 for months."""
         if self.months:
             return max(1, 12 // self.months)
         return 5 if self.weekdays else SEASONS.get(int(self.seconds), 1)
 
 
 def parse_dates(texts: Sequence[str], format: str) -> list[datetime] | None:
-    """Return the dates, in UTC if zones are given; ``None`` if a date does not have the format."""
+    """Parse dates, to UTC if they have time zones; ``None`` if one does not have the format."""
     stripped = [text.strip() for text in texts]
     if format in DIGITS and any(len(text) != DIGITS[format] for text in stripped):
         return None
@@ -104,7 +104,7 @@ def parse_dates(texts: Sequence[str], format: str) -> list[datetime] | None:
 
 
 def is_date_column(texts: Sequence[str]) -> bool:
-    """Return whether one format reads all cells; years must also rise or fall throughout."""
+    """Return whether all cells are dates of one format; dates without separators must be sorted."""
     for format_ in FORMATS:
         dates = parse_dates(texts, format_)
         if dates:
@@ -115,6 +115,11 @@ def is_date_column(texts: Sequence[str]) -> bool:
 
 def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], Step]:
     """Read the dates in a column of a table, and the step between them.
+
+    Args:
+        table: the table.
+        column: name of the column.
+        named: format of the dates; "" detects it.
 
     Raises:
         ArgumentError: no format reads all cells, two rows have the same date, the dates are not
@@ -152,7 +157,7 @@ def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], S
 
 
 def read_times(table: Table, argument: str, column: str) -> list[float]:
-    """Return the numbers in a column, such as years, or its dates as seconds.
+    """Return the numbers in a column, such as years, or its dates as seconds since 1970.
 
     Raises:
         ArgumentError: no format reads all cells (the error names the row), or the formats that read
@@ -201,7 +206,7 @@ def check_distinct(table: Table, dates: Sequence[Any]) -> None:
 
 
 def _first_unread(texts: Sequence[str], formats: Sequence[str]) -> int:
-    """Return the first row that the format of most rows cannot parse."""
+    """For each format, find the first row that it cannot parse; return the last of these."""
     return max(
         next((row for row, text in enumerate(texts) if not parse_dates([text], one)), 0)
         for one in formats
@@ -209,7 +214,7 @@ def _first_unread(texts: Sequence[str], formats: Sequence[str]) -> int:
 
 
 def _step_of(dates: Sequence[datetime], format_: str) -> Step | None:
-    """Return the step of sorted dates, some of them missing; ``None`` if irregular."""
+    """Return the step of sorted dates, which may have gaps; ``None`` if they are irregular."""
     differences = [later - earlier for earlier, later in pairwise(dates) if later != earlier]
     if not differences:
         return None

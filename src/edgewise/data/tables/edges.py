@@ -1,17 +1,16 @@
-"""Edges and interactions from a text, a table or a data frame, with ids of any kind.
+"""Edges and interactions read from a text file, a table or a data frame.
 
 Ids are numbers, with or without gaps, or texts. Nodes are numbered from 0 without gaps in the order
 of their ids, and the ids are kept (:data:`Ids`) so that a prediction can name them.
 
-In a text, fields are separated by tabs, ``::``, one of the other delimiters of
-:mod:`edgewise.data.tables.read`, or spaces, whichever comes first in this list and occurs in the
-first line. A field may be in quotes. Empty lines and lines that begin with ``#``, ``%`` or ``//``
-are ignored. This is not :func:`~edgewise.data.tables.read.read_table`, since pandas reads neither
-lines of different lengths nor several kinds of comments.
+The delimiter of a text file is the first of these that occurs in the first line: a tab, ``::``,
+another delimiter of :mod:`edgewise.data.tables.read`, or spaces. A field may be in quotes. Empty
+lines and lines that begin with ``#``, ``%`` or ``//`` are ignored. pandas is not used for these
+files, because it reads neither lines of different lengths nor several kinds of comments.
 
 If most ids of a file are whole numbers, all ids must be whole numbers, so that a damaged line
-raises an error instead of adding a node; ``names=True`` accepts any id. A first line that names the
-columns is detected (``header=None``): it has words above numbers, or words such as
+raises an error instead of adding a node; ``names=True`` accepts any id. With ``header=None``, the
+first line is taken as a header if it has words above numbers, or usual names such as
 ``source,target``. If a table has more columns than needed, :class:`Column` selects them by name.
 """
 
@@ -37,18 +36,18 @@ from edgewise.data.tables.read import DELIMITERS, is_text, read_table
 from edgewise.errors import ArgumentError, unknown_name
 
 Ids = dict[str, int]
-"""Type of a table from id to node number, in ascending order: ``list(ids)[number]`` is the id."""
+"""Dict from id to node index, sorted by id, so that ``list(ids)[index]`` is the id."""
 
 COMMENTS = ("#", "%", "//")
 MARKS = ("\t", "::", *(mark for mark in DELIMITERS if mark != "\t"))
 WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # Numbers, dates and times.
 DIGITS = 20  # Maximum number of digits of a 64-bit integer.
-PER_LINE, LETTERS = 400, 3  # Memory in bytes of a line, and of each letter in the line.
+PER_LINE, LETTERS = 400, 3  # Bytes of memory per line and per character.
 
 
 class Column(NamedTuple):
-    """Column with a given meaning, and the names by which it is found in a table.
+    """Kind of column, such as users, with the names by which it is found in a table.
 
     Attributes:
         argument: the field that names the column, such as ``data.user``.
@@ -61,7 +60,7 @@ class Column(NamedTuple):
     name: str = ""
 
     def named(self, name: str) -> Column:
-        """Return the column with the name that a user gives; "" looks for a usual name."""
+        """Return a copy with the given column name; "" looks for a usual name."""
         return self._replace(name=name)
 
 
@@ -96,7 +95,7 @@ USUAL = frozenset(name for role in ROLES for name in (*role.usual, "id", "node",
 
 
 class EdgeTable(NamedTuple):
-    """Pairs ``[2, E]`` of node indices in the order of the file, and the ids of the nodes.
+    """Edges ``[2, E]`` as node indices, in the order of the file, and the ids of the nodes.
 
     ``column`` is the name of the column of source nodes.
     """
@@ -107,10 +106,11 @@ class EdgeTable(NamedTuple):
 
 
 class Interactions(NamedTuple):
-    """Pairs ``[2, E]`` of users and items of each file, with common ids for all files.
+    """User-item pairs ``[2, E]`` of each file, as indices; the files share the ids.
 
-    ``numbers`` has the further columns that were requested and exist, as float64 ``[E]`` by the
-    argument that names them. ``columns`` has the column names of the first file.
+    ``numbers`` has a dict for each file, from the argument of each further column that exists (such
+    as ``data.time``) to its values, float64 ``[E]``. ``columns`` has the names of the user and item
+    columns of the first file.
     """
 
     pairs: list[Tensor]
@@ -147,11 +147,12 @@ def read_edges(
 
     Args:
         path: the file, or a data frame.
-        header: the first line names the columns; ``None`` detects it.
-        names: ids are names, even if they look like numbers.
+        header: whether the first line names the columns; ``None`` detects it.
+        names: whether ids are names, even if they look like numbers.
         source: column of the source nodes; "" finds it by its usual names, or takes the first of
-            two.
-        destination: column of the destination nodes; "" as for ``source``.
+            two columns.
+        destination: column of the destination nodes; "" finds it by its usual names, or takes the
+            other of two columns.
 
     Raises:
         ArgumentError: a line does not have two ids (the error gives its number and text), there is
@@ -160,7 +161,7 @@ def read_edges(
     """
     columns = SOURCE.named(source), DESTINATION.named(destination)
     file = _lines(open_source(path), header, columns)
-    pairs = _two_columns(file, columns, "two ids, source and target,")
+    pairs = _two_columns(file, columns, "two ids, source and target")
     if not pairs.lines:
         raise _empty(pairs.path)
     ids = _numbered([pairs], slice(None), names)
@@ -177,17 +178,19 @@ def read_interactions(
     item: str = "",
     further: Sequence[Column] = (),
 ) -> Interactions:
-    """Read interactions from lines ``user item item ...`` (LightGCN's format), pairs or a table.
+    """Read interactions from lines ``user item item ...`` (LightGCN's format) or from a table.
 
     A user may have no item. Repeated interactions are kept.
 
     Args:
-        paths: files or data frames with the same users and items.
-        header: see :func:`read_edges`; without one, lines are of LightGCN's format.
+        paths: files or data frames, which share the ids of users and items.
+        header: see :func:`read_edges`. Files without a header have LightGCN's format, unless
+            columns are given.
         names: see :func:`read_edges`.
-        user: column of the users; "" finds it by its usual names, or takes the first of two.
-        item: column of the items; "" as for ``user``.
-        further: columns of numbers or dates, which may be missing unless they are named.
+        user: column of the users; "" finds it by its usual names, or takes the first of two
+            columns.
+        item: column of the items; "" finds it by its usual names, or takes the other of two.
+        further: other columns of numbers or dates; a column without a name may be missing.
 
     Raises:
         ArgumentError: an id is missing or a file has no items (the error names the line), or the
@@ -208,7 +211,7 @@ def read_interactions(
             raise _empty(file.path)
         for line in files[-1].lines:
             if not all(line.fields):
-                raise _bad_line(file.path, line, "an id in each field")
+                raise _bad_line(file.path, line, "an id in every field")
     users = _numbered(files, slice(0, 1), names)
     items = _numbered(files, slice(1, None), names)
     pairs = [_memberships(file.lines, users, items) for file in files]
@@ -219,7 +222,7 @@ def read_interactions(
 
 
 def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:
-    """Return pairs ``[2, E]`` of the first field of each line and each other field."""
+    """Return index pairs ``[2, E]``: first field of each line with each other field."""
     group = torch.tensor([groups[line.fields[0]] for line in lines])
     count = torch.tensor([len(line.fields) - 1 for line in lines])
     member = [members[field] for line in lines for field in line.fields[1:]]
@@ -227,7 +230,7 @@ def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:
 
 
 def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
-    """Return the index of each id in ``part`` of all lines; ids are sorted as numbers or text."""
+    """Sort the ids in the fields ``part`` of all lines, and return the index of each id."""
     found = {field for file in files for line in file.lines for field in line.fields[part]}
     whole = sum(map(_is_whole, found))
     if names or 2 * whole <= len(found):
@@ -236,7 +239,7 @@ def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
         for file in files:
             for line in file.lines:
                 if not all(map(_is_whole, line.fields[part])):
-                    raise _bad_line(file.path, line, "integers from 0, like most ids,")
+                    raise _bad_line(file.path, line, "integers from 0, like most ids")
     return {name: number for number, name in enumerate(sorted(found, key=int))}
 
 
@@ -247,7 +250,7 @@ def _is_whole(field: str) -> bool:
 
 
 def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Column] = ()) -> File:
-    """Return the lines without comments, and the names of the columns if there are any."""
+    """Read the lines, without comments, and the column names if there is a header."""
     if not is_text(path):
         table = read_table(path)
         names = list(table.frame.columns)
@@ -278,7 +281,7 @@ def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Colu
     wanted = len(lines[0].fields)
     for line in lines:
         if len(line.fields) != wanted:
-            expected = f"{wanted} columns, as in the header,"
+            expected = f"{wanted} columns, as in the header"
             raise _bad_line(path, line, expected)
     return File(path, lines[1:], lines[0].fields)
 
@@ -291,7 +294,7 @@ def _fields(path: Path, number: int, text: str, delimiter: str | None) -> list[s
             fields = text.split(delimiter)
     except csv.Error as error:
         raise _bad_line(
-            path, Line(number, []), "an id in each field, with quotes around the whole field,"
+            path, Line(number, []), "an id in every field, and quotes only around a whole field"
         ) from error
     return [field.strip() for field in fields]
 
@@ -315,7 +318,7 @@ def _names_columns(first: Line, others: list[Line], columns: Sequence[Column]) -
 def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
     """Raise ArgumentError if it is unclear whether the first line is a header.
 
-    It is unclear if the words of the first line occur in no other line, while other ids are
+    This is the case if the words of the first line occur in no other line, while other ids are
     repeated.
     """
     if len(lines) < 2 or not all(map(WORD.fullmatch, lines[0].fields)):
@@ -391,7 +394,7 @@ def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> F
         one, other = (f"--{column.argument}" for column in columns)
         raise ArgumentError(
             ", ".join(column.argument for column in columns),
-            expected=f"two columns of {file.path.name}",
+            expected=f"exactly two columns in {file.path.name}, or the names of two columns",
             got=f"the columns {', '.join(file.names)}",
             remedy=f"name two of these columns with {one} and {other}",
         )
@@ -402,14 +405,14 @@ def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> F
             raise _bad_line(file.path, line, expected)
         pair = [line.fields[first], line.fields[second]]  # type: ignore[index]
         if not all(pair):
-            raise _bad_line(file.path, line, "an id in each field")
+            raise _bad_line(file.path, line, "an id in every field")
         lines.append(Line(line.number, pair))
     names = [file.names[first], file.names[second]] if file.names else None  # type: ignore[index]
     return File(file.path, lines, names)
 
 
 def _numbers(file: File, columns: Sequence[Column]) -> dict[str, Tensor]:
-    """Return the columns of numbers or dates that the file has, by their arguments."""
+    """Return the values (numbers or dates) of the columns that exist, by ``Column.argument``."""
     found = {}
     for column in columns:
         place = find_column(file, column)
@@ -449,7 +452,7 @@ def _refuse_ratings(file: File) -> None:
             expected="lines of the form `user item item ...`, or the column numbers of users and "
             "items",
             got=f"{width} columns without names, with repeated users, in {file.path.name}",
-            remedy="give the column numbers, such as --data.user 1 --data.item 2, and --data.time",
+            remedy="give the column numbers, such as --data.user 1 --data.item 2 --data.time 4",
         )
 
 
@@ -460,7 +463,7 @@ def _bad_line(path: Path | FrameSource, line: Line, expected: str) -> ArgumentEr
             text = next(islice(file, line.number - 1, None)).strip()
     return unreadable(
         path,
-        expected=f"{expected} in each line",
+        expected=f"lines with {expected}",
         got=repr(text[:60]),
         line=line.number,
         remedy="correct this line, mark comments with #, or, if ids are names, set "
@@ -469,5 +472,5 @@ def _bad_line(path: Path | FrameSource, line: Line, expected: str) -> ArgumentEr
 
 
 def _empty(path: Path | FrameSource) -> ArgumentError:
-    remedy = "name a text file with one edge per line"
+    remedy = "name a text file with one edge or interaction per line"
     return unreadable(path, expected="at least one edge", got="none", remedy=remedy)

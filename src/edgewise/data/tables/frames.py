@@ -1,4 +1,4 @@
-"""Data frames instead of files: pandas, PyArrow and Polars tables as cells of text."""
+"""Data frames (pandas, PyArrow, Polars) in place of files, with all cells as text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FRAME = "DataFrame "
 
 
 class FrameSource(str):
-    """Data frame instead of a path; ``str(source)`` is a digest of the content.
+    """Data frame in place of a path; its value as a string is a digest of the content.
 
     A recipe records the digest. Frames with equal columns and cells are therefore equal field
     values, and a run can be resumed only with the same frame.
@@ -36,7 +36,7 @@ class FrameSource(str):
 
     @classmethod
     def of(cls, value: Any) -> FrameSource:
-        """Copy a pandas, PyArrow or Polars table."""
+        """Create a source from a pandas, PyArrow or Polars table; its cells are copied as text."""
         frame = as_text(to_pandas(value))
         pandas = pandas_for("reading a data frame")
         digest = hashlib.sha256(json.dumps(list(frame.columns)).encode())
@@ -54,14 +54,14 @@ class FrameSource(str):
 
 
 def as_source(value: Any) -> str:
-    """Return a path as text and any data frame as a :class:`FrameSource`."""
+    """Convert a path to text, or a data frame to a :class:`FrameSource`."""
     if is_frame(value):
         return FrameSource.of(value)
     return value if isinstance(value, str) else str(value)
 
 
 def take_frames(data: Any, *fields: str) -> None:
-    """Replace data frames and ``Path`` objects in fields of a frozen dataclass by sources."""
+    """Replace data frames and ``Path`` objects in these fields by the result of `as_source`."""
     for name in fields:
         object.__setattr__(data, name, as_source(getattr(data, name)))
 
@@ -70,7 +70,7 @@ def open_source(text: str | Path, argument: str = "data.path") -> Path | FrameSo
     """Return the frame, or the path with ``~`` expanded.
 
     Raises:
-        ArgumentError: ``text`` is the record of a frame from ``recipe.json``, without the frame.
+        ArgumentError: ``text`` is the digest of a frame, from ``recipe.json``, not the frame.
     """
     if isinstance(text, (Path, FrameSource)):
         return text
@@ -78,7 +78,7 @@ def open_source(text: str | Path, argument: str = "data.path") -> Path | FrameSo
         raise ArgumentError(
             argument,
             expected="a file, or (in Python) the data frame",
-            got=f"the record of a {text}",
+            got=f"only the digest of a {text}",
             remedy="pass the frame that the run was trained on in Python, or save it as a file "
             "and name the file",
         )
@@ -139,7 +139,7 @@ def _text_column(values: Series[Any]) -> Series[Any]:
 
 
 def cell_text(value: Any) -> str:
-    """Return a cell as text; lists and dicts as JSON, dates without a time of midnight."""
+    """Return a cell as text: lists and dicts as JSON, dates without a time of midnight."""
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple, dict, np.ndarray)):

@@ -12,15 +12,15 @@ from edgewise.errors import ArgumentError
 
 SEPARATORS = ("|", ";", ",")
 ARRAYS = "["
-"""Separator that stands for JSON arrays; a column of lists in a Parquet file is read as JSON."""
+"""Value of ``separator`` for cells that are JSON arrays; lists in Parquet files are read so."""
 
 
 def find_separator(cells: Sequence[str]) -> str:
     """Return the separator of the labels in a cell; "" if each cell is one label.
 
-    A separator is one of :data:`SEPARATORS`, or :data:`ARRAYS`. Labels may contain the other
-    separators, so the cells must have different numbers of labels, and fewer distinct labels than
-    distinct cells.
+    The separator is one of :data:`SEPARATORS`, or :data:`ARRAYS`. A single label may also contain
+    such a character. A separator is therefore accepted only if the cells have different numbers of
+    labels, and if there are fewer distinct labels than distinct cells.
     """
     distinct = {cell.strip() for cell in cells if not is_missing(cell)}
     if distinct and all(_array(cell) is not None for cell in distinct):
@@ -44,7 +44,7 @@ def split_labels(cell: str, separator: str) -> list[str]:
 def label_columns(
     table: Table, column: str, separator: str, argument: str, labels: Sequence[str] = ()
 ) -> Table:
-    """Return a table that has only one column of 0 and 1 for each label.
+    """Return a table of 0 and 1 with one column for each label, and no other columns.
 
     Args:
         table: the table.

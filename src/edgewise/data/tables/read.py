@@ -1,8 +1,8 @@
 """Reading of the user's tables: CSV, Parquet, Feather, Excel, JSON lines and data frames.
 
 Cells remain text until a data set needs numbers or dates, so that an error can name the cell. The
-delimiter of a text file is detected: the one of :data:`DELIMITERS` that gives most columns in the
-first rows. :mod:`edgewise.data.reading` handles encodings and compression.
+delimiter of a text file is detected: the one of :data:`DELIMITERS` for which most of the first rows
+have as many cells as the header. :mod:`edgewise.data.reading` handles encodings and compression.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def form_of(path: Path) -> str:
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a file has rows with named columns, by its suffix."""
+    """Return whether the suffix of a file is that of a table with named columns."""
     return form_of(path) in {*TEXTS, *OBJECTS, *BINARY}
 
 
 def is_text(source: Path | FrameSource) -> bool:
-    """Return whether a source is lines of text, by its suffix."""
+    """Return whether a source is a text file (including CSV), judged by its suffix."""
     return isinstance(source, Path) and form_of(source) not in {*OBJECTS, *BINARY}
 
 
@@ -58,7 +58,7 @@ def read_table(source: str | Path | FrameSource, *, argument: str = "data.path")
 
     Args:
         source: the file, which may be compressed as ``.gz``, ``.bz2``, ``.xz`` or ``.zip``; or a
-            frame.
+            data frame.
         argument: field that gives the source, such as ``data.path``; named in errors.
 
     Raises:
@@ -87,7 +87,7 @@ def read_table(source: str | Path | FrameSource, *, argument: str = "data.path")
 
 
 def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the cells of each row; only some rows are in memory at once.
+    """Yield the line number of each row, and its cells by column name; text is read in chunks.
 
     Empty lines are skipped. Cells are text, or values of JSON in a file of JSON lines.
 
@@ -146,7 +146,10 @@ def _of_text(path: Path, argument: str) -> Table:
 def _chunks(
     path: Path, form: TextForm, delimiter: str, argument: str, size: int | None = None
 ) -> Iterator[tuple[list[int], DataFrame]]:
-    """Yield line numbers and rows of a CSV or TSV file by chunks; a blank row has missing cells."""
+    """Yield the line numbers and rows of a CSV or TSV file, chunk by chunk.
+
+    The cells of a blank row are missing values.
+    """
     pandas = pandas_for("reading a table")
     names: list[str] = []
     end = 0
@@ -215,10 +218,10 @@ def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[s
 
 
 def _fitted(part: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Return the rows with column names, and missing cells for a blank row.
+    """Name the columns, and set the cells of blank rows to missing values.
 
     Raises:
-        _WrongWidthError: a row has more or fewer cells.
+        _WrongWidthError: a row has more or fewer cells than there are names.
     """
     width = len(names)
     if (part.iloc[:, width:].fillna("") != "").to_numpy().any():
@@ -273,7 +276,7 @@ def _records(
 
 
 def _delimiter(path: Path, form: TextForm) -> str:
-    """Return the delimiter that gives most of the first rows as many cells as the first row."""
+    """Return the delimiter for which most of the first rows have as many cells as the header."""
     with opened_text(path, form.encoding) as text:
         sample = list(islice(text, SAMPLE))
 
@@ -300,7 +303,7 @@ def _form(path: Path, argument: str) -> TextForm:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the object of each line of JSON."""
+    """Yield the line number and the JSON object of each line."""
     with opened_text(path, text_form(path).encoding) as text:
         for number, line in enumerate(text, 1):
             if not line.strip():
@@ -315,8 +318,8 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _no_object(path: Path, got: str) -> ArgumentError:
-    expected = "an object in each line"
-    return ArgumentError(str(path), expected=expected, got=got, remedy="correct the file")
+    expected = "a JSON object in each line"
+    return ArgumentError(str(path), expected=expected, got=got, remedy="correct this line")
 
 
 def _of_objects(path: Path) -> Table:

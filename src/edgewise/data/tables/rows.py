@@ -13,9 +13,9 @@ from edgewise.errors import ArgumentError
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the cells by column of each row; few rows are in memory at once.
+    """Yield the line number of each row, and its cells by column name; text is read in chunks.
 
-    Files with a suffix of :func:`edgewise.data.tables.read.is_table` have named columns. Each line
+    Files for which :func:`edgewise.data.tables.read.is_table` holds have named columns. Each line
     of any other file is one input, in the column ``input``.
 
     Args:
@@ -40,7 +40,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
 def frame_rows(value: Any) -> list[dict[str, Any]]:
     """Return the rows of a data frame, with cells as text as in a CSV file.
 
-    Cells that CSV cannot represent, such as lists, are not converted.
+    Values that CSV cannot represent, such as lists, stay as they are.
     """
     frame: Any = to_pandas(value)
     pandas = pandas_for("reading a data frame")

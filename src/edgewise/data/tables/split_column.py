@@ -9,23 +9,23 @@ from edgewise.data.tables.table import Table
 from edgewise.errors import ArgumentError
 
 NAMES = ("split", "set", "subset", "partition", "part")
-"""Usual names of a column of splits."""
+"""Usual names of the column that assigns rows to splits, if it is not given."""
 PARTS = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation", "dev"),
     "test": ("test", "testing"),
 }
 PART_OF = {word: part for part, words in PARTS.items() for word in words}
-"""Split (train, val or test), by the words that tables and folders use for it."""
+"""Dict from a word in a table, or the name of a folder, to its split: train, val or test."""
 
 
 def find_split_column(table: Table, named: str) -> str:
-    """Return the name of the column of splits, or "" if there is none.
+    """Return the name of the column that assigns rows to splits, or "" if there is none.
 
     Args:
         table: table with at least one row.
-        named: the column; "" searches for one of :data:`NAMES` that holds only the words of
-            :data:`PARTS`, and "none" uses none.
+        named: name of the column; "" searches for one of :data:`NAMES` whose cells are all words of
+            :data:`PARTS`, and "none" uses no column.
 
     Raises:
         ArgumentError: there is no column of the given name.

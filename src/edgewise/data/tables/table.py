@@ -45,7 +45,7 @@ class Table:
 
     @classmethod
     def of(cls, name: str, columns: dict[str, list[str]]) -> Table:
-        """Create a table from lists of cells."""
+        """Create a table from the cells of each column; errors call it ``name``."""
         frame = pandas_for("reading a table").DataFrame(columns, dtype=str)
         return cls(Path(name), frame, list(range(len(frame))))
 
@@ -62,7 +62,7 @@ class Table:
         return self.lines[row]
 
     def only(self, rows: Sequence[int]) -> Table:
-        """Return a table of some rows, with their line numbers."""
+        """Return a table of the given rows, which keep their line numbers."""
         lines = [self.lines[row] for row in rows]
         return replace(self, frame=self.frame.iloc[list(rows)], lines=lines)
 
@@ -78,7 +78,7 @@ class Table:
         if self.frame.shape[1] != len(names):
             raise unreadable(
                 self.path,
-                expected=f"{len(names)} columns, the number in data.path",
+                expected=f"{len(names)} columns, as in the table of data.path",
                 got=str(self.frame.shape[1]),
             )
         if self.named:
@@ -243,7 +243,7 @@ def check_varies(numbers: Tensor, argument: str, column: str, path: Path | Frame
     if (numbers == numbers[0]).all():
         raise ArgumentError(
             argument,
-            expected=f"different numbers in column {column!r} of {path.name}",
+            expected=f"at least two different numbers in column {column!r} of {path.name}",
             got=f"{float(numbers[0]):g} in all {len(numbers)} training rows",
             remedy=f"name another column with --{argument}, or add rows",
         )

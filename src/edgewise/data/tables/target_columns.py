@@ -1,4 +1,4 @@
-"""Target columns of a table: numbers, or classes that are recognised by their few texts."""
+"""Target columns of a table: numbers, or classes if there are few distinct texts."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class TargetColumns:
     Args:
         table: the table.
         names: the columns, as :func:`target_names` returns them.
-        task_type: ``regression`` reads numbers and ``classification`` classes. ``auto`` reads a
-            column of 0 and 1, or of few texts that are not numbers, as classes.
+        task_type: ``regression`` reads numbers, and ``classification`` reads classes. ``auto``
+            reads classes if a column has only 0 and 1, or few distinct texts that are not all
+            numbers.
         argument: field that gives the columns, such as ``data.target``; named in errors.
         classes: names of the classes of each column, if they are known, such as those of the
             training table; empty for numbers.
@@ -60,7 +61,7 @@ class TargetColumns:
         self.values = torch.tensor([values for _, values in columns]).T.contiguous()
 
     def describe(self, train: Tensor, *, fraction: bool = False) -> tuple[Target, ...]:
-        """Return the description of the columns, with the statistics of the training rows.
+        """Return a description of each column, with statistics of the training rows.
 
         A warning names the class columns for which the training rows have a single class.
 
@@ -69,7 +70,8 @@ class TargetColumns:
             fraction: whether the numbers are fractions. Their outputs need no scale.
 
         Raises:
-            ArgumentError: the training rows have no value of a target, or a single one of all.
+            ArgumentError: in the training rows, a target has no value, a target of numbers has only
+                one value, or every target has only one value.
         """
         found, constant = [], []
         for name, classes, column in zip(self.names, self.classes, train.unbind(1), strict=True):
@@ -119,10 +121,11 @@ def target_names(
 
     Args:
         table: the table.
-        named: one name, or several in a list or separated by commas; empty for the only column of
-            numbers or of few texts.
+        named: one name, or several in a list or separated by commas. Empty takes the only column of
+            numbers or of few distinct texts.
         taken: columns that other fields use.
-        skip: whether a column of these texts is no candidate, such as SMILES.
+        skip: function that is given the texts of a column, and returns true if the column is no
+            candidate, such as a column of SMILES.
         argument: field that gives the columns, such as ``data.target``; named in errors.
 
     Raises:
@@ -164,7 +167,7 @@ def _typed(names: Sequence[str]) -> str:
 
 
 def _classes_of(table: Table, name: str) -> tuple[str, ...]:
-    """Return the classes of a column of 0 and 1 or of few texts; empty for any other column."""
+    """Return the classes of a column of only 0 and 1, or of few distinct texts; else empty."""
     texts = table.columns[name]
     seen = {_label(text) for text in texts if not is_missing(text)}
     if not 1 < len(seen) <= min(MANY, max(2, len(texts) // 2)):
@@ -174,7 +177,7 @@ def _classes_of(table: Table, name: str) -> tuple[str, ...]:
 
 
 def _ordered(classes: Collection[str]) -> tuple[str, ...]:
-    """Return sorted classes; a class whose name ends with another, such as inactive, comes first.
+    """Sort classes; a name that ends with another name (inactive, active) comes first.
 
     Of two classes, the second is the positive one.
     """
@@ -212,7 +215,7 @@ def _read(
             raise ArgumentError(
                 argument,
                 expected=f"2 to {MANY} classes in column {name!r} of {table.path.name}",
-                got=f"{len(classes)}: {', '.join(classes[:SHOWN])}",
+                got=f"{len(classes)} classes: {', '.join(classes[:SHOWN])}",
                 remedy="name another column, or set --data.task_type regression",
             )
     if classes:

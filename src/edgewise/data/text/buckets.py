@@ -13,14 +13,15 @@ from edgewise.data.splits import Split
 
 
 class BucketLoader(Loader):
-    """Loader that sorts examples by length, forms batches by number of tokens, and shuffles them.
+    """Loader that sorts examples by length, forms batches by tokens, and shuffles the batches.
 
-    Texts of equal length are shuffled in every epoch, so batches differ between epochs, but not
-    their number.
+    Texts of equal length are shuffled in every epoch, so the content of batches differs between
+    epochs. The number of batches does not.
 
     Args:
-        make: function that returns the batch of an index ``[B]`` of examples.
-        lengths: tokens of each example, ``[count]`` or ``[count, texts]``.
+        make: function that takes example indices ``[B]`` and returns their batch.
+        lengths: number of tokens of each example, ``[count]``, or of each of its texts,
+            ``[count, texts]``.
         tokens: maximum number of tokens per batch; a longer example forms a batch alone.
         seed: random seed, see :class:`Loader`. Without it, the longest examples come first, so
             that running out of memory shows at once.

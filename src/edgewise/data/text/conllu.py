@@ -51,7 +51,7 @@ def read_conllu(text: str, name: str, tag: Tag | Literal["head"] = "upos") -> li
 
 
 def blocks(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the line number and text of each sentence."""
+    """Yield the number of the first line, and the lines, of each sentence of a CoNLL-U text."""
     lines: list[str] = []
     for number, line in enumerate([*text.split("\n"), ""], 1):
         if line.strip():
@@ -62,7 +62,7 @@ def blocks(text: str) -> Iterator[tuple[int, str]]:
 
 
 def words_of(block: str) -> list[str]:
-    """Return the words of one sentence, ignoring all other columns."""
+    """Return the words, the second column, of one sentence from :func:`blocks`."""
     rows = (line.split("\t") for line in block.split("\n"))
     return [row[1] for row in rows if len(row) > 1 and row[0].isdecimal()]
 
@@ -70,7 +70,7 @@ def words_of(block: str) -> list[str]:
 def _unreadable(name: str, got: str, line: int) -> ArgumentError:
     return ArgumentError(
         name,
-        expected=f"CoNLL-U: numbered words with {WIDTH} columns, an empty line after each sentence",
+        expected=f"CoNLL-U: {WIDTH} columns, numbered words, empty lines between sentences",
         got=f"{got} in line {line}",
         remedy="correct this line",
     )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Labelled = list[tuple[str, Any]]
-"""Texts with a label each, or with the values of several targets."""
+"""Pairs of a text and its label, or of a text and the values of its targets."""
 SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep")
 PARTS = ("train", "val", "test")
 
@@ -42,10 +42,10 @@ class LabelledParts(NamedTuple):
     """Labelled texts read from files.
 
     Attributes:
-        parts: texts and labels of each split.
-        files: file of each split, for errors.
+        parts: pairs of text and label, by split.
+        files: file of each split, named in errors.
         column: column of the texts in a table.
-        targets: target columns, if texts have the values of targets instead of a label.
+        targets: target columns, if each text has several targets instead of one label.
     """
 
     parts: dict[str, Labelled]
@@ -59,8 +59,8 @@ class LabelledText(TextData):
     """Base class of text classification and tagging data.
 
     Attributes:
-        packed: pack the texts of a batch on one axis without padding, instead of padding them to
-            the longest. The results are the same.
+        packed: whether to pack the texts of a batch on one axis without padding, instead of padding
+            them to the longest. The results are the same.
         word_dropout: probability of replacing a token in training by ``<mask>`` if the tokenizer
             has it, else by ``<unk>``.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
@@ -78,7 +78,7 @@ class LabelledText(TextData):
         check_share("data.word_dropout", self.word_dropout, "choose for example 0.1")
 
     def shown(self, split: str, ids: Tensor, sizes: Tensor, tokenizer: Tokenizer) -> Tokens:
-        """Return the input tokens of some texts.
+        """Return the input of the model for a batch of texts, with word dropout in training.
 
         Args:
             split: name of the split; word dropout applies to ``"train"`` only.
@@ -98,7 +98,7 @@ class LabelledText(TextData):
         preprocessing: dict[str, Any],
         targets: tuple[Target, ...] = (),
     ) -> TextSplits:
-        """Return the splits with the sizes that the model needs."""
+        """Return the splits, with the model arguments and targets of the data."""
         lengths = [part.lengths for part in splits.values() if part.lengths is not None]
         sizes = {
             "vocab_size": tokenizer.get_vocab_size(),
@@ -136,7 +136,7 @@ class LabelledSentences(LabelledText):
     split_seed: int = 0
 
     names: ClassVar[Mapping[str, str]] = {}
-    """Names of the labels in predictions, for a file with numbers as labels."""
+    """Dict from a label in the file, such as ``"1"``, to its name in predictions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -191,7 +191,7 @@ def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
             raise ArgumentError(
                 file,
                 expected=f"one of the labels of the training split, {', '.join(labels)}",
-                got=f"{label!r} of {text[:40]!r}",
+                got=f"{label!r} for the text {text[:40]!r}",
                 remedy="correct the label, or add training sentences with this label",
             )
     return torch.tensor([index_of[label] for _, label in found])

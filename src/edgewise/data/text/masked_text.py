@@ -1,4 +1,4 @@
-"""Texts without labels, for pre-training: masked language modelling, and halves of texts."""
+"""Unlabelled texts for pre-training: the base class, and masked language modelling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
 class UnlabelledTexts(TextData):
     """Base class of data for pre-training on lines of text.
 
-    The test set is the test file of WikiText-2, or your own files. From labelled data sets, only
+    The test set is the test file of WikiText-2, or ``test_paths``. From labelled data sets, only
     the training sentences are used, so that a model pre-trained on these texts has not seen test
     sentences.
 
@@ -57,7 +57,7 @@ class UnlabelledTexts(TextData):
             check_choice("data.sources", source, get_args(Source))
 
     def lines(self) -> list[str]:
-        """Return the texts that are not empty."""
+        """Return the texts for training and validation, without empty lines."""
         found = [line for source in self.sources for line in lines_of(source)]
         found = _stripped(found + _lines(self.paths))
         remedy = f"name some of {', '.join(get_args(Source))}, or files"
@@ -77,8 +77,8 @@ class MaskedText(UnlabelledTexts):
     Attributes:
         mask_fraction: fraction of tokens to predict, as in
             :func:`edgewise.data.text.masking.mask_tokens`.
-        context: tokens per window, with ``<cls>``.
-        windows: windows per epoch; 0 for as many as fit without overlap.
+        context: tokens per window, including ``<cls>``.
+        windows: training windows sampled per epoch; 0 for as many as fit without overlap.
         sources, paths, test_paths, val: see :class:`UnlabelledTexts`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """

@@ -54,7 +54,7 @@ def mask_tokens(
 
 
 def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide: Hide) -> Split:
-    """Return a training split of windows with ``<cls>`` first, masked anew each time.
+    """Return a training split of windows with ``<cls>`` first and a new random masking each time.
 
     Args:
         stream: token ids, ``[N]``; a window may begin at any token.
@@ -77,8 +77,8 @@ def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide:
 def held_out_masked_windows(stream: Tensor, context: int, *, first: int, hide: Hide) -> Split:
     """Return a split of consecutive windows with ``<cls>`` first and a fixed masking.
 
-    Each masked token is predicted exactly once. The last window ends with the text; tokens that it
-    shares with the previous window are not predicted again.
+    Each masked token is predicted exactly once. The last window ends at the end of the text, so it
+    may overlap the previous window; tokens in the overlap are not predicted again.
 
     Args:
         stream: token ids, ``[N]``.

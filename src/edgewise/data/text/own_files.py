@@ -1,6 +1,7 @@
 """Base class of text data sets read from the user's files.
 
-The data are one file split by cross-validation, or separate files for validation and test.
+The data are one file that is split by cross-validation, or a training file and separate files for
+validation and test.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class OwnFiles(TextData, ABC):
         return Folds(self.folds, self.fold, self.val, self.split_seed)
 
     def files(self, what: str) -> dict[str, Path | FrameSource]:
-        """Return the named files by split.
+        """Return the files that are given, by split; ``what`` describes them in the error.
 
         Raises:
             ArgumentError: ``path`` is empty.
@@ -70,7 +71,7 @@ class OwnFiles(TextData, ABC):
     def dealt(
         self, read: dict[str, list[T]], keys: Sequence[str] | None = None
     ) -> dict[str, list[T]]:
-        """Split the examples.
+        """Return the examples of each split; a split without a file is held out from training.
 
         Args:
             read: examples of each file, by split.

@@ -26,11 +26,11 @@ class PackedTexts:
         return len(self.sizes)
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the packed ids of some texts, and their lengths ``[B]``."""
+        """Return the packed ids of the texts at ``index`` ``[B]``, and their lengths ``[B]``."""
         return self.ids[self.where(index)], self.sizes[index]
 
     def where(self, index: Tensor) -> Tensor:
-        """Return the positions of the ids of some texts on the packed axis."""
+        """Return the positions on the packed axis that the texts at ``index`` occupy."""
         return ranges(starts(self.sizes)[index], self.sizes[index])
 
     def cut(self, max_length: int) -> PackedTexts:
@@ -40,6 +40,10 @@ class PackedTexts:
 
 
 def drop_words(ids: Tensor, share: float, hiding: int, special: Tensor) -> Tensor:
-    """Replace tokens at random (word dropout, Iyyer et al., Deep unordered composition, 2015)."""
+    """Replace a random fraction of the ordinary tokens by the id ``hiding`` (word dropout).
+
+    Paper: Iyyer et al., Deep unordered composition rivals syntactic methods for text
+    classification, 2015
+    """
     lost = (torch.rand(ids.shape) < share) & ~torch.isin(ids, special)
     return torch.where(lost, hiding, ids)

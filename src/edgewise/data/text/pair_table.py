@@ -24,7 +24,7 @@ class PairTable(TextPairs, OwnFiles):
         source: column of source texts (encoder inputs); by default the first of two columns.
         target: column of target texts (to generate); by default the second of two columns.
         header: whether the first row names the columns; ``None`` assumes a header if each cell of
-            the first row is a single word. Without a header the columns are ``source`` and
+            the first row is a single word. Without a header, the columns are named ``source`` and
             ``target`` if there are two, otherwise 1, 2, ...
         target_path: file with one target text per line; ``path`` then has one source per line.
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`.
@@ -78,9 +78,9 @@ class PairTable(TextPairs, OwnFiles):
         if len(files) > 1:
             raise ArgumentError(
                 "data.val_path, data.test_path",
-                expected="neither of them if data.target_path is set",
+                expected="no validation and test files if data.target_path is set",
                 got=", ".join(str(path) for split, path in files.items() if split != "train"),
-                remedy="omit these files (validation and test pairs are then split off), or use "
+                remedy="omit these files (pairs are then held out from the file), or use "
                 "data.parallel in Python",
             )
         target = Path(self.target_path).expanduser()

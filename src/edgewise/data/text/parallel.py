@@ -96,7 +96,7 @@ class Parallel(TextPairs):
 
     Attributes:
         folder: folder of the files.
-        source, target: source and target language: the extensions of the files.
+        source, target: file extensions of the source and target language.
         train, val, test: names of the files without extension.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
     """
@@ -149,17 +149,17 @@ class Pairs:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, lines: Lines) -> Pairs:
-        """Encode the lines of two files."""
+        """Encode source and target lines, given as two lists of equal length."""
         return cls.of_sources(tokenizer, sources_of(tokenizer, lines[0]), lines[1])
 
     @classmethod
     def of_sources(cls, tokenizer: Tokenizer, source: PackedTexts, targets: Sequence[str]) -> Pairs:
-        """Encode the target texts of encoded sources."""
+        """Create pairs from encoded sources and from target texts, which are encoded here."""
         target = PackedTexts(*encode_all(tokenizer, targets, first="bos", last="eos"))
         return cls(source, target, targets, tokenizer)
 
     def take(self, which: Tensor) -> Batch:
-        """Return the batch of some pairs."""
+        """Return the batch of the pairs with the indices ``which``."""
         source, sizes = self.source.take(which)
         target, whole = self.target.take(which)
         first = starts(whole)
@@ -220,7 +220,7 @@ def _texts(path: Path, read: Callable[[Path], list[str]]) -> list[str]:
         raise unreadable(
             path,
             expected="a text in each line",
-            got=f"{len(empty)} empty lines of {len(lines)}, first line {empty[0]}",
+            got=f"{len(empty)} empty lines of {len(lines)}, the first is line {empty[0]}",
             remedy="remove these lines from both files",
         )
     return lines

@@ -37,9 +37,11 @@ class TagFile(TaggedWords, OwnFiles):
     (``#``) and ``-DOCSTART-`` lines are ignored. Sentences are split at random.
 
     Attributes:
-        tag: tag column; in CoNLL-U ``upos`` (default), ``xpos`` or ``deprel``.
+        tag: tag column. In CoNLL-U it is ``upos`` (default), ``xpos`` or ``deprel``; in a table, ""
+            finds it by its usual names.
         word: word column of a table; "" finds it by its usual names.
-        sentence: column of a table that numbers the sentences; "" finds it by its usual names.
+        sentence: column of a table with the number or name of each word's sentence; "" finds it by
+            its usual names.
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
@@ -136,7 +138,7 @@ def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
             expected="several sentences, a blank line after each",
             got=f"one sentence of {len(sentences[0]) if sentences else 0} words",
             remedy="add a blank line after each sentence, or save the file as .csv with a header "
-            "and columns of words, tags and numbers of sentences",
+            "and the columns word, tag and sentence (a number for each sentence)",
         )
     return sentences
 

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 SPECIAL: tuple[Special, ...] = ("pad", "unk")
 TaggedParts = tuple[dict[str, list[Labelled]], dict[str, str]]
-"""Sentences of each split, as pairs of word and tag, and the file of each split, for errors."""
+"""Two dicts by split: sentences, as lists of (word, tag), and the file, which errors name."""
 
 
 @dataclass(frozen=True)
 class TaggedWords(LabelledText):
     """Base class of tagging data; a word has one or several tokens.
 
-    Batches: inputs ``(tokens, sizes [W])``, the tokens of the sentences and the number of tokens of
-    each word, and targets ``[W]``.
+    Batches: inputs ``(tokens, sizes)`` and targets ``[W]``, the tags of W words. ``tokens`` has the
+    tokens of the sentences, and ``sizes`` ``[W]`` the number of tokens of each word.
 
     Attributes:
         packed, word_dropout: see :class:`LabelledText`.

@@ -42,11 +42,11 @@ class TextData(Data, ABC):
             self.at_least("vocab_size", 1, 8000)
 
     def at_least(self, name: str, least: int, good: int) -> None:
-        """Check that a field is not below a minimum."""
+        """Check that a field is at least ``least``; the remedy suggests the value ``good``."""
         check_least(f"data.{name}", getattr(self, name), least, f"choose for example {good}")
 
     def shares(self, *names: str) -> None:
-        """Check that the fractions of held-out data leave training data."""
+        """Check that the fields with these names are fractions that leave training data."""
         held_out = {f"data.{name}": getattr(self, name) for name in names}
         check_shares(held_out, "choose for example 0.1")
 

@@ -21,12 +21,12 @@ HALF = 0.5
 
 @dataclass(frozen=True)
 class TextHalves(UnlabelledTexts):
-    """Texts as two disjoint random halves of their tokens, ``<cls> half <sep>`` each.
+    """Texts split into two disjoint random halves of their tokens, each ``<cls> half <sep>``.
 
     A batch of B texts has 2B halves: the first halves of all texts, then their second halves. The
-    targets are for :class:`edgewise.tasks.Contrastive`: the other half of the same text. In
-    training, a text is split anew in every epoch; in validation and test, it is split once. Texts
-    of one token are left out.
+    target of each half is the index of the other half of its text, for
+    :class:`edgewise.tasks.Contrastive`. In training, a text is split anew in every epoch; in
+    validation and test, it is split once. Texts of one token are left out.
 
     Attributes:
         max_length: maximum number of tokens of a text; longer texts are truncated.

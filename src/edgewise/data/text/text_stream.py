@@ -29,7 +29,7 @@ class TextStream(TextData):
 
     A batch is a set of windows ``[B, context]``. Training windows may begin at any token. In
     validation and test every token is predicted exactly once, except for the first ``context``
-    tokens of the text, which are only context. The context of the first test windows is the end of
+    tokens of the text, which are only input. The context of the first test windows is the end of
     the training text. A vocabulary of characters is built from all three parts, other vocabularies
     from the training text.
 
@@ -40,10 +40,10 @@ class TextStream(TextData):
     Attributes:
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
         context: maximum number of tokens that a prediction depends on.
-        windows: windows per epoch; 0 for as many as fit without overlap.
+        windows: training windows per epoch; 0 for as many as fit without overlap.
         stride: number of tokens at the end of a window that are predicted in validation and test;
             0 for all.
-        consecutive: each batch continues the previous one.
+        consecutive: whether each batch continues the previous one.
         val, test: fractions of the text used for validation (from its beginning) and test (from
             its end).
     """
@@ -94,7 +94,7 @@ class TextStream(TextData):
         return "\n".join(tokenizer.decode_batch(rows))
 
     def _line_ends(self, text: str) -> str:
-        """Replace line ends by tokens for kind ``"words"``, which drops white space."""
+        """Replace line ends by tokens for kind ``"words"``, whose tokens have no white space."""
         return text.replace("\n", f" {EOS} ") if self.kind == "words" else text
 
     @abstractmethod
@@ -143,7 +143,7 @@ class TextStream(TextData):
 
 
 def check_some(name: str, stream: Tensor) -> None:
-    """Check that a part of the text has tokens."""
+    """Check that a part of the text, such as ``"val"``, has tokens."""
     if not len(stream):
         raise ArgumentError(
             f"data.{name}",

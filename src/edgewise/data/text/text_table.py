@@ -28,7 +28,7 @@ WORDS = 3.0  # Minimum mean number of words per cell in a column of texts.
 
 
 class Columns(NamedTuple):
-    """Names of the text and label columns; ``given`` names the columns of a file without header."""
+    """Names of the text and label columns; ``given``: names for both columns without a header."""
 
     text: str
     label: str
@@ -39,21 +39,22 @@ class Columns(NamedTuple):
 class TextTable(LabelledSentences, OwnFiles):
     """Table with a text and its labels in each row.
 
-    A text has one label, or several labels that are predicted separately: columns of 0 and 1 with
-    gaps, or one column with several labels in a cell. A table of two columns needs no header: the
-    first row is data if its label occurs in another row. Folds are stratified by a single label,
-    and random otherwise. See
-    :func:`edgewise.data.tables.read.read_table` for the formats.
+    A text has one label, or several labels that are predicted separately. Several labels are in
+    columns of their own, which may have blank cells, or in one column with several labels in a
+    cell. A table of two columns needs no header: the first row is data if its label occurs in
+    another row. Folds are stratified if a text has one label, and otherwise random.
+    :func:`edgewise.data.tables.read.read_table` lists the formats.
 
     Attributes:
         text: text column; "" finds the column.
         label: label column; "" finds the column. Labels may be numbers or names. Several columns,
             such as ``toxic,threat``, are predicted together, and a row may lack some of them.
-        separator: separator of several labels in a cell, such as ``|``; "" finds ``|``, ``;``,
-            ``,`` or JSON arrays, and "none" reads each cell as one label. A blank cell has none of
-            the labels.
-        task_type: ``regression`` predicts the numbers in the label columns; ``auto`` predicts
-            numbers if several columns are named, and not all are classes.
+        separator: separator of several labels in a cell, such as ``|``; "" detects ``|``, ``;``,
+            ``,`` or JSON arrays, and "none" reads each cell as one label. A blank cell has no
+            label.
+        task_type: ``regression`` predicts the numbers in the label columns. ``auto`` predicts the
+            classes of a single label column; with several, it predicts numbers for the columns that
+            do not hold classes.
         max_length: maximum number of tokens of a text; longer texts are truncated.
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`.
         packed, word_dropout: see :class:`LabelledText`.
@@ -110,7 +111,7 @@ class TextTable(LabelledSentences, OwnFiles):
         where: dict[str, str],
         separator: str = "",
     ) -> LabelledParts:
-        """Return the texts with the values of their targets."""
+        """Return the texts of each split with the values of several targets, or of numbers."""
         first: TargetColumns | None = None
         read: dict[str, Labelled] = {}
         for split, table in tables.items():  # The training table is the first.
@@ -182,7 +183,7 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
 
 
 def _are_labels(values: list[str]) -> bool:
-    """Return whether most values are repeated, as labels are."""
+    """Return whether a column looks like labels: few distinct values, most of them repeated."""
     distinct = len(set(values))
     return distinct <= MOST and distinct <= max(2, len(values) / 4)
 

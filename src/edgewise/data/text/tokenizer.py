@@ -57,7 +57,7 @@ def train_tokenizer(
     """Train a tokenizer.
 
     Args:
-        texts: training texts; no token spans two of them.
+        texts: training texts; no token spans two texts.
         kind: ``"characters"``; ``"words"``, split at white space; ``"bpe"``, byte-pair encoding of
             characters that keeps spaces (Sennrich et al., 2016); ``"bytes"``, byte-pair encoding
             of UTF-8 bytes (GPT-2); ``"wordpiece"`` (BERT).
@@ -191,14 +191,14 @@ def load_tokenizer(path: Path) -> Tokenizer:
     path = path / TOKENIZER if path.is_dir() else path
     if not path.is_file():
         raise MissingDataError(
-            f"{path}: no such file. Remedy: name a {TOKENIZER}, or a run folder that contains a "
-            f"{TOKENIZER}."
+            f"{path}: no such file. Remedy: give the path of a {TOKENIZER}, or of a run "
+            f"folder that contains a {TOKENIZER}."
         )
     return parse_tokenizer(read_text(path), str(path))
 
 
 def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
-    """Load the result of ``tokenizer.to_str()``."""
+    """Create a tokenizer from the JSON that ``tokenizer.to_str()`` returns."""
     library = _library()
     try:
         tokenizer: Tokenizer = library.Tokenizer.from_str(text)
@@ -216,7 +216,7 @@ def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
 
 
 def vocabulary_hash(tokenizer: Tokenizer) -> str:
-    """Return a hash of 16 hexadecimal digits of everything that determines token ids."""
+    """Return a hash (16 hexadecimal digits) of all properties that determine the token ids."""
     parts = json.loads(tokenizer.to_str())
     decides = {key: parts.get(key) for key in ("normalizer", "pre_tokenizer", "model")}
     decides["special"] = [token["content"] for token in parts["added_tokens"]]
@@ -260,7 +260,7 @@ def _untrained(kind: Kind, lowercase: bool, unknown: bool) -> Tokenizer:
 def _counted(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
-    """Train a model of characters or words; characters are sorted by code point."""
+    """Make a vocabulary of characters or words; characters are sorted by code point."""
     counts: Counter[str] = Counter()
     for text in _normalised(tokenizer, texts):
         counts.update(text if kind == "characters" else text.split())
@@ -280,7 +280,7 @@ def _counted(
 def _merged(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
-    expected = f"a number, as the kind {kind} has no natural vocabulary size"
+    expected = f"a maximum, which the kind {kind} of tokenizer needs"
     max_tokens = check_given("vocab_size", max_tokens, expected, "choose for example 8000")
     hf = _library()
     if not any(texts):
@@ -324,7 +324,7 @@ def _no_text() -> ArgumentError:
 def _too_small(max_tokens: int, least: int) -> ArgumentError:
     return ArgumentError(
         "vocab_size",
-        expected=f"at least {least}, the number of characters and special tokens",
+        expected=f"at least {least}, the number of special tokens and of characters or words",
         got=str(max_tokens),
         remedy="increase vocab_size; with kind 'characters', the special token 'unk' allows a "
         "smaller vocabulary",

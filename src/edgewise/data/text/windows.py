@@ -45,8 +45,8 @@ def training_windows(stream: Tensor, context: int, draw: int) -> Split:
 def held_out_windows(before: Tensor, stream: Tensor, context: int, stride: int) -> Split:
     """Return a split of sliding windows in which every token is predicted exactly once.
 
-    Each window predicts its last ``stride`` tokens; the tokens before are context. The last window
-    predicts the remaining tokens.
+    Each window predicts its last ``stride`` tokens; the tokens before these are only input. The
+    last window predicts the remaining tokens.
 
     Args:
         before: token ids that precede the stream, at least ``context`` of them.
@@ -60,7 +60,7 @@ def held_out_windows(before: Tensor, stream: Tensor, context: int, stride: int) 
     windows = stream_with_context.unfold(0, context + 1, 1)
 
     def make(index: Tensor) -> Batch:
-        # Each window ends before the token at its stop.
+        # The last token that a window predicts is token `stop - 1` of the stream.
         stop = ((index + 1) * stride).clamp(max=len(stream))
         chosen = windows[stop - 1]
         counted = stop - index * stride
@@ -79,7 +79,7 @@ class StreamLoader(Loader):
     """Loader of consecutive windows: each row of a batch continues in the next batch.
 
     The text is cut into as many rows as a batch has. An epoch continues where the previous one
-    ended; after the last full window of the rows, it starts again at the beginning. Batches
+    ended; after the last full window of the rows, the loader starts again at the beginning. Batches
     therefore depend only on (epoch, batch).
 
     Args:
@@ -103,12 +103,12 @@ class StreamLoader(Loader):
 
     @property
     def _of_row(self) -> int:
-        """Number of windows in each row of the batch."""
+        """Number of windows in each of the rows into which the text is cut."""
         found = self.count // self._total_size
         if not found:
             raise ArgumentError(
                 "data.batch_size",
-                expected=f"at most {self.count} rows, so that each row has a window of "
+                expected=f"at most {self.count}, so that each row of the batch has a window of "
                 f"{self.context} tokens",
                 got=str(self._total_size),
                 remedy="choose a smaller batch size or a shorter context, or give more text",
@@ -131,8 +131,9 @@ class StreamLoader(Loader):
 class HeldOutStreamLoader(Loader):
     """Loader of consecutive windows in one row, for validation and test.
 
-    Only the last prediction of the first window is scored. With several processes, each process
-    reads the whole text, because the model carries a state, and only the first process is scored.
+    In the first window, only the last prediction is scored, because the others are of tokens before
+    the text. With several processes, each process reads the whole text, because the model carries a
+    state, and only the first process is scored.
 
     Args:
         stream: token ids: ``context`` tokens that precede the text, then the text.
@@ -163,7 +164,8 @@ class StreamSplit(Split):
     Attributes:
         stream: token ids, ``[N]``.
         context: tokens per window.
-        held_out: score every token after the first ``context`` exactly once.
+        held_out: whether this is for validation or test, where each token after the first
+            ``context`` is scored exactly once.
     """
 
     stream: Tensor

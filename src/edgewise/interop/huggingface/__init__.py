@@ -4,7 +4,8 @@
 nothing is unpickled or downloaded, and ``transformers`` is not needed.
 
 After importing this package, ``AutoModel.from_pretrained(folder, attn_implementation="edgewise")``
-is the ``transformers`` model on Edgewise's engines. :func:`on_graph` replaces its attention graph.
+returns a ``transformers`` model whose attention runs on Edgewise. :func:`on_graph` replaces the
+attention graph of such a model.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ FAMILIES: dict[str, Callable[[Checkpoint, Pattern | None], nn.Module]] = {
     "vit": load_vit,
     "vit_mae": load_mae,
 }
-"""Function that loads a checkpoint of each ``model_type``, the value in its configuration."""
+"""Loading function for each ``model_type``, a value in the configuration of a checkpoint."""
 
 
 def load(
@@ -75,14 +76,14 @@ def load(
             with a warning that the model needs further training.
 
     Returns:
-        A text model, called ``model(input_ids, attention_mask=None)``, gives the last hidden
-        state ``[B, T, width]``; T5 takes ``decoder_input_ids`` too; ViT is called
-        ``model(pixel_values)``. ``model.logits(states)`` returns the logits of the language model.
+        A text model is called ``model(input_ids, attention_mask=None)`` and returns the last hidden
+        state ``[B, T, width]``. T5 takes ``decoder_input_ids`` too. ViT is called
+        ``model(pixel_values)``. ``model.logits(states)`` returns the logits of a language model.
 
         A checkpoint with a classification head becomes a :class:`edgewise.layers.TextClassifier` or
         a :class:`edgewise.layers.TokenClassifier`, called with :class:`edgewise.layers.Tokens`;
         ``model.labels`` holds the class names. For question answering, the two logits of a token
-        are those of the first and last token of the answer. ViT and Swin with a head return
+        score it as the first and as the last token of the answer. ViT and Swin with a head return
         ``[B, classes]``. A masked autoencoder is called ``model(pixel_values, noise)``.
 
     Raises:
@@ -119,7 +120,7 @@ def _listed(leave_out: Sequence[str]) -> Sequence[str]:
         return leave_out
     raise ArgumentError(
         "leave_out",
-        expected="a list of parts of names",
+        expected="a list of parts of tensor names",
         got=repr(leave_out),
         remedy='write leave_out=["pooler"]',
     )

@@ -73,9 +73,9 @@ def attention(
         scaling: factor of the scores.
         is_causal: whether attention is causal if there is no mask.
         position_bias: ``[B, H, T, S]``, added to the scores (T5).
-        output_attentions: whether to return the attention weights; by default if the configuration
-            of the layer says so, or the running model collects them.
-        other: further arguments, which are ignored; but those in ``UNKNOWN`` raise an error.
+        output_attentions: whether to return the attention weights. ``None`` returns them if the
+            configuration of the layer says so, or if the running model collects them.
+        other: further arguments, which are ignored; an argument in ``UNKNOWN`` raises an error.
 
     Returns:
         The output ``[B, T, H, D]``, and the attention weights ``[B, H, T, S]`` before dropout, or
@@ -127,7 +127,7 @@ def _collects_weights() -> bool:
 def _of_all_pairs(
     weights: Tensor, graph: Graph, members: int, targets: int, sources: int
 ) -> Tensor:
-    """Return ``[B, H, T, S]`` from weights ``[B, E, H]``, or ``[E, H]`` of a packed batch."""
+    """Scatter weights of edges, ``[B, E, H]`` or ``[E, H]`` if packed, to ``[B, H, T, S]``."""
     packed = graph.num_targets != targets
     source = graph.source % (graph.num_sources // members) if packed else graph.source
     pair = (graph.target * sources + source).to(weights.device)
@@ -139,7 +139,7 @@ def _of_all_pairs(
 
 
 def on_edges(added: Tensor, graph: Graph, targets: int) -> Tensor:
-    """Gather the edges ``[B, E, H]`` from values for all pairs ``[B, H, T, S]``.
+    """Select the values of the edges, ``[B, E, H]``, from those of all pairs, ``[B, H, T, S]``.
 
     The result is ``[E, H]`` if the graph is a packed batch.
     """
@@ -316,7 +316,7 @@ def register() -> None:
 
 
 def _accept_output_attentions(config: Any) -> None:
-    """Let configurations have ``output_attentions=True`` with ``"edgewise"``.
+    """Allow ``output_attentions=True`` in configurations with the attention ``"edgewise"``.
 
     ``transformers`` raises an error for every name except ``"eager"``, in a setter and in a
     validator. Each configuration class has a separate list of validators. Versions without setter
@@ -351,10 +351,10 @@ def _accept_output_attentions(config: Any) -> None:
 
 
 def _refusing(init: Callable[..., None]) -> Callable[..., None]:
-    """Wrap ``PreTrainedModel.__init__`` to refuse layers that are chosen from a table by name.
+    """Wrap ``PreTrainedModel.__init__``: raise an error if a model chooses its attention by name.
 
-    GPT-J, GPT-Neo, Falcon, SAM and others look their attention class up in a dict of their module,
-    such as ``GPTJ_ATTENTION_CLASSES``, where a registered name is a KeyError.
+    GPT-J, GPT-Neo, Falcon, SAM and others look up their attention class in a dict of their module,
+    such as ``GPTJ_ATTENTION_CLASSES``, where the name ``"edgewise"`` would raise a KeyError.
     """
 
     @wraps(init)
@@ -404,7 +404,7 @@ class _WhenImported(importlib.abc.MetaPathFinder):
 
 
 def register_when_imported() -> None:
-    """Register now, or as soon as ``transformers`` is imported."""
+    """Call :func:`register` now if ``transformers`` is imported, else right after its import."""
     if HOME in sys.modules:
         register()
     else:

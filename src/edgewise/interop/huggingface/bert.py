@@ -45,7 +45,7 @@ def load_bert(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
 
 
 def filled(model: TextModel, layers: dict[str, Piece], theirs: Checkpoint) -> nn.Module:
-    """Fill a BERT-like model with the weights, pooler and heads of a checkpoint."""
+    """Copy the weights, pooler and heads of a checkpoint to a model of BERT's form; return it."""
     pieces = embedding_pieces() | layers
     if "head.dense.weight" in theirs.tensors:
         pieces |= head_pieces(model, theirs)
@@ -66,7 +66,7 @@ def filled(model: TextModel, layers: dict[str, Piece], theirs: Checkpoint) -> nn
 
 
 def head_pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
-    """Return the pieces of the head; an untied decoder gets a separate matrix."""
+    """Return a :class:`Piece` for each tensor of the head; an untied decoder has its own matrix."""
     pieces = linear("head.transform.0", "head.dense") | linear("head.transform.2", "head.norm")
     # transformers adds the bias of the decoder. If both biases are tied, either may be saved.
     own_bias = "head.decoder.bias" in theirs.tensors
@@ -82,7 +82,7 @@ def head_pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
 
 
 def numbers(theirs: Checkpoint) -> dict[str, Any]:
-    """Return the model arguments that follow from the configuration."""
+    """Return the arguments of the model that are in the configuration."""
     return {
         "width": theirs["hidden_size"],
         "depth": theirs["num_hidden_layers"],
@@ -97,7 +97,7 @@ def numbers(theirs: Checkpoint) -> dict[str, Any]:
 
 
 def embedding_pieces() -> dict[str, Piece]:
-    """Return the pieces of the embedding."""
+    """Return a :class:`Piece` for each tensor of the embedding."""
     return {
         "embedding.tokens.weight": Piece("embeddings.word_embeddings.weight"),
         "embedding.positions.table": Piece("embeddings.position_embeddings.weight"),
@@ -107,7 +107,7 @@ def embedding_pieces() -> dict[str, Piece]:
 
 
 def layer_pieces(depth: int, path: str = "backbone.stack.layers") -> dict[str, Piece]:
-    """Return the pieces of the layers; ``path`` is the prefix in the Edgewise model."""
+    """Return a :class:`Piece` for each tensor of the layers, whose names begin with ``path``."""
     pieces: dict[str, Piece] = {}
     for i in range(depth):
         ours, their = f"{path}.{i}", f"encoder.layer.{i}"

@@ -15,7 +15,7 @@ KINDS = ("block_sparse", "original_full")
 
 
 def load_bigbird(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """Build ``bigbird`` from a checkpoint, with ``graph`` or its block-sparse pattern.
+    """Build ``bigbird`` from a checkpoint, with ``graph``, or else its block-sparse pattern.
 
     As in transformers, random blocks are sampled in training, and replaced by the first block in
     evaluation.

@@ -43,7 +43,7 @@ class Checkpoint:
         if name not in self.config:
             raise ArgumentError(
                 "config",
-                expected=f"a configuration with the number `{name}`, as for "
+                expected=f"a configuration with the value `{name}`, as for "
                 f"{self.config['model_type']} models",
                 got=f"{', '.join(sorted(self.config))}",
                 remedy="save the model again with save_pretrained",
@@ -60,7 +60,7 @@ class Checkpoint:
         return Checkpoint(self.config, tensors)
 
     def without_prefix(self, prefix: str) -> Checkpoint:
-        """Return a copy without a prefix of tensor names, which models with a head have."""
+        """Return a copy without ``prefix`` in tensor names, which checkpoints with a head have."""
         tensors = {name.removeprefix(prefix): tensor for name, tensor in self.tensors.items()}
         return Checkpoint(self.config, tensors)
 
@@ -82,7 +82,7 @@ class Checkpoint:
                 name,
                 expected=f"one of {', '.join(ACTIVATIONS)}",
                 got=repr(self[name]),
-                remedy="add the function to edgewise.layers.transformer.ACTIVATIONS",
+                remedy="run this variant with transformers, as Edgewise does not support it",
             )
         return ACTIVATIONS[self[name]]
 

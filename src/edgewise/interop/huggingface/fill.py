@@ -15,7 +15,7 @@ from edgewise.layers import JointLinear
 
 @dataclass(frozen=True)
 class Piece:
-    """Source of a tensor: its name in the checkpoint, and a function applied to it."""
+    """Source of a tensor of a model: its name in the checkpoint, and a function to apply to it."""
 
     name: str
     change: Callable[[Tensor], Tensor] = lambda tensor: tensor
@@ -32,7 +32,8 @@ def fill(
 
     Args:
         model: model to fill.
-        pieces: source of each tensor of the model; the parts of a joint ``qkv`` are separate.
+        pieces: source of each tensor of the model; query, key and value of a joint ``qkv`` have
+            separate sources.
         theirs: checkpoint of Hugging Face.
         unused: parts of the names of redundant tensors, such as counts, masks and tied copies.
 
@@ -83,7 +84,7 @@ def fill(
 
 
 def _parts(names: Iterable[str]) -> list[str]:
-    """Return the names of the modules of these tensors."""
+    """Return the distinct names of the modules to which tensors with these names belong."""
     return sorted({name.rpartition(".")[0] or name for name in names})
 
 
@@ -105,6 +106,6 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def linear(ours: str, theirs: str, *, bias: bool = True) -> dict[str, Piece]:
-    """Return the pieces of a linear layer or norm: the weight and the bias."""
+    """Return a :class:`Piece` for the weight, and one for the bias, of a linear layer or norm."""
     ends = ("weight", "bias") if bias else ("weight",)
     return {f"{ours}.{end}": Piece(f"{theirs}.{end}") for end in ends}

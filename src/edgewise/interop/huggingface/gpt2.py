@@ -14,7 +14,7 @@ UNUSED = (".attn.bias", ".attn.masked_bias", "lm_head.weight")
 
 
 def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """Build ``gpt`` and its head from a checkpoint, on the causal part of ``graph``."""
+    """Build ``gpt`` and its head from a checkpoint, with the causal part of ``graph``."""
     theirs = theirs.without_prefix("transformer.")
     theirs.must_be(
         scale_attn_weights=True,
@@ -55,7 +55,10 @@ def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
 
 
 def _turned(ours: str, theirs: str, part: int | None = None) -> dict[str, Piece]:
-    """Return the pieces of a matrix ``[in, out]``; ``part`` selects query, key or value."""
+    """Return a :class:`Piece` for each tensor of a layer that is stored as ``[in, out]``.
+
+    ``part`` selects the query, key or value of a joint layer.
+    """
 
     def third(x: Tensor) -> Tensor:
         return x if part is None else x.unflatten(-1, (3, -1))[..., part, :]

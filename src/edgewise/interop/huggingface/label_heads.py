@@ -36,7 +36,7 @@ class LabelHead:
     def put_on(
         self, trunk: TextModel, pieces: Mapping[str, Piece], theirs: Checkpoint
     ) -> tuple[TextClassifier | TokenClassifier, dict[str, Piece]]:
-        """Return the backbone with this head, and the pieces of both."""
+        """Return the backbone ``trunk`` with this head, and the pieces of both."""
         weight = theirs.tensors[f"{self.output}.weight"]
         classes, width = weight.shape
         dropout = _dropout(theirs)

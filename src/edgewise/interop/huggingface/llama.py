@@ -20,7 +20,7 @@ UNUSED = ("rotary_emb.inv_freq",)
 
 
 def load_llama(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """Build ``llama`` and its head from a checkpoint, on the causal part of ``graph``."""
+    """Build ``llama`` and its head from a checkpoint, with the causal part of ``graph``."""
     theirs = theirs.without_prefix("model.")
     theirs.must_be(mlp_bias=False, use_sliding_window=False)
     depth = theirs["num_hidden_layers"]

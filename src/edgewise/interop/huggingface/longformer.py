@@ -13,7 +13,7 @@ from edgewise.models.longformer import longformer
 
 
 def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """Build ``longformer`` from a checkpoint, with the global tokens of transformers.
+    """Build ``longformer`` from a checkpoint, with the same global tokens as in transformers.
 
     The first token of a text classifier is global. Other models have only the global tokens given
     by ``global_attention_mask``. ``graph`` replaces the sliding windows.
@@ -42,7 +42,7 @@ def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
 
 
 def _hub_pieces(depth: int) -> dict[str, Piece]:
-    """Return the pieces of the projections of global tokens."""
+    """Return a :class:`Piece` for each tensor of the projections for global tokens."""
     pieces: dict[str, Piece] = {}
     for i in range(depth):
         for name in ("query", "key", "value"):

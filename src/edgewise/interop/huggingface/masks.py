@@ -20,7 +20,7 @@ from edgewise.graphs import Edges, Graph, Intervals, Pattern, batch, causal, com
 from edgewise.graphs.compose import disjoint_union
 
 Rule = Callable[..., Tensor]
-"""``(member, head, target, source) -> bool`` of positions, as ``transformers`` writes its masks."""
+"""Mask function of transformers: ``(batch index, head, target, source) -> bool`` of positions."""
 SIDES = ("targets", "sources")
 AT_ONCE = 1 << 24
 """Maximum number of pairs for which a mask function is evaluated at once."""
@@ -30,7 +30,7 @@ class Reads:
     """Description of a mask ``[B, 1, T, S]`` that replaces the tensor.
 
     Attributes:
-        own: pattern of the allowed pairs, one for the batch or one per member.
+        own: patterns of the allowed pairs: one for the whole batch, or one per member of it.
         targets, sources: T and S. The targets are the last sources, except in cross-attention.
         forgotten: number of earlier sources that a sliding cache has dropped.
         real: boolean ``[B, forgotten + S]``, False for padding; ``None`` if there is none.
@@ -237,7 +237,7 @@ class Asked:
         return list(self.graphs(targets, sources))
 
     def graphs(self, targets: int, sources: int) -> list[Graph]:
-        """Return one graph, or one per member if they differ."""
+        """Return a list of one graph, or of one per batch member if their masks differ."""
         parts = list(self._rows(targets, sources))
         alike = all(bool((allowed == allowed[:1]).all()) for _, allowed in parts)
         count = 1 if alike else self.members
@@ -362,7 +362,7 @@ def place(graph: Graph, targets: int, sources: int, row: int, column: int) -> Gr
 
 
 def side_by_side(members: Sequence[Graph]) -> Graph:
-    """Pack graphs into a block-diagonal graph; intervals stay intervals."""
+    """Pack graphs into a block-diagonal graph, in which :class:`Intervals` stay intervals."""
     runs = [[part for part in m.parts if isinstance(part, Intervals)] for m in members]
     rest = [[part for part in m.parts if not isinstance(part, Intervals)] for m in members]
     columns = [*zip_longest(*runs), *zip_longest(*rest)]

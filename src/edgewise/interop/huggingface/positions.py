@@ -15,7 +15,7 @@ TABLES = {
     **dict.fromkeys(("bert", "roberta", "longformer", "big_bird"), OF_BERT),
     "gpt2": ("wpe.weight", "n_positions"),
 }
-"""End of the name of each family's position table, and the configuration value of its length."""
+"""End of the name of each family's position table, and configuration value with its length."""
 
 
 def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:

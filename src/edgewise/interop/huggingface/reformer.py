@@ -18,7 +18,7 @@ BIASES = ("lm_head.decoder.bias", "lm_head.bias")
 
 
 def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """Build ``reformer`` from a checkpoint; hashes equal those of transformers if a seed is set."""
+    """Build ``reformer`` from a checkpoint, with transformers' hashes if ``hash_seed`` is set."""
     refuse_graph("reformer", graph)
     theirs = theirs.without_prefix("reformer.")
     near = {
@@ -28,7 +28,7 @@ def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     if any(local != lsh for local, lsh in near.values()):
         raise ArgumentError(
             "config",
-            expected="the same number of chunks before and after, in local and in lsh layers",
+            expected="equal numbers (local, lsh) of chunks before, and of chunks after",
             got=repr(near),
             remedy="run this variant with transformers, as Edgewise does not support it",
         )

@@ -59,7 +59,7 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
 
 
 def numbers(theirs: Checkpoint) -> dict[str, Any]:
-    """Return the sizes in the configuration."""
+    """Return the arguments of the model that are sizes in the configuration."""
     return {
         "patch": theirs["patch_size"],
         "width": theirs["hidden_size"],
@@ -71,7 +71,7 @@ def numbers(theirs: Checkpoint) -> dict[str, Any]:
 
 
 def image_layer(ours: str, theirs: str) -> dict[str, Piece]:
-    """Return the pieces of a layer with the tensor names of ViT."""
+    """Return a :class:`Piece` for each tensor of a layer with ViT's names in the checkpoint."""
     pieces: dict[str, Piece] = {}
     for mine, name in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "o")):
         pieces |= linear(f"{ours}.attention.sublayer.{mine}", f"{theirs}.attention.{name}_proj")

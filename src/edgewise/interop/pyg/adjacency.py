@@ -64,7 +64,7 @@ def graph_of(
 
 
 def edge_index_of(adjacency: Tensor) -> Tensor:
-    """Return a copy ``[2, E]`` as a plain tensor; a view would keep the caller's tensor alive."""
+    """Return the edges ``[2, E]`` as a plain tensor that does not keep the caller's one alive."""
     if is_torch_sparse_tensor(adjacency):
         matrix_index: Tensor = to_edge_index(adjacency)[0]
         return matrix_index.flip(0)
@@ -109,8 +109,8 @@ def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
 def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) -> Tensor:
     """Return the edge features, with ``fill`` for the new self-loops, as PyG does.
 
-    If ``fill`` is a reduction such as "mean", the self-loop of node i reduces the features of the
-    edges with i in the second row of ``edge_index``, for both flows, as in PyG. The result is
+    If ``fill`` is a reduction such as "mean", the self-loop of node i gets the reduced features of
+    the edges with i in the second row of ``edge_index``, for both flows, as in PyG. The result is
     cached if the features need no gradient.
     """
     looped, kept, _ = fresh_loops(graph)

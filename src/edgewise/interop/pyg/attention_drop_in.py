@@ -29,7 +29,7 @@ Pair = tuple[Tensor, Tensor | None]
 
 
 class AttentionDropIn(DropIn):
-    """Layer with attention heads, whose weights sum to one over each neighbourhood."""
+    """Base class of layers with attention heads; weights at a target sum to 1 for each head."""
 
     reductions: ClassVar[tuple[str, ...]] = ("add", "sum")
 
@@ -56,7 +56,7 @@ class AttentionDropIn(DropIn):
         edge_key: EdgeVector | None,
         show: bool | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the output, and the attention weights after dropout if ``show``."""
+        """Return the output and, if ``show``, the attention weights after dropout."""
         dropout = self.dropout if self.training else 0.0
         terms: AttendOptions = {"score": score, "edge_key": edge_key}
         if not show:
@@ -65,7 +65,7 @@ class AttentionDropIn(DropIn):
         return aggregate(value, graph, weight=weight), weight
 
     def _edge_vector(self, features: Tensor | None) -> Projected | None:
-        """Return ``lin_edge(features)`` as an edge term that engines do not expand."""
+        """Return ``lin_edge(features)`` as an edge term, without expanding it to ``[E, H, D]``."""
         if features is None:
             return None
         if self.lin_edge is None:
@@ -85,7 +85,7 @@ class AttentionDropIn(DropIn):
         graph: Graph,
         weights: Tensor | None,
     ) -> Any:
-        """Concatenate or average heads; add residual and bias; return the weights if given."""
+        """Join the heads, add residual and bias, and return the output (with weights if given)."""
         out = heads.flatten(1) if self.concat else heads.mean(1)
         for term in (residual, self.bias):
             out = out if term is None else out + term
@@ -98,7 +98,7 @@ class AttentionDropIn(DropIn):
 
 
 def as_pair(x: Tensor | Pair) -> Pair:
-    """Return the features of sources and targets."""
+    """Return the features of sources and of targets; both are ``x`` if it is one tensor."""
     return (x, x) if isinstance(x, Tensor) else (x[0], x[1])
 
 

@@ -24,7 +24,7 @@ REDUCTIONS: dict[str, Reduce] = {
 
 
 class DropIn(MessagePassing):  # type: ignore[misc]
-    """Mixin for a PyG layer, which must follow it in the list of base classes.
+    """Mixin that replaces the message passing of a PyG layer, which must be the next base class.
 
     Attributes:
         reductions: supported values of ``aggr``.
@@ -89,7 +89,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
     def _graph(
         self, adjacency: Tensor, pair: tuple[Tensor, Tensor | None], size: Size = None
     ) -> Graph:
-        """Return the graph from the first nodes of the pair to the second.
+        """Return the graph from the source nodes ``pair[0]`` to the target nodes ``pair[1]``.
 
         Raises:
             ArgumentError: an option needs the individual message of each edge.

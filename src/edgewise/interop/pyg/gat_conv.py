@@ -16,8 +16,8 @@ from edgewise.scores import Additive
 class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
     r"""PyG's ``GATConv``, :math:`\sum_j \alpha_{ij} W x_j` (Veličković et al., 2018).
 
-    The score is leaky(a·W x_i + b·W x_j + c·V e_ij). The last term is one number per edge and head;
-    V e_ij itself is not computed.
+    The score is LeakyReLU(a·W x_i + b·W x_j + c·V e_ij). The last term is one number per edge and
+    head; V e_ij itself is not computed.
 
     Example:
         >>> import torch
@@ -35,7 +35,7 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
         size: Size = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Return ``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` on request."""
+        """Return ``[N_dst, H * out_channels]``; on request ``(out, (edge_index, weights))``."""
         if self._has_messages:
             return nn.GATConv.forward(
                 self, x, edge_index, edge_attr, size, return_attention_weights

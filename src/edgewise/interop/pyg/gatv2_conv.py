@@ -1,4 +1,4 @@
-"""``GATv2Conv``: additive attention whose ranking depends on the query."""
+"""``GATv2Conv``: additive attention whose ranking of the sources depends on the target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgewise.scores import Additive
 class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
     r"""PyG's ``GATv2Conv``, :math:`\sum_j \alpha_{ij} W_l x_j` (Brody et al., 2022).
 
-    The score is a·leaky(W_r x_i + W_l x_j + V e_ij).
+    The score is a·LeakyReLU(W_r x_i + W_l x_j + V e_ij).
     """
 
     def forward(
@@ -25,7 +25,7 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Return ``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` on request."""
+        """Return ``[N_dst, H * out_channels]``; on request ``(out, (edge_index, weights))``."""
         if self._has_messages:
             return nn.GATv2Conv.forward(self, x, edge_index, edge_attr, return_attention_weights)
         left, right = as_pair(x)

@@ -1,4 +1,4 @@
-"""``GCNConv``: a sum weighted by the degrees of both nodes."""
+"""``GCNConv``: a sum over neighbours, weighted by the degrees of both nodes of an edge."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
     def _normalised(
         self, graph: Graph, weight: Tensor | None, dtype: torch.dtype, adds: bool
     ) -> tuple[Graph, Tensor]:
-        """Return the graph with self-loops and its edge weights, cached if the layer caches."""
+        """Return the graph with self-loops, and normalised weights; store both if ``cached``."""
         fill = (2.0 if self.improved else 1.0) if self.add_self_loops else None
 
         def of_the_graph() -> tuple[Graph, Tensor]:

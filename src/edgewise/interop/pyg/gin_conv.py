@@ -1,4 +1,4 @@
-"""``GINConv``: a network of the sum of the neighbours and the node itself."""
+"""``GINConv``: a network applied to the sum of a node and its neighbours."""
 
 from __future__ import annotations
 

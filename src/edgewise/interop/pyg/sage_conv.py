@@ -20,7 +20,7 @@ class SAGEConv(DropIn, nn.SAGEConv):  # type: ignore[misc]
     def propagate(  # type: ignore[override]
         self, edge_index: Tensor, size: Size = None, *, x: tuple[Tensor, Tensor | None]
     ) -> Tensor:
-        """Aggregate neighbours into ``[..., N_dst, F]``, weighted by the entries of a matrix."""
+        """Aggregate neighbours into ``[..., N_dst, F]``; entries of a sparse matrix are weights."""
         if self._has_messages:
             return DropIn.propagate(self, edge_index, size, x=x)
         graph, values = self._graph(edge_index, x, size), values_of(edge_index)

@@ -36,7 +36,7 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Return ``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` on request."""
+        """Return ``[N_dst, H * out_channels]``; on request ``(out, (edge_index, weights))``."""
         if self._has_messages:
             return nn.TransformerConv.forward(
                 self, x, edge_index, edge_attr, return_attention_weights
