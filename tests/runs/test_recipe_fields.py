@@ -194,14 +194,14 @@ def test_another_model_keeps_the_fields_that_both_have():
     assert other.data == recipe.data
     rebuilt = from_record(json.loads(json.dumps(to_record(other))))
     assert fields_of(rebuilt) == fields_of(other)
-    assert differences(recipe, other)[0] == "model bert and lstm"
+    assert differences(recipe, other)[0] == "model: bert in the run, lstm now"
     assert fields_of(with_values(recipe, {"model": "bert"})) == fields_of(recipe)
 
 
 @pytest.mark.parametrize(
     ("name", "expected", "got", "remedy"),
     [
-        ("gat", "roberta", "gat, a model of another kind", "another model"),
+        ("gat", "roberta", "gat, a model for other inputs", "another model"),
         ("berta", "bert", "'berta'", "did you mean"),
         ("transformer", "lstm", "another kind", "another recipe"),
     ],

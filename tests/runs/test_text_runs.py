@@ -144,7 +144,7 @@ def test_another_tokenizer_in_the_folder_is_refused(pretrained: Path) -> None:
     other = train_tokenizer([" ".join(reversed(WORDS))], "words", special=("pad", "unk"))
     (pretrained / TOKENIZER).write_text(other.to_str())
     try:
-        with refused(TOKENIZER, expected="of the run in", got="the vocabulary", remedy=TOKENIZER):
+        with refused(TOKENIZER, expected="of the run in", got="the hash", remedy=TOKENIZER):
             evaluate_run(pretrained)
     finally:
         (pretrained / TOKENIZER).write_text(kept)
@@ -253,7 +253,7 @@ def test_a_start_of_a_model_of_another_kind_is_refused_in_words(
     with refused(
         "--from",
         expected="a model for whole graphs, like the model gps of the recipe gps-esol",
-        got="a run of language: gpt, which is for text",
+        got="a run of language: gpt, a model for text",
         remedy="omit --from",
     ):
         train(with_values(find("gps-esol"), start), tmp_path / "run")

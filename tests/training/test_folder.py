@@ -342,8 +342,8 @@ def test_weights_of_another_model_are_named(tmp_path: Path) -> None:
     with refused(
         str(run.weights),
         expected="the model in recipe.json",
-        got="3 weights that differ: weight is [2, 3] there and [2, 5] here; bias is none there and "
-        "[2] here; extra is [4] there and none here",
+        got="3 weights that differ: weight is [2, 3] in the folder, [2, 5] in the model; bias is "
+        "none in the folder, [2] in the model; extra is [4] in the folder, none in the model",
         remedy="train again",
     ):
         run.load_weights(torch.nn.Linear(5, 2))

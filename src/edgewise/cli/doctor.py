@@ -1,4 +1,4 @@
-"""``edgewise doctor``: list what is installed, found and missing."""
+"""Command ``edgewise doctor``: list versions, devices, packages and data sets."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ EXTRAS = {
     "pillow": ("images", "reading images"),
     "triton": ("gpu", "the kernels of the engine rows on a GPU"),
 }
-"""Extra of Edgewise and purpose, by optional package."""
+"""For each optional package: the extra of Edgewise that installs it, and its purpose."""
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 WITH = {
     "digits": "scikit-learn",
     "time_series": "statsmodels, or a file of your own",
 }
-"""Data sets that are part of an installed package, by package."""
+"""For each data set that is part of a Python package: this package."""
 FOLDERS = {
     "planetoid": NAMES,
     "tu": ("ENZYMES", "MUTAG"),
@@ -68,11 +68,11 @@ FOLDERS = {
     "wikitext2": ("wikitext-2",),
     "zinc": ("ZINC_jtvae12k",),
 }
-"""Folders of public data sets, by name; data sets that are not listed read files of the user."""
+"""For each public data set: its folders in EDGEWISE_DATA. Other data sets read the user's files."""
 
 
 def report() -> str:
-    """Return the report as text."""
+    """Return the text that ``edgewise doctor`` prints."""
     parts = {
         "versions": _versions(),
         "devices": _devices(),
