@@ -28,7 +28,7 @@ SHOWN = 5
 
 
 def check_choice(argument: str, name: str, known: Iterable[str]) -> None:
-    """Raise ArgumentError if ``name`` is not one of ``known``; it suggests the most similar one."""
+    """Raise ArgumentError, which suggests the most similar name, unless ``name`` is known."""
     known = tuple(known)
     if name not in known:
         raise unknown_name(argument, str(name), known)
@@ -124,7 +124,7 @@ def check_divides(argument: str, part: int, whole: int, what: str, remedy: str) 
 
 
 def check_features(features: Tensor) -> None:
-    """Raise ArgumentError if features ``[N, F, ...]`` are not finite; it counts them per column."""
+    """Raise ArgumentError, with counts per column, if features ``[N, F, ...]`` are not finite."""
     invalid = ~features.flatten(1).isfinite()
     if not invalid.any():
         return

@@ -33,7 +33,7 @@ class Task(ABC):
     """
 
     takes: ClassVar[tuple[str, ...]] = ()
-    """Sizes of the data, such as "num_classes", that :meth:`complete` receives. The function that
+    """Sizes of the data, such as "longest_text", that :meth:`complete` receives. The function that
     builds the model receives the other sizes."""
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
@@ -71,7 +71,7 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the mean training loss, a scalar."""
+        """Return the training loss, averaged over the targets ``[M, ...]``, as a scalar."""
 
     def count(self, outputs: Tensor, target: Tensor) -> int:  # noqa: ARG002 - part of the interface
         """Return the number of terms averaged in the loss.

@@ -59,14 +59,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class WritingBatch(Batch):
-    """Batch for text generation.
+    """Batch for text generation, with reference texts to compare with.
 
     Attributes:
-        prompt: start token of each text, ``[B, 1]``.
+        prompt: id of the start token for each generated text, ``[B, 1]``.
         end: id of the end-of-sequence token.
         padding: id of the padding token.
-        references: reference texts.
-        decode: function from ids ``[B, T]`` to texts.
+        references: reference text of each example.
+        decode: function from token ids ``[B, T]`` to texts.
     """
 
     prompt: Tensor = field(default_factory=lambda: torch.empty(0, 1, dtype=torch.long))

@@ -249,7 +249,7 @@ class Projected:
         return Projected(self.features[chosen], self.weight)
 
     def to(self, dtype: torch.dtype) -> Projected:
-        """Return the vectors in another dtype."""
+        """Return a copy with features and weight in another dtype."""
         return Projected(self.features.to(dtype), self.weight.to(dtype))
 
 

@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 AUTOCASTS = ("cpu", "cuda")
 CPU = torch.device("cpu")
 OBJECTS_ARE_CONSTANTS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)
-"""Whether ``torch.compile`` can treat the result of a function of any object as a constant."""
+"""Whether functions that ``torch.compile`` calls while tracing may have any object as argument."""
 
 
 def disable_modes() -> AbstractContextManager[object]:
@@ -29,8 +29,8 @@ def disable_modes() -> AbstractContextManager[object]:
     other modes, so they must be ordinary tensors. Otherwise a tensor created under
     ``torch.inference_mode()`` cannot be saved for a backward pass. A tensor created under
     ``torch.device("meta")``, in a ``FakeTensorMode`` or while ``torch.export`` traces has no data.
-    A tensor created in a ``torch.func`` transform is invalid after it. ``torch.autocast`` rounds
-    the tensor.
+    A tensor created in a ``torch.func`` transform is invalid after it. A tensor created under
+    ``torch.autocast`` may be rounded to 16 bits.
     """
     return persist_on(CPU)
 

@@ -39,7 +39,7 @@ L = TypeVar("L")
 
 
 def layout_of(graph: Graph, kind: type[L]) -> L:
-    """Return the layout of this class for a graph; the first call builds it."""
+    """Return a graph in the form ``kind``, which an engine needs; the first call builds it."""
     layout: L = graph.derived(MAKERS[kind])
     return layout
 

@@ -22,7 +22,7 @@ def boundaries(lengths: Tensor) -> Tensor:
 
 
 def segment_index(lengths: Tensor, total: int | None = None) -> Tensor:
-    """Return the segment index of each element, ``[N]``.
+    """Return the segment index of each element, ``[N]``: lengths 2, 0, 3 give 0, 0, 2, 2, 2.
 
     ``repeat_interleave`` is not used, because it starts all threads even for a few numbers; this
     takes milliseconds while other processes use the cores.

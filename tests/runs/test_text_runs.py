@@ -231,14 +231,14 @@ def test_a_trunk_of_other_sizes_is_refused_by_the_fields_that_differ(
     other = labels(files, **start, **{"model.depth": 2, "model.ffn_dim": 24, "model.dropout": 0.1})
     with refused(
         "--from",
-        expected=f"the model of {pretrained}, a run of language: gpt",
+        expected=f"the model of {pretrained}, a run of the recipe language with the model gpt",
         got="model.depth 2, model.ffn_dim 24",
         remedy="choose --model.depth 1 --model.ffn_dim 16",
     ):
         train(other, tmp_path / "run")
     with refused(
         "--from",
-        expected="a run of language: gpt",
+        expected="a run of the recipe language with the model gpt",
         got="llama in the recipe labels",
         remedy="choose --model gpt",
     ):
@@ -253,7 +253,7 @@ def test_a_start_of_a_model_of_another_kind_is_refused_in_words(
     with refused(
         "--from",
         expected="a model for whole graphs, like the model gps of the recipe gps-esol",
-        got="a run of language: gpt, a model for text",
+        got="a run of the recipe language with the model gpt for text",
         remedy="omit --from",
     ):
         train(with_values(find("gps-esol"), start), tmp_path / "run")

@@ -18,7 +18,7 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.runs.preprocessing import Preprocessing
 
 STRENGTHS = (0.01, 0.1, 1.0)
-"""Inverse penalties C of logistic regression on standardised pixels."""
+"""Settings: inverse penalty C of logistic regression on standardised pixels."""
 NEIGHBOURS = (1, 5)
 QUICK = 1_000_000
 """Maximum number of training pixels with which ``edgewise train`` evaluates baselines."""

@@ -40,7 +40,7 @@ QUICK = 2_000
 ROWS = 2048  # Rows per product of sparse matrices, to limit memory.
 
 Predict = Callable[[Any], Any]
-"""Function from rows of R ``[B, items]`` to scores ``[B, items]``, dense or sparse."""
+"""Function from the interactions of B users ``[B, items]`` to scores ``[B, items]``."""
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:

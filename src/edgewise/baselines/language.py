@@ -25,7 +25,7 @@ from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
 
 WEIGHTS = (1.0, 10.0, 100.0)
-"""Back-off weights β."""
+"""Settings: weight β of the unigram probability in the bigram model."""
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:

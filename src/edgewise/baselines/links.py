@@ -20,7 +20,7 @@ from edgewise.recipes.recipe import Recipe
 
 INDICES = ("common neighbours", "Adamic–Adar", "resource allocation")
 KATZ = (1e-4, 1e-3, 1e-2)
-"""Values of β; a path of l edges has the weight β to the power of l."""
+"""Settings: β of the Katz index, in which a path of l edges has the weight β to the power of l."""
 LARGEST = 12_000
 """Maximum number of nodes for Katz, which computes a dense matrix of all pairs of nodes."""
 
@@ -54,10 +54,10 @@ def _katz(weight: float) -> Score:
 def katz(graph: Graph, weight: float) -> Tensor:
     r"""Return the Katz index of all pairs of nodes ``[N, N]``, for paths of at most four edges.
 
-    .. math:: \sum_{l=1}^{4} β^l (A^l)_{uv}
+    For nodes u and v, it is :math:`\sum_{l=1}^{4} β^l (A^l)_{uv}`.
 
     Args:
-        graph: undirected graph, with each edge in both directions.
+        graph: undirected graph with adjacency matrix A, which has each edge in both directions.
         weight: β.
     """
     a = adjacency(graph).astype(np.float32) * np.float32(weight)

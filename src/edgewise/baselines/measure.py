@@ -203,6 +203,6 @@ def _metrics_of(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float
 
 
 def _plain(data: Data) -> Data:
-    """Return the data without random augmentation."""
+    """Return a copy of the data settings with random augmentation turned off."""
     names = {field.name for field in fields(data)} & AUGMENTATION.keys()
     return replace(data, **{name: AUGMENTATION[name] for name in names})

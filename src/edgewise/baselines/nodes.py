@@ -32,7 +32,7 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.runs.preprocessing import Preprocessing
 
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
-"""Inverse penalties C of logistic regression."""
+"""Settings: inverse penalty C of logistic regression."""
 STEPS = (1, 2, 4, 8)
 PROPAGATION = (0.5, 0.9, 0.99)
 QUICK = 20_000

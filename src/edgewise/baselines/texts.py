@@ -21,7 +21,7 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.runs.preprocessing import Preprocessing
 
 STRENGTHS = (1.0, 10.0, 100.0)
-"""Inverse penalties C of logistic regression."""
+"""Settings: inverse penalty C of logistic regression."""
 LENGTHS = (1, 2)
 """Settings: maximum number of successive words that form a feature."""
 QUICK = 20_000

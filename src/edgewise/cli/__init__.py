@@ -1,4 +1,4 @@
-"""Command ``edgewise``."""
+"""The command ``edgewise``: it runs one subcommand and returns the exit code."""
 
 from __future__ import annotations
 

@@ -21,18 +21,18 @@ from edgewise.plugins import plugins
 EXTRAS = {
     "lightning": ("train", "training"),
     "torchmetrics": ("train", "metrics"),
-    "pandas": ("predict", "tables of your own"),
+    "pandas": ("predict", "reading tables"),
     "safetensors": ("predict", "weights in run folders"),
-    "scikit-learn": ("train", "handwritten digits, and stratified splits"),
+    "scikit-learn": ("train", "the data set digits, stratified splits, baselines"),
     "rich": ("train", "progress bars"),
     "sacrebleu": ("train", "BLEU of translations"),
-    "torch_geometric": ("graphs", "Planetoid data sets, `edgewise verify`, drop-ins"),
+    "torch_geometric": ("graphs", "the data sets Cora, CiteSeer and PubMed; `edgewise verify`"),
     "scipy": ("graphs", "reading graph data sets"),
     "networkx": ("graphs", "graphs.from_networkx"),
-    "matplotlib": ("plot", "pictures, learning curves and reports"),
-    "transformers": ("text", "Hugging Face models in memory"),
+    "matplotlib": ("plot", "figures, learning curves and reports"),
+    "transformers": ("text", "converting Hugging Face models that are in memory"),
     "tokenizers": ("text", "reading text"),
-    "pyarrow": ("tables", "Parquet and Feather files, frames of PyArrow and Polars"),
+    "pyarrow": ("tables", "Parquet and Feather files, data frames of PyArrow and Polars"),
     "openpyxl": ("tables", "Excel files"),
     "statsmodels": ("series", "the series co2, elnino and others"),
     "rdkit": ("chem", "molecules"),
@@ -127,7 +127,7 @@ def _data() -> list[list[str]]:
             ]
             rows.append([name, ", ".join(states)])
         else:
-            comes = f"comes with {WITH[name]}" if name in WITH else "files of your own"
+            comes = f"comes with {WITH[name]}" if name in WITH else "reads files of your own"
             rows.append([name, comes])
     return rows
 

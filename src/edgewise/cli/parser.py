@@ -246,7 +246,7 @@ def _add_looking(add: Commands) -> None:
     summary = "list recipes, models, data sets, tasks, graphs and encodings"
     command = _command(add, commands.list_names, "list", summary, "edgewise list models")
     command.add_argument("kind", nargs="?", choices=KINDS, help="list only names of this kind")
-    summary = "describe a recipe (with its fields), or a model, data set, task, graph or encoding"
+    summary = "describe a recipe with its fields, or a model, data set, task, graph or encoding"
     example = 'edgewise show "window(2) | hubs([0])" --draw picture.png'
     command = _command(add, commands.show, "show", summary, example)
     help_ = "a name that `edgewise list` prints, or a graph such as 'window(2)'"
@@ -262,7 +262,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
         "edgewise train gat-cora --model.heads 4 --out runs/four-heads\n\n"
         "Each field of the recipe is an option; `edgewise train RECIPE --help` lists the fields."
     )
-    summary = "train a recipe and write a run folder"
+    summary = "train the model of a recipe and write a run folder"
     command = _command_on_recipe(add, commands.train, "train", summary, example + known_fields)
     protocol = command.add_argument_group("several trainings")
     several = protocol.add_mutually_exclusive_group()
@@ -339,7 +339,7 @@ def _add_explaining(add: Commands) -> None:
         "The page is one HTML file, which needs no network. For several inputs, one page each is\n"
         "written: page-1.html, page-2.html, ..."
     )
-    summary = "write an HTML page that shows the attention weights of a run on an input"
+    summary = "write an HTML page that shows the attention weights of a run's model for an input"
     command = _command_on_run(add, explain, "explain", summary, example)
     help_ = "an input such as a SMILES, a sentence, an image file or a node id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
@@ -362,7 +362,7 @@ def _add_explaining(add: Commands) -> None:
     command.add_argument(
         "--draw", type=Path, metavar="FILE", help="save a figure of the influences to FILE"
     )
-    help_ = "random seed, if the influence of nodes is estimated by sampling (default: 0)"
+    help_ = "random seed of the random projections and samples for estimates (default: 0)"
     command.add_argument("--seed", type=int, default=0, metavar="N", help=help_)
 
 
@@ -371,7 +371,7 @@ def _add_heads(add: Commands) -> None:
         add,
         heads,
         "heads",
-        "print importance and statistics of the attention heads of a run",
+        "print the importance and statistics of each attention head of a run",
         "edgewise heads runs/sst2 --by leaving_out --draw heads.png",
     )
     _add_data(command, importance=True)

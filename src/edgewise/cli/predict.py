@@ -33,7 +33,7 @@ OPTIONS = {
     "top_p": "sample only from the most probable tokens whose probabilities sum to this number",
     "seed": "random seed for sampling; the same seed reproduces the text",
 }
-"""Options of the predictors of Edgewise, which are arguments of
+"""Help of the options that the predictors of Edgewise have, by name. They are arguments of
 :meth:`edgewise.inference.Predictor.answer`. Predictors of other packages may have more."""
 MAX_CELL = 60
 """Maximum number of characters of a table cell on the screen; files contain the whole text."""
@@ -173,7 +173,7 @@ def _check_other(out: Path, given: Path | None) -> None:
 
 
 def _collect_errors(answers: Iterable[Any], errors: list[str]) -> Iterable[Any]:
-    """Yield all predictions, and append the errors of invalid inputs to ``errors``."""
+    """Yield all predictions, and append the error messages for invalid inputs to ``errors``."""
     for answer in with_progress(answers, "answered"):
         if "error" in answer:
             errors.append(answer["error"])

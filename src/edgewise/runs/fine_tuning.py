@@ -44,7 +44,7 @@ def check_start(recipe: Recipe) -> None:
             "--from",
             expected=f"a run of a model for {reads}, like the model {ours} of the recipe "
             f"{recipe.name}",
-            got=f"{_about(run)}, a model for {read}",
+            got=f"{_about(run)} for {read}",
             remedy=f"name a run of a model for {reads}, or omit --from",
         )
 
@@ -82,7 +82,8 @@ def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
 
 
 def _about(run: RunFolder) -> str:
-    return f"{run.path}, a run of {run.read_json(RECIPE).get('recipe')}: {_model_of(run)}"
+    recipe = run.read_json(RECIPE).get("recipe")
+    return f"{run.path}, a run of the recipe {recipe} with the model {_model_of(run)}"
 
 
 def _model_of(run: RunFolder) -> str:
@@ -111,7 +112,7 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
         remedy = f"choose {' '.join(f'--model.{name} {one}' for name, (one, _) in fields.items())}"
     else:
         got = differing(wrong)
-        remedy = "use data with the sizes of its training data"
+        remedy = "use data with the same number of features, tokens or classes as for that run"
     return ArgumentError("--from", expected=f"the model of {_about(run)}", got=got, remedy=remedy)
 
 

@@ -131,7 +131,7 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
 
 
 def _same_labels(theirs: Sequence[str], ours: Sequence[str]) -> list[int] | None:
-    """Return the index of each of our labels in the checkpoint's labels; None if they differ."""
+    """Return the index of each label of the data in ``theirs``; None if the labels differ."""
     # In transformers, a label without a name is called LABEL_ and its index.
     named = [label.removeprefix("LABEL_") for label in theirs]
     if sorted(named) != sorted(ours):
@@ -144,7 +144,7 @@ def _told(model: nn.Module) -> str:
 
 
 def _rows(name: str, weight: Tensor | None, vocab_size: int) -> Tensor | None:
-    """Return a weight without the rows by which embeddings are often padded for speed."""
+    """Return a weight without rows beyond the vocabulary (embeddings are often padded)."""
     if weight is None or name not in OF_TOKENS:
         return weight
     return weight[:vocab_size]

@@ -56,7 +56,11 @@ def preprocessing_of(splits: Splits) -> Preprocessing:
 
 
 def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
-    """Write ``preprocessing.json``, and ``preprocessing.safetensors`` if there are tensors."""
+    """Write the properties of the data that predictions need to a run folder.
+
+    The file ``preprocessing.json`` contains them, except tensors, which are in
+    ``preprocessing.safetensors``.
+    """
     preprocessing = preprocessing_of(splits)
     tensors = {name: v for name, v in preprocessing.values.items() if isinstance(v, Tensor)}
     digest = folder.write_tensors(PREPROCESSING_TENSORS, tensors) if tensors else None

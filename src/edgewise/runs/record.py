@@ -160,11 +160,11 @@ def _default(part: str, record: Mapping[str, Any]) -> Any:
         packages = record.get("packages", [])
         raise ArgumentError(
             part,
-            expected=f"a {part} of Edgewise or of an installed package",
+            expected=f"a class for {part} that Edgewise or an installed package has",
             got=f"{use}, in a run of the recipe {record['recipe']}",
             remedy=f"install {' and '.join(packages)}"
             if packages
-            else "install the package that adds it; the folder examples of Edgewise is one",
+            else "install the package that adds it, for example the folder examples of Edgewise",
         )
     check_choice(part, use, KINDS[part])
     return KINDS[part][use]()

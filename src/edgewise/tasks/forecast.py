@@ -27,7 +27,8 @@ class Forecast(Task):
 
     Attributes:
         delta: threshold of the Huber loss, in the unit of the series: the loss is quadratic for
-            smaller errors and linear for larger ones. 0 gives the absolute error, for any unit.
+            smaller errors and linear for larger ones. With 0, it is the absolute error, which suits
+            any unit.
 
     Example:
         >>> import torch

@@ -97,7 +97,7 @@ class OfTarget(Metric):
         return value
 
     def reset(self) -> None:
-        """Reset the metric."""
+        """Reset the metric and the counts of seen classes."""
         super().reset()
         self.metric.reset()
 

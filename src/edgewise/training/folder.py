@@ -318,7 +318,7 @@ class RunFolder:
     def check_checkpoint(self) -> None:
         """Raise ArgumentError if the checksums in the checkpoint show that it is damaged."""
         with (
-            self._reading(self.checkpoint.name, "a checkpoint as it was saved", BEGIN_AGAIN),
+            self._reading(self.checkpoint.name, "an undamaged checkpoint", BEGIN_AGAIN),
             ZipFile(self.checkpoint) as parts,
         ):
             damaged = parts.testzip()

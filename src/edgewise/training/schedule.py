@@ -25,7 +25,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class ConstantSchedule(Schedule):
-    """Constant learning rate.
+    """Constant learning rate: the factor is always 1.
 
     Example:
         >>> from edgewise import training
