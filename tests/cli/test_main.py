@@ -181,7 +181,7 @@ def test_help_of_a_recipe_with_another_model_lists_its_fields(capsys):
 def test_help_of_predict_says_which_option_is_for_which_run(capsys):
     with pytest.raises(SystemExit):
         main(["predict", "--help"])
-    lines = capsys.readouterr().out.split("recipes of each kind:\n")[1].splitlines()
+    lines = capsys.readouterr().out.split("whose runs accept them:\n")[1].splitlines()
     options = dict(zip(lines[1::2], lines[::2], strict=True))
     found = {name: o.split() for names, o in options.items() for name in names.split(", ")}
     found = {name.strip(): words for name, words in found.items()}

@@ -288,7 +288,7 @@ def test_another_vocabulary_is_refused(
     other = train_tokenizer([" ".join(sorted(WORDS))], "words", special=special)
     (tmp_path / TOKENIZER).write_text(other.to_str())
     recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
-    with refused("data.tokenizer", expected="of the run in", got="vocab", remedy="the default"):
+    with refused("data.tokenizer", expected="of the run in", got="the hash", remedy="omitting"):
         train(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -317,7 +317,7 @@ def test_several_seeds_write_nothing_where_they_cannot_start(
     tokenizer = train_tokenizer([" ".join(sorted(WORDS))], "words", special=("pad", "unk", "cls"))
     (tmp_path / TOKENIZER).write_text(tokenizer.to_str())
     recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
-    with refused("data.tokenizer", expected="of the run in", got="vocab", remedy="the default"):
+    with refused("data.tokenizer", expected="of the run in", got="the hash", remedy="omitting"):
         train_seeds(recipe, 2, out)
     assert not out.exists()
 

@@ -161,9 +161,9 @@ def test_a_run_does_not_go_on_from_a_damaged_checkpoint(stopped: RunFolder) -> N
     stopped.checkpoint.write_bytes(whole)
     with refused(
         str(stopped.checkpoint),
-        expected="as it was saved",
+        expected="an undamaged checkpoint",
         got="a wrong checksum",
-        remedy="delete it",
+        remedy="delete this file",
     ):
         go(stopped)
     stopped.checkpoint.unlink()
@@ -173,7 +173,7 @@ def test_a_run_does_not_go_on_from_a_damaged_checkpoint(stopped: RunFolder) -> N
 
 def test_a_checkpoint_of_something_else(stopped: RunFolder) -> None:
     with refused(
-        str(stopped.checkpoint), expected="of this run", got="size mismatch", remedy="delete it"
+        str(stopped.checkpoint), expected="of this run", got="size mismatch", remedy="delete this"
     ):
         go(stopped, nn.Linear(2, 3))
     state = torch.load(stopped.checkpoint, weights_only=True)
