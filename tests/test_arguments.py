@@ -66,7 +66,7 @@ def test_shares_leave_something(shares: tuple[float, float]) -> None:
     check_shares({"val": 0.3, "test": 0.6}, "choose 0.1")
     with refused(
         "val, test",
-        expected="fractions above 0 that leave training data",
+        expected="fractions above 0 that sum to less than 1, to leave training data",
         got=f"{shares[0]} and {shares[1]}",
         remedy="choose 0.1",
     ):

@@ -49,15 +49,15 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     ),
     "heads of the value": (
         {"value": zeros(N, 1, D)},
-        ("value", "2 heads, as for key", "1", "nodes, heads, width"),
+        ("value", "2 heads, as in key", "1", "nodes, heads, width"),
     ),
     "width of the key": (
         {"key": zeros(N, H, 4)},
-        ("key", "3 wide, as for query", "4", "nodes, heads, width"),
+        ("key", "3 features per head, as in query", "4", "nodes, heads, width"),
     ),
     "sources of the value": (
         {"value": zeros(5, H, D)},
-        ("value", "4 sources, as for key", "5", "nodes, heads, width"),
+        ("value", "4 sources, as in key", "5", "nodes, heads, width"),
     ),
     "type of the value": (
         {"value": zeros(N, H, D, dtype=torch.float64)},

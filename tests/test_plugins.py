@@ -103,7 +103,7 @@ def test_a_run_without_its_package_is_refused_by_name(monkeypatch: pytest.Monkey
     with pytest.raises(ArgumentError, match="install edgewise-examples"):
         from_record(record)
     del record["packages"]  # a run of an earlier version
-    with pytest.raises(ArgumentError, match="the folder examples of Edgewise is one"):
+    with pytest.raises(ArgumentError, match="for example the folder examples of Edgewise"):
         from_record(record)
 
 

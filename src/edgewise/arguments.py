@@ -28,21 +28,30 @@ SHOWN = 5
 
 
 def check_choice(argument: str, name: str, known: Iterable[str]) -> None:
-    """Raise ArgumentError, with the most similar choice, if ``name`` is not one of ``known``."""
+    """Raise ArgumentError, which suggests the most similar name, unless ``name`` is known."""
     known = tuple(known)
     if name not in known:
         raise unknown_name(argument, str(name), known)
 
 
 def check_given(argument: str, value: T | None, expected: str, remedy: str) -> T:
-    """Return the value; raise ArgumentError if it is None or an empty string or sequence."""
+    """Return the value; raise ArgumentError if it is None, an empty string, list or tuple."""
     if value is None or (isinstance(value, (str, tuple, list)) and not value):
         raise ArgumentError(argument, expected=expected, got="none", remedy=remedy)
     return value
 
 
 def check_named(argument: str, value: T | None, expected: str) -> T:
-    """Return a required field that names the user's data; raise ArgumentError if it is empty."""
+    """Return the value of a required data option, such as --data.path.
+
+    Args:
+        argument: name of the option, without dashes.
+        value: value of the option.
+        expected: what the option must name, such as "a file of edges".
+
+    Raises:
+        ArgumentError: if the value is None or empty.
+    """
     return check_given(argument, value, expected, f"name {expected} with --{argument}")
 
 
@@ -68,7 +77,7 @@ def check_from_zero(argument: str, value: float, remedy: str) -> None:
 
 
 def check_share(argument: str, value: float, remedy: str) -> None:
-    """Raise ArgumentError unless the value is a fraction from 0 to below 1."""
+    """Raise ArgumentError unless the value is a fraction of at least 0 and below 1."""
     _check(0 <= value < 1, argument, "a fraction from 0 to below 1", value, remedy)
 
 
@@ -84,24 +93,32 @@ def check_seed(argument: str, value: int) -> None:
 
 
 def check_shares(held_out: Mapping[str, float], remedy: str) -> None:
-    """Raise ArgumentError unless fractions to hold out are positive and sum to less than 1.
+    """Raise ArgumentError unless the held-out fractions are positive and sum to less than 1.
 
     Args:
-        held_out: fractions by argument name.
-        remedy: remedy of the error.
+        held_out: fraction of the examples in each held-out split, by argument name.
+        remedy: instruction to the user, for the error.
     """
     values = held_out.values()
     if not (all(value > 0 for value in values) and sum(values) < 1):
         raise ArgumentError(
             ", ".join(held_out),
-            expected="fractions above 0 that leave training data",
+            expected="fractions above 0 that sum to less than 1, to leave training data",
             got=" and ".join(map(str, values)),
             remedy=remedy,
         )
 
 
 def check_divides(argument: str, part: int, whole: int, what: str, remedy: str) -> None:
-    """Raise ArgumentError unless ``part`` divides ``whole``, such as heads and hidden size."""
+    """Raise ArgumentError unless ``part`` divides ``whole``.
+
+    Args:
+        argument: name of the argument that ``part`` is the value of.
+        part: divisor to check, such as the number of heads.
+        whole: number to divide, such as the hidden size.
+        what: name of ``whole`` for the error, such as "the width".
+        remedy: instruction to the user, for the error.
+    """
     valid = part >= 1 and whole % part == 0
     _check(valid, argument, f"a divisor of {what} {whole}", part, remedy)
 
@@ -124,9 +141,9 @@ def check_features(features: Tensor) -> None:
 
 
 def check_type(argument: str, features: Tensor, weight: Tensor) -> None:
-    """Raise ArgumentError if features and the weight applied to them have different types.
+    """Raise ArgumentError if features and the weight applied to them have different dtypes.
 
-    Under autocast different types are allowed, except float64, which autocast does not convert.
+    Under autocast, different dtypes are allowed, except float64, which autocast does not convert.
     """
     types = features.dtype, weight.dtype
     if types[0] == types[1]:
@@ -143,7 +160,7 @@ def check_type(argument: str, features: Tensor, weight: Tensor) -> None:
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
-    """Raise ArgumentError, with the first bad label, unless all are from 0 to ``classes - 1``."""
+    """Raise ArgumentError, which shows the first invalid label, unless all are in [0, classes)."""
     invalid = (labels < 0) | (labels >= classes)
     if invalid.any():
         first = int(invalid.nonzero()[0, 0])
@@ -182,14 +199,14 @@ def check_splits(**splits: Tensor) -> None:
 
 
 def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function to check the ranges of its integer and float arguments.
+    """Return a decorator that checks the ranges of a function's integer and float arguments.
 
-    Integers, and integers in tuples, must be at least 1. ``PROBABILITIES`` and arguments whose name
-    ends with ``_dropout`` must be from 0 to 1. Other floats must be above 0. ``least`` overrides
-    the lower bounds of integers and of other floats.
+    Integers, and integers in tuples, must be at least 1. The arguments in ``PROBABILITIES``, and
+    those whose name ends with ``_dropout``, must be from 0 to 1. Other floats must be above 0.
 
     Args:
-        least: lower bounds by argument name.
+        least: other lower bounds, by argument name; not for probabilities. A value equal to the
+            bound is valid.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -219,14 +236,14 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def checked_factory(model: Callable[P, T], **least: int) -> Callable[P, T]:
-    """Return a function that builds a model after checking its arguments; see :func:`checked`.
+    """Return a function that checks the arguments of a model and builds it.
 
-    The function copies the signature, type hints and docstring of the class, and has the name of
-    the module, so that the arguments are declared once.
+    Signature, type hints and docstring are those of the class, so that they are written once. The
+    function is named after the module of the class, for example ``gat``.
 
     Args:
         model: class of the model.
-        least: lower bounds by argument name.
+        least: lower bounds by argument name; see :func:`checked`.
     """
 
     def build(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -248,7 +265,7 @@ def checked_factory(model: Callable[P, T], **least: int) -> Callable[P, T]:
 
 
 def describe(value: object) -> str:
-    """Describe a value for an error message: type and shape of a tensor, else the type's name."""
+    """Describe a value for an error message: dtype and shape of a tensor, else the type's name."""
     if isinstance(value, Tensor):
         layout = "" if value.layout is torch.strided else f", {value.layout}"
         return f"{value.dtype} of shape {list(value.shape)}{layout}"
@@ -256,6 +273,6 @@ def describe(value: object) -> str:
 
 
 def _check(valid: bool, argument: str, expected: str, value: object, remedy: str) -> None:
-    """Raise ArgumentError unless ``valid``."""
+    """Raise ArgumentError with these texts, and ``value`` as "got", unless ``valid``."""
     if not valid:
         raise ArgumentError(argument, expected=expected, got=repr(value), remedy=remedy)

@@ -9,9 +9,9 @@ For each target i and head h, with softmax and sum over the sources :math:`j \in
 
 α-entmax (:mod:`edgewise.normalisers`) can replace softmax.
 
-On every engine, ``edge_index[0]`` is the source j and ``edge_index[1]`` the target i. Edge tensors
-are in the order of ``graph.edge_index``. A target without sources gets zeros, forward and backward.
-Every differentiable argument has a gradient.
+``edge_index[0]`` is the source j and ``edge_index[1]`` the target i. Tensors with one entry per
+edge are in the order of ``graph.edge_index``. For a target without sources, the output and its
+gradients are zero. Every differentiable argument has a gradient.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
 
 
 class AttendOptions(TypedDict, total=False):
-    """The keyword arguments of :func:`attend`."""
+    """Type of those keyword arguments of :func:`attend` that related functions also accept."""
 
     score: Score
     bias: EdgeTerm | None
@@ -193,7 +193,7 @@ def attend_with_lse(
     """Compute :func:`attend` and the log-sum-exp of the scores.
 
     :func:`merge_attention` combines the results for disjoint graphs into attention over their
-    union. Each graph may have its own projections.
+    union. Query, key and value may be projected differently for each graph.
 
     Returns:
         The output of :func:`attend` and the log-sum-exp ``[..., N_dst, H]``, which is -inf for a
@@ -234,9 +234,9 @@ def explain_plan(
     """Return the estimated time of each engine for a call of :func:`attend`.
 
     The printed result is a table of engines. For an engine that does not support the call, the
-    table gives the reason. For a union of patterns, the table lists the parts and their engines if
-    :func:`attend` computes them separately and merges the results, because the estimated time is
-    lower than that of one pass.
+    table gives the reason. :func:`attend` computes the parts of a union of patterns separately and
+    merges the results if this is estimated to be faster than one pass. The table then also lists
+    each part with its engine.
 
     Example:
         >>> import torch, edgewise
@@ -266,7 +266,8 @@ def aggregate(
     Args:
         value: ``[..., N_src, H, D]``, or plain features ``[N_src, F]``.
         graph: the edges. A pattern is bound with as many targets as sources.
-        weight: ``[E]``, or ``[..., E, H]`` for a weight for each head.
+        weight: weight of each edge, ``[E]``, or of each edge and head, ``[..., E, H]``. Defaults to
+            1.
         reduce: ``"sum"``, ``"mean"`` (the weighted sum divided by the number of edges), ``"max"``
             or ``"min"``. Equal maxima or minima share the gradient evenly.
         engine: as in :func:`attend`, which also describes how NaN, infinity and autocast are
@@ -327,7 +328,7 @@ def _aggregate(
 
 
 def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
-    """Return the engine for a call, cached on the graph, because planning takes time."""
+    """Return the engine for a call. It is cached on the graph, because choosing takes time."""
     # Do not cache the choice while compiling, because sizes may be symbols, or under torch.func,
     # where few engines work.
     if is_tracing() or (engine != "auto" and in_functorch_transform()):
@@ -377,7 +378,13 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
 def _faster_parts(
     call: AttentionCall, graph: Graph, whole: Choice
 ) -> list[tuple[AttentionCall, Graph, Choice]]:
-    """Return the parts of a union with their engines, if they are faster than one pass; else []."""
+    """Return the parts of a union graph, each with its call and engine; [] if one pass is faster.
+
+    Args:
+        call: call on the whole graph.
+        graph: bound graph.
+        whole: engine for one pass over the whole graph.
+    """
     # A single pass of ``tiles`` was always faster than computing parts and merging them. Merging
     # needs the log-sum-exp, which only softmax has.
     if len(graph.parts) == 1 or whole.engine == "tiles" or call.normaliser is not None:
@@ -395,7 +402,7 @@ def _faster_parts(
 
 
 def _parts(call: AttentionCall, graph: Graph) -> Iterator[tuple[AttentionCall, Graph]]:
-    """Yield a call for each part of a union of disjoint graphs, with the part's edge tensors."""
+    """Yield each part of a union of disjoint graphs, with the call for its edges."""
     start = 0
     for part in execution_parts(graph):
         stop = start + part.num_edges

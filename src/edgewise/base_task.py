@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """Loss and metrics of model outputs ``[M, ...]``, given targets.
+    """Base class of tasks: loss and metrics of model outputs ``[M, ...]``, given M targets.
 
     Example:
         >>> from torch.nn.functional import mse_loss
@@ -33,23 +33,25 @@ class Task(ABC):
     """
 
     takes: ClassVar[tuple[str, ...]] = ()
-    """Names of the data sizes that :meth:`complete` uses. The model factory receives the other
-    sizes."""
+    """Sizes of the data, such as "longest_text", that :meth:`complete` receives. The function that
+    builds the model receives the other sizes."""
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
-        """Return the model to train: the recipe's model, with the output head of the task, if any.
+        """Return the model to train: ``model``, with the output head of the task if it has one.
 
         Args:
-            model: model of the recipe, built with the data sizes that are not in ``takes``.
-            data_sizes: the data sizes that are in ``takes``.
+            model: model of the recipe, built with the sizes of the data that ``takes`` does not
+                name.
+            data_sizes: sizes of the data that ``takes`` names.
         """
         return model
 
     def with_targets(self, targets: Sequence[Target]) -> Task:  # noqa: ARG002
-        """Return the task for the targets of loaded data; most tasks do not depend on them.
+        """Return a copy of the task that fits the loaded targets; most tasks return themselves.
 
         Args:
-            targets: :attr:`edgewise.data.Splits.targets`; empty if the data do not describe them.
+            targets: :attr:`edgewise.data.Splits.targets`, descriptions of the target columns; empty
+                if the data set has none.
 
         Raises:
             ArgumentError: the task cannot predict such targets.
@@ -61,7 +63,7 @@ class Task(ABC):
 
         Args:
             model: model returned by :meth:`complete`.
-            batch: first batch of the data.
+            batch: first training batch.
 
         Raises:
             ArgumentError: the model or the data do not suit the task.
@@ -69,7 +71,7 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the mean training loss, a scalar."""
+        """Return the training loss, averaged over the targets ``[M, ...]``, as a scalar."""
 
     def count(self, outputs: Tensor, target: Tensor) -> int:  # noqa: ARG002 - part of the interface
         """Return the number of terms averaged in the loss.
@@ -80,21 +82,21 @@ class Task(ABC):
 
     @abstractmethod
     def metrics(self) -> dict[str, Metric]:
-        """Return new metrics by name, for one split.
+        """Return new torchmetrics objects by name, for one split.
 
         Raises:
             MissingExtraError: torchmetrics is not installed.
         """
 
     def possible_metrics(self) -> dict[str, Metric]:
-        """Return the metrics by name that :meth:`with_targets` may give, for any targets."""
+        """Return, by name, all metrics that a task returned by :meth:`with_targets` may have."""
         return self.metrics()
 
     def generation_metrics(self) -> dict[str, Metric]:
-        """Return new metrics of generated outputs by name, updated as ``(generated, batch)``.
+        """Return new metrics of generated outputs, such as translations, by name.
 
-        Generated outputs are for example translations, or a ranking of nodes for each node. These
-        metrics are computed on the test split only, because generation is slow.
+        They are updated with ``metric.update(generated, batch)``. They are computed on the test
+        split only, because generation is slow.
         """
         return {}
 
@@ -106,9 +108,9 @@ class Task(ABC):
         raise NotImplementedError
 
     def notes(self) -> dict[str, str]:
-        """Return remarks on how metrics are measured, by metric name."""
+        """Return remarks on how metrics are computed, by metric name."""
         return {}
 
     def from_loss(self, loss: float) -> dict[str, float]:  # noqa: ARG002 - part of the interface
-        """Return metrics computed from the mean loss alone, such as perplexity."""
+        """Return metrics that are functions of the mean loss, such as perplexity, by name."""
         return {}

@@ -22,9 +22,10 @@ class Batch:
         target: targets ``[M, ...]``.
         select: indices ``[M]`` of the output rows with a target; None selects all rows. In a single
             large graph the model computes all nodes, but only those of a split have targets.
-        keywords: keyword arguments, such as ``edge_attr``.
-        continues: whether row i continues the text of row i of the previous batch, so that the
-            model is called with the ``cache=`` of that batch; None if batches are independent.
+        keywords: keyword arguments of the model, such as ``edge_attr``.
+        continues: for language models: True if row i continues the text of row i of the previous
+            batch, so that the model is called with the ``cache=`` of that batch; False if new texts
+            start. None if batches are independent.
 
     Example:
         >>> import torch
@@ -58,14 +59,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class WritingBatch(Batch):
-    """Batch for text generation.
+    """Batch for text generation, with reference texts to compare with.
 
     Attributes:
-        prompt: start token of each text, ``[B, 1]``.
+        prompt: id of the start token for each generated text, ``[B, 1]``.
         end: id of the end-of-sequence token.
         padding: id of the padding token.
-        references: reference texts.
-        decode: function from ids ``[B, T]`` to texts.
+        references: reference text of each example.
+        decode: function from token ids ``[B, T]`` to texts.
     """
 
     prompt: Tensor = field(default_factory=lambda: torch.empty(0, 1, dtype=torch.long))
@@ -77,11 +78,14 @@ class WritingBatch(Batch):
 
 @dataclass(frozen=True)
 class LinkBatch(Batch):
-    """Pairs of nodes, and the data for ranking all possible links of a node.
+    """Batch for link prediction: pairs of nodes, and the nodes to rank as partners of a node.
 
     Attributes:
-        known: undirected edges ``[2, E]`` of the earlier splits, which rankings leave out.
-        left, right: nodes that may come first and second in a link; equal with one node type.
+        known: undirected edges ``[2, E]`` of the earlier splits (training, then validation);
+            rankings exclude them.
+        left: ids of the nodes that can be the first of a link.
+        right: ids of the nodes that can be the second of a link; equal to ``left`` if there is one
+            type of node.
     """
 
     known: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))

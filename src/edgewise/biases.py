@@ -1,4 +1,4 @@
-"""Compact biases and edge vectors: tables and projections, expanded only if an engine needs it."""
+"""Compact forms of biases and edge vectors, expanded to one entry per edge only if needed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ T = TypeVar("T")
 class TableBias:
     """Bias that depends on the class of an edge: ``bias[e, h] = table[index[e], h]``.
 
-    Biases by shortest-path distance (Graphormer), edge type and relative position (T5, Swin) have
-    this form.
+    The class is for example the shortest-path distance (Graphormer), the type of the edge, or the
+    relative position (T5, Swin).
 
     Args:
         index: ``[E]``, class of each edge, in the graph's edge order. For the complete graph this
             is the matrix of classes ``[N_dst, N_src]``, flattened.
-        table: ``[classes, H]``.
+        table: ``[classes, H]``, bias of each class and head.
 
     Example:
         >>> import torch, edgewise
@@ -57,11 +57,11 @@ class TableBias:
         return self.table.index_select(0, self.index)
 
     def edges(self, chosen: slice | Tensor) -> TableBias:
-        """Return the bias of the selected edges."""
+        """Return the bias of selected edges, given as a slice or as indices."""
         return _unchecked(TableBias, index=self.index[chosen], table=self.table)
 
     def to(self, dtype: torch.dtype) -> TableBias:
-        """Return the bias in another dtype; gradients keep the dtype of the table."""
+        """Return the bias in another dtype; gradients of the table keep its dtype."""
         return self if self.table.dtype == dtype else self._with(self.table.to(dtype))
 
     def _with(self, table: Tensor) -> TableBias:
@@ -73,21 +73,22 @@ class Offsets:
     """Classes of edges that depend on the relative position of source and target.
 
     Each node has an integer position. The class of the edge from j to i is
-    ``classes[source_place[j] - target_place[i]]``. In T5 (relative position buckets), this is
-    the position in the text; in Swin (2-D offsets in a window), it is ``row * (2 * side - 1) +
+    ``classes[source_place[j] - target_place[i]]``. For relative position buckets (T5), use the
+    position in the text; for 2-D offsets in a window (Swin), use ``row * (2 * side - 1) +
     column``. The ``tiles`` engine computes classes from positions, so its memory grows with the
     number of nodes, not of edges. For other engines, the classes of all edges are computed once.
 
     Attributes:
         target_place: ``[N_dst]``, integer positions of the targets.
         source_place: ``[N_src]``, integer positions of the sources.
-        classes: ``[count]``, class of each difference of positions. The difference must be from 0
-            to ``count - 1`` for every source and target, also for pairs without an edge.
-        graph: the graph of these edges.
+        classes: ``[count]``, class of each difference of positions. For every source and target,
+            also without an edge, the difference must be from 0 to ``count - 1``; add a constant to
+            the positions of the sources if it can be negative.
+        graph: bound graph that contains the edges.
 
     Raises:
         ArgumentError: if the number of positions differs from the number of nodes, or a
-            difference is out of range.
+            difference of positions is out of range.
 
     Example:
         >>> import torch, edgewise
@@ -111,7 +112,7 @@ class Offsets:
                 "Offsets",
                 expected=f"one position for each of the graph's {sizes[0]} targets and {sizes[1]} "
                 "sources",
-                got=f"{got[0]} and {got[1]}",
+                got=f"{got[0]} target positions and {got[1]} source positions",
                 remedy="give one position per node",
             )
         for name in ("target_place", "source_place"):
@@ -129,7 +130,8 @@ class Offsets:
             raise ArgumentError(
                 "Offsets.classes",
                 expected=f"a class for each difference of positions, from {low} to {high}",
-                got=f"{len(self.classes)} classes, for differences from 0",
+                got=f"{len(self.classes)} classes, for differences from 0 to "
+                f"{len(self.classes) - 1}",
                 remedy="subtract a constant from the positions of the targets, or give more "
                 "classes",
             )
@@ -159,14 +161,16 @@ class Offsets:
 
 
 class OffsetBias(TableBias):
-    """Bias by relative position, ``bias[e, h] = table[offsets.index[e], h]``; no index is stored.
+    """Bias by relative position: ``bias[e, h] = table[offsets.index[e], h]``.
+
+    It is equal to a ``TableBias``, but the ``tiles`` engine does not store the index ``[E]``.
 
     Args:
-        offsets: positions of the nodes, and the class of each difference.
-        table: ``[classes, H]``.
+        offsets: positions of the nodes, and the class of each difference of positions.
+        table: ``[classes, H]``, bias of each class and head.
 
     Raises:
-        ArgumentError: if the table has no row for a class.
+        ArgumentError: if the table has no row for one of the classes.
 
     Example:
         >>> import torch, edgewise
@@ -205,12 +209,12 @@ class OffsetBias(TableBias):
 class Projected:
     """Edge vectors that are projections of edge features: ``vector[e, h] = W[h] @ features[e]``.
 
-    The ``rows`` engine computes dot products and values without the expanded vectors, by q·(k + We)
-    = q·k + (Wᵀq)·e and Σ p (v + We) = Σ p v + W (Σ p e).
+    The ``rows`` engine does not store the edge vectors. It uses q·(k + We) = q·k + (Wᵀq)·e for
+    scores and Σ w (v + We) = Σ w v + W (Σ w e) for values, with features e and attention weights w.
 
     Args:
-        features: ``[E, F]``.
-        weight: W, ``[H, D, F]``.
+        features: edge features, ``[E, F]``.
+        weight: projection W of each head, ``[H, D, F]``.
 
     Example:
         >>> import torch, edgewise
@@ -241,23 +245,23 @@ class Projected:
         return torch.einsum("ef,hdf->ehd", self.features, self.weight)
 
     def edges(self, chosen: slice | Tensor) -> Projected:
-        """Return the vectors of the selected edges."""
+        """Return the vectors of selected edges, given as a slice or as indices."""
         return Projected(self.features[chosen], self.weight)
 
     def to(self, dtype: torch.dtype) -> Projected:
-        """Return the vectors in another dtype."""
+        """Return a copy with features and weight in another dtype."""
         return Projected(self.features.to(dtype), self.weight.to(dtype))
 
 
 EdgeTerm = Tensor | TableBias
-"""Type of a bias or gain: a tensor ``[..., E, H]`` or ``[..., E, 1]``, or a table."""
+"""Type of a bias or gain: a tensor ``[..., E, H]`` or ``[..., E, 1]``, or a ``TableBias``."""
 
 EdgeVector = Tensor | Projected
-"""Type of edge vectors: a tensor ``[E, H, D]`` or a projection."""
+"""Type of edge vectors: a tensor ``[..., E, H, D]``, or ``Projected``."""
 
 
 class EdgeTerms(TypedDict, total=False):
-    """Keyword arguments of a layer with one entry per edge; see :func:`edgewise.attend`."""
+    """Keyword arguments of layers that have one entry per edge; see :func:`edgewise.attend`."""
 
     bias: EdgeTerm | None
     gain: EdgeTerm | None
@@ -266,7 +270,7 @@ class EdgeTerms(TypedDict, total=False):
 
 
 def add_terms(*terms: EdgeTerm | None) -> EdgeTerm | None:
-    """Return the sum of biases, ignoring ``None``; a single table is returned unchanged."""
+    """Return the sum of the biases that are not None. A single bias is returned unchanged."""
     given = [term for term in terms if term is not None]
     if len(given) < 2:
         return given[0] if given else None
@@ -286,7 +290,7 @@ _RANGES = WeakTensorKeyDictionary()
 
 
 def _range(index: Tensor) -> tuple[int, int]:
-    """Return the least and the greatest class; cached, because reading them waits for the GPU."""
+    """Return the smallest and largest class. They are cached, as reading them waits for the GPU."""
     if not index.numel():
         return 0, -1
     if index.device.type == "cpu" or torch.compiler.is_compiling() or index.is_inference():

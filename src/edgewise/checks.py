@@ -1,4 +1,4 @@
-"""Validate that the tensors, edge terms and graph of a call fit each other.
+"""Checks that the tensors and the graph of one call of :func:`edgewise.attend` fit each other.
 
 Checks of a single argument are in ``arguments.py``.
 """
@@ -21,13 +21,13 @@ from edgewise.scores import DOT, Additive, Dot, Score
 from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 NodeLayout = Literal["NHD", "HND"]
-"""Order of the axes N (nodes), H (heads) and D (width); PyTorch's attention has HND."""
+"""Order of the axes N (nodes), H (heads) and D (width of a head). PyTorch's attention uses HND."""
 
 NO_BATCH = torch.Size()
 
 
 def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
-    """Bind a graph or pattern to these sizes and move it to this device."""
+    """Return the graph or pattern, bound to these numbers of nodes, on this device."""
     if (
         isinstance(graph, Graph)
         and graph.num_targets == num_targets
@@ -39,11 +39,14 @@ def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch
 
 
 def bind_to_nodes(graph: Pattern, x: Tensor) -> Graph:
-    """Bind a graph whose sources and targets are the nodes of x ``[..., N, width]``.
+    """Return a graph whose sources and targets are both the nodes of x ``[..., N, width]``.
+
+    Args:
+        graph: a pattern to bind to N nodes, or a graph with N nodes.
+        x: node features.
 
     Raises:
-        ArgumentError: if x has no node axis, or if the graph has other sizes.
-
+        ArgumentError: if x has no node axis, or if the graph has another number of nodes.
     """
     if x.dim() < 2:
         raise ArgumentError(
@@ -56,7 +59,7 @@ def bind_to_nodes(graph: Pattern, x: Tensor) -> Graph:
 
 
 def check_nodes(**nodes: Tensor) -> None:
-    """Check that node features, by argument name, are floats ``[..., N, H, D]``."""
+    """Raise ArgumentError unless each argument is a float tensor ``[..., N, H, D]``."""
     for name, x in nodes.items():
         if not isinstance(x, Tensor) or x.dim() < 3 or not x.dtype.is_floating_point:
             raise ArgumentError(
@@ -68,7 +71,7 @@ def check_nodes(**nodes: Tensor) -> None:
 
 
 def _warn_of_heads_first(query: Tensor, key: Tensor) -> None:
-    """Warn if the shapes look like ``[B, H, N, D]``: a pattern would be bound to H instead of N."""
+    """Warn if the shapes look like ``[B, H, N, D]``, where H would be taken as the node count."""
     if query.dim() < 4:
         return
     nodes, heads = query.shape[-3:-1]
@@ -97,10 +100,10 @@ def checked_call(
     dropout: float = 0.0,
     normaliser: Normaliser = "softmax",
 ) -> tuple[AttentionCall, Graph]:
-    """Check the arguments of ``attend`` and return them with the bound graph.
+    """Check the arguments of ``attend``; return them as an ``AttentionCall``, with the bound graph.
 
-    The tensors of the returned call have nodes before heads, for any ``layout``. With dropout, a
-    seed is taken from PyTorch's generator.
+    For any ``layout``, the tensors of the returned call have nodes before heads. With dropout, the
+    call gets a seed from PyTorch's random generator.
     """
     check_nodes(query=query, key=key, value=value)
     if layout is not None:
@@ -171,7 +174,7 @@ def checked_call(
 
 
 def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
-    """Return the entmax with α in the accumulation dtype; ``None`` for softmax."""
+    """Return the normaliser as ``Entmax``, with α in the dtype of sums; None for softmax."""
     if isinstance(normaliser, str):
         check_choice("normaliser", normaliser, NORMALISERS)
         return NORMALISERS[normaliser]
@@ -204,7 +207,14 @@ def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
 def checked_term(
     name: str, term: EdgeTerm | None, num_edges: int, nodes: Tensor
 ) -> EdgeTerm | None:
-    """Check a bias, gain or weight ``[..., E, H]`` and convert it to the accumulation dtype."""
+    """Check a bias, gain or weight of edges, and convert it to the dtype in which sums accumulate.
+
+    Args:
+        name: name of the argument.
+        term: ``[..., E, H]`` or ``[..., E, 1]``.
+        num_edges: E.
+        nodes: node features ``[..., N, H, D]``, which give H, dtype and device.
+    """
     if term is None:
         return None
     shape, numbers = term.shape, term.table if isinstance(term, TableBias) else term
@@ -224,7 +234,7 @@ def checked_term(
 def _checked_vector(
     name: str, vector: EdgeVector | None, num_edges: int, nodes: Tensor
 ) -> EdgeVector | None:
-    """Check edge vectors; convert them to the accumulation dtype unless all tensors are 16-bit."""
+    """Check edge vectors. Convert them to the dtype of sums unless they and nodes are 16-bit."""
     if vector is None:
         return None
     tensors = [vector] if isinstance(vector, Tensor) else [vector.features, vector.weight]
@@ -249,7 +259,7 @@ def _checked_vector(
 
 
 def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
-    """Return the batch shape to which the leading dimensions of all arguments broadcast."""
+    """Return the batch shape, to which the leading dimensions of all arguments broadcast."""
     own = {"bias": 2, "gain": 2}
     batches = {
         name: x.shape[: -own.get(name, 3)] for name, x in given.items() if isinstance(x, Tensor)
@@ -271,7 +281,7 @@ def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
 
 
 def _check_together(query: Tensor, key: Tensor, value: Tensor, score: Score) -> None:
-    """Check that query, key and value match in heads, sources, width, dtype and device."""
+    """Raise ArgumentError unless heads, sources, width, dtype and device match."""
     shape, key_shape, value_shape = query.shape, key.shape, value.shape
     heads, width, sources = shape[-2], shape[-1], key_shape[-3]
     if (
@@ -294,7 +304,7 @@ def _check_together(query: Tensor, key: Tensor, value: Tensor, score: Score) -> 
     _same("value", value.shape[-3], sources, "sources", "key")
     _same_type(query, "key", key)
     _same_type(query, "value", value)
-    _same("key", key.shape[-1], width, "wide", "query")
+    _same("key", key.shape[-1], width, "features per head", "query")
 
 
 def _check_additive(score: Additive, query: Tensor) -> None:
@@ -332,7 +342,7 @@ def _same(name: str, got: int, expected: int, what: str, other: str) -> None:
     if got != expected:
         raise ArgumentError(
             name,
-            expected=f"{expected} {what}, as for {other}",
+            expected=f"{expected} {what}, as in {other}",
             got=f"{got}",
             remedy="check the order of the axes: [..., nodes, heads, width]",
         )
@@ -342,7 +352,7 @@ def _same_type(query: Tensor, name: str, other: Tensor) -> None:
     if other.dtype != query.dtype or other.device != query.device:
         raise ArgumentError(
             name,
-            expected=f"{query.dtype} on {query.device}, as for query",
+            expected=f"{query.dtype} on {query.device}, as in query",
             got=f"{other.dtype} on {other.device}",
             remedy=f"convert {name} with .to(query)",
         )

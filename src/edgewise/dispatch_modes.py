@@ -1,4 +1,7 @@
-"""Contexts for creating cached tensors, independent of PyTorch's modes and CUDA streams."""
+"""Contexts in which to create cached tensors, which must be valid in all modes and CUDA streams.
+
+Modes are states of PyTorch such as ``torch.inference_mode()`` and ``torch.autocast``.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +19,27 @@ F = TypeVar("F", bound=Callable[..., Any])
 AUTOCASTS = ("cpu", "cuda")
 CPU = torch.device("cpu")
 OBJECTS_ARE_CONSTANTS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)
-"""Whether the installed PyTorch, while tracing, accepts constant functions of arbitrary objects."""
+"""Whether functions that ``torch.compile`` calls while tracing may have any object as argument."""
 
 
 def disable_modes() -> AbstractContextManager[object]:
     """Return a context that disables all modes of PyTorch; new tensors are on the CPU by default.
 
-    Tensors that a graph, model or encoding caches are used by later calls in other modes, so they
-    must be ordinary tensors. A tensor created under ``torch.inference_mode()`` cannot be saved for
-    a backward pass. A tensor created under ``torch.device("meta")``, in a ``FakeTensorMode`` or
-    while ``torch.export`` traces has no data. A tensor created in a ``torch.func`` transform is
-    invalid afterwards, and ``torch.autocast`` would round it.
+    Use it to create tensors that a graph, model or encoding caches. Later calls may use them in
+    other modes, so they must be ordinary tensors. Otherwise a tensor created under
+    ``torch.inference_mode()`` cannot be saved for a backward pass. A tensor created under
+    ``torch.device("meta")``, in a ``FakeTensorMode`` or while ``torch.export`` traces has no data.
+    A tensor created in a ``torch.func`` transform is invalid after it. A tensor created under
+    ``torch.autocast`` may be rounded to 16 bits.
     """
     return persist_on(CPU)
 
 
 def persist_on(device: torch.device) -> AbstractContextManager[object]:
-    """Return the context of :func:`disable_modes` for tensors cached on this device.
+    """Return a context like :func:`disable_modes`, for creating cached tensors on this device.
 
-    Leaving the context waits for the GPU, because the cached tensor may be used on another stream.
+    On a GPU, leaving the context waits until the tensors are computed, because another CUDA stream
+    may use them.
 
     Raises:
         RuntimeError: a CUDA graph is being captured, during which waiting is not allowed.
@@ -53,8 +58,9 @@ def persist_on(device: torch.device) -> AbstractContextManager[object]:
 def _seen_by_all_streams(device: torch.device) -> Iterator[None]:
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
-            "a graph is used for the first time while a CUDA graph is captured, and sorting its "
-            "edges would wait for the device; run the step once before the capture"
+            "an attention graph is used for the first time while a CUDA graph is captured; sorting "
+            "its edges would wait for the GPU, which is not allowed then. Remedy: run the captured "
+            "code once before the capture"
         )
     with disable_modes():
         yield
@@ -63,7 +69,7 @@ def _seen_by_all_streams(device: torch.device) -> Iterator[None]:
 
 
 def detach_from_inference(tensor: Tensor) -> Tensor:
-    """Return a tensor that autograd can save; an inference tensor is copied."""
+    """Return a tensor that autograd can save: a copy if it was made in inference mode."""
     if torch.compiler.is_dynamo_compiling() or not tensor.is_inference():
         return tensor
     with torch.inference_mode(False), torch.no_grad():
@@ -71,16 +77,17 @@ def detach_from_inference(tensor: Tensor) -> Tensor:
 
 
 def while_tracing(function: F) -> F:
-    """Decorate a function to be called while ``torch.compile`` traces; its result is a constant.
+    """Decorate a function that ``torch.compile`` calls while tracing; its result is a constant.
 
-    The function receives the real first argument, not a traced one, and the code is compiled again
-    for another object. It cannot be used for an object that the compiled code creates.
+    The function receives the actual object as its first argument, not a traced one. The code is
+    compiled again if the first argument is another object. It must not be an object that the
+    compiled code itself creates.
     """
     if OBJECTS_ARE_CONSTANTS:
         mark_constant(function)
         return function
 
-    # Older versions accept only numbers as arguments, and recompile if the ``id`` changes.
+    # Older PyTorch accepts only numbers as arguments, and compiles again if the ``id`` changes.
     def by_address(address: int, *more: Any) -> Any:
         return function(ctypes.cast(address, ctypes.py_object).value, *more)
 

@@ -1,8 +1,8 @@
-"""The three steps of attention as separate functions.
+"""The steps of attention as separate functions: scores of edges, and their softmax.
 
-Use them in models that cannot use :func:`edgewise.attend`: MAGNA diffuses the same weights several
-times, GatedGCN has vectors as scores, and a plot of attention needs only the weights. The third
-step, the weighted sum, is :func:`edgewise.aggregate` with ``weight``.
+Use them where :func:`edgewise.attend` does too much: MAGNA diffuses the same weights several times,
+GatedGCN has vectors as scores, and a plot of attention needs only the weights. The third step, the
+weighted sum, is :func:`edgewise.aggregate` with ``weight``.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ def edge_scores(
         query: ``[..., N_dst, H, D]``.
         key: ``[..., N_src, H, D]``.
         graph: the edges. A pattern is bound to the sizes of query and key.
-        options: ``score``, ``bias``, ``gain`` and ``edge_key`` of :func:`edgewise.attend`.
+        options: ``score``, ``bias`` (b), ``gain`` (g) and ``edge_key`` (e) of
+            :func:`edgewise.attend`.
 
     Returns:
-        ``[..., E, H]`` in the order of ``graph.edge_index``.
+        Scores ``[..., E, H]`` in the order of ``graph.edge_index``.
 
     Raises:
         ArgumentError: as in :func:`edgewise.attend`, or if ``normaliser`` is given, because scores
@@ -63,10 +64,10 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
 
     Args:
         scores: ``[..., E, H]`` in the order of ``graph.edge_index``; -inf masks an edge.
-        graph: a graph with sizes (``pattern.bind(n)``).
+        graph: a graph with a number of nodes; bind a pattern with ``pattern.bind(n)``.
 
     Returns:
-        ``[..., E, H]``; the weights of all edges to one target sum to 1.
+        Weights ``[..., E, H]``. The weights of all edges to one target sum to 1.
 
     Example:
         >>> import torch, edgewise
@@ -95,11 +96,13 @@ def attention_weights(
         key: ``[..., N_src, H, D]``.
         graph: the edges. A pattern is bound to the sizes of query and key.
         edges: indices ``[K]`` of selected edges; all edges by default. With softmax, scores and
-            weights of other edges are not held in memory.
-        options: as in :func:`edge_scores`, and ``normaliser``.
+            weights of unselected edges are not held in memory.
+        options: ``score``, ``bias``, ``gain``, ``edge_key`` and ``normaliser`` of
+            :func:`edgewise.attend`.
 
     Returns:
-        ``[..., E, H]`` in the order of ``graph.edge_index``, or ``[..., K, H]``.
+        Weights ``[..., E, H]`` in the order of ``graph.edge_index``; ``[..., K, H]`` in the order
+        of ``edges`` if they are given.
 
     Example:
         >>> import torch, edgewise
@@ -152,7 +155,7 @@ def _chosen_weights(
 
 
 def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
-    """Return the first engine that supports this device, dtype and score."""
+    """Return the first engine that supports this score, and the device and dtype of ``like``."""
     problem = Problem(
         operation="edges",
         batch=1,

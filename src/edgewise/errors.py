@@ -1,4 +1,4 @@
-"""Exceptions. An ArgumentError names the argument, the expected and given values and a remedy."""
+"""Exceptions of Edgewise, and the texts of their messages."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class EdgewiseError(Exception):
 
 
 class ArgumentError(EdgewiseError, ValueError):
-    """Error: an argument is invalid.
+    """Error: an argument is invalid. The message states what to do about it.
 
     Args:
         argument: name of the argument, as the caller wrote it.
         expected: values that are accepted.
-        got: value that was given.
+        got: value that the caller passed.
         remedy: instruction to the user.
 
     Example:
@@ -89,13 +89,13 @@ class MissingExtraError(EdgewiseError, ImportError):
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs an extra for this installation.
+    """Return the pip command that adds an extra to the installed Edgewise.
 
-    The installation is from PyPI, from the URL of a repository or from a clone.
-    For a clone the command has its absolute path, so that it works from any folder.
+    The command depends on how Edgewise was installed: from PyPI, from the URL of a repository, or
+    from a clone. For a clone it contains the absolute path, so that it works from any folder.
 
     Args:
-        extra: name of the extra.
+        extra: name of the extra, such as "graphs".
     """
     try:
         text = metadata.distribution("edgewise").read_text("direct_url.json")
@@ -115,17 +115,14 @@ def how_to_install(extra: str) -> str:
 
 
 def require(package: str, *, extra: str, purpose: str) -> Any:
-    """Import an optional package where it is used, before other imports from it.
+    """Import and return an optional package; call it in the function that uses the package.
 
-    Example: ``require("scipy", extra="graphs", purpose="reading X")``.
+    Example: ``scipy = require("scipy", extra="graphs", purpose="reading X")``.
 
     Args:
         package: name of the package in an import statement.
         extra: extra of Edgewise that installs it.
-        purpose: feature that needs the package; the error begins with it.
-
-    Returns:
-        The package.
+        purpose: feature that needs the package; the error message begins with it.
 
     Raises:
         MissingExtraError: the package cannot be imported.
@@ -137,12 +134,12 @@ def require(package: str, *, extra: str, purpose: str) -> Any:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
-    """Return an error for an unknown name that suggests the most similar known name.
+    """Return an error for an unknown name. It suggests the most similar known name.
 
     Args:
         kind: name of the argument.
-        name: unknown name.
-        known: known names.
+        name: unknown name that the user gave.
+        known: valid names.
     """
     choices = sorted(known)
     lowered = {choice.lower(): choice for choice in choices}

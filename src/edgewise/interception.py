@@ -1,6 +1,6 @@
-"""Interception of attention calls: :mod:`edgewise.explain` uses it to record and change weights.
+"""Interception of attention calls, with which :mod:`edgewise.explain` records and changes weights.
 
-Four functions pass their calls through the active interceptors: :func:`edgewise.attend`,
+An interceptor is an object whose methods are called in place of :func:`edgewise.attend`,
 :func:`edgewise.attend_with_lse`, :func:`edgewise.aggregate` and :func:`edgewise.merge_attention`.
 In compiled code (``torch.compile``), interceptors have no effect.
 """
@@ -19,19 +19,26 @@ from torch import Tensor
 class Interceptor:
     """Base class of interceptors: its methods change nothing; subclasses override some of them.
 
-    A method gets ``compute``, a function that continues the call: through the outer interceptors to
-    the computation. While a method runs, its interceptor is disabled, so the method may call
-    :func:`edgewise.attend` and the other functions.
+    A method receives the arguments of the intercepted call, and the function ``compute``, which
+    takes the same arguments and returns the result. It passes them through any outer interceptors.
+    While a method runs, its own interceptor is disabled, so the method may call
+    :func:`edgewise.attend` and the other three functions.
     """
 
     def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
-        """Return the output of attention, ``[..., N_dst, H, Dv]``, on a bound graph."""
+        """Return the output of attention ``[..., N_dst, H, Dv]``.
+
+        Args:
+            call: checked arguments of :func:`edgewise.attend`.
+            graph: bound graph.
+            compute: function of ``call`` and ``graph`` that returns the output.
+        """
         return compute(call, graph)
 
     def attend_with_lse(
         self, call: Any, graph: Any, compute: Callable[..., tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
-        """Return the output and the log-sum-exp ``[..., N_dst, H]``."""
+        """Return the output of attention and the log-sum-exp of the scores, ``[..., N_dst, H]``."""
         return compute(call, graph)
 
     def aggregate(
@@ -42,13 +49,26 @@ class Interceptor:
         reduce: str,
         compute: Callable[..., Tensor],
     ) -> Tensor:
-        """Return the sum, mean or extreme of values; ``weight`` is ``[..., E, H]`` or ``None``."""
+        """Return the sum, mean, maximum or minimum of weighted values ``[..., N_dst, H, D]``.
+
+        Args:
+            value: ``[..., N_src, H, D]``.
+            weight: ``[..., E, H]``, or None for weights of 1.
+            graph: bound graph.
+            reduce: "sum", "mean", "max" or "min".
+            compute: function of these four arguments that returns the output.
+        """
         return compute(value, weight, graph, reduce)
 
     def merge_attention(
         self, parts: Any, compute: Callable[..., tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
-        """Return output and log-sum-exp of a union of graphs, from those of each part."""
+        """Return the output and log-sum-exp of attention over a union of disjoint graphs.
+
+        Args:
+            parts: output and log-sum-exp of each graph.
+            compute: function of ``parts`` that returns the result.
+        """
         return compute(parts)
 
 
@@ -60,7 +80,7 @@ ACTIVE: ContextVar[tuple[Interceptor, ...]] = ContextVar("interceptors", default
 def intercepting(*interceptors: Interceptor) -> Iterator[None]:
     """Pass attention and aggregation calls within the ``with`` block through the interceptors.
 
-    The interceptor activated last sees each call first.
+    The innermost ``with`` block, and the last argument within it, receives each call first.
     """
     token = ACTIVE.set((*ACTIVE.get(), *interceptors))
     try:
@@ -71,7 +91,7 @@ def intercepting(*interceptors: Interceptor) -> Iterator[None]:
 
 @contextmanager
 def without_interception() -> Iterator[None]:
-    """Intercept no call within the ``with`` block."""
+    """Disable all interceptors within the ``with`` block."""
     token = ACTIVE.set(())
     try:
         yield
@@ -80,12 +100,18 @@ def without_interception() -> Iterator[None]:
 
 
 def is_intercepted() -> bool:
-    """Return whether interceptors are active; if so, pass the call to :func:`intercepted`."""
+    """Return whether any interceptor is active. If so, make the call with :func:`intercepted`."""
     return not torch.compiler.is_compiling() and bool(ACTIVE.get())
 
 
 def intercepted(method: str, compute: Callable[..., Any], *args: Any) -> Any:
-    """Pass the call ``compute(*args)`` through the active interceptors and return the result."""
+    """Pass a call through the active interceptors and return the result.
+
+    Args:
+        method: method of :class:`Interceptor` to call, such as "attend".
+        compute: function that computes the result without interceptors.
+        args: arguments of ``compute``.
+    """
     active = ACTIVE.get()
     if not active:
         return compute(*args)

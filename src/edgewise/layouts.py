@@ -1,4 +1,7 @@
-"""Layouts: data structures that engines build from a graph, cached on the graph."""
+"""Layouts: the form in which each engine stores a graph, built once and cached on the graph.
+
+An engine is one implementation of :func:`edgewise.attend`, such as ``dense``.
+"""
 
 from __future__ import annotations
 
@@ -36,22 +39,21 @@ L = TypeVar("L")
 
 
 def layout_of(graph: Graph, kind: type[L]) -> L:
-    """Return the layout of this class for a graph; the first call builds it."""
+    """Return a graph in the form ``kind``, which an engine needs; the first call builds it."""
     layout: L = graph.derived(MAKERS[kind])
     return layout
 
 
 def graph_facts(graph: Graph) -> GraphFacts:
-    """Return the fields of :class:`~edgewise.engines.call.Problem` that the graph determines."""
+    """Return the arguments of :class:`~edgewise.engines.call.Problem` that describe the graph."""
     return {**graph.derived(_sizes), "duplicates": lambda: graph.has_duplicates}
 
 
 def execution_parts(graph: Graph) -> Sequence[Graph]:
     """Return the parts of a graph that may be computed on different engines and then merged.
 
-    In a union of patterns, all members that consist of runs of consecutive sources form one part,
-    and each member given as a list of edges is a part. If all members are of the same kind, each
-    member is a part.
+    The parts are the members of a union of patterns. If the sources of some members are stored as
+    ranges and those of other members as lists of edges, all members with ranges form one part.
     """
     return graph.derived(_execution_parts)
 
@@ -66,7 +68,10 @@ def _execution_parts(graph: Graph) -> Sequence[Graph]:
 
 
 class GraphSizes(TypedDict):
-    """Sizes of a graph that the choice of an engine depends on, cached on the graph."""
+    """Type of the numbers by which a graph affects the choice of an engine; cached on the graph.
+
+    :class:`~edgewise.engines.call.Problem` describes them.
+    """
 
     num_targets: int
     num_sources: int
@@ -78,7 +83,7 @@ class GraphSizes(TypedDict):
 
 
 class GraphFacts(GraphSizes):
-    """Fields of :class:`~edgewise.engines.call.Problem` that the graph determines."""
+    """Type of the arguments of :class:`~edgewise.engines.call.Problem` that describe the graph."""
 
     duplicates: Callable[[], bool]
 
@@ -111,7 +116,11 @@ def _sizes(graph: Graph) -> GraphSizes:
 
 
 def _dense_shape(graph: Graph) -> tuple[int, int, int]:
-    """Return the numbers of blocks, rows and columns of the smallest dense layout of a graph."""
+    """Return the numbers of blocks, rows and columns of the dense layout of a graph.
+
+    The layout has one block for each segment of a packed batch if that is smaller than one block
+    for the whole graph.
+    """
     whole = 1, graph.num_targets, graph.num_sources
     if graph.segments is None or not graph.segments[0].numel():
         return whole
@@ -150,7 +159,12 @@ def _dense_layout(graph: Graph) -> DenseLayout:
 
 
 def _padded_places(sizes: Tensor | None, length: int) -> Places | None:
-    """Return each node's index after padding segments to ``length``; ``None`` without padding."""
+    """Return the index of each node after padding segments to ``length``; None if none is padded.
+
+    Args:
+        sizes: number of nodes of each segment, or None for a graph without segments.
+        length: length after padding.
+    """
     if sizes is None or bool((sizes == length).all()):
         return None
     segment, position = runs_and_positions(sizes)
@@ -164,9 +178,10 @@ class Tiling(NamedTuple):
     """Estimated cost of a graph on the engine ``tiles``.
 
     Attributes:
-        pairs: number of computed pairs of target and source, plus the cost of loading sources.
-        packed: whether the graph consists of packed sequences, for which GPUs compute only the
-            edges.
+        pairs: number of computed pairs of target and source, plus the cost of loading sources,
+            expressed as a number of pairs.
+        packed: whether the graph consists of packed sequences. For these, GPUs compute only pairs
+            that are edges.
     """
 
     pairs: int
@@ -174,9 +189,10 @@ class Tiling(NamedTuple):
 
 
 def _tiling(graph: Graph) -> Tiling | None:
-    """Return the cost on the engine ``tiles``; ``None`` if it does not support the graph.
+    """Return the cost of a graph on the engine ``tiles``; None if it does not support the graph.
 
-    The engine supports targets whose sources are ranges of consecutive or evenly spaced nodes.
+    The engine supports graphs in which the sources of each target are ranges of consecutive or
+    evenly spaced nodes.
     """
     if isinstance(graph, Edges):
         return None
@@ -201,7 +217,10 @@ def _tiling(graph: Graph) -> Tiling | None:
 
 
 def _common_step(graph: Graph) -> int | None:
-    """Return the least common multiple of the steps of all runs; ``None`` if it is too large."""
+    """Return the least common multiple of the steps between the sources of a target.
+
+    Returns None if it is too large, or if the sources are not ranges with a constant step.
+    """
     steps = [part.step for part in graph.parts if isinstance(part, Intervals | Runs)]
     if len(steps) < len(graph.parts):
         return None
@@ -226,7 +245,13 @@ def _tiles_layout(graph: Graph) -> TilesLayout | FlexLayout:
 
 
 def _tile_runs(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
-    """Schedule a graph made of runs for ``tiles``, with segments of these sizes."""
+    """Return the schedule with which ``tiles`` computes a graph whose sources are ranges.
+
+    Args:
+        graph: graph in which the sources of each target are ranges of evenly spaced nodes.
+        targets: number of targets of each segment.
+        sources: number of sources of each segment.
+    """
     if isinstance(graph, Intervals) and graph.step == 1:
         return schedule_intervals(graph.start, graph.stop, graph.in_degree(), targets, sources)
     common = _common_step(graph)
@@ -243,7 +268,7 @@ def _tile_runs(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
 
 
 def _part_runs(graph: Graph) -> list[PartRuns]:
-    """Return the runs of each part of a union, with edges numbered across all parts."""
+    """Return the ranges of sources of each part of a union; edges are numbered across all parts."""
     parts, ahead = [], 0
     for part in graph.parts:
         runs = lists_of(part)

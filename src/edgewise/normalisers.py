@@ -18,11 +18,11 @@ class Entmax:
     .. math:: w_{ij} = \big[(\alpha - 1)\, s_{ij} - \tau_i\big]_+^{1 / (\alpha - 1)}, \qquad
               \sum_j w_{ij} = 1
 
-    α = 1 is softmax and α = 2 is sparsemax (Martins and Astudillo, 2016). A tensor has one α per
-    head, which can be learned (Correia et al., 2019).
+    The threshold τ of each target makes its weights sum to 1. α = 1 is softmax and α = 2 is
+    sparsemax (Martins and Astudillo, 2016). α can be learned for each head (Correia et al., 2019).
 
     Args:
-        alpha: α from 1 to 2, a number or ``[H]``.
+        alpha: α from 1 to 2: a number, or a tensor ``[H]`` with one number per head.
 
     Raises:
         ArgumentError: if α is out of this range.
@@ -47,21 +47,21 @@ class Entmax:
 
 
 def alpha_out_of_range(got: str) -> ArgumentError:
-    """Return the error for α below 1 or above 2."""
+    """Return the error for α below 1 or above 2; ``got`` is the value as text."""
     return ArgumentError(
         "normaliser.alpha",
-        expected="from 1 (softmax) to 2 (sparsemax)",
+        expected="numbers from 1 (softmax) to 2 (sparsemax)",
         got=got,
         remedy="clip alpha, or learn a parameter a and pass 1 + sigmoid(a)",
     )
 
 
 Normaliser = Literal["softmax", "sparsemax", "entmax"] | Entmax
-"""Type of a normaliser: a name or an :class:`Entmax`; ``"entmax"`` has α = 1.5."""
+"""Type of a normaliser: a name or an :class:`Entmax`. The name "entmax" means α = 1.5."""
 
 NORMALISERS: dict[str, Entmax | None] = {
     "softmax": None,
     "sparsemax": Entmax(2.0),
     "entmax": Entmax(1.5),
 }
-"""Normalisers by name; ``None`` is softmax, which all engines support."""
+"""Normaliser of each name. Softmax is ``None``, because all engines support it."""

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class PluginWarning(UserWarning):
-    """Warning: the recipes of an installed package cannot be imported."""
+    """Warning: a package that adds recipes is installed but cannot be imported."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,11 @@ class Plugin:
 
     Attributes:
         package: name of the installed distribution.
-        tables: recipes, data sets and tasks by name, under ``RECIPES``, ``DATA`` and ``TASKS``.
+        tables: dict with the keys ``RECIPES``, ``DATA`` and ``TASKS``. Its values are dicts of
+            recipes, data sets and tasks by name.
         predictors: classes of predictors.
-        baselines: kinds of recipes with their baselines.
+        baselines: objects that give the baselines for one kind of recipe,
+            :class:`edgewise.baselines.Kind`.
     """
 
     package: str
@@ -43,7 +45,7 @@ class Plugin:
 
     @classmethod
     def load(cls, entry: metadata.EntryPoint) -> Plugin:
-        """Import the module that an entry point names."""
+        """Import the module that an entry point names, and return what it adds."""
         module = entry.load()
         recipes = {recipe.name: recipe for recipe in getattr(module, "RECIPES", ())}
         classes = {name: dict(getattr(module, name, {})) for name in ("DATA", "TASKS")}
@@ -77,13 +79,18 @@ def plugins() -> list[Plugin]:
 
 
 def provider(table: str, name: str) -> str | None:
-    """Return the package that adds ``name`` to ``RECIPES``, ``DATA`` or ``TASKS``, or ``None``."""
+    """Return the package that adds this name; None if no package does.
+
+    Args:
+        table: "RECIPES", "DATA" or "TASKS".
+        name: name of a recipe, data set or task.
+    """
     found = (plugin.package for plugin in plugins() if name in plugin.tables[table])
     return next(found, None)
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Read-only table by name: the entries of Edgewise, then those of installed packages.
+    """Read-only dict by name: the entries of Edgewise, then those of installed packages.
 
     If a name occurs several times, the entry of Edgewise has precedence, then the package whose
     entry point comes first in alphabetical order.

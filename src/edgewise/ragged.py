@@ -12,17 +12,17 @@ from torch import Tensor
 
 
 def starts(lengths: Tensor) -> Tensor:
-    """Return the start index of each segment, ``[R]``."""
+    """Return the start index of each segment, ``[R]``, from the lengths ``[R]``."""
     return lengths.cumsum(0) - lengths
 
 
 def boundaries(lengths: Tensor) -> Tensor:
-    """Return the start index of each segment and the end of the last one, ``[R + 1]``."""
+    """Return the start indices of all segments, then the end of the last one, ``[R + 1]``."""
     return F.pad(lengths.cumsum(0), (1, 0))
 
 
 def segment_index(lengths: Tensor, total: int | None = None) -> Tensor:
-    """Return the segment index of each element, ``[N]``.
+    """Return the segment index of each element, ``[N]``: lengths 2, 0, 3 give 0, 0, 2, 2, 2.
 
     ``repeat_interleave`` is not used, because it starts all threads even for a few numbers; this
     takes milliseconds while other processes use the cores.
@@ -63,12 +63,12 @@ def ranges(start: Tensor, lengths: Tensor) -> Tensor:
 
 
 def chosen(counts: Tensor, fraction: float, generator: torch.Generator | None = None) -> Tensor:
-    """Sample a fraction of the elements of each segment, and return the mask ``[N]``.
+    """Return a mask ``[N]`` that selects a random fraction of the elements of each segment.
 
     Args:
         counts: length of each segment, ``[R]``.
-        fraction: fraction to sample, rounded up in each segment.
-        generator: random generator. Defaults to PyTorch's global one.
+        fraction: fraction to select. The number of elements is rounded up in each segment.
+        generator: random generator. Defaults to PyTorch's global generator.
     """
     segment = torch.arange(len(counts)).repeat_interleave(counts)
     # Sort the elements by segment, in random order within each segment.

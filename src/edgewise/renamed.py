@@ -50,14 +50,14 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "vocabulary_size": ("vocab_size",),
     "waves": ("encoding_width",),
 }
-"""New names by old name. If there are several, the first that the object has is the replacement."""
+"""New names by old name. Of several, the first that the class or recipe has is the replacement."""
 
 CLASSES = {
     "edgewise.encodings": {"TransformerXL": "TransformerXLRelative"},
     "edgewise.graphs": {"Reordered": "Permuted"},
     "edgewise.layers": {"Reader": "Backbone", "RecurrentReader": "RecurrentBackbone"},
 }
-"""Old and new names of classes, by the package that exports them."""
+"""New names of classes by old name, for each package that exports them."""
 
 DATA_SIZES = {
     "length": "max_length",
@@ -65,19 +65,19 @@ DATA_SIZES = {
     "target_vocabulary": "target_vocab_size",
     "vocabulary": "vocab_size",
 }
-"""New names by old name, for the model arguments that a run folder records as data sizes."""
+"""New names by old name, for model arguments that the data determine; run folders record them."""
 
 VALUES = {"mode": {"higher": "max", "lower": "min"}}
-"""For each field, by its new name: new values by old value."""
+"""New values by old value, for each recipe field whose values were renamed."""
 
 PARAMETERS = {"reader": "backbone"}
-"""New parts of parameter names in saved weights, by old part."""
+"""New names of submodules by old name, as they occur in the names of saved parameters."""
 
 
 def new_name(old: str, known: Collection[str]) -> str | None:
-    """Return the known name that replaced ``old``, or ``None`` if there is none.
+    """Return the name in ``known`` that replaced ``old``; None if ``old`` was not renamed.
 
-    Names may be dotted: ``model.feed_forward`` gives ``model.ffn_dim``.
+    Names may have dots: ``model.feed_forward`` gives ``model.ffn_dim``.
     """
     if old in known:
         return None
@@ -87,7 +87,12 @@ def new_name(old: str, known: Collection[str]) -> str | None:
 
 
 def with_new_names(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Return the fields with old names and old values replaced by the new ones."""
+    """Return a copy of a run's recorded fields, with new names and values in place of old ones.
+
+    Args:
+        values: values of the fields, by old or new name.
+        known: valid names.
+    """
     found = {new_name(name, known) or name: value for name, value in values.items()}
     for name, value in found.items():
         replaced = VALUES.get(name.rpartition(".")[2], {})
@@ -96,7 +101,7 @@ def with_new_names(values: Mapping[str, Any], known: Collection[str]) -> dict[st
 
 
 def check_not_renamed(argument: str, known: Collection[str]) -> None:
-    """Raise ArgumentError if an unknown argument was renamed to one of the known arguments."""
+    """Raise ArgumentError if ``argument`` is the old name of an argument in ``known``."""
     new = new_name(argument, known)
     if new is not None:
         raise _renamed(argument, new)
@@ -109,9 +114,9 @@ def _renamed(old: str, new: str) -> ArgumentError:
 
 
 def refuse_old_names(package: dict[str, Any]) -> None:
-    """Make old names of a package's classes and of their arguments raise an error.
+    """Make the old names of a package's classes, and of their arguments, raise an error.
 
-    For functions, :func:`edgewise.arguments.checked` does this.
+    For arguments of functions, :func:`edgewise.arguments.checked` raises the error.
 
     Args:
         package: ``globals()`` of the package.
@@ -135,7 +140,7 @@ def _missing_attribute(package: str, name: str) -> None:
 
 
 def _refuse_old_arguments(kind: Any) -> None:
-    """Wrap the constructor of a class if it has arguments that were renamed."""
+    """Make the constructor of a class raise an error for old argument names, if there are any."""
     build = kind.__init__
     known = inspect.signature(build).parameters.keys()
     if not any(new in known for names in RENAMED.values() for new in names):
@@ -151,5 +156,5 @@ def _refuse_old_arguments(kind: Any) -> None:
 
 
 def new_parameter_name(name: str) -> str:
-    """Return the new name of a parameter in saved weights."""
+    """Return the current name of a parameter, given its name in saved weights."""
     return re.sub(r"\w+", lambda found: PARAMETERS.get(found[0], found[0]), name)

@@ -17,18 +17,19 @@ from torch import Tensor
 from edgewise.arguments import check_choice
 
 Score = Callable[[Tensor, Tensor], Tensor] | None
-"""Type of a score: ``Dot``, ``Additive``, another callable, or ``None`` if only the bias counts."""
+"""Type of a score function: ``Dot``, ``Additive``, a callable, or ``None`` for scores of 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dot:
     r"""Scaled dot product, :math:`s = \text{scale} \cdot q^\top k` (Vaswani et al., 2017).
 
-    The default scale is 1/√D: the product of vectors with independent entries of variance σ² has
-    variance σ⁴·D. For a bilinear score :math:`q^\top W k`, pass ``query @ W`` as the query.
+    The default scale is 1/√D, because the dot product of two vectors with independent entries of
+    mean 0 and variance σ² has variance σ⁴·D. For a bilinear score :math:`q^\top W k`, pass
+    ``query @ W`` as the query.
 
     Args:
-        scale: factor of the product; ``None`` means 1/√D.
+        scale: factor of the dot product; ``None`` means 1/√D.
 
     Example:
         >>> import torch, edgewise
@@ -64,12 +65,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class Additive:
     r"""Additive score, :math:`s = a^\top \mathrm{act}(q + k)`.
 
-    * GAT (Veličković et al., 2018): no ``weight``; q and k are the scalars aᵀWh (width 1).
-    * GATv2 (Brody et al., 2022): with ``weight``.
-    * The tanh score of Bahdanau et al. (2015): ``Additive("tanh", weight)``.
+    * GAT (Veličković et al., 2018): ``Additive()``; q and k are the scalars aᵀWh (D = 1).
+    * GATv2 (Brody et al., 2022): ``Additive(weight=a)``.
+    * Bahdanau et al. (2015): ``Additive("tanh", a)``.
 
     Args:
-        activation: ``leaky_relu``, ``relu``, ``tanh``, ``gelu``, ``silu`` or ``identity``.
+        activation: act: ``leaky_relu``, ``relu``, ``tanh``, ``gelu``, ``silu`` or ``identity``.
         weight: the vector a of each head, ``[H, D]``; may be ``None`` only if D = 1.
         negative_slope: slope of the leaky ReLU below zero.
 

@@ -10,16 +10,16 @@ from torch import Tensor
 
 
 class Target(NamedTuple):
-    """A target column: a number, or one of several classes.
+    """A column that the model predicts: a number, or one of several classes.
 
-    A number has one output, in the unit of the column. Two classes have one output, the logit of
-    the second class. More classes have a logit each.
+    For a number, the model has one output, in the unit of the column. For two classes it has one
+    output, the logit of the second class. For more classes it has one logit per class.
 
     Attributes:
         name: name of the column.
         classes: names of the classes; empty for a number.
-        mean, std: mean and standard deviation of the training numbers.
-        counts: number of training rows of each class.
+        mean, std: mean and standard deviation of the numbers in the training set.
+        counts: number of training examples of each class.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Target(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Number of outputs."""
+        """Number of model outputs for this column."""
         return len(self.classes) if len(self.classes) > 2 else 1
 
     @classmethod
@@ -41,13 +41,18 @@ class Target(NamedTuple):
 
 
 def split_outputs(targets: Sequence[Target], outputs: Tensor) -> tuple[Tensor, ...]:
-    """Return the outputs ``[..., width]`` of each target."""
+    """Split the outputs of a model into the outputs ``[..., width]`` of each target."""
     parts: tuple[Tensor, ...] = outputs.split([target.width for target in targets], dim=-1)
     return parts
 
 
 def probabilities(target: Target, outputs: Tensor) -> Tensor:
-    """Return the probabilities ``[..., classes]`` of a target from its logits ``[..., width]``."""
+    """Return the class probabilities ``[..., classes]`` of a target.
+
+    Args:
+        target: target with classes.
+        outputs: its logits ``[..., width]``.
+    """
     if target.width > 1:
         return outputs.softmax(-1)
     second = outputs.sigmoid()

@@ -17,13 +17,13 @@ from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 PLAIN = (Tensor, Parameter)
-"""Types of ordinary tensors, which are not subclasses that wrap other tensors."""
+"""Types of ordinary tensors; other types are subclasses, which may wrap a tensor."""
 
 
 def modes_are_active() -> bool:
     """Return whether a function mode, dispatch mode, functorch transform or autocast is active.
 
-    The fallback is True: disabling modes that are not active changes nothing.
+    The fallback is True, which is safe: disabling modes that are not active changes nothing.
     """
     try:
         return bool(
@@ -38,9 +38,10 @@ def modes_are_active() -> bool:
 
 
 def is_tracing(tensors: Iterable[Tensor] = ()) -> bool:
-    """Return whether a compiler, tracer, dispatch mode or tensor subclass must see all operations.
+    """Return whether operations must go through PyTorch's dispatcher, where they can be observed.
 
-    The fallback is True: calls then go through PyTorch's dispatcher, where all of them are visible.
+    A compiler, a tracer, a dispatch mode or a tensor subclass among ``tensors`` observes them. The
+    fallback is True, which is safe but slower.
     """
     if torch.compiler.is_compiling():
         return True
@@ -56,7 +57,7 @@ def is_tracing(tensors: Iterable[Tensor] = ()) -> bool:
 def in_functorch_transform() -> bool:
     """Return whether ``torch.func`` or forward-mode differentiation is active.
 
-    The fallback is True: kernels that do not support these two are then not used.
+    The fallback is True; kernels that support neither of the two are then not used.
     """
     if torch.compiler.is_compiling():
         return False
@@ -71,10 +72,11 @@ def in_functorch_transform() -> bool:
 def real_tensors() -> Iterator[None]:
     """Disable functorch transforms and dispatch modes, so that new tensors have storage and data.
 
-    The fallback disables nothing, and raises an error if new tensors are fake or wrapped.
+    The fallback disables nothing.
 
     Raises:
-        RuntimeError: this version of PyTorch lacks the private functions, and a mode is active.
+        RuntimeError: this version of PyTorch lacks the private functions, and new tensors have no
+            data or are wrapped.
     """
     try:
         from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
@@ -83,7 +85,8 @@ def real_tensors() -> Iterator[None]:
         if not _makes_plain_tensors():
             raise RuntimeError(
                 "Edgewise cannot leave the active torch.func transform or dispatch mode in PyTorch "
-                f"{torch.__version__}; use the graph once before, outside of the transform or mode"
+                f"{torch.__version__}. Remedy: use the graph once before entering the transform or "
+                "mode"
             ) from None
         yield
         return
@@ -94,24 +97,24 @@ def real_tensors() -> Iterator[None]:
 
 
 def _makes_plain_tensors() -> bool:
-    """Return whether a new tensor is neither of a subclass nor wrapped by a transform."""
+    """Return whether new tensors are ordinary ones, not of a subclass nor wrapped."""
     probe = torch.zeros(1, device="cpu") + 1
     return type(probe) is Tensor and torch.func.debug_unwrap(probe) is probe
 
 
 def mark_constant(function: Callable[..., Any]) -> None:
-    """Mark a function whose result is a constant of the code that ``torch.compile`` traces.
+    """Make ``torch.compile`` call a function while it traces, and treat the result as a constant.
 
-    ``torch.compiler.assume_constant_result`` sets the same attribute, but imports the compiler,
+    ``torch.compiler.assume_constant_result`` sets the same attribute, but it imports the compiler,
     which takes two seconds.
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def single_level_apply(kind: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """Return ``kind.apply`` without the slow handling of functorch transforms.
+    """Return the ``apply`` of an autograd function, without its slow test for ``torch.func``.
 
-    The fallback is ``kind.apply``.
+    The fallback is ``kind.apply`` itself.
     """
     if not hasattr(torch.autograd.function, "_SingleLevelFunction"):
         return kind.apply
@@ -123,7 +126,7 @@ def version_of(tensor: Tensor) -> object:
     """Return a value that changes whenever the tensor is changed in place.
 
     Inference tensors have no version counter. For them, and as fallback, each call returns a new
-    object, so that caches never hit.
+    object, so that a cache that compares versions is never used.
     """
     try:
         return object() if tensor.is_inference() else tensor._version
@@ -132,7 +135,7 @@ def version_of(tensor: Tensor) -> object:
 
 
 def foreach_copy(targets: list[Tensor], sources: list[Tensor]) -> None:
-    """Copy each source into its target, in one call per device if possible."""
+    """Copy each source into the target at the same index, in one call if possible."""
     try:
         copy = torch._foreach_copy_
     except AttributeError:
@@ -143,7 +146,7 @@ def foreach_copy(targets: list[Tensor], sources: list[Tensor]) -> None:
 
 
 def foreach_lerp(targets: list[Tensor], ends: list[Tensor], weight: float) -> None:
-    """Apply ``target.lerp_(end, weight)`` to each target and its end, in one call if possible."""
+    """Compute ``target.lerp_(end, weight)`` for each target and end, in one call if possible."""
     try:
         lerp = torch._foreach_lerp_
     except AttributeError:

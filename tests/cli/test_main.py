@@ -92,8 +92,8 @@ def test_show_draws_a_graph(capsys, tmp_path):
         ("complete()", "after 1 layer, every node"),
         ("window(2)", "after 8 layers, every node"),
         ("window(2) | hubs([0])", "after 2 layers, every node"),
-        ("causal()", "some nodes never reach others"),
-        ("blocks(4)", "some nodes never reach others"),
+        ("causal()", "some nodes never receive information"),
+        ("blocks(4)", "some nodes never receive information"),
     ],
 )
 def test_show_counts_the_layers_until_all_nodes_reach_each_other(
@@ -113,7 +113,7 @@ def test_show_counts_the_layers_until_all_nodes_reach_each_other(
         (["train", "digit"], "did you mean 'digits'"),
         (["train", "digits", "--model.head", "3"], "did you mean 'model.heads'"),
         (["train", "digits", "--model.heads"], "a value after --model.heads"),
-        (["train", "gat-cora", "--model", "vit"], "a model of another kind"),
+        (["train", "gat-cora", "--model", "vit"], "a model for other inputs"),
         (["train", "gat-cora", "--model", "gatv2", "--model.window", "2"], "expected model."),
         (["train", "digits", "--model.heads=x"], "a whole number"),
         (["train", "digits", "--seed", "x"], "a whole number"),
@@ -181,7 +181,7 @@ def test_help_of_a_recipe_with_another_model_lists_its_fields(capsys):
 def test_help_of_predict_says_which_option_is_for_which_run(capsys):
     with pytest.raises(SystemExit):
         main(["predict", "--help"])
-    lines = capsys.readouterr().out.split("recipes of each kind:\n")[1].splitlines()
+    lines = capsys.readouterr().out.split("whose runs accept them:\n")[1].splitlines()
     options = dict(zip(lines[1::2], lines[::2], strict=True))
     found = {name: o.split() for names, o in options.items() for name in names.split(", ")}
     found = {name.strip(): words for name, words in found.items()}

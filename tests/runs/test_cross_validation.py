@@ -101,7 +101,7 @@ def test_a_model_that_wants_more_than_the_data_say_is_refused(recipe: recipes.Re
         raise AssertionError
 
     with refused(
-        "model", expected="data that determine season", got="in_width", remedy="same kind"
+        "model", expected="data that determine season", got="in_width", remedy="another model"
     ):
         prepare(replace(recipe, model=partial(needs_more)))
 

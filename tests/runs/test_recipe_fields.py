@@ -194,16 +194,16 @@ def test_another_model_keeps_the_fields_that_both_have():
     assert other.data == recipe.data
     rebuilt = from_record(json.loads(json.dumps(to_record(other))))
     assert fields_of(rebuilt) == fields_of(other)
-    assert differences(recipe, other)[0] == "model bert and lstm"
+    assert differences(recipe, other)[0] == "model: bert in the run, lstm now"
     assert fields_of(with_values(recipe, {"model": "bert"})) == fields_of(recipe)
 
 
 @pytest.mark.parametrize(
     ("name", "expected", "got", "remedy"),
     [
-        ("gat", "roberta", "gat, a model of another kind", "another model"),
+        ("gat", "roberta", "gat, a model for other inputs", "another model"),
         ("berta", "bert", "'berta'", "did you mean"),
-        ("transformer", "lstm", "another kind", "another recipe"),
+        ("transformer", "lstm", "other inputs", "another recipe"),
     ],
 )
 def test_a_model_of_another_kind_is_refused(name, expected, got, remedy):
@@ -257,5 +257,5 @@ def test_a_model_says_how_molecules_are_read_without_what_it_lacks(model, remedy
 def test_conditions_have_no_switch_that_leaves_them_out():
     recipe = replace(find("molecules"), model=partial(models.graph_gin))
     sizes = {"in_width": 4, "out_width": 1, "edge_width": 3, "global_width": 2}
-    with refused("model", expected="global_width", got="graph_gin", remedy="of the same kind"):
+    with refused("model", expected="global_width", got="graph_gin", remedy="another model"):
         build_model(recipe, Preprocessing(sizes, None, {}))

@@ -144,7 +144,7 @@ def test_another_tokenizer_in_the_folder_is_refused(pretrained: Path) -> None:
     other = train_tokenizer([" ".join(reversed(WORDS))], "words", special=("pad", "unk"))
     (pretrained / TOKENIZER).write_text(other.to_str())
     try:
-        with refused(TOKENIZER, expected="of the run in", got="the vocabulary", remedy=TOKENIZER):
+        with refused(TOKENIZER, expected="of the run in", got="the hash", remedy=TOKENIZER):
             evaluate_run(pretrained)
     finally:
         (pretrained / TOKENIZER).write_text(kept)
@@ -231,14 +231,14 @@ def test_a_trunk_of_other_sizes_is_refused_by_the_fields_that_differ(
     other = labels(files, **start, **{"model.depth": 2, "model.ffn_dim": 24, "model.dropout": 0.1})
     with refused(
         "--from",
-        expected=f"the model of {pretrained}, a run of language: gpt",
+        expected=f"the model of {pretrained}, a run of the recipe language with the model gpt",
         got="model.depth 2, model.ffn_dim 24",
         remedy="choose --model.depth 1 --model.ffn_dim 16",
     ):
         train(other, tmp_path / "run")
     with refused(
         "--from",
-        expected="a run of language: gpt",
+        expected="a run of the recipe language with the model gpt",
         got="llama in the recipe labels",
         remedy="choose --model gpt",
     ):
@@ -253,7 +253,7 @@ def test_a_start_of_a_model_of_another_kind_is_refused_in_words(
     with refused(
         "--from",
         expected="a model for whole graphs, like the model gps of the recipe gps-esol",
-        got="a run of language: gpt, which is for text",
+        got="a run of the recipe language with the model gpt for text",
         remedy="omit --from",
     ):
         train(with_values(find("gps-esol"), start), tmp_path / "run")
@@ -288,7 +288,7 @@ def test_another_vocabulary_is_refused(
     other = train_tokenizer([" ".join(sorted(WORDS))], "words", special=special)
     (tmp_path / TOKENIZER).write_text(other.to_str())
     recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
-    with refused("data.tokenizer", expected="of the run in", got="vocab", remedy="the default"):
+    with refused("data.tokenizer", expected="of the run in", got="the hash", remedy="omitting"):
         train(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -317,7 +317,7 @@ def test_several_seeds_write_nothing_where_they_cannot_start(
     tokenizer = train_tokenizer([" ".join(sorted(WORDS))], "words", special=("pad", "unk", "cls"))
     (tmp_path / TOKENIZER).write_text(tokenizer.to_str())
     recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
-    with refused("data.tokenizer", expected="of the run in", got="vocab", remedy="the default"):
+    with refused("data.tokenizer", expected="of the run in", got="the hash", remedy="omitting"):
         train_seeds(recipe, 2, out)
     assert not out.exists()
 

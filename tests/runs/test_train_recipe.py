@@ -189,7 +189,8 @@ def test_nothing_to_resume(tmp_path):
 def test_resuming_as_another_recipe(tmp_path):
     train(TINY, tmp_path / "run")
     other = with_values(TINY, {"model.heads": 2})
-    with refused("--resume", expected="was started", got="model.heads 1 and 2", remedy="--out"):
+    got = "model.heads: 1 in the run, 2 now"
+    with refused("--resume", expected="was started", got=got, remedy="--out"):
         train(other, tmp_path / "run", resume=True)
 
 

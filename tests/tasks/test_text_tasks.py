@@ -93,7 +93,7 @@ def test_texts_longer_than_learned_positions_reach():
 
 def test_a_model_of_another_kind():
     net = nn.Linear(2, 2)
-    with refused("model", expected="bert or gpt", got="Linear", remedy="for texts"):
+    with refused("model", expected="bert or gpt", got="Linear", remedy="a text task"):
         LanguageModeling().complete(net, {"longest_text": 7})
 
 

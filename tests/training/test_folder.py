@@ -161,9 +161,9 @@ def test_a_run_does_not_go_on_from_a_damaged_checkpoint(stopped: RunFolder) -> N
     stopped.checkpoint.write_bytes(whole)
     with refused(
         str(stopped.checkpoint),
-        expected="as it was saved",
+        expected="an undamaged checkpoint",
         got="a wrong checksum",
-        remedy="delete it",
+        remedy="delete this file",
     ):
         go(stopped)
     stopped.checkpoint.unlink()
@@ -173,7 +173,7 @@ def test_a_run_does_not_go_on_from_a_damaged_checkpoint(stopped: RunFolder) -> N
 
 def test_a_checkpoint_of_something_else(stopped: RunFolder) -> None:
     with refused(
-        str(stopped.checkpoint), expected="of this run", got="size mismatch", remedy="delete it"
+        str(stopped.checkpoint), expected="of this run", got="size mismatch", remedy="delete this"
     ):
         go(stopped, nn.Linear(2, 3))
     state = torch.load(stopped.checkpoint, weights_only=True)
@@ -342,8 +342,8 @@ def test_weights_of_another_model_are_named(tmp_path: Path) -> None:
     with refused(
         str(run.weights),
         expected="the model in recipe.json",
-        got="3 weights that differ: weight is [2, 3] there and [2, 5] here; bias is none there and "
-        "[2] here; extra is [4] there and none here",
+        got="3 weights that differ: weight is [2, 3] in the folder, [2, 5] in the model; bias is "
+        "none in the folder, [2] in the model; extra is [4] in the folder, none in the model",
         remedy="train again",
     ):
         run.load_weights(torch.nn.Linear(5, 2))

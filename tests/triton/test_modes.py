@@ -246,7 +246,7 @@ def test_all_that_is_kept_of_a_graph_is_made_so(monkeypatch: pytest.MonkeyPatch)
 def test_a_first_use_inside_of_a_capture_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     with (
-        pytest.raises(RuntimeError, match="run the step once before"),
+        pytest.raises(RuntimeError, match="run the captured code once before"),
         dispatch_modes.persist_on(torch.device("cuda")),
     ):
         pass
@@ -305,7 +305,10 @@ def test_dropout_is_not_captured_nor_is_a_first_use() -> None:
     warm = MIXED.to(DEVICE)
     ew.attend(query, key, value, warm, engine="rows")
     cold = graphs.edges(MIXED.edge_index.to(DEVICE), (9, 8))
-    cases = ((warm, 0.5, "every replay|same weights"), (cold, 0.0, "run the step once before"))
+    cases = (
+        (warm, 0.5, "every replay|same weights"),
+        (cold, 0.0, "run the captured code once before"),
+    )
     for graph, dropout, said in cases:
         with pytest.raises(RuntimeError, match=said), torch.cuda.graph(torch.cuda.CUDAGraph()):
             ew.attend(query, key, value, graph, dropout=dropout, engine="rows")

@@ -1,4 +1,4 @@
-"""Simple baselines, measured with the splits and metrics of a recipe."""
+"""Simple baselines, which are evaluated with the splits and metrics of a recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Candidate of a baseline: one method with one setting of its hyper-parameters."""
+"""Candidate for a baseline: a method with one setting of its hyperparameters."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from edgewise.data import Split
 from edgewise.errors import ArgumentError
 
 Score = Callable[[Batch], Tensor]
-"""Function that returns the outputs ``[M, ...]`` for the targets of a batch, like a model."""
+"""Function that, like a model, returns an output ``[M, ...]`` for each target of a batch."""
 EXAMPLES = 4096  # Examples per batch, to limit memory.
 SMALLEST = 1e-6  # Lower bound of probabilities, so that logarithms are finite.
 IMPOSSIBLE = -1e9  # Score of a class that does not occur in the training labels.
 
 
 class NoBaselineError(ArgumentError):
-    """Error: the data and task of a recipe have no baselines."""
+    """Error: there are no baselines for the data and task of a recipe."""
 
 
 class Candidate(NamedTuple):
-    """Method with one setting; settings of a method are compared on the validation set.
+    """Method with one setting. The validation set chooses among the settings of a method.
 
     Attributes:
         name: name of the method.
-        setting: hyper-parameters in words; empty if there are none.
-        fit: function that fits the method to the training data and returns its scores.
-        slow: whether fitting takes more than about ten seconds, so that ``edgewise train`` leaves
-            it out. ``Kind.is_large`` leaves out all candidates by the size of the data.
+        setting: hyperparameters as text; empty if there are none.
+        fit: function that fits the method to the training data. It returns a function from a batch
+            to the method's outputs.
+        slow: whether fitting takes more than about ten seconds; ``edgewise train`` then leaves this
+            candidate out. (If ``Kind.is_large`` returns True, it leaves out all candidates.)
     """
 
     name: str
@@ -48,12 +49,12 @@ def batches_of(split: Split) -> Iterator[Batch]:
 
 
 def class_scores(log_probabilities: np.ndarray, classes: np.ndarray, count: int) -> Tensor:
-    """Return scores ``[M, count]`` of all classes from scores ``[M, K]`` of some classes.
+    """Return scores ``[M, count]`` of all classes; unknown classes get a very low score.
 
     Args:
-        log_probabilities: scores of the classes that occur in training.
+        log_probabilities: scores ``[M, K]`` of the K classes that occur in the training labels.
         classes: indices of these classes, ``[K]``.
-        count: number of classes.
+        count: number of all classes.
     """
     scores = torch.full((len(log_probabilities), count), IMPOSSIBLE)
     scores[:, torch.from_numpy(classes).long()] = torch.from_numpy(log_probabilities).float()
@@ -61,6 +62,12 @@ def class_scores(log_probabilities: np.ndarray, classes: np.ndarray, count: int)
 
 
 def bounded_scores(model: Any, x: np.ndarray, count: int) -> Tensor:
-    """Return scores ``[M, count]`` of a classifier of scikit-learn whose probabilities can be 0."""
+    """Return log-probabilities ``[M, count]`` of a scikit-learn classifier, bounded below.
+
+    Args:
+        model: fitted classifier, whose probabilities can be 0.
+        x: features, ``[M, F]``.
+        count: number of all classes, of which some may not occur in the training labels.
+    """
     logs = np.log(np.maximum(model.predict_proba(x), SMALLEST))
     return class_scores(logs, model.classes_, count)

@@ -1,4 +1,4 @@
-"""Models of scikit-learn, one for each target column, for molecules, texts and nodes."""
+"""Baselines that fit a model of scikit-learn for each target column of a data set."""
 
 from __future__ import annotations
 
@@ -15,30 +15,40 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.tasks import Regression
 
 LINEAR = {False: "ridge regression", True: "logistic regression"}
-"""Name of a linear model, by whether the target has classes."""
+"""Name of the linear model for a target with classes (True) or with numbers (False)."""
 
 
 class Column(NamedTuple):
-    """A target column: number of classes, 0 for a number, and number of outputs."""
+    """Target column.
+
+    Attributes:
+        classes: number of classes; 0 for a column of numbers.
+        width: number of outputs for this column.
+    """
 
     classes: int
     width: int
 
 
 def columns_of(splits: Splits, recipe: Recipe) -> list[Column]:
-    """Return the target columns; if the data do not describe their targets, return one column."""
+    """Return the target columns of the data; one column if the data do not describe them."""
     count = splits.model_arguments["out_width"]
     plain = Column(0, 1) if isinstance(recipe.task, Regression) else Column(count, count)
     return [Column(len(one.classes), one.width) for one in splits.targets] or [plain]
 
 
 def linear_name(columns: Sequence[Column]) -> str:
-    """Return the name of the linear models of some columns."""
+    """Return the name of the linear models for these columns, such as "ridge regression"."""
     return " and ".join(LINEAR[kind] for kind in sorted({bool(one.classes) for one in columns}))
 
 
 def linear_model(penalty: float, classes: int) -> Any:
-    """Return a model with an L2 penalty: logistic regression, or ridge regression of a number."""
+    """Return a scikit-learn model with an L2 penalty.
+
+    Args:
+        penalty: weight of the penalty.
+        classes: number of classes for logistic regression; 0 for ridge regression.
+    """
     from sklearn.linear_model import LogisticRegression, Ridge
 
     return LogisticRegression(C=1 / penalty, max_iter=1000) if classes else Ridge(alpha=penalty)
@@ -51,17 +61,17 @@ def fit_columns(
     target: np.ndarray,
     val: tuple[Any, np.ndarray] | None = None,
 ) -> Callable[[Any], Tensor]:
-    """Fit one model per column, to the rows that have a value in this column.
+    """Fit one model for each target column, to the examples that have a value in this column.
 
     Args:
-        make: function that returns a new model for a number of classes.
-        columns: the columns.
-        x: features of the training rows, ``[B, F]``, dense or sparse.
-        target: values ``[B, T]``, NaN for a missing value.
-        val: features and values of the validation rows, for models that stop early.
+        make: function that returns a new model, given the number of classes (0 for numbers).
+        columns: target columns.
+        x: features of the training examples, ``[B, F]``, dense or sparse.
+        target: targets of the training examples, ``[B, T]``, NaN for a missing value.
+        val: features and targets of the validation examples, for models with early stopping.
 
     Returns:
-        Function from features ``[B, F]`` to the outputs ``[B, widths]``.
+        Function from features ``[B, F]`` to the outputs of all columns, ``[B, sum of widths]``.
     """
     models = []
     for place, (classes, _) in enumerate(columns):
@@ -91,13 +101,13 @@ def _constant() -> Any:
 
 
 def _known(x: Any, y: np.ndarray) -> tuple[Any, np.ndarray]:
-    """Return the rows that have a value of the target."""
+    """Return the features and values of the examples whose value is not missing."""
     known = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), dtype=bool)
     return x[known], y[known]
 
 
 def _outputs(model: Any, x: Any, column: Column) -> Tensor:
-    """Return the outputs of a target, ``[B, width]``."""
+    """Return the outputs of a fitted model for a target column, ``[B, width]``."""
     if not column.classes:
         return torch.from_numpy(model.predict(x)).float()[:, None]
     scores = bounded_scores(model, x, column.classes)

@@ -18,14 +18,14 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.runs.preprocessing import Preprocessing
 
 STRENGTHS = (0.01, 0.1, 1.0)
-"""Inverse penalties C of logistic regression on standardised pixels."""
+"""Settings: inverse penalty C of logistic regression on standardised pixels."""
 NEIGHBOURS = (1, 5)
 QUICK = 1_000_000
-"""Maximum number of training pixels at the end of ``edgewise train``."""
+"""Maximum number of training pixels with which ``edgewise train`` evaluates baselines."""
 
 
 def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines take more than about ten seconds."""
+    """Return whether the baselines for these data take more than about ten seconds."""
     size = run.model_arguments["image_size"]
     height, width = size if isinstance(size, tuple) else (size, size)
     pixels = height * width * run.model_arguments["channels"]
@@ -33,7 +33,7 @@ def is_large(run: Preprocessing) -> bool:
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield the baselines."""
+    """Yield each baseline with each setting."""
     require("sklearn", extra="train", purpose="logistic regression and nearest neighbours")
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier

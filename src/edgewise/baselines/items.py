@@ -1,10 +1,12 @@
 r"""Baselines of recommendation: popularity, item-kNN, EASE and GF-CF.
 
-With R the matrix of users and items and :math:`\tilde R = D_U^{-1/2} R D_I^{-1/2}`:
+R is the matrix ``[users, items]`` of interactions, 1 or 0. D_U and D_I are the degrees of users and
+items, and :math:`\tilde R = D_U^{-1/2} R D_I^{-1/2}`. The scores are:
 
-- item-kNN: cosine similarity of items, with the k nearest items of each item;
-- EASE: :math:`R B`, with the ridge regression B of each item on the others (Steck, Embarrassingly
-  shallow autoencoders for sparse data, 2019);
+- popularity: the number of users of an item;
+- item-kNN: :math:`R S`, with the cosine similarities S of each item's k nearest items;
+- EASE: :math:`R B`, with the coefficients B of a ridge regression of each item on all other items
+  (Steck, Embarrassingly shallow autoencoders for sparse data, 2019);
 - GF-CF: :math:`R (\tilde R^\top \tilde R + α D_I^{-1/2} V V^\top D_I^{1/2})`, with the first right
   singular vectors V of :math:`\tilde R` (Shen et al., How powerful is graph convolution for
   recommendation?, 2021).
@@ -32,17 +34,17 @@ PENALTIES = (50.0, 200.0, 500.0)
 WEIGHTS = (0.0, 0.3)
 VECTORS = 256
 LARGEST = 12_000
-"""Maximum number of items for EASE, which inverts a dense matrix of items."""
+"""Maximum number of items for EASE, which inverts a dense matrix ``[items, items]``."""
 QUICK = 2_000
-"""Maximum number of users and items for the baselines at the end of ``edgewise train``."""
+"""Maximum number of users, and of items, with which ``edgewise train`` evaluates baselines."""
 ROWS = 2048  # Rows per product of sparse matrices, to limit memory.
 
 Predict = Callable[[Any], Any]
-"""Function from rows of R ``[B, items]`` to scores ``[B, items]``, dense or sparse."""
+"""Function from the interactions of B users ``[B, items]`` to scores ``[B, items]``."""
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield the baselines; they are fitted to the interactions in the graph of the batches."""
+    """Yield each baseline with each setting, to be fitted to the training interactions."""
     users, items = splits.model_arguments["num_users"], splits.model_arguments["num_items"]
     graph = splits.val.make(torch.zeros(1, dtype=torch.long)).inputs[2]
     r = interactions(graph, users, items)
@@ -60,7 +62,13 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 def interactions(graph: Graph, users: int, items: int) -> Any:
-    """Return the SciPy matrix ``[users, items]`` of a graph of users and items."""
+    """Return the interactions of a graph of users and items as a SciPy matrix.
+
+    Args:
+        graph: graph whose first nodes are the users and whose other nodes are the items.
+        users: number of users.
+        items: number of items.
+    """
     require("scipy", extra="graphs", purpose="sparse matrices of interactions")
     from scipy import sparse
 
@@ -71,18 +79,18 @@ def interactions(graph: Graph, users: int, items: int) -> Any:
 
 
 def popularity(r: Any) -> Predict:
-    """Return scores by the number of users of each item."""
+    """Return a function that scores each item by its number of users."""
     count = np.ravel(r.sum(axis=0)).astype(np.float32)
     return lambda rows: np.broadcast_to(count, rows.shape).copy()
 
 
 def gfcf(r: Any, weight: float, vectors: Callable[[], np.ndarray]) -> Predict:
-    """Return scores by the linear low-pass filter of GF-CF; see the module.
+    """Return a function that scores items by GF-CF; the module docstring has the formula.
 
     Args:
-        r: interactions.
-        weight: α, the weight of the ideal low-pass filter.
-        vectors: function that returns the singular vectors ``[items, K]``; called if α > 0.
+        r: interactions ``[users, items]``.
+        weight: α, the weight of the ideal low-pass filter, the second term of the formula.
+        vectors: function that returns the singular vectors V, ``[items, K]``; called only if α > 0.
     """
     normalised, degree = _normalised(r)
     back = normalised.T.tocsr()
@@ -100,7 +108,12 @@ def gfcf(r: Any, weight: float, vectors: Callable[[], np.ndarray]) -> Predict:
 
 
 def item_knn(r: Any, count: int) -> Predict:
-    """Return scores by the cosine similarity of the ``count`` nearest items of each item."""
+    """Return a function that scores items by their cosine similarity to the user's items.
+
+    Args:
+        r: interactions ``[users, items]``.
+        count: number of nearest items of each item whose similarities are used.
+    """
     from scipy import sparse
 
     size = np.sqrt(np.maximum(np.ravel(r.sum(axis=0)), 1))
@@ -122,7 +135,12 @@ def item_knn(r: Any, count: int) -> Predict:
 
 
 def ease(r: Any, penalty: float) -> Predict:
-    """Return scores by EASE; see the module."""
+    """Return a function that scores items by EASE; the module docstring has the formula.
+
+    Args:
+        r: interactions ``[users, items]``.
+        penalty: L2 penalty of the ridge regression.
+    """
     gram = (r.T @ r).toarray().astype(np.float64)
     gram[np.diag_indices_from(gram)] += penalty
     inverse = np.linalg.inv(gram)
@@ -146,14 +164,14 @@ def _scored(r: Any, predict: Predict) -> Score:
 
 
 def _normalised(r: Any) -> tuple[Any, np.ndarray]:
-    """Return the matrix normalised by the degrees of users and items, and the item degrees."""
+    """Return the interactions normalised by user and item degrees, and the item degrees."""
     user, item = (np.maximum(np.ravel(r.sum(axis=axis)), 1) for axis in (1, 0))
     scaled = r.multiply(user[:, None] ** -0.5).multiply(item[None] ** -0.5)
     return scaled.tocsr().astype(np.float32), item
 
 
 def _singular_vectors(r: Any, count: int) -> np.ndarray:
-    """Return the first right singular vectors ``[items, count]`` of the normalised matrix."""
+    """Return the first right singular vectors of the normalised matrix, ``[items, count]``."""
     require("sklearn", extra="train", purpose="singular vectors")
     from sklearn.utils.extmath import randomized_svd
 

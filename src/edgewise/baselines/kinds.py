@@ -1,4 +1,4 @@
-"""Kinds of recipes with baselines, chosen by the classes of data and task."""
+"""Kinds of recipes that have baselines; a recipe's kind follows from its data and its task."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ Candidates = Callable[[Recipe, Any], Iterator[Candidate]]
 
 
 class Kind(NamedTuple):
-    """Kind of recipe with its baselines, such as the recipes on links.
+    """Kind of recipe, such as link prediction, with the function that gives its baselines.
 
     Attributes:
-        name: examples of these recipes, in words.
-        example: name of such a recipe.
-        data: base class of the data, or several.
-        tasks: classes of the task.
-        candidates: function that yields the methods for a recipe and its loaded data.
+        name: name of what these recipes predict, such as "links", for messages.
+        example: name of one of these recipes.
+        data: base class of their data, or several classes.
+        tasks: classes of their task.
+        candidates: function that yields baselines with their settings, given a recipe and its
+            loaded data.
         is_large: function that returns whether all candidates together take more than about ten
-            seconds, given the properties of the data that a run folder holds.
+            seconds, given the properties of the data that a run folder stores.
     """
 
     name: str
@@ -99,7 +100,7 @@ KINDS = (
     ),
     Kind("series", "forecast", TimeSeries, (Forecast,), series.candidates),
 )
-"""Kinds of recipes of Edgewise; packages add theirs by a tuple ``BASELINES``."""
+"""Kinds of recipes in Edgewise. Packages add kinds with a tuple named ``BASELINES``."""
 
 
 def kind_of(recipe: Recipe) -> Kind:

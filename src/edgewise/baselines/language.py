@@ -1,9 +1,11 @@
 r"""Baselines of language modelling: unigrams, and bigrams with back-off to unigrams.
 
-With counts c, the vocabulary size V, and the back-off weight β,
+The probabilities of token b, and of b after token a, are
 
 .. math:: p(b) = \frac{c(b) + 1}{\sum_b c(b) + V}, \qquad
     p(b \mid a) = \frac{c(a, b) + β\, p(b)}{c(a) + β}
+
+with the counts c in the training text, the vocabulary size V and the back-off weight β.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
 
 WEIGHTS = (1.0, 10.0, 100.0)
-"""Back-off weights β."""
+"""Settings: weight β of the unigram probability in the bigram model."""
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield the baselines; the training text is counted once for both."""
+    """Yield each baseline with each setting; all use the same counts of the training text."""
     require("scipy", extra="graphs", purpose="counts of pairs of tokens")
     pairs = counts(splits)
     yield Candidate("unigrams", "", lambda: _unigrams(pairs))
@@ -37,7 +39,10 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 def counts(splits: Splits) -> Any:
-    """Return the counts of pairs of successive tokens as a SciPy CSR matrix ``[V, V]``."""
+    """Return the counts of pairs of successive tokens, a SciPy matrix ``[V, V]``.
+
+    Rows are first tokens, columns second tokens.
+    """
     from scipy import sparse
 
     size, context = (splits.model_arguments[name] for name in ("vocab_size", "longest_text"))
@@ -51,7 +56,7 @@ def counts(splits: Splits) -> Any:
 
 
 def unigrams(pairs: Any) -> np.ndarray:
-    """Return the probability of each token, ``[V]``."""
+    """Return the unigram probability of each token, ``[V]``, from the counts of pairs."""
     count = np.ravel(pairs.sum(axis=0)) + 1
     probability: np.ndarray = count / count.sum()
     return probability

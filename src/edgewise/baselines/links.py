@@ -20,13 +20,13 @@ from edgewise.recipes.recipe import Recipe
 
 INDICES = ("common neighbours", "Adamic–Adar", "resource allocation")
 KATZ = (1e-4, 1e-3, 1e-2)
-"""Values of β, the weight of a path for each of its edges."""
+"""Settings: β of the Katz index, in which a path of l edges has the weight β to the power of l."""
 LARGEST = 12_000
 """Maximum number of nodes for Katz, which computes a dense matrix of all pairs of nodes."""
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield the baselines; they read only the graph of each batch."""
+    """Yield each baseline with each setting; they need no fitting, only the graph of a batch."""
     for column, name in enumerate(INDICES):
         yield Candidate(name, "", partial(_index, column))
     for weight in KATZ if splits.model_arguments["num_nodes"] <= LARGEST else ():
@@ -54,10 +54,10 @@ def _katz(weight: float) -> Score:
 def katz(graph: Graph, weight: float) -> Tensor:
     r"""Return the Katz index of all pairs of nodes ``[N, N]``, for paths of at most four edges.
 
-    .. math:: \sum_{l=1}^{4} β^l (A^l)_{uv}
+    For nodes u and v, it is :math:`\sum_{l=1}^{4} β^l (A^l)_{uv}`.
 
     Args:
-        graph: undirected graph, with each edge in both directions.
+        graph: undirected graph with adjacency matrix A, which has each edge in both directions.
         weight: β.
     """
     a = adjacency(graph).astype(np.float32) * np.float32(weight)
@@ -68,7 +68,7 @@ def katz(graph: Graph, weight: float) -> Tensor:
 
 
 def adjacency(graph: Graph) -> Any:
-    """Return the adjacency matrix as a SciPy CSR matrix of ones."""
+    """Return the adjacency matrix ``[targets, sources]`` of a graph, a SciPy matrix of ones."""
     require("scipy", extra="graphs", purpose="sparse matrices of graphs")
     from scipy import sparse
 

@@ -1,4 +1,4 @@
-"""Evaluation of the baselines of a recipe with the splits and metrics of the recipe."""
+"""Evaluation of baselines with the data splits and metrics of a recipe."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.runs.preprocessing import Preprocessing
 
 AUGMENTATION: Mapping[str, Any] = {"word_dropout": 0.0, "warp": 0.0, "flip": False}
-"""Fields of data sets for random augmentation, with the values that turn it off."""
+"""Fields of data sets that control random augmentation, with the values that turn it off."""
 
 
 class Baseline(NamedTuple):
-    """Baseline with its best setting.
+    """Evaluated baseline with its best setting.
 
     Attributes:
         name: name of the method.
-        setting: hyper-parameters with the best validation metric; empty if there are none.
-        metrics: metrics on the validation and test sets, such as ``test/accuracy``.
-        seconds: processor time of all settings.
+        setting: hyperparameters with the best validation metric, as text; empty if there are none.
+        metrics: metrics on the validation and test sets, by names such as ``test/accuracy``.
+        seconds: processor time for all settings of the method, in seconds.
     """
 
     name: str
@@ -40,10 +40,15 @@ class Baseline(NamedTuple):
 
 
 def lower_is_better(recipe: Recipe, metric: str) -> bool:
-    """Return whether a lower value of a metric of the recipe, such as ``test/mae``, is better."""
+    """Return whether lower values of a metric are better.
+
+    Args:
+        recipe: recipe whose task has the metric.
+        metric: name of the metric, such as ``test/mae``.
+    """
     known = recipe.task.possible_metrics() | recipe.task.generation_metrics()
     found: Any = known.get(metric.rpartition("/")[2])
-    if found is None:  # the loss, or a metric that grows with the loss, such as the perplexity
+    if found is None:  # The loss, or a metric that grows with the loss, such as perplexity.
         return True
     while hasattr(found, "wrapped_metric"):
         found = found.wrapped_metric
@@ -51,11 +56,11 @@ def lower_is_better(recipe: Recipe, metric: str) -> bool:
 
 
 def main_metric(recipe: Recipe, found: Baseline) -> str:
-    """Return the metric that chooses settings: the monitored one, or the first of the task.
+    """Return the metric by which settings are chosen: the monitored one, or the task's first.
 
     Args:
-        recipe: the recipe.
-        found: a baseline, which has the metrics of the task.
+        recipe: recipe, which names the monitored metric.
+        found: evaluated baseline, which has the metrics of the task.
     """
     known = [name.removeprefix("val/") for name in found.metrics if name.startswith("val/")]
     monitored = recipe.trainer.monitor.partition("/")[2]
@@ -65,13 +70,13 @@ def main_metric(recipe: Recipe, found: Baseline) -> str:
 
 
 def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
-    """Yield the baselines of a recipe's task, each with its best setting, as they are measured.
+    """Yield the baselines for a recipe, each with its best setting, as soon as it is evaluated.
 
     The data, their splits and the metrics are those of the recipe, without random augmentation of
-    the training examples. Settings are chosen by the validation set.
+    the training examples. The validation set chooses the setting.
 
     Args:
-        recipe: the recipe.
+        recipe: recipe whose task, data and metrics are used.
         quick: whether to leave out baselines that take more than about ten seconds.
 
     Raises:
@@ -106,11 +111,11 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
 
 
 def is_large(recipe: Recipe, run: Preprocessing) -> bool:
-    """Return whether all baselines of a recipe take more than about ten seconds.
+    """Return whether all baselines for a recipe together take more than about ten seconds.
 
     Args:
-        recipe: the recipe.
-        run: properties of the data, as in the run folder; the data are not loaded.
+        recipe: recipe of a run.
+        run: properties of the data, which the run folder stores. The data are not loaded.
 
     Raises:
         NoBaselineError: there are no baselines for the recipe's data and task.
@@ -144,7 +149,7 @@ def _better(recipe: Recipe, one: Baseline, other: Baseline) -> bool:
 
 @torch.no_grad()
 def _validated(recipe: Recipe, splits: Splits, candidate: Candidate) -> tuple[Baseline, Score]:
-    """Fit a candidate, and return it with its validation metrics, and its scores."""
+    """Fit a candidate; return its validation metrics as a baseline, and its score function."""
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*failed to converge")
@@ -157,7 +162,14 @@ def _validated(recipe: Recipe, splits: Splits, candidate: Candidate) -> tuple[Ba
 
 @torch.no_grad()
 def _tested(recipe: Recipe, splits: Splits, chosen: Baseline, score: Score) -> Baseline:
-    """Return the best setting of a method with its test metrics too."""
+    """Return a baseline with its test metrics added.
+
+    Args:
+        recipe: recipe.
+        splits: loaded data.
+        chosen: baseline with validation metrics.
+        score: score function of its best setting.
+    """
     started = time.process_time()
     test = splits.loaders(recipe.seed)["test"]
     found = _metrics_of(recipe, score, test) | _generated(recipe, score, test)
@@ -166,7 +178,7 @@ def _tested(recipe: Recipe, splits: Splits, chosen: Baseline, score: Score) -> B
 
 
 def _generated(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:
-    """Return the metrics of generated outputs."""
+    """Return the metrics of outputs that the task generates from scores, such as recall@k."""
     metrics = recipe.task.generation_metrics()
     for batch in loader if metrics else ():
         made = recipe.task.generate(
@@ -185,12 +197,12 @@ def _metrics_of(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float
     for batch in loader:
         metrics.add(score(batch), batch.target)
     found = metrics.finish()
-    if recipe.task.metrics():  # Scores of a method need not be logits, so the loss says nothing.
+    if recipe.task.metrics():  # Scores need not be logits, for which the loss is defined.
         del found["loss"]
     return found
 
 
 def _plain(data: Data) -> Data:
-    """Return the data without random augmentation."""
+    """Return a copy of the data settings with random augmentation turned off."""
     names = {field.name for field in fields(data)} & AUGMENTATION.keys()
     return replace(data, **{name: AUGMENTATION[name] for name in names})

@@ -1,9 +1,9 @@
-"""Baselines of nodes: label propagation, linear models, SGC, Correct & Smooth.
+"""Baselines of node prediction: label propagation, linear models, SGC, Correct & Smooth.
 
-SGC is logistic regression on features smoothed k times (Wu et al., Simplifying graph convolutional
-networks, 2019). Label propagation and Correct & Smooth are implemented by PyTorch Geometric;
-Correct & Smooth corrects the probabilities of logistic regression (Huang et al., Combining label
-propagation and simple models out-performs graph neural networks, 2021).
+SGC is logistic regression on features that are averaged over neighbours k times (Wu et al.,
+Simplifying graph convolutional networks, 2019). Correct & Smooth corrects the probabilities of
+logistic regression (Huang et al., Combining label propagation and simple models out-performs graph
+neural networks, 2021). It and label propagation are those of PyTorch Geometric.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.runs.preprocessing import Preprocessing
 
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
-"""Inverse penalties C of logistic regression."""
+"""Settings: inverse penalty C of logistic regression."""
 STEPS = (1, 2, 4, 8)
 PROPAGATION = (0.5, 0.9, 0.99)
 QUICK = 20_000
-"""Maximum number of nodes for the baselines at the end of ``edgewise train``."""
+"""Maximum number of nodes with which ``edgewise train`` evaluates baselines."""
 QUICK_FEATURES = 10_000_000
-"""Maximum number of entries of the feature matrix for these baselines, since smoothing makes it
-dense."""
+"""Maximum number of entries of the feature matrix with which ``edgewise train`` evaluates
+baselines; averaging over neighbours makes it dense."""
 
 
 def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines take more than about ten seconds."""
+    """Return whether the baselines for these data take more than about ten seconds."""
     count = len(run.values.get("ids", ()))
     return bool(count > QUICK or count * run.model_arguments["in_width"] > QUICK_FEATURES)
 
@@ -52,9 +52,9 @@ class Known(NamedTuple):
     """Graph with the labels of its training nodes.
 
     Attributes:
-        x: features as a NumPy array or a SciPy CSR matrix, ``[N, F]``.
+        x: features ``[N, F]``, a NumPy array or a SciPy CSR matrix.
         edge_index: edges, ``[2, E]``.
-        labels: class ``[N]`` or numbers ``[N, T]`` of each node; only those of ``train`` are known.
+        labels: class ``[N]`` or numbers ``[N, T]`` of each node; valid only for training nodes.
         train: indices of the training nodes.
         classes: number of classes.
     """
@@ -67,9 +67,10 @@ class Known(NamedTuple):
 
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield the baselines, on the graph of all nodes.
+    """Yield each baseline with each setting, on the graph of all nodes.
 
-    A number is predicted by ridge regression, on the features and on smoothed features.
+    For numbers, the baselines are ridge regression on the features, and on features that are
+    averaged over neighbours.
     """
     for package, extra in (
         ("torch_geometric", "graphs"),
@@ -111,7 +112,7 @@ def known_labels(splits: Splits) -> Known:
     """Return the graph and its training labels.
 
     Raises:
-        NoBaselineError: a batch is a part of the graph.
+        NoBaselineError: batches are parts of the graph, because neighbours are sampled.
     """
     batch = next(batches_of(splits.train))
     x, graph = batch.inputs
@@ -142,7 +143,12 @@ def as_matrix(x: Tensor) -> Any:
 
 
 def smooth(known: Known, steps: int) -> Any:
-    r"""Return :math:`(D^{-1/2} (A + I) D^{-1/2})^k X` for ``steps`` k."""
+    r"""Return features averaged over neighbours k times, :math:`(D^{-1/2} (A + I) D^{-1/2})^k X`.
+
+    Args:
+        known: graph with adjacency matrix A and features X. D are the row sums of A + I.
+        steps: k.
+    """
     from scipy import sparse
 
     count = len(known.labels)
@@ -157,7 +163,12 @@ def smooth(known: Known, steps: int) -> Any:
 
 
 def propagated(known: Known, alpha: float) -> Tensor:
-    """Return the class scores of all nodes by label propagation of PyTorch Geometric."""
+    """Return the class scores of all nodes, ``[N, classes]``, by PyG's label propagation.
+
+    Args:
+        known: graph with training labels.
+        alpha: weight of the neighbours' scores, against the node's own label.
+    """
     from torch_geometric.nn import LabelPropagation
 
     labels = torch.zeros(len(known.labels), known.classes)
@@ -167,7 +178,12 @@ def propagated(known: Known, alpha: float) -> Tensor:
 
 
 def corrected(known: Known, fit: Callable[[], Tensor]) -> Tensor:
-    """Return the class probabilities of all nodes by Correct & Smooth of PyTorch Geometric."""
+    """Return the class probabilities of all nodes, ``[N, classes]``, by PyG's Correct & Smooth.
+
+    Args:
+        known: graph with training labels.
+        fit: function that returns the logits of a simple model for all nodes.
+    """
     from torch_geometric.nn import CorrectAndSmooth
 
     post = CorrectAndSmooth(50, 0.9, 50, 0.8, autoscale=True)
@@ -180,7 +196,14 @@ def corrected(known: Known, fit: Callable[[], Tensor]) -> Tensor:
 def _regression(
     known: Known, smoothed: Callable[[int], Any], steps: int, strength: float
 ) -> Tensor:
-    """Return the logits of all nodes by logistic regression."""
+    """Return the logits of all nodes by logistic regression on averaged features.
+
+    Args:
+        known: graph with training labels.
+        smoothed: function that returns the features averaged over neighbours k times.
+        steps: k.
+        strength: inverse penalty C.
+    """
     from sklearn.linear_model import LogisticRegression
 
     x = smoothed(steps)
@@ -196,14 +219,22 @@ def _numbers(
     steps: int,
     strength: float,
 ) -> Tensor:
-    """Return the numbers of all nodes by ridge regression, ``[N, T]``."""
+    """Return the outputs of linear models on averaged features for all nodes.
+
+    Args:
+        known: graph with training labels.
+        columns: target columns.
+        smoothed: function that returns the features averaged over neighbours k times.
+        steps: k.
+        strength: inverse of the L2 penalty.
+    """
     x, train = smoothed(steps), known.train.numpy()
     y = known.labels[known.train].numpy()
     return fit_columns(partial(linear_model, 1 / strength), columns, x[train], y)(x)
 
 
 def _of(scores: Tensor) -> Score:
-    """Return the function from a batch to the scores of its nodes."""
+    """Return a function that selects, from the scores of all nodes, those of a batch's targets."""
 
     def score(batch: Batch) -> Tensor:
         return batch.select_outputs(scores)

@@ -1,8 +1,8 @@
 """Baselines of forecasting: seasonal naive, ridge regression and exponential smoothing.
 
-Ridge regression takes each window minus the mean of its history, with or without division by the
-standard deviation. Exponential smoothing is the additive method of Holt and Winters with a damped
-trend, fitted to each history.
+The mean of each history (the past values of a window) is subtracted before ridge regression. In
+"standardised ridge regression", the result is also divided by the standard deviation. Exponential
+smoothing is the additive method of Holt and Winters with a damped trend, fitted to each history.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SMALLEST = 1e-6  # Lower bound of a standard deviation, for constant histories.
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield the baselines."""
+    """Yield each baseline with each setting."""
     require("sklearn", extra="train", purpose="ridge regression")
     season = splits.model_arguments["season"]
     yield Candidate("seasonal naive", "", lambda: seasonal_naive)
@@ -41,13 +41,13 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 def seasonal_naive(batch: Batch) -> Tensor:
-    """Return the last season."""
+    """Return the forecast that repeats the values of the last season, ``[B, H]``."""
     last: Tensor = batch.target[..., 1]
     return last
 
 
 def with_drift(season: int, batch: Batch) -> Tensor:
-    """Return the last season plus its change since the season before."""
+    """Return the values of the last season plus the change of the series over this season."""
     history, seasonal = batch.inputs[0], batch.target[..., 1]
     before = history[:, -1 - season] if history.shape[1] > season else history[:, 0]
     forecast: Tensor = seasonal + (history[:, -1] - before)[:, None]
@@ -55,7 +55,11 @@ def with_drift(season: int, batch: Batch) -> Tensor:
 
 
 def _normalised(history: Tensor, spread: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return histories with mean 0 and a constant feature, their mean and their scale."""
+    """Return features for ridge regression, and the means and scales that were removed.
+
+    The features are the histories with mean 0, and with standard deviation 1 if ``spread``, and a
+    constant feature 1.
+    """
     std, mean = torch.std_mean(history.double(), dim=1, keepdim=True)
     scale = std.clamp(min=SMALLEST) if spread else torch.ones_like(std)
     return torch.cat([(history - mean) / scale, torch.ones_like(mean)], dim=1), mean, scale
@@ -81,7 +85,7 @@ def _ridge(splits: Splits, penalty: float, *, spread: bool) -> Score:
 
 
 def smoothed(season: int, batch: Batch) -> Tensor:
-    """Forecast each history of a batch by exponential smoothing."""
+    """Return forecasts ``[B, H]`` by exponential smoothing, fitted to each history of a batch."""
     require("statsmodels", extra="series", purpose="exponential smoothing")
     from statsmodels.tsa.holtwinters import ExponentialSmoothing
 

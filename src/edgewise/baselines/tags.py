@@ -17,7 +17,7 @@ Word = tuple[int, ...]
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield the baseline."""
+    """Yield the baseline, which has no settings."""
     yield Candidate("most frequent tag of a word", "", lambda: _fitted(splits))
 
 

@@ -1,7 +1,7 @@
 """Baseline of text classification: linear models on TF-IDF of words and pairs of words.
 
-Several labels of a text have a logistic regression each (one-vs-rest), and numbers a ridge
-regression.
+If a text has several labels, each has a logistic regression (one-vs-rest). Target columns of
+numbers have a ridge regression.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.runs.preprocessing import Preprocessing
 
 STRENGTHS = (1.0, 10.0, 100.0)
-"""Inverse penalties C of logistic regression."""
+"""Settings: inverse penalty C of logistic regression."""
 LENGTHS = (1, 2)
-"""Maximum number of words of a feature."""
+"""Settings: maximum number of successive words that form a feature."""
 QUICK = 20_000
-"""Maximum number of training texts at the end of ``edgewise train``."""
+"""Maximum number of training texts with which ``edgewise train`` evaluates baselines."""
 
 
 def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines take more than about ten seconds."""
+    """Return whether the baselines for these data take more than about ten seconds."""
     return run.train_examples > QUICK
 
 
 def candidates(recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:
-    """Yield the baseline for each setting."""
+    """Yield the baseline with each setting."""
     require("sklearn", extra="train", purpose="logistic regression on TF-IDF")
     for length, strength in product(LENGTHS, STRENGTHS):
         setting = f"{'pairs of words' if length > 1 else 'words'}, C = {strength:g}"
@@ -43,7 +43,7 @@ def candidates(recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:
 
 
 def texts_of(tokens: Tokens, splits: TextSplits) -> list[str]:
-    """Decode the texts of a batch, without special tokens."""
+    """Return the texts of a batch, decoded without special tokens."""
     return list(splits.tokenizer.decode_batch(ids_of(tokens)))
 
 

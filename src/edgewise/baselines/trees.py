@@ -1,9 +1,10 @@
-"""Baselines of graphs and molecules: trees and linear models on counts of neighbourhoods.
+"""Baselines of graphs and molecules: trees and linear models on counts of node neighbourhoods.
 
-A neighbourhood of radius r is the color of a node after r steps of Weisfeiler–Lehman refinement
-with the types of the edges, as in Morgan fingerprints (Rogers and Hahn, Extended-connectivity
-fingerprints, 2010). Columns of node features with only integers define the first color. Other
-columns give their sum and mean over the nodes. Conditions and descriptors of the data are added.
+As in Morgan fingerprints, a neighbourhood of radius r is represented by the color of a node after r
+steps of Weisfeiler–Lehman refinement with edge types (Rogers and Hahn, Extended-connectivity
+fingerprints, 2010). The first color is a hash of those node features that are integers. Further
+features of a graph are the sums and means of its other node features, and the conditions and
+descriptors in the data.
 """
 
 from __future__ import annotations
@@ -26,25 +27,32 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.runs.preprocessing import Preprocessing
 
 RADIUS = 2
-COUNTS = 2048  # Maximum number of neighbourhoods: those of most training graphs.
-LEAST = 3  # Minimum number of training graphs with a neighbourhood.
+COUNTS = 2048  # Maximum number of neighbourhoods to count, those in most training graphs first.
+LEAST = 3  # Minimum number of training graphs in which a neighbourhood must occur.
 LEAVES = (15, 63)
 TREES, PATIENCE = 1000, 20
 RATE = 0.1
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 QUICK = 1000
-"""Maximum number of training graphs for the baselines at the end of ``edgewise train``."""
+"""Maximum number of training graphs with which ``edgewise train`` evaluates baselines."""
 MIXERS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
 """Odd multipliers of the hash function of splitmix64 (Steele et al., 2014)."""
 
 
 def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines take more than about ten seconds."""
+    """Return whether the baselines for these data take more than about ten seconds."""
     return run.train_examples > QUICK
 
 
 class Table(NamedTuple):
-    """Features of graphs: ``colors`` of the nodes, the graph index of each node, other columns."""
+    """Colors and features of the graphs in a batch.
+
+    Attributes:
+        colors: colors of each node after 0 to :data:`RADIUS` steps, ``[N, RADIUS + 1]``.
+        graph: index of the graph of each node, ``[N]``.
+        other: further features of each graph, ``[B, K]``.
+        target: targets of each graph, ``[B, T]``.
+    """
 
     colors: Tensor
     graph: Tensor
@@ -53,7 +61,7 @@ class Table(NamedTuple):
 
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield the baselines: a linear model and gradient-boosted trees."""
+    """Yield a linear model and gradient-boosted trees with each setting."""
     require("sklearn", extra="train", purpose="trees and linear models")
     features = Features(splits, recipe)
     kinds = {bool(column.classes) for column in features.columns}
@@ -68,16 +76,17 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 class Features:
-    """Counts of the neighbourhoods of graphs, and other columns, as the input of scikit-learn.
+    """Features of graphs for scikit-learn: counts of neighbourhoods, and further features.
 
     Args:
-        splits: splits whose batches have node features and a graph of all examples.
-        recipe: the recipe.
+        splits: loaded data, whose batches consist of node features and one packed graph.
+        recipe: recipe.
 
     Attributes:
-        columns: the target columns.
-        train, val: features ``[B, F]``, without columns that are equal in training.
-        target, val_target: targets ``[B, T]``, NaN for a missing value.
+        columns: target columns.
+        train, val: features ``[B, F]`` of each split. Of features that are equal in the whole
+            training set, only one is kept.
+        target, val_target: targets ``[B, T]`` of each split, NaN for a missing value.
     """
 
     def __init__(self, splits: Splits, recipe: Recipe) -> None:
@@ -105,7 +114,7 @@ class Features:
         self.val_target = torch.cat([table.target for table in val]).numpy()
 
     def table(self, batch: Batch) -> Table:
-        """Return colors and other columns of a batch of graphs."""
+        """Return the colors and the further features of the graphs in a batch."""
         x, graph = batch.inputs
         # Rows with the same molecule share its nodes, so features are gathered by membership.
         node, of_node = batch.keywords["batch"].edge_index
@@ -120,7 +129,7 @@ class Features:
         return Table(colors, of_node, other, batch.target.reshape(count, -1))
 
     def rows(self, table: Table) -> np.ndarray:
-        """Return the features of a table, ``[B, F]``."""
+        """Return the features for scikit-learn, ``[B, F]``."""
         if not len(self.known):
             return table.other.numpy()[:, self.kept]
         place = torch.searchsorted(self.known, table.colors).clamp(max=len(self.known) - 1)
@@ -132,15 +141,15 @@ class Features:
 
 
 def neighbourhoods(x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> Tensor:
-    """Return the colors of each node after 0 to :data:`RADIUS` steps, ``[N, RADIUS + 1]``.
+    """Return the Weisfeiler–Lehman colors of each node after 0 to :data:`RADIUS` steps.
 
-    Equal neighbourhoods have equal colors; different neighbourhoods have different colors, except
-    for collisions of 64-bit hashes.
+    The shape is ``[N, RADIUS + 1]``. Nodes with equal neighbourhoods have equal colors; nodes with
+    different neighbourhoods have different colors, except for collisions of 64-bit hashes.
 
     Args:
         x: integer features, ``[N, F]``.
         edge_index: edges, ``[2, E]``.
-        edge_attr: features of the edges ``[E, K]``, if any.
+        edge_attr: edge features ``[E, K]``, or None.
     """
     color = _row_hash(x.long())
     kind = 0 if edge_attr is None else _row_hash((1000 * edge_attr).round().long())
@@ -160,7 +169,7 @@ def _row_hash(rows: Tensor) -> Tensor:
 
 
 def _mixed(value: Tensor) -> Tensor:
-    """Hash 64-bit integers; arithmetic overflows on purpose."""
+    """Return a hash of each 64-bit integer. The arithmetic overflows on purpose."""
     for multiplier in MIXERS:
         value = (value ^ (value >> 29)) * (multiplier - 2**64)
     return value ^ (value >> 32)
@@ -175,7 +184,13 @@ def _linear(strength: float, classes: int) -> Any:
 
 
 def _trees(loss: str, leaves: int, classes: int) -> Any:
-    """Return trees, whose number is chosen by the loss on the validation set."""
+    """Return gradient-boosted trees; early stopping on the validation set chooses their number.
+
+    Args:
+        loss: loss for numbers; classes have the log loss.
+        leaves: maximum number of leaves of a tree.
+        classes: number of classes; 0 for numbers.
+    """
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     kind: Any = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor

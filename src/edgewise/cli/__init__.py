@@ -1,4 +1,4 @@
-"""Command ``edgewise``."""
+"""The command ``edgewise``: it runs one subcommand and returns the exit code."""
 
 from __future__ import annotations
 
@@ -25,16 +25,22 @@ USAGE, DEFECT = 2, 70
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM: the command ends as after Ctrl-C, and removes partial files."""
+    """Raised on SIGTERM. As after Ctrl-C, the command removes partial files and ends."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code.
 
-    The codes are 0 for success, 1 if a check failed or some inputs of ``predict`` or ``explain``
-    are invalid (the others are answered), 2 for a command that cannot run, such as bad options or a
-    file that cannot be read or written (explained on one line), 70 for an internal error, 130 for
-    Ctrl-C, 143 for SIGTERM.
+    * 0: success.
+    * 1: a check of ``verify`` failed, or some inputs of ``predict`` or ``explain`` are invalid; the
+      valid inputs are processed.
+    * 2: the command cannot run, for example because an option is invalid or a file cannot be read
+      or written. The error is printed on one line.
+    * 70: internal error.
+    * 130: Ctrl-C. 141: the program that reads the output has ended. 143: SIGTERM.
+
+    Args:
+        argv: command-line arguments, without the name of the program. Defaults to ``sys.argv[1:]``.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Some terminals do not support Unicode.
@@ -64,7 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Raise :class:`Terminated` on SIGTERM, unless the caller has set another handler."""
+    """Raise :class:`Terminated` on SIGTERM within the ``with`` block.
+
+    Another handler that the program has set for SIGTERM stays in place.
+    """
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Terminated
@@ -87,7 +96,7 @@ def _in_one_line(message: Warning | str, *_: Any) -> None:
 
 
 def _discard_output() -> None:
-    """Discard buffered output that cannot be written, so that Python does not fail at exit."""
+    """Discard printed text that cannot be written, so that Python does not fail at exit."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         return

@@ -1,4 +1,4 @@
-"""``python -m edgewise.cli``."""
+"""Entry point of ``python -m edgewise.cli``, which is the command ``edgewise``."""
 
 import sys
 

@@ -29,11 +29,11 @@ from edgewise.training import RunFolder
 FILE = "baseline.json"
 FINE_TUNING = "--from FOLDER --optimizer.lr 5e-5 --trainer.epochs 3"
 PAGE = "docs/howto/text.md"
-"""Page that has the code of the baseline of texts."""
+"""Page that shows the Python code of the baseline for texts."""
 
 
 def baseline(arguments: Namespace) -> int:
-    """Run ``edgewise baseline``."""
+    """Run ``edgewise baseline``: evaluate the baselines of a recipe and print a table."""
     recipe = runs.with_values(recipes.find(arguments.recipe), arguments.fields)
     out = arguments.out or Path("runs") / f"{recipe.name}-baseline"
     print(f"\n{measure(recipe, out, folds=arguments.folds)}")
@@ -41,12 +41,12 @@ def baseline(arguments: Namespace) -> int:
 
 
 def measure(recipe: Recipe, out: Path, *, folds: bool = False) -> str:
-    """Measure the baselines of a recipe, write ``baseline.json``, and return a table.
+    """Evaluate the baselines of a recipe, write ``baseline.json``, and return a table as text.
 
     Args:
-        recipe: the recipe.
-        out: folder of ``baseline.json``, which is created.
-        folds: whether to measure on each fold, and to take the mean.
+        recipe: recipe whose task, data and splits are used.
+        out: folder for ``baseline.json``, which is created.
+        folds: whether to evaluate on each fold of cross-validation and report the means.
     """
     measured = fold_recipes(recipe) if folds else {"": recipe}
     several = []
@@ -67,9 +67,9 @@ def write(
 
     Args:
         out: folder, which is created.
-        recipe: the recipe.
-        found: baselines, with the means of several folds.
-        folds: baselines of each fold.
+        recipe: recipe that was evaluated.
+        found: evaluated baselines; with folds, their metrics are means over folds.
+        folds: evaluated baselines of each fold.
     """
     record: dict[str, Any] = {
         "recipe": runs.to_record(recipe),
@@ -86,12 +86,14 @@ def write(
 
 
 def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
-    """Measure the quick baselines of a recipe, and compare a run with the best of them.
+    """Return lines of text that compare a run with the best quick baseline of its recipe.
+
+    If the baselines would take minutes, the text is the command that evaluates them.
 
     Args:
         recipe: recipe of the run.
         metrics: metrics of the run, or their mean over seeds.
-        out: run folder, which receives ``baseline.json``.
+        out: run folder, in which ``baseline.json`` is written.
     """
     later = f"baselines: run `{command('baseline', recipe)}`, which takes minutes"
     run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
@@ -116,7 +118,7 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
 
 
 def _advice(recipe: Recipe, best: Baseline) -> str:
-    """Return what to do after a run that is behind the best baseline."""
+    """Return advice, as text, for a run whose result is worse than the best baseline."""
     if isinstance(recipe.data, LabelledText) and not recipe.start:
         return (
             f"Fine-tune a pre-trained BERT or RoBERTa: `{command('train', recipe)} {FINE_TUNING}`. "
@@ -126,7 +128,14 @@ def _advice(recipe: Recipe, best: Baseline) -> str:
 
 
 def command(name: str, recipe: Recipe) -> str:
-    """Return a command, such as ``baseline``, with the changed fields of the recipe."""
+    """Return the text of a command on a recipe, with the options that select the same task.
+
+    These are the changed fields of data, task, seed and monitored metric.
+
+    Args:
+        name: command, such as "baseline".
+        recipe: recipe of the run.
+    """
     usual = fields_of(recipes.find(recipe.name))
     changed = [
         f"--{name} {shlex.quote(as_typed(field.value))}"
@@ -142,7 +151,7 @@ def _named(found: Baseline) -> str:
 
 
 def _mean(found: Sequence[Baseline]) -> Baseline:
-    """Return the mean of the metrics of a baseline over folds."""
+    """Return one baseline with the mean metrics and total time over folds."""
     settings = list(dict.fromkeys(each.setting for each in found))
     names = found[0].metrics
     metrics = {name: mean_and_std([each.metrics[name] for each in found])[0] for name in names}

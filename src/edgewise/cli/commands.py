@@ -1,4 +1,7 @@
-"""Functions of the commands that train, test and list, which call the rest of the package."""
+"""Functions that run the commands list, show, train, compare, test, verify and doctor.
+
+Each returns the exit code.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,19 @@ from edgewise.training.folder import METRICS, RECIPE
 
 
 def list_names(arguments: Namespace) -> int:
-    """Run ``edgewise list``."""
+    """Run ``edgewise list``: print names with one-line descriptions."""
     print(listing(arguments.kind))
     return 0
 
 
 def show(arguments: Namespace) -> int:
-    """Run ``edgewise show``."""
+    """Run ``edgewise show``: print the description of one name."""
     print(shown(arguments.name, draw=arguments.draw, nodes=arguments.nodes))
     return 0
 
 
 def train(arguments: Namespace) -> int:
-    """Run ``edgewise train``."""
+    """Run ``edgewise train``: train a recipe, and print its metrics beside a quick baseline."""
     recipe = _recipe(arguments)
     out = arguments.out or Path("runs") / recipe.name
     metrics: Mapping[str, Any]
@@ -53,15 +56,15 @@ def train(arguments: Namespace) -> int:
 
 
 def compare(arguments: Namespace) -> int:
-    """Run ``edgewise compare``."""
+    """Run ``edgewise compare``: train a recipe for each value of a field, and write a report."""
     recipe = _recipe(arguments)
     if arguments.field in arguments.fields or (
         arguments.field == "seed" and arguments.seed is not None
     ):
         raise ArgumentError(
             f"--{arguments.field}",
-            expected="fields other than the compared one",
-            got="the same field",
+            expected="options for fields other than the compared one",
+            got=f"an option for the compared field, {arguments.field}",
             remedy=f"omit --{arguments.field}, because `edgewise compare` sets this field",
         )
     out = arguments.out or Path("runs") / f"{recipe.name}-{arguments.field}"
@@ -82,19 +85,19 @@ def compare(arguments: Namespace) -> int:
 
 
 def test(arguments: Namespace) -> int:
-    """Run ``edgewise test``."""
+    """Run ``edgewise test``: evaluate a run on its test set and print the metrics."""
     print(metrics_table(runs.evaluate_run(arguments.folder)))
     _print_notes(runs.load_recipe(RunFolder(arguments.folder)))
     return 0
 
 
 def verify(_arguments: Namespace) -> int:
-    """Run ``edgewise verify``."""
+    """Run ``edgewise verify``: compare layers with those of other libraries."""
     return run()
 
 
 def doctor(_arguments: Namespace) -> int:
-    """Run ``edgewise doctor``."""
+    """Run ``edgewise doctor``: print versions, devices, packages and data sets."""
     print(report())
     return 0
 
@@ -105,7 +108,7 @@ def _print_notes(recipe: recipes.Recipe) -> None:
 
 
 def _print_comparison(recipe: recipes.Recipe, metrics: Mapping[str, Any], out: Path) -> None:
-    """Compare a run with quick baselines of its task, if there are any."""
+    """Print how a run compares with the quick baselines of its task, if there are any."""
     try:
         print(comparison(recipe, metrics, out))
     except NoBaselineError:

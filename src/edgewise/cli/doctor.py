@@ -1,4 +1,4 @@
-"""``edgewise doctor``: list what is installed, found and missing."""
+"""Command ``edgewise doctor``: list versions, devices, packages and data sets."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from edgewise.plugins import plugins
 EXTRAS = {
     "lightning": ("train", "training"),
     "torchmetrics": ("train", "metrics"),
-    "pandas": ("predict", "tables of your own"),
+    "pandas": ("predict", "reading tables"),
     "safetensors": ("predict", "weights in run folders"),
-    "scikit-learn": ("train", "handwritten digits, and stratified splits"),
+    "scikit-learn": ("train", "the data set digits, stratified splits, baselines"),
     "rich": ("train", "progress bars"),
     "sacrebleu": ("train", "BLEU of translations"),
-    "torch_geometric": ("graphs", "Planetoid data sets, `edgewise verify`, drop-ins"),
+    "torch_geometric": ("graphs", "the data sets Cora, CiteSeer and PubMed; `edgewise verify`"),
     "scipy": ("graphs", "reading graph data sets"),
     "networkx": ("graphs", "graphs.from_networkx"),
-    "matplotlib": ("plot", "pictures, learning curves and reports"),
-    "transformers": ("text", "Hugging Face models in memory"),
+    "matplotlib": ("plot", "figures, learning curves and reports"),
+    "transformers": ("text", "converting Hugging Face models that are in memory"),
     "tokenizers": ("text", "reading text"),
-    "pyarrow": ("tables", "Parquet and Feather files, frames of PyArrow and Polars"),
+    "pyarrow": ("tables", "Parquet and Feather files, data frames of PyArrow and Polars"),
     "openpyxl": ("tables", "Excel files"),
     "statsmodels": ("series", "the series co2, elnino and others"),
     "rdkit": ("chem", "molecules"),
     "pillow": ("images", "reading images"),
     "triton": ("gpu", "the kernels of the engine rows on a GPU"),
 }
-"""Extra of Edgewise and purpose, by optional package."""
+"""For each optional package: the extra of Edgewise that installs it, and its purpose."""
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 WITH = {
     "digits": "scikit-learn",
     "time_series": "statsmodels, or a file of your own",
 }
-"""Data sets that are part of an installed package, by package."""
+"""For each data set that is part of a Python package: this package."""
 FOLDERS = {
     "planetoid": NAMES,
     "tu": ("ENZYMES", "MUTAG"),
@@ -68,11 +68,11 @@ FOLDERS = {
     "wikitext2": ("wikitext-2",),
     "zinc": ("ZINC_jtvae12k",),
 }
-"""Folders of public data sets, by name; data sets that are not listed read files of the user."""
+"""For each public data set: its folders in EDGEWISE_DATA. Other data sets read the user's files."""
 
 
 def report() -> str:
-    """Return the report as text."""
+    """Return the text that ``edgewise doctor`` prints."""
     parts = {
         "versions": _versions(),
         "devices": _devices(),
@@ -127,7 +127,7 @@ def _data() -> list[list[str]]:
             ]
             rows.append([name, ", ".join(states)])
         else:
-            comes = f"comes with {WITH[name]}" if name in WITH else "files of your own"
+            comes = f"comes with {WITH[name]}" if name in WITH else "reads files of your own"
             rows.append([name, comes])
     return rows
 

@@ -1,4 +1,4 @@
-"""``edgewise explain``: write a page of the attention of a run on an input."""
+"""Command ``edgewise explain``: write HTML pages of a trained model's attention on inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from edgewise.inference.predictor import Predictor
 
 
 def explain(arguments: Namespace) -> int:
-    """Write a page for each valid input; return 1 if an input is invalid, else 0."""
+    """Run ``edgewise explain``: write a page for each valid input.
+
+    Returns:
+        Exit code: 1 if an input is invalid, else 0.
+    """
     from edgewise.explain import explanation, write_page
 
     if arguments.out.suffix.lower() not in (".html", ".htm"):
@@ -42,7 +46,7 @@ def explain(arguments: Namespace) -> int:
 
 
 def _inputs(predictor: Predictor, words: Sequence[str]) -> list[Any]:
-    """Return the inputs in the arguments, or the only input of a run that needs none."""
+    """Return the inputs given on the command line; if there are none, the run's default inputs."""
     if not words and type(predictor).default_inputs is Predictor.default_inputs:
         raise ArgumentError(
             "INPUT", expected=predictor.input, got="none", remedy=f"give {predictor.input}"

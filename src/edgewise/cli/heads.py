@@ -1,4 +1,4 @@
-"""``edgewise heads``, ``prune`` and ``suggest``: attention heads of a run."""
+"""Commands ``edgewise heads``, ``prune`` and ``suggest``, on the attention heads of a run."""
 
 from __future__ import annotations
 
@@ -32,12 +32,16 @@ STATISTICS = {
     "first": ("first", "weight of the first node of the text"),
     "hubs": ("hubs", "weight of nodes that receive more than 4 times the mean weight"),
 }
-"""Columns of the table and their meaning, by attribute of :class:`edgewise.explain.HeadStatistics`.
-"""
+"""Columns of the printed table: attribute of :class:`edgewise.explain.HeadStatistics`, with the
+title and the meaning of its column."""
 
 
 def heads(arguments: Namespace) -> int:
-    """Print importance and statistics of each head, and the three observations."""
+    """Run ``edgewise heads``: print importance and statistics of each head.
+
+    For models of sequences and images, also print the numbers of
+    :func:`edgewise.explain.observations`.
+    """
     from edgewise import explain
     from edgewise.explain.explanation import has_order
     from edgewise.explain.figures import OF_ORDER
@@ -85,7 +89,7 @@ def heads(arguments: Namespace) -> int:
 
 
 def prune(arguments: Namespace) -> int:
-    """Remove heads from a run, write it to a new folder, and print the loss before and after."""
+    """Run ``edgewise prune``: remove heads, write a new run folder, and print both losses."""
     from edgewise import explain
     from edgewise.explain.losses import losses_of
 
@@ -138,14 +142,14 @@ def prune(arguments: Namespace) -> int:
     print(f"\nweights: {before:,} before, {_size(run):,} after")
     print(f"{arguments.split} loss: {full:.4f} before, {losses.mean():.4f} after")
     print(
-        f"{path}: `edgewise test {path}` measures it; log.csv and metrics.json there are those of "
-        "the run before pruning"
+        f"{path}: `edgewise test {path}` computes its test metrics; its log.csv and metrics.json "
+        "are those of the run before pruning"
     )
     return 0
 
 
 def suggest(arguments: Namespace) -> int:
-    """Print a sparse pattern for each layer, with its loss and time beside full attention."""
+    """Run ``edgewise suggest``: print a sparse graph for each layer, with its loss and time."""
     from edgewise import explain
 
     check_least("--batches", arguments.batches, 1, "choose how many batches to use")
@@ -157,7 +161,7 @@ def suggest(arguments: Namespace) -> int:
     graphs = found.fields(run.recipe)
     if not graphs:
         model = run.recipe.model.func.__name__
-        print(f"\n{model} has no field for a graph, so `edgewise train` cannot train with these")
+        print(f"\n{model} has no field for a graph, so `edgewise train` cannot use these graphs")
         return 0
     print("\nto train with the widest of these graphs in all layers:")
     print(_training(run.recipe, graphs, arguments.folder))
@@ -165,7 +169,13 @@ def suggest(arguments: Namespace) -> int:
 
 
 def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> str:
-    """Return the command that trains a run again with other graphs, or a call in Python."""
+    """Return a command, or a line of Python, that trains the recipe of a run with other graphs.
+
+    Args:
+        recipe: recipe of the run.
+        graphs: new values of recipe fields, such as {"model.graph": "window(2)"}.
+        folder: folder of the run.
+    """
     changes = _changes(recipe)
     out = _new(folder)
     if changes is None:
@@ -179,10 +189,10 @@ def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> str:
 
 
 def _changes(recipe: Recipe) -> dict[str, str] | None:
-    """Return the fields that differ from the listed recipe of this name, as text to be typed.
+    """Return the fields that differ from the recipe of this name in ``RECIPES``, as typed text.
 
-    The result is ``None`` if no command can train the recipe: there is no recipe of its name, its
-    data are a data frame, or Python code has replaced a part.
+    The result is None if no command can train the recipe, because there is no recipe of its name,
+    the data are a data frame, or Python code has replaced a part of the recipe.
     """
     if recipe.name not in RECIPES:
         return None
@@ -198,13 +208,13 @@ def _changes(recipe: Recipe) -> dict[str, str] | None:
 
 
 def _new(folder: Path) -> Path:
-    """Return the path of a new folder next to a run folder."""
+    """Return the path of a folder that does not exist yet, next to a run folder."""
     names = (f"{folder.name}-sparse{'' if n == 1 else f'-{n}'}" for n in count(1))
     return next(path for name in names if not (path := folder.with_name(name)).exists())
 
 
 def _layer_and_heads(text: str) -> tuple[str, list[int]]:
-    """Read ``LAYER:HEAD,HEAD``, in which the layer is a name or a number."""
+    """Parse ``LAYER:HEAD,HEAD``, such as ``0:1,3``; the layer is a name or a number."""
     layer, _, numbers = text.rpartition(":")
     try:
         chosen = [int(number) for number in numbers.split(",")]
@@ -213,7 +223,7 @@ def _layer_and_heads(text: str) -> tuple[str, list[int]]:
     if not layer or not chosen:
         raise ArgumentError(
             "--heads",
-            expected="a layer, a colon, and numbers of heads with commas",
+            expected="LAYER:HEAD,HEAD, with the name or number of a layer and numbers of its heads",
             got=text,
             remedy="write for example --heads 0:1,3 for two heads of the first layer",
         )
@@ -221,7 +231,12 @@ def _layer_and_heads(text: str) -> tuple[str, list[int]]:
 
 
 def _name_of(layer: str, names: Sequence[str]) -> str:
-    """Return the name of a layer, which is given by its name or number."""
+    """Return the name of a layer, given its name or its number.
+
+    Args:
+        layer: name, or number from 0.
+        names: names of all layers, in order.
+    """
     if not layer.isdecimal():
         return layer
     if int(layer) >= len(names):

@@ -1,4 +1,4 @@
-"""``edgewise influence``: print the most influential nodes of a run's graph."""
+"""Command ``edgewise influence``: print the most influential nodes of a run's graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from edgewise.inference import load
 
 
 def influence(arguments: Namespace) -> int:
-    """Print a ranking, rank correlations and disagreements; draw a figure on request."""
+    """Run ``edgewise influence``: compare the influence of nodes with their centrality.
+
+    Prints the most influential nodes, rank correlations, and the nodes whose rank differs most from
+    their PageRank. Draws a figure with ``--draw``.
+    """
     from edgewise.explain.influence import MODEL, influence
 
     check_least("--top", arguments.top, 1, "choose how many nodes to list")

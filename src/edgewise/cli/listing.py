@@ -1,4 +1,4 @@
-"""Text of ``edgewise list`` and ``edgewise show``."""
+"""Texts that ``edgewise list`` and ``edgewise show`` print."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARKUP = re.compile(r":\w+:`(?:\w+\.)*([^`]+)`")
 
 
 def first_line(thing: Any) -> str:
-    """Return the first line of a docstring, without markup."""
+    """Return the first line of an object's docstring, without markup."""
     line = (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".")
     return MARKUP.sub(r"\1", line).replace("``", "`")
 
@@ -45,11 +45,15 @@ KINDS: dict[str, tuple[Mapping[str, Any], Callable[[Any], str]]] = {
     "graphs": (PATTERNS, first_line),
     "encodings": (ENCODINGS, first_line),
 }
-"""Tables that can be listed, and the function that describes an entry on one line."""
+"""For each kind of name: its entries, and a function that describes an entry on one line."""
 
 
 def listing(kind: str | None = None) -> str:
-    """Return the names and one-line descriptions of one kind or of all kinds."""
+    """Return names with one-line descriptions.
+
+    Args:
+        kind: "recipes", "models", "data", "tasks", "graphs" or "encodings". Defaults to all.
+    """
     parts = []
     for one in [kind] if kind else KINDS:
         things, line = KINDS[one]
@@ -59,16 +63,15 @@ def listing(kind: str | None = None) -> str:
 
 
 def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
-    """Describe the recipe, model, data set, task, encoding or graph of this name.
+    """Return a description of the recipe, model, data set, task, encoding or graph of this name.
 
     Args:
-        name: the name, or the text of a graph.
-        draw: image file for a figure of the graph.
-        nodes: number of nodes to show of a graph.
+        name: a name that :func:`listing` prints, or a graph such as "window(2)".
+        draw: image file to which a figure of the graph is saved.
+        nodes: number of nodes to which a graph is bound.
 
     Raises:
-        ArgumentError: the name is unknown, or ``draw`` is given and the name is not that of a
-            graph.
+        ArgumentError: the name is unknown, or ``draw`` is given although ``name`` is not a graph.
     """
     graph = _graph(name)
     check_least("--nodes", nodes, 1, "choose for example 16")
@@ -106,7 +109,7 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """Return the summary of a recipe, and the value, type and meaning of each field."""
+    """Return the summary of a recipe, with the value, type and description of each field."""
     rows = [["field", "value", "type"]]
     fields = fields_of(recipe)
     rows += [[f"--{n}", as_typed(field.value), describe(field.kind)] for n, field in fields.items()]
@@ -117,12 +120,12 @@ def recipe_text(recipe: Recipe) -> str:
     about = [f"{recipe.name}: {recipe.summary}", f"model {model}, {names}"]
     if recipe.protocol:
         command = f"edgewise train {recipe.name} {recipe.protocol.options}".rstrip()
-        about.append(f"measured with `{command}`; reference: {recipe.protocol.reference}")
+        about.append(f"results measured with `{command}`; reference: {recipe.protocol.reference}")
     return "\n".join([*about, "", lines])
 
 
 def _with_meanings(rows: str, meanings: Sequence[str]) -> str:
-    """Add the meaning of each field below its row."""
+    """Return a printed table of fields with the description of each field below its row."""
     head, line, *lines = rows.split("\n")
     found = [head, line]
     for row, meaning in zip(lines, meanings, strict=True):
@@ -133,7 +136,7 @@ def _with_meanings(rows: str, meanings: Sequence[str]) -> str:
 
 
 def _part_text(name: str, kind: Any) -> str:
-    """Describe a data set or a task, with the value and type of each field."""
+    """Return the description of a data set or task, with the default and type of each field."""
     rows = [
         [f"  {field}", as_typed(about.value), describe(about.kind)]
         for field, about in part_fields(kind()).items()
@@ -161,10 +164,10 @@ def _graph_text(graph: Pattern, nodes: int) -> str:
 
 
 def _reach(graph: Graph) -> str:
-    """Describe how many layers pass information between all pairs of nodes."""
+    """Return a sentence on how many layers let information pass between all pairs of nodes."""
     steps = shortest_paths(graph)
     if (steps < 0).any():
-        return "some nodes never reach others, through any number of layers"
+        return "some nodes never receive information from some others, however many layers"
     layers = int(steps.max())
     return f"after {layers} layer{'s' * (layers != 1)}, every node has information from every other"
 

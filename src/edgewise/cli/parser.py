@@ -1,4 +1,4 @@
-"""Commands of ``edgewise``, their options and their help."""
+"""Parser of the command line: commands, their options and their help."""
 
 from __future__ import annotations
 
@@ -35,7 +35,12 @@ HELP = {"-h", "--help"}
 OF_PREDICT = ("help", "input", "out", "draw", "why", "batch-size", *OPTIONS)
 _KNOWN = "|".join(OF_PREDICT).replace("_", "-")
 OPTION = re.compile(rf"--(?!(?:{_KNOWN})(?:=|$))([a-z][\w-]*)(?:=(.*))?", re.DOTALL)
-"""Regular expression of options of ``predict`` that are not declared in this parser."""
+"""Matches options of ``predict`` that this parser does not declare."""
+DESCRIPTION = """Attention over a graph: train, compare and check models.
+
+A recipe names a model, a data set, a task and training settings; each setting is a field.
+A run is a folder that `edgewise train` writes: the recipe, the trained weights and metrics.
+"""
 EXAMPLES = """examples:
   edgewise list
   edgewise show digits
@@ -51,15 +56,15 @@ REPLACED = {
     "separate": "python -m edgewise_examples.distinguish, of the package in the folder examples",
     "distinguish": "python -m edgewise_examples.distinguish, of the package in the folder examples",
 }
-"""Commands of earlier versions, and the commands that replace them."""
+"""For each command of an earlier version: the command that replaces it."""
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Parse a command line; ``fields`` of the result has the given recipe fields as text.
+    """Parse a command line; recipe fields such as ``--model.heads 4`` are in ``result.fields``.
 
     Raises:
-        ArgumentError: a field has no value, the command has no fields, or a command or option has a
-            name of an earlier version.
+        ArgumentError: a field has no value, the command accepts no fields, or a command or option
+            has the name that it had in an earlier version.
     """
     rest, fields = _split(argv, FIELD)
     command = next((word for word in rest if not word.startswith("-")), "")
@@ -90,17 +95,22 @@ def parse(argv: list[str]) -> argparse.Namespace:
         raise ArgumentError(
             f"--{next(iter(fields))}",
             expected="options of this command",
-            got="a field of a recipe",
-            remedy="give fields to `edgewise train` or `edgewise compare`",
+            got="a recipe field, which this command does not accept",
+            remedy="give recipe fields to `edgewise train`, `compare` or `baseline`",
         )
     return arguments
 
 
 def _split_options(words: list[str]) -> tuple[list[str], Fields]:
-    """Remove options that only the predictor of a run knows, which a package may have added.
+    """Separate the options of ``predict`` that this parser does not declare.
+
+    Predictors that other packages add may have such options.
+
+    Returns:
+        The other arguments, and the values of these options by name.
 
     Raises:
-        ArgumentError: an option has no value, or a name of an earlier version.
+        ArgumentError: an option has no value, or the name that it had in an earlier version.
     """
     rest, options = _split(words, OPTION)
     for name in options:
@@ -109,10 +119,14 @@ def _split_options(words: list[str]) -> tuple[list[str], Fields]:
 
 
 def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields]:
-    """Remove options that match, such as ``--model.heads 4`` and ``--model.heads=4``.
+    """Separate options such as ``--model.heads 4`` and ``--model.heads=4`` from other arguments.
+
+    Args:
+        argv: command-line arguments.
+        pattern: regular expression for the options, with the groups name and value.
 
     Returns:
-        The other arguments, and the values of the options by name.
+        The other arguments, and the values of the matching options by name.
 
     Raises:
         ArgumentError: the last option has no value.
@@ -138,7 +152,7 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
 
 
 def _recipe_for_help(words: Sequence[str]) -> Recipe | None:
-    """Return the recipe named after the command, with the model of ``--model`` if given."""
+    """Return the recipe that the command line names, with the model of ``--model``; else None."""
     name = next((word for word in words[1:] if not word.startswith("-")), "")
     if not name or name not in RECIPES:
         return None
@@ -149,7 +163,7 @@ def _recipe_for_help(words: Sequence[str]) -> Recipe | None:
 
 
 def _run_for_help(words: Sequence[str]) -> Recipe | None:
-    """Return the recipe of the run folder named after the command, if its runs can predict."""
+    """Return the recipe of the run that the command line names; None if it cannot predict."""
     name = next((word for word in words[1:] if not word.startswith("-")), "")
     with suppress(EdgewiseError, OSError):
         if name:
@@ -163,14 +177,14 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     """Return the parser of all commands.
 
     Args:
-        command: the command given.
-        words: all arguments given. If they ask for help, the help of ``train``, ``compare``
-            and ``baseline`` lists the fields of the recipe, and the help of ``predict`` the
-            options of the run.
+        command: command that the user gave.
+        words: all arguments that the user gave. If ``--help`` is among them, the help of ``train``,
+            ``compare`` and ``baseline`` lists the fields of the recipe, and the help of ``predict``
+            lists the options of the run.
     """
     parser = argparse.ArgumentParser(
         prog="edgewise",
-        description="Attention over a graph: train, compare and check models.",
+        description=DESCRIPTION,
         epilog=EXAMPLES + "\n" + DATA_FOLDER,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -223,7 +237,8 @@ def _command_on_run(
     add: Commands, run: Callable[[argparse.Namespace], int], name: str, summary: str, example: str
 ) -> argparse.ArgumentParser:
     command = _command(add, run, name, summary, example)
-    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    help_ = "run folder, written by `edgewise train`"
+    command.add_argument("folder", type=Path, metavar="DIR", help=help_)
     return command
 
 
@@ -231,35 +246,35 @@ def _add_looking(add: Commands) -> None:
     summary = "list recipes, models, data sets, tasks, graphs and encodings"
     command = _command(add, commands.list_names, "list", summary, "edgewise list models")
     command.add_argument("kind", nargs="?", choices=KINDS, help="list only names of this kind")
-    summary = "describe a recipe (with its fields), or a model, data set, task, graph or encoding"
+    summary = "describe a recipe with its fields, or a model, data set, task, graph or encoding"
     example = 'edgewise show "window(2) | hubs([0])" --draw picture.png'
     command = _command(add, commands.show, "show", summary, example)
-    help_ = "a name that `edgewise list` prints, or the text of a graph"
+    help_ = "a name that `edgewise list` prints, or a graph such as 'window(2)'"
     command.add_argument("name", metavar="NAME", help=help_)
     help_ = "save a figure of NAME to FILE (only if NAME is a graph)"
     command.add_argument("--draw", type=Path, metavar="FILE", help=help_)
-    help_ = "number of nodes of the graph (default: 16)"
+    help_ = "if NAME is a graph: show it with this number of nodes (default: 16)"
     command.add_argument("--nodes", type=int, default=16, help=help_)
 
 
 def _add_training(add: Commands, known_fields: str) -> None:
     example = (
         "edgewise train gat-cora --model.heads 4 --out runs/four-heads\n\n"
-        "Any field of the recipe is an option; `edgewise train RECIPE --help` lists them."
+        "Each field of the recipe is an option; `edgewise train RECIPE --help` lists the fields."
     )
-    summary = "train a recipe and write a run folder"
+    summary = "train the model of a recipe and write a run folder"
     command = _command_on_recipe(add, commands.train, "train", summary, example + known_fields)
     protocol = command.add_argument_group("several trainings")
     several = protocol.add_mutually_exclusive_group()
-    help_ = "train with N seeds and print mean and standard deviation"
+    help_ = "train with N seeds, and print the mean and standard deviation of the metrics"
     several.add_argument("--seeds", type=int, metavar="N", help=help_)
-    help_ = "cross-validate: train once for each fold, which is then the test set"
+    help_ = "cross-validate: train once for each fold of the data, with this fold as the test set"
     several.add_argument("--folds", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE")
     summary = "evaluate simple baselines on a recipe's task, with the same splits and metrics"
     example = "edgewise baseline molecules --data.path mine.csv --data.target y"
     command = _command_on_recipe(add, baseline, "baseline", summary, example + known_fields)
-    help_ = "evaluate once for each fold, which is then the test set, and print the means"
+    help_ = "evaluate once for each fold of the data as the test set, and print the means"
     command.add_argument("--folds", action="store_true", help=help_)
     help_ = "folder in which to write baseline.json (default: runs/RECIPE-baseline)"
     command.add_argument("--out", type=Path, metavar="DIR", help=help_)
@@ -270,9 +285,9 @@ def _add_training(add: Commands, known_fields: str) -> None:
     help_ = "values of FIELD; the recipe is trained once for each value"
     command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
     protocol = command.add_argument_group("several trainings")
-    help_ = "train each value with N seeds and report mean and standard deviation"
+    help_ = "train with N seeds for each value, and report the mean and standard deviation"
     protocol.add_argument("--seeds", type=int, metavar="N", help=help_)
-    help_ = "train N values in parallel, each in its own process with one thread"
+    help_ = "train for N values in parallel, each in its own process with one thread"
     protocol.add_argument("--workers", type=int, metavar="N", help=help_)
     help_ = "report metrics of the test set instead of the validation set"
     protocol.add_argument("--test", action="store_true", help=help_)
@@ -285,22 +300,22 @@ def _add_predicting(
     add: Commands, options: Mapping[str, str], run: Recipe | None, by_recipe: str
 ) -> None:
     title = f"options of this run of {run.name}" if run else "options of some runs"
-    about = None if run else "`edgewise predict DIR --help` lists the options of one run."
+    about = None if run else "`edgewise predict DIR --help` lists the options of the run in DIR."
     example = (
         'edgewise predict runs/sst2 "A film to fall in love with." --top 2\n'
         '  edgewise predict runs/gpt-shakespeare "ROMEO:" --temperature 0.8\n'
         "  edgewise predict runs/mine --input new.csv --out predictions.csv"
     )
     if run is None:
-        example += f"\n\noptions by kind of run, with the recipes of each kind:\n{by_recipe}"
-    summary = "predict on new inputs with a trained run"
+        example += f"\n\noptions, with the recipes whose runs accept them:\n{by_recipe}"
+    summary = "predict for new inputs with the trained model of a run"
     command = _command_on_run(add, predict, "predict", summary, example)
     help_ = "an input such as a SMILES, a sentence, an image file or a user id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     files = command.add_argument_group("inputs and outputs")
     help_ = (
-        "file of inputs: a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with the columns of the "
-        "training table, an .sdf file of molecules, or a text file with one input per line"
+        "file of inputs: a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with the input columns of "
+        "the training table, an .sdf file of molecules, or a text file with one input per line"
     )
     files.add_argument("--input", type=Path, metavar="FILE", help=help_)
     help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"
@@ -308,8 +323,8 @@ def _add_predicting(
     help_ = "save a figure of the predictions to FILE"
     files.add_argument("--draw", type=Path, metavar="FILE", help=help_)
     help_ = (
-        "show the N words, atoms and bonds, neighbours or items with the largest effect on a "
-        "prediction; atoms are numbered from 1 in the order of the SMILES"
+        "show the N parts of the input (words, atoms and bonds, neighbours, or items) with the "
+        "largest effect on each prediction; atoms are numbered from 1 in the order of the SMILES"
     )
     files.add_argument("--why", type=int, metavar="N", help=help_)
     files.add_argument("--batch-size", type=int, metavar="N", help="number of inputs per batch")
@@ -321,25 +336,25 @@ def _add_predicting(
 def _add_explaining(add: Commands) -> None:
     example = (
         'edgewise explain runs/sst2 "A film to fall in love with." --out page.html\n\n'
-        "The page is one HTML file, which needs no network. With several inputs, there is a page\n"
-        "for each: page-1.html, page-2.html, ..."
+        "The page is one HTML file, which needs no network. For several inputs, one page each is\n"
+        "written: page-1.html, page-2.html, ..."
     )
-    summary = "write an HTML page that shows the attention weights of a run on an input"
+    summary = "write an HTML page that shows the attention weights of a run's model for an input"
     command = _command_on_run(add, explain, "explain", summary, example)
     help_ = "an input such as a SMILES, a sentence, an image file or a node id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     help_ = "HTML file to write; the name must end in .html"
     command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
-    help_ = "record only the module of this name; repeat the option to record several modules"
+    help_ = "show only the layer with this module name; repeat the option to show several layers"
     command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)
-    help_ = "record only the head of this number; repeat the option to record several heads"
+    help_ = "show only the head with this number, from 0; repeat the option to show several heads"
     command.add_argument("--head", dest="heads", type=int, action="append", metavar="N", help=help_)
     summary = "rank the nodes of a run's graph by their influence on its predictions"
     example = "edgewise influence runs/gat-cora --top 10 --draw influence.png"
     command = _command_on_run(add, influence, "influence", summary, example)
     help_ = (
-        "influence is the change of the outputs if the node is `removed` (default), or if its "
-        "features are `changed` to the mean features of all nodes"
+        "measure influence as the change of the outputs when the node is `removed` (default), or "
+        "when its features are `changed` to the mean features of all nodes"
     )
     command.add_argument("--by", choices=("removed", "changed"), default="removed", help=help_)
     help_ = "number of nodes to list (default: 10)"
@@ -347,7 +362,7 @@ def _add_explaining(add: Commands) -> None:
     command.add_argument(
         "--draw", type=Path, metavar="FILE", help="save a figure of the influences to FILE"
     )
-    help_ = "random seed of the estimates (default: 0)"
+    help_ = "random seed of the random projections and samples for estimates (default: 0)"
     command.add_argument("--seed", type=int, default=0, metavar="N", help=help_)
 
 
@@ -356,7 +371,7 @@ def _add_heads(add: Commands) -> None:
         add,
         heads,
         "heads",
-        "print importance and statistics of the attention heads of a run",
+        "print the importance and statistics of each attention head of a run",
         "edgewise heads runs/sst2 --by leaving_out --draw heads.png",
     )
     _add_data(command, importance=True)
@@ -375,8 +390,8 @@ def _add_heads(add: Commands) -> None:
     help_ = "remove this fraction of the heads, the least important first"
     command.add_argument("--fraction", type=float, metavar="F", help=help_)
     help_ = (
-        "remove these heads of a layer, which is given by its name or number; repeat the option "
-        "for further layers (`edgewise heads` lists them)"
+        "remove these heads of one layer, for example 0:1,3; `edgewise heads` lists the numbers of "
+        "layers and heads; repeat the option for further layers"
     )
     command.add_argument("--heads", action="append", metavar="LAYER:HEAD,…", help=help_)
     help_ = "new run folder"
@@ -389,7 +404,7 @@ def _add_heads(add: Commands) -> None:
         "suggest a sparse graph for each layer of a run, and measure its loss and time",
         "edgewise suggest runs/sst2 --coverage 0.95",
     )
-    help_ = "fraction of the attention weight that the graph must keep (default: 0.9)"
+    help_ = "fraction of the attention weights that each graph must keep (default: 0.9)"
     command.add_argument("--coverage", type=float, default=0.9, metavar="F", help=help_)
     _add_data(command, importance=False)
 
@@ -398,26 +413,26 @@ def _add_data(command: argparse.ArgumentParser, *, importance: bool) -> None:
     if importance:
         help_ = (
             "measure of the importance of a head: gradient of the loss with respect to its output "
-            "(gradient, the default) or to its scores (gain), or increase of the loss without the "
-            "head (leaving_out, one forward pass for each head)"
+            "(`gradient`, the default), gradient with respect to a factor of its scores (`gain`), "
+            "or increase of the loss without the head (`leaving_out`, the slowest)"
         )
         kinds = ("gradient", "gain", "leaving_out")
         command.add_argument("--by", choices=kinds, default="gradient", help=help_)
-    help_ = "split of the data to compute on (default: val)"
+    help_ = "data split on which to compute: training, validation or test (default: val)"
     command.add_argument("--split", choices=("train", "val", "test"), default="val", help=help_)
-    help_ = "number of batches to compute on (default: 8)"
+    help_ = "maximum number of batches on which to compute (default: 8)"
     command.add_argument("--batches", type=int, default=8, metavar="N", help=help_)
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
     folder = command.add_argument_group("run folder")
     folder.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {out})")
-    help_ = "continue the run in the folder of --out"
+    help_ = "continue the unfinished run in the folder that --out names"
     folder.add_argument("--resume", action="store_true", help=help_)
-    help_ = "use another model of the same kind; fields that both models have keep their values"
+    help_ = "use another model for such inputs; fields that both models have keep their values"
     changes = command.add_argument_group("changes to the recipe")
     changes.add_argument("--model", metavar="NAME", help=help_)
-    help_ = "initialise the backbone with the weights of a run or of a Hugging Face folder"
+    help_ = "initialise the backbone with the weights in a run folder or a Hugging Face folder"
     changes.add_argument("--from", dest="start", metavar="DIR", help=help_)
     help_ = "random seed for initialisation, dropout and shuffling"
     changes.add_argument("--seed", metavar="N", help=help_)

@@ -1,4 +1,4 @@
-"""Copy the weights of layers of other libraries into layers of Edgewise, to compare both."""
+"""Functions that copy weights from layers of other libraries to layers of Edgewise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgewise.models.gcn import GCNLayer
 
 @torch.no_grad()
 def copy_multi_head(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
-    """Copy the weights of a ``torch.nn.MultiheadAttention``, whose projections are joint."""
+    """Copy the weights of a ``torch.nn.MultiheadAttention`` to ``ours``."""
     assert theirs.in_proj_weight is not None
     assert theirs.in_proj_bias is not None
     if ours.qkv is not None:
@@ -48,7 +48,7 @@ def copy_decoder_layer(theirs: nn.TransformerDecoderLayer, ours: DecoderLayer) -
 
 
 def copy_transformer(theirs: nn.Transformer, ours: EncoderDecoder) -> None:
-    """Copy the weights of a ``torch.nn.Transformer``, including the norm after each stack."""
+    """Copy the weights of a ``torch.nn.Transformer``, with its two final norms, to ``ours``."""
     sides: list[tuple[Any, nn.Module, Any]] = [
         (theirs.encoder, ours.encoder, copy_encoder_layer),
         (theirs.decoder, ours.decoder, copy_decoder_layer),

@@ -1,4 +1,4 @@
-"""Figures of commands: the figure of a comparison, and the file of any figure."""
+"""Figure of ``edgewise compare``, and a function that saves the figure of any command."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 COLOURS = ("#8795a8", "#e0803c", "#2a9d7c", "#1f6feb", "#9b5de5", "#d1495b", "#b8860b", "#444f5d")
-"""Colours of the values, distinguishable with colour blindness."""
+"""Colours of the compared values, distinguishable with colour blindness."""
 
 
 def save_figure(path: Path, figure: Figure) -> None:
-    """Write a figure to the file of ``--draw``, and print the path.
+    """Write a figure to the file that ``--draw`` names, and print the path.
 
     Raises:
-        ArgumentError: the suffix of the file names no format of figures.
+        ArgumentError: the suffix of the file is not that of an image format.
         WriteError: the file cannot be written.
     """
     folder = RunFolder(path.parent)
@@ -34,7 +34,11 @@ def save_figure(path: Path, figure: Figure) -> None:
 
 
 def picture(found: Comparison, split: Measured = "val") -> Figure:
-    """Return the figure of a comparison: results, and below them the compared graphs.
+    """Return the figure of a comparison: results, and below them the graphs if they are compared.
+
+    Args:
+        found: the comparison.
+        split: split whose metrics the bars show; learning curves are for the validation set.
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
@@ -63,10 +67,9 @@ def _colour(place: int) -> str:
 
 
 def _draw_results(found: Comparison, split: Measured, axes: Axes) -> None:
-    """Draw a bar for each value, and a dot for each seed.
+    """Draw a bar for each value of the compared field, and a dot for each seed.
 
-    The metric is the first metric of the task, such as the accuracy, or the loss if the task has
-    none.
+    The length is the first metric of the task, such as accuracy, or the loss if the task has none.
     """
     name = measured(found, split)[0]
     for place, outcome in enumerate(found.outcomes):
@@ -93,7 +96,7 @@ def _draw_results(found: Comparison, split: Measured, axes: Axes) -> None:
 
 
 def _draw_curves(found: Comparison, axes: Axes) -> None:
-    """Draw the validation metric by epoch, with a line for each value and seed."""
+    """Draw the validation metric by epoch: a line for each value of the field and each seed."""
     name = measured(found, "val")[0]
     for place, outcome in enumerate(found.outcomes):
         for seed, log in enumerate(outcome.logs):
@@ -107,7 +110,7 @@ def _draw_curves(found: Comparison, axes: Axes) -> None:
 
 
 def _draw_graphs(found: Comparison, part: SubFigure) -> None:
-    """Draw the nodes of each graph, and below them its matrix."""
+    """Draw each compared graph, and below it its adjacency matrix."""
     drawn = [outcome for outcome in found.outcomes if outcome.graph is not None]
     panels = part.subplots(2, len(drawn), squeeze=False)
     for place, outcome in enumerate(drawn):

@@ -1,4 +1,4 @@
-"""``edgewise predict``: print the predictions of a run or write them to a file."""
+"""Command ``edgewise predict``: print the predictions of a run or write them to a file."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ from edgewise.recipes import RECIPES, Recipe
 OPTIONS = {
     "interval": "add an interval that contains the true number with this probability, such as 0.9",
     "top": "number of most probable labels, words, items or links to show",
-    "evidence": "number of supporting items or links to show with a recommendation",
-    "backtest": "start the forecast N steps before the end of the series and show the true values",
+    "evidence": "number of known items or links that support each recommendation, to show with it",
+    "backtest": "start the forecast this number of steps before the end of the series, and show "
+    "the true values beside it",
     "num_beams": "beam size of beam search; 1 is greedy search",
     "max_new_tokens": "maximum number of tokens to generate",
     "temperature": "sampling temperature; lower is more deterministic, 0 picks the most probable "
     "token",
-    "top_k": "sample from the K most probable tokens",
-    "top_p": "sample from the most probable tokens whose probabilities sum to P",
+    "top_k": "sample only from this number of most probable tokens",
+    "top_p": "sample only from the most probable tokens whose probabilities sum to this number",
     "seed": "random seed for sampling; the same seed reproduces the text",
 }
-"""Options of the predictors of Edgewise, which are arguments of
+"""Help of the options that the predictors of Edgewise have, by name. They are arguments of
 :meth:`edgewise.inference.Predictor.answer`. Predictors of other packages may have more."""
 MAX_CELL = 60
 """Maximum number of characters of a table cell on the screen; files contain the whole text."""
 
 
 def options_of(recipe: Recipe) -> dict[str, str]:
-    """Return the options for runs of a recipe, with their help.
+    """Return the options of ``predict`` for runs of a recipe: their help texts by name.
 
     Raises:
-        ArgumentError: no predictor serves the recipe.
+        ArgumentError: there is no predictor for such runs.
     """
     kind = predictor_of(recipe)
     return {
@@ -52,7 +53,7 @@ def options_of(recipe: Recipe) -> dict[str, str]:
 
 
 def options_by_recipe() -> str:
-    """Return a help text: the options of each kind of run, and its recipes."""
+    """Return a help text: each set of options, with the recipes whose runs accept them."""
     served: dict[str, list[str]] = {}
     for kind in all_predictors():
         options = " ".join(f"--{name.replace('_', '-')}" for name in kind.options()) or "none"
@@ -67,9 +68,9 @@ class _Notes:
     """Lines that are printed after the predictions.
 
     Attributes:
-        options: notes of the predictor about the options.
-        errors: errors of invalid inputs, and of inputs that cannot be explained.
-        meanings: descriptions of the numbers of ``why``.
+        options: notes of the predictor on the given options.
+        errors: error messages for inputs that are invalid or cannot be explained.
+        meanings: descriptions of the numbers that ``--why`` shows.
     """
 
     options: Sequence[str]
@@ -78,13 +79,17 @@ class _Notes:
 
 
 def predict(arguments: Namespace) -> int:
-    """Print or write predictions; return 1 if an input is invalid, else 0."""
+    """Run ``edgewise predict``: print or write predictions.
+
+    Returns:
+        Exit code: 1 if an input is invalid or cannot be explained, else 0.
+    """
     if arguments.input is not None and arguments.inputs:
         raise ArgumentError(
             "INPUT",
-            expected="inputs, or a file of them with --input",
+            expected="either inputs, or a file of inputs with --input",
             got="both",
-            remedy="give the inputs as arguments, or a file with --input",
+            remedy="omit the inputs or --input",
         )
     if arguments.out is not None:
         check_form(arguments.out)
@@ -123,7 +128,15 @@ def predict(arguments: Namespace) -> int:
 def _with_reasons(
     run: Any, inputs: Any, answers: Iterable[Any], count: int, notes: _Notes
 ) -> Iterator[Any]:
-    """Yield all predictions, with reasons for predictions on valid inputs."""
+    """Yield all predictions; those for valid inputs with the parts that affect them most.
+
+    Args:
+        run: loaded run.
+        inputs: inputs, a file of inputs, or None for the default inputs of the run.
+        answers: predictions for these inputs, in the same order.
+        count: number of parts of the input to show, from ``--why``.
+        notes: receives descriptions of the numbers, and errors.
+    """
     from edgewise.explain.reasons import add_reasons
 
     check_least("--why", count, 1, "choose how many reasons you want")
@@ -142,10 +155,11 @@ def _with_reasons(
 
 
 def _check_other(out: Path, given: Path | None) -> None:
-    """Check that the predictions do not replace the file of inputs.
+    """Raise ArgumentError if the output file would replace inputs.
 
-    Raises:
-        ArgumentError: the output file is the input file, or is in the folder of inputs.
+    Args:
+        out: output file.
+        given: file or folder of inputs, or None.
     """
     if given is None or not (out.exists() and given.exists()):
         return
@@ -159,7 +173,7 @@ def _check_other(out: Path, given: Path | None) -> None:
 
 
 def _collect_errors(answers: Iterable[Any], errors: list[str]) -> Iterable[Any]:
-    """Yield all predictions, and append the errors of invalid inputs to ``errors``."""
+    """Yield all predictions, and append the error messages for invalid inputs to ``errors``."""
     for answer in with_progress(answers, "answered"):
         if "error" in answer:
             errors.append(answer["error"])

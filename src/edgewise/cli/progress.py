@@ -1,4 +1,4 @@
-"""Progress of a long loop, on the standard error stream."""
+"""Progress display of a long loop, on the standard error stream."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from importlib.util import find_spec
 from typing import Any
 
 SECONDS = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress if the error stream is not a terminal."""
 
 
 def with_progress(items: Iterable[Any], done: str) -> Iterator[Any]:
     """Yield all items, and show the progress.
 
-    On a terminal, the progress is a bar, if rich is installed. Elsewhere, a line is printed every
-    ten seconds, if the number of items is known.
+    On a terminal, this is a progress bar, if the package rich is installed. Otherwise, a line is
+    printed every ten seconds, if the number of items is known.
 
     Args:
         items: items of the loop.
-        done: what has happened to an item, such as "answered".
+        done: participle that says what the loop does with an item, such as "answered".
     """
     total = len(items) if isinstance(items, Sized) else None
     if not sys.stderr.isatty() or find_spec("rich") is None:

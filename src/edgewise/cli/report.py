@@ -1,4 +1,4 @@
-"""Report of a comparison: a figure, and an HTML page that needs no other file."""
+"""Report of ``edgewise compare``: a figure, and an HTML page that contains the figure."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ details { margin-top: 1rem; } summary { cursor: pointer; color: var(--soft); }
 def write_report(found: Comparison, path: Path, split: Measured = "val") -> list[Path]:
     """Write ``report.png`` and ``report.html``, and return their paths.
 
+    Args:
+        found: the comparison.
+        path: folder for both files.
+        split: split whose metrics are shown.
+
     Raises:
         MissingExtraError: Matplotlib is not installed.
     """
@@ -52,7 +57,7 @@ def write_report(found: Comparison, path: Path, split: Measured = "val") -> list
 
 
 def page(found: Comparison, image: str, split: Measured = "val") -> str:
-    """Return the HTML page; ``image`` is the figure of the results in base64."""
+    """Return the HTML page of a comparison; ``image`` is its figure, a PNG in base64."""
     recipe, count = found.recipe, len(found.outcomes)
     title = f"{recipe.name}: {found.field} compared"
     seeds = len(found.outcomes[0].runs)

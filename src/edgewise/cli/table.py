@@ -1,4 +1,4 @@
-"""Tables in plain text."""
+"""Tables in plain text, for the terminal."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from edgewise.runs import Comparison
 from edgewise.runs.comparison import Outcome
 
 Measured = Literal["val", "test"]
-"""Split whose metrics a comparison shows: val to choose a value, test to report the chosen
-value."""
+"""Split whose metrics a comparison shows: "val" to choose a value, "test" to report results."""
 
 
 def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) -> str:
-    """Align rows in columns; the first ``left`` columns are left-aligned, others right-aligned."""
+    """Return rows of cells as text with aligned columns.
+
+    Args:
+        rows: cells of each row.
+        header: whether the first row is a header, which is underlined.
+        left: number of left-aligned columns; the columns after them are right-aligned.
+    """
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -29,7 +34,7 @@ def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) 
 
 
 def metrics_table(metrics: Mapping[str, Any]) -> str:
-    """Return the metrics of a run as a table, or mean ± standard deviation over several runs."""
+    """Return a table of metrics; for several runs, it has mean ± standard deviation."""
     rows = []
     for name, value in metrics.items():
         if isinstance(value, Mapping):
@@ -41,13 +46,13 @@ def metrics_table(metrics: Mapping[str, Any]) -> str:
 
 
 def measured(found: Comparison, split: Measured) -> list[str]:
-    """Return the names of the metrics on a split, the loss last."""
+    """Return the names of the metrics of a split, with the loss last."""
     names = [name for name in found.outcomes[0].metrics[0] if name.startswith(f"{split}/")]
     return sorted(names, key=f"{split}/loss".__eq__)
 
 
 def comparison_rows(found: Comparison, split: Measured = "val") -> list[list[str]]:
-    """Return the header and one row per value, for the terminal and the HTML page."""
+    """Return the table of a comparison: a header, and one row for each value of the field."""
     graphs = any(outcome.graph is not None for outcome in found.outcomes)
     names = measured(found, split)
     header = [found.field.rpartition(".")[2], *["edges per token"] * graphs]
@@ -61,7 +66,7 @@ def comparison_rows(found: Comparison, split: Measured = "val") -> list[list[str
 
 
 def comparison_table(found: Comparison, split: Measured = "val") -> str:
-    """Return the comparison as plain text; for the validation split, name the best value."""
+    """Return the table of a comparison as text, with the best value for the validation split."""
     rows = table(comparison_rows(found, split))
     if split == "test":
         return rows
@@ -69,7 +74,7 @@ def comparison_table(found: Comparison, split: Measured = "val") -> str:
 
 
 def shown_metric(outcome: Outcome, name: str) -> str:
-    """Format the mean over the seeds, with the standard deviation if there are several seeds."""
+    """Return the mean of a metric over the seeds as text; with several seeds, mean ± std."""
     mean, std = outcome.mean(name), outcome.std(name)
     several = len(outcome.runs) > 1
     if name.endswith("accuracy"):

@@ -1,4 +1,4 @@
-"""``edgewise verify``: maximum differences between layers of Edgewise and of other libraries."""
+"""Command ``edgewise verify``: compare layers of Edgewise with those of other libraries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,15 @@ WIDTH, HEADS, HIDDEN, NODES, BATCH = 32, 4, 64, 24, 3
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison of two implementations, with its dtype and the largest difference allowed."""
+    """Comparison of two implementations with equal weights.
+
+    Attributes:
+        ours: name of the layer of Edgewise.
+        theirs: name of the layer of the other library.
+        dtype: dtype of weights and inputs.
+        limit: maximum difference allowed.
+        difference: function that computes the maximum difference in a dtype.
+    """
 
     ours: str
     theirs: str
@@ -40,13 +48,13 @@ class Check:
     difference: Callable[[torch.dtype], float]
 
     def run(self) -> float:
-        """Return the largest absolute difference of outputs and gradients."""
+        """Return the maximum absolute difference of outputs and gradients."""
         torch.manual_seed(0)
         return self.difference(self.dtype)
 
 
 def run() -> int:
-    """Print the table, and return 0 if every difference is within its limit, else 1."""
+    """Print the differences of all checks, and return 0 if all are within their limits, else 1."""
     print(f"{'edgewise':<38} {'compared with':<42} {'dtype':<8} {'max diff':>9} {'limit':>7}")
     failures = 0
     for check in checks():
@@ -66,7 +74,7 @@ def run() -> int:
 
 
 def checks() -> Iterator[Check]:
-    """Yield all comparisons that the installed packages allow."""
+    """Yield all checks for which the packages are installed."""
     pairs: list[tuple[str, str, Callable[[torch.dtype], float]]] = [
         ("MultiHeadAttention, complete graph", "torch.nn.MultiheadAttention", _multi_head),
         ("TransformerLayer, post norm", "torch.nn.TransformerEncoderLayer", _encoder("post")),
@@ -96,7 +104,7 @@ def checks() -> Iterator[Check]:
 
 
 def _distance(mine: Tensor, other: Tensor, x: Tensor) -> float:
-    """Return the largest difference of two outputs and of their gradients with respect to x."""
+    """Return the maximum difference of two outputs and of their gradients with respect to x."""
     probe = torch.randn_like(mine)
     grad, other_grad = (torch.autograd.grad((out * probe).sum(), x)[0] for out in (mine, other))
     return max(_largest(mine - other), _largest(grad - other_grad))
@@ -190,7 +198,7 @@ def _gcn_conv(dtype: torch.dtype) -> float:
 
 
 def _equivariance(name: str) -> Callable[[torch.dtype], float]:
-    """Compare a model on a graph and on the same graph with permuted nodes and edges."""
+    """Return a function that computes how much a model depends on the order of nodes and edges."""
 
     def difference(dtype: torch.dtype) -> float:
         model = NODE_MODELS[name](WIDTH, WIDTH).to(dtype).eval()
@@ -209,7 +217,7 @@ def _worked(dtype: torch.dtype) -> float:
 
 
 def _future_gradient(dtype: torch.dtype) -> float:
-    """Return the largest gradient of an output with respect to a later input."""
+    """Return the maximum gradient of any output with respect to a later input of the sequence."""
     layer = TransformerLayer(WIDTH, HEADS, HIDDEN).to(dtype)
     x = _sequence(dtype)[0].detach().requires_grad_()
     out, worst = layer(x, causal()), 0.0

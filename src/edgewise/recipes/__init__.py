@@ -1,4 +1,4 @@
-"""Recipes: a model, a data set, a task and hyper-parameters. One file per kind of task or data."""
+"""Recipes by name. A recipe consists of a model, a data set, a task and hyperparameters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RECIPES: Registry[Recipe] = Registry(
         if isinstance(recipe, Recipe)
     },
 )
-"""Recipes by name, with those of installed packages."""
+"""Recipes by name, including those that installed packages add."""
 
 
 def find(name: str) -> Recipe:

@@ -1,4 +1,4 @@
-"""Recipes of BERT: masked language modelling with bidirectional and causal attention."""
+"""Recipes that train BERT by masked language modelling, with bidirectional or causal attention."""
 
 from __future__ import annotations
 

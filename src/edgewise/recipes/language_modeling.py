@@ -1,4 +1,4 @@
-"""Recipes of language models of characters: Shakespeare, War and Peace, the user's own texts."""
+"""Recipes of character-level language models: Shakespeare, War and Peace, the user's texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes of recipes and of their measurement protocols."""
+"""Class of recipes, and class of the protocols by which their results are measured."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from edgewise.training import OptimizerSettings, Schedule, TrainerSettings
 
 @dataclass(frozen=True)
 class Protocol:
-    """Protocol by which ``docs/background/results.md`` measures a recipe.
+    """Protocol by which the results of a recipe in ``docs/background/results.md`` are measured.
 
     Attributes:
         metrics: names of the reported metrics, such as ``test/accuracy``.
-        reference: published figure to compare with, and its source.
-        says: the data split and the choice of the epoch, in words.
+        reference: published result to compare with, and its source.
+        says: description of the data split and of how the epoch is chosen.
         seeds: number of random seeds; 0 trains once, with the seed of the recipe.
         folds: whether to cross-validate.
     """
@@ -34,7 +34,7 @@ class Protocol:
 
     @property
     def options(self) -> str:
-        """Options of ``edgewise train`` that follow the protocol."""
+        """Options of ``edgewise train`` with which a run follows the protocol."""
         return "--folds" if self.folds else f"--seeds {self.seeds}" if self.seeds else ""
 
 
@@ -45,7 +45,8 @@ class Recipe:
     Attributes:
         name: name for ``edgewise train``.
         summary: model, data and expected result on one line.
-        model: function of ``models.MODELS`` with its arguments, except those of the data set.
+        model: function in ``models.MODELS`` with its arguments, except those that the data
+            determine.
         data: data set.
         task: loss, metrics and output head.
         optimizer: optimizer settings.
@@ -53,8 +54,9 @@ class Recipe:
         trainer: settings of the training loop.
         seed: random seed for initialisation, dropout and shuffling.
         start: run folder or Hugging Face folder whose weights initialise the backbone; empty for
-            random weights. In the command and in ``recipe.json`` it is called ``from``.
-        protocol: measurement protocol; it does not affect the run and is not recorded.
+            random weights. On the command line and in ``recipe.json``, this field is called
+            ``from``.
+        protocol: measurement protocol. It does not affect training and is not recorded.
 
     Example:
         >>> from dataclasses import replace
@@ -80,6 +82,6 @@ class Recipe:
         check_seed("seed", self.seed)
 
     def for_targets(self, targets: Sequence[Target]) -> Recipe:
-        """Return the recipe with the task and the monitored metric for the targets of its data."""
+        """Return the recipe with a task and a monitored metric that fit these target columns."""
         task, trainer = self.task.with_targets(targets), self.trainer.for_targets(targets)
         return replace(self, task=task, trainer=trainer)

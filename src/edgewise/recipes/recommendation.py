@@ -1,4 +1,4 @@
-"""Recipes of recommendation: Gowalla with LightGCN's split, and the user's own interactions."""
+"""Recipes of recommendation: Gowalla with LightGCN's split, and the user's interactions."""
 
 from __future__ import annotations
 

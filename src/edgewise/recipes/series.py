@@ -10,8 +10,8 @@ from edgewise.recipes.recipe import Protocol, Recipe
 forecast = Recipe(
     name="forecast",
     summary="Forecaster without attention, CO2 of the next 52 weeks",
-    # Two attention layers were not better on the validation set (0.446 against 0.443 ppm) and ten
-    # times slower, as the series is nearly linear in its history.
+    # Two attention layers have a validation MAE of 0.446 ppm instead of 0.443 and are ten times
+    # slower, because the next values are nearly linear in the past ones.
     model=partial(models.forecaster, width=32, depth=0, heads=4, ffn_dim=64, dropout=0.1),
     data=data.time_series(name="co2", history=156, horizon=52, batch_size=64),
     task=tasks.Forecast(),
@@ -33,7 +33,7 @@ series = Recipe(
     summary="Causal Transformer forecasts a column of your table: --data.path mine.csv",
     model=partial(models.forecaster, width=32, depth=2, heads=4, ffn_dim=64, dropout=0.2),
     data=data.time_series(batch_size=32, windows=6_400),
-    # The mean absolute error has the same meaning in every unit.
+    # With delta 0 the loss is the mean absolute error, so that delta need not fit the unit.
     task=tasks.Forecast(delta=0.0),
     optimizer=training.OptimizerSettings("adamw", lr=3e-4, weight_decay=0.01),
     schedule=training.LinearSchedule(warmup=0.1),

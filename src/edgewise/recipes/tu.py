@@ -1,9 +1,9 @@
-"""Recipes on graph classification sets of TU Dortmund, with stratified 10-fold validation.
+"""Recipes on graph classification data sets of TU Dortmund, with stratified 10-fold validation.
 
-The test fold is evaluated once, after the epoch has been chosen: for ENZYMES on a tenth of the
-other folds; for MUTAG, where a tenth is only 17 molecules, by the training loss. Results that
-choose the epoch on the test folds, such as those of Xu et al. (2019), are several points higher and
-not comparable.
+The test fold is evaluated once, after the epoch has been chosen. For ENZYMES, a tenth of the other
+nine folds chooses it; for MUTAG, where a tenth is only 17 molecules, the training loss does.
+Results for which the test folds choose the epoch, such as those of Xu et al. (2019), are several
+percentage points higher and not comparable.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Recipes on ZINC, penalised logP of 12,000 molecules: five models of under 500,000 parameters.
+"""Recipes that predict the penalised logP of 12,000 molecules of ZINC.
 
-All five have the same training settings and train for minutes on one core; Graphormer, which
-converges most slowly, has more epochs. Published runs take hundreds of epochs and reach lower
-errors. GIN and GAT do not use bond types, as in the benchmark.
+The five models have fewer than 500,000 parameters and the same training settings; they train for
+minutes on one core. Graphormer, which converges most slowly, has more epochs. Published runs take
+hundreds of epochs and reach lower errors. As in the benchmark, GIN and GAT do not use bond types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Comparison of several values of one recipe field."""
+"""Comparison of runs that differ in the value of one recipe field."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from edgewise.training.folder import RECIPE
 
 @dataclass(frozen=True)
 class Outcome:
-    """Runs with one value of the compared field.
+    """Runs with one value of the compared field, one run for each seed.
 
     Attributes:
         value: value of the field.
-        runs: run folders, one for each seed.
+        runs: folder of each run.
         metrics: final metrics of each run.
-        logs: metrics of each epoch, for each run.
-        graph: the value as a graph over image patches, if it is a pattern of an image model.
+        logs: for each run, the metrics of each epoch.
+        graph: the graph over the image patches, if the field is the graph of an image model.
     """
 
     value: Any
@@ -58,18 +58,24 @@ class Outcome:
 
     @property
     def label(self) -> str:
-        """Value of the varied field, as text."""
+        """Value of the compared field, as text."""
         return str(show_value(self.value))
 
     @property
     def edges_per_token(self) -> float | None:
-        """Mean in-degree if the value is a graph, else None."""
+        """Mean number of edges to a patch, if ``graph`` is given, else None."""
         return None if self.graph is None else self.graph.num_edges / self.graph.num_targets
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of :func:`compare`, in the order of the values."""
+    """Result of :func:`compare`.
+
+    Attributes:
+        recipe: the recipe that was trained.
+        field: name of the compared field.
+        outcomes: runs with each value, in the order in which the values were given.
+    """
 
     recipe: Recipe
     field: str
@@ -105,10 +111,11 @@ def compare(
         recipe: recipe to train.
         field: dotted name of the field, such as ``model.graph``.
         values: values as typed on the command line.
-        path: folder for the run folders of the values.
-        seeds: number of seeds for each value. ``None`` uses the recipe's seed.
-        workers: number of values trained at once, each in a separate process on one thread.
-            ``None`` trains one value after the other in this process.
+        path: folder in which each value gets a run folder.
+        seeds: number of seeds to train with for each value. None trains once, with the recipe's
+            seed.
+        workers: number of values to train for in parallel, each in a process with one thread. None
+            trains for one value after another in this process.
         resume: whether to resume an unfinished comparison in ``path``.
 
     Raises:
@@ -166,7 +173,14 @@ def compare(
 
 
 def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:
-    """Train with one value of the field; the recipe is a record, which can be sent to a process."""
+    """Train with one value of the field.
+
+    Args:
+        record: the recipe in JSON form, which can be sent to another process.
+        value: value of the field, as text.
+        seeds: number of seeds, or None.
+        folder: run folder.
+    """
     recipe, started = from_record(record), RunFolder(folder).has(RECIPE)
     title = f"{recipe.name} {value}"
     if seeds is None:
@@ -186,6 +200,6 @@ def _slug(text: str) -> str:
 
 
 def _bind(value: Any, model: nn.Module) -> Graph | None:
-    """Return the graph over the patches of an image model, if the value is a pattern."""
+    """Return the pattern ``value``, bound to the patches of an image model; else None."""
     patches = [layer.num_patches for layer in model.modules() if isinstance(layer, PatchEmbedding)]
     return value.bind(patches[0]) if isinstance(value, Pattern) and patches else None

@@ -1,4 +1,4 @@
-"""Meaning of the fields of a recipe, read from the docstrings of its parts."""
+"""Descriptions of recipe fields, read from the docstrings of the classes that have these fields."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ def field_meanings(part: Callable[..., Any]) -> dict[str, str]:
     """Return the description of each argument in the docstrings of a function or class.
 
     The sections ``Args`` and ``Attributes`` are read. A class inherits the descriptions of its base
-    classes. An entry ``see :class:`Folds``` is replaced by the description in the class ``Folds``,
-    which must be a base class or imported in the module.
+    classes. A description ``see :class:`Folds``` is replaced by the description of the same
+    argument in the class ``Folds``, which must be a base class or imported in the module.
 
     Args:
-        part: model function, or class of data, task, optimizer, schedule or trainer settings.
+        part: function that builds a model, or class of data, task, optimizer, schedule or trainer
+            settings.
     """
     # For a function made by checked_factory, read the docstring of the model class.
     part = inspect.unwrap(part)
@@ -38,7 +39,13 @@ def field_meanings(part: Callable[..., Any]) -> dict[str, str]:
 
 
 def _resolved(meaning: str, name: str, owner: Any) -> str:
-    """Replace a reference to another class by the description given there."""
+    """Return a description; ``see :class:`Folds``` is replaced by the description in ``Folds``.
+
+    Args:
+        meaning: description, in plain text.
+        name: name of the described argument.
+        owner: class or function whose docstring contains the description.
+    """
     match = REFERENCE.match(meaning)
     if not match:
         return meaning
@@ -51,5 +58,5 @@ def _resolved(meaning: str, name: str, owner: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a description on one line, without markup."""
+    """Return text from a docstring on one line, without markup."""
     return " ".join(MARKUP.sub(r"\1", text).replace("``", "").split()).rstrip(".")

@@ -1,4 +1,4 @@
-"""Fine-tuning from the weights of another run."""
+"""Initialisation of a model with the backbone weights of a finished run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from edgewise.training.folder import RECIPE, differing, disagreements
 from edgewise.training.trunk import trunk_names
 
 OWN = "head."
-"""Prefix of the language-model head in a text model's backbone, which classifiers do not use."""
+"""Prefix of the weights of the language-model head in a backbone; classifiers do not use them."""
 
 
 def check_start(recipe: Recipe) -> None:
-    """Check, before data are loaded, that the run to start from has a model of the same kind.
+    """Check that the run in ``recipe.start`` has a model for the same inputs as the recipe.
+
+    This check is made before data are loaded.
 
     Raises:
         MissingDataError: the run does not exist or has not finished.
-        ArgumentError: the run has a model of another kind, such as a text model instead of a graph
-            model.
+        ArgumentError: the run has a model for other inputs, such as texts instead of graphs.
     """
     run = RunFolder(Path(recipe.start))
     if not run.weights.is_file():
@@ -43,13 +44,13 @@ def check_start(recipe: Recipe) -> None:
             "--from",
             expected=f"a run of a model for {reads}, like the model {ours} of the recipe "
             f"{recipe.name}",
-            got=f"{_about(run)}, which is for {read}",
+            got=f"{_about(run)} for {read}",
             remedy=f"name a run of a model for {reads}, or omit --from",
         )
 
 
 def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
-    """Load the backbone weights of a finished run, whose task may differ.
+    """Load the backbone weights of a finished run, which may have been trained on another task.
 
     Args:
         model: model to train.
@@ -57,16 +58,17 @@ def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
         run: folder of the finished run.
 
     Raises:
-        ArgumentError: the run has another model, other sizes or another number of heads.
+        ArgumentError: the model of the run is another one, or has other sizes or another number of
+            heads.
     """
     state = model.state_dict()
     found, wanted = _trunk(run.read_weights(state)), _trunk(state)
     if not found or not wanted:
         raise ArgumentError(
             "--from",
-            expected="a run and a recipe with text models, or with graph models that have a head",
-            got=f"{_about(run)}, and {recipe.model.func.__name__} in the recipe {recipe.name}: "
-            f"{'the recipe' if found else 'the run'} has no backbone separate from a head",
+            expected="a run and a recipe whose models have a backbone and a head",
+            got=f"{_about(run)}, and {recipe.model.func.__name__} in the recipe {recipe.name}; the "
+            f"model of {'the recipe' if found else 'the run'} has no separate head",
             remedy="omit --from, or name another run",
         )
     if not any(name.startswith(OWN) for name in wanted):
@@ -80,7 +82,8 @@ def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
 
 
 def _about(run: RunFolder) -> str:
-    return f"{run.path}, a run of {run.read_json(RECIPE).get('recipe')}: {_model_of(run)}"
+    recipe = run.read_json(RECIPE).get("recipe")
+    return f"{run.path}, a run of the recipe {recipe} with the model {_model_of(run)}"
 
 
 def _model_of(run: RunFolder) -> str:
@@ -88,12 +91,18 @@ def _model_of(run: RunFolder) -> str:
 
 
 def _kind_of(name: str) -> str:
-    """Return the kind of a model as text; empty for an unlisted model."""
+    """Return the inputs that a model is for, such as "text"; empty if they are not known."""
     return next((kind for kind, known in KINDS.items() if name in known), "")
 
 
 def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentError:
-    """Return the error for a run with another model, with other fields, or with other weights."""
+    """Return the error for a run whose model has another name, other fields or other weights.
+
+    Args:
+        recipe: recipe to train.
+        run: the run.
+        wrong: descriptions of the weights that differ.
+    """
     ours, theirs = recipe.model.func.__name__, _model_of(run)
     fields = _differing_fields(recipe, run.read_json(RECIPE).get("model", {}))
     if ours != theirs:
@@ -103,12 +112,16 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
         remedy = f"choose {' '.join(f'--model.{name} {one}' for name, (one, _) in fields.items())}"
     else:
         got = differing(wrong)
-        remedy = "use data with the sizes of its training data"
+        remedy = "use data with the same number of features, tokens or classes as for that run"
     return ArgumentError("--from", expected=f"the model of {_about(run)}", got=got, remedy=remedy)
 
 
 def _differing_fields(recipe: Recipe, recorded: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return recorded and present values of integer fields that differ, such as width and depth."""
+    """Return integer fields of the model, such as width, whose recorded value differs.
+
+    Returns:
+        Recorded value and value in ``recipe``, by field.
+    """
     fields = model_fields(recipe.model, recipe.data.provides)
     recorded = with_new_names(recorded, fields)
     pairs = {name: (recorded.get(name), field.value) for name, field in fields.items()}
@@ -120,7 +133,10 @@ def _differing_fields(recipe: Recipe, recorded: dict[str, Any]) -> dict[str, tup
 
 
 def _check_heads(model: nn.Module, run: RunFolder) -> None:
-    """Check the number of heads, because weights of two and eight heads have equal shapes."""
+    """Raise ArgumentError if the run has another number of heads.
+
+    The shapes of the weights do not show this.
+    """
     heads = run.read_json(RECIPE).get("model", {}).get("heads")
     found = {layer.heads for layer in model.modules() if isinstance(layer, MultiHeadAttention)}
     others = sorted(found - {heads})

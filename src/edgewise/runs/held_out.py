@@ -1,4 +1,4 @@
-"""Outputs of a run for the rows of the validation and test sets, for prediction intervals."""
+"""File with a run's outputs on the validation and test sets, used for prediction intervals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ HELD_OUT = "held_out.safetensors"
 
 
 class HeldOut(NamedTuple):
-    """Outputs ``[rows, widths]`` and targets ``[rows, T]`` of a split."""
+    """Model outputs and targets of all examples of a split.
+
+    Attributes:
+        outputs: ``[examples, sum of target widths]``.
+        target: ``[examples, targets]``.
+    """
 
     outputs: Tensor
     target: Tensor
@@ -25,7 +30,7 @@ class HeldOut(NamedTuple):
 
 @torch.no_grad()
 def keep_held_out(folder: RunFolder, model: nn.Module, splits: Splits) -> None:
-    """Write the outputs for the validation and test sets, if a target is a number."""
+    """Write the model's outputs on the validation and test sets, unless all targets are classes."""
     if all(target.classes for target in splits.targets):
         return
     model.eval()
@@ -50,9 +55,13 @@ def _outputs(model: nn.Module, split: Split, batch_size: int) -> tuple[Tensor, T
 def read_held_out(folders: Sequence[Path], split: str) -> HeldOut:
     """Return the outputs of a run, or the mean outputs of several runs with the same split.
 
+    Args:
+        folders: run folders.
+        split: "val" or "test".
+
     Raises:
         MissingDataError: a run has no such file, because an earlier version trained it.
-        ArgumentError: the rows of the splits differ between the runs.
+        ArgumentError: the examples of the split differ between the runs.
     """
     for folder in folders:
         if not RunFolder(folder).has(HELD_OUT):
@@ -67,7 +76,7 @@ def read_held_out(folders: Sequence[Path], split: str) -> HeldOut:
             raise ArgumentError(
                 str(folder / HELD_OUT),
                 expected=f"the same rows in the {split} split of all runs",
-                got=f"other rows than in {folders[0].name}",
-                remedy="train all seeds in one command",
+                got=f"other rows than in the run {folders[0].name}",
+                remedy="train all seeds in one command, with --seeds",
             )
     return HeldOut(torch.stack([one[f"{split}_outputs"] for one in each]).mean(0), target)

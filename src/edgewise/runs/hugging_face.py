@@ -1,4 +1,4 @@
-"""Fine-tuning from a folder of Hugging Face transformers: model, tokenizer and weights."""
+"""Fine-tuning from a folder of Hugging Face transformers, with its model, tokenizer and weights."""
 
 from __future__ import annotations
 
@@ -20,30 +20,31 @@ from edgewise.training.folder import RECIPE, differing
 
 CONFIG = "config.json"
 FAMILIES = ("bert", "roberta")
-"""Families of text models for fine-tuning, with equal names in transformers and Edgewise."""
+"""Text models that can be fine-tuned; their names are equal in transformers and in Edgewise."""
 TRUNK, HEAD, TOKENS = "trunk.", "head.", "trunk.embedding.tokens.weight"
 OF_TOKENS = (TOKENS, "trunk.head.bias", "trunk.head.weight")
-"""Weights with a row for each token."""
+"""Names of weights with a row for each token."""
 OF_LABELS = ("head.output.weight", "head.output.bias", "head.1.weight", "head.1.bias")
-"""Weights with a row for each label, of text and token classifiers."""
+"""Names of weights with a row for each label, in text and token classifiers."""
 NEXT_SENTENCE = ("cls.seq_relationship",)
 """Prefix of BERT's next-sentence head, which is not loaded."""
 
 
 def is_hugging_face(start: str) -> bool:
-    """Return whether a path is a folder of ``save_pretrained``, and not a run folder."""
+    """Return whether a path is a folder that ``save_pretrained`` wrote, and not a run folder."""
     folder = Path(start)
     return bool(start) and (folder / CONFIG).is_file() and not (folder / RECIPE).exists()
 
 
 def with_their_model(recipe: Recipe) -> Recipe:
-    """Return the recipe with the model of the Hugging Face folder in its field ``start``.
+    """Return the recipe with the model of the Hugging Face folder that ``recipe.start`` names.
 
-    The recipe's graph and dropout are kept. If the folder has a text classification head, texts are
-    classified from the class token, because the head was trained with this pooling.
+    The recipe's graph and dropout are kept. If the folder has a text classification head, the
+    output of the class token represents a text, because the head was trained with this pooling.
+    Without such a folder, the recipe is returned unchanged.
 
     Raises:
-        ArgumentError: the folder's model is not of a supported family, or the recipe has no text
+        ArgumentError: the folder's model is neither BERT nor RoBERTa, or the recipe has no text
             model.
     """
     if not is_hugging_face(recipe.start):
@@ -66,10 +67,10 @@ def with_their_model(recipe: Recipe) -> Recipe:
 
 
 def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> None:
-    """Load the weights of a Hugging Face folder.
+    """Load the weights of a Hugging Face folder into a model.
 
-    Token embeddings beyond the vocab size are dropped. A classification head is loaded if it
-    has the same labels in any order. A warning names the weights that are not loaded.
+    Rows of embeddings beyond the vocab size are dropped. A classification head is loaded if its
+    labels are those of the data, in any order. A warning names the weights that are not loaded.
 
     Args:
         model: model to train.
@@ -105,7 +106,7 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
         if given is None or given.shape != own[name].shape:
             shape = "none" if given is None else list(given.shape)
             said = name.removeprefix(TRUNK)
-            wrong.append(f"{said} is {shape} there and {list(own[name].shape)} here")
+            wrong.append(f"{said} is {shape} in the folder, {list(own[name].shape)} in the model")
         else:
             ready[name] = given
     if wrong:
@@ -122,15 +123,15 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
         if classifies:
             theirs_are, ours_are = (", ".join(names) or "none" for names in (theirs.labels, labels))
             why = (
-                f"its head predicts the labels {theirs_are} of {_told(theirs)}, and the data have "
+                f"its head predicts the labels {theirs_are} of {_told(theirs)}, but the labels of "
+                f"the data are {ours_are}, of {_told(model)}; the head is initialised at random"
             )
-            why += f"{ours_are} of {_told(model)}: the head is initialised at random"
         warnings.warn(f"not loaded from {start}, because {why}: {', '.join(left)}", stacklevel=2)
     model.load_state_dict(ready, strict=False)
 
 
 def _same_labels(theirs: Sequence[str], ours: Sequence[str]) -> list[int] | None:
-    """Return the index of each label of the data among the checkpoint's labels, or ``None``."""
+    """Return the index of each label of the data in ``theirs``; None if the labels differ."""
     # In transformers, a label without a name is called LABEL_ and its index.
     named = [label.removeprefix("LABEL_") for label in theirs]
     if sorted(named) != sorted(ours):
@@ -143,14 +144,14 @@ def _told(model: nn.Module) -> str:
 
 
 def _rows(name: str, weight: Tensor | None, vocab_size: int) -> Tensor | None:
-    """Remove rows beyond the vocabulary, with which embedding tables are often padded for speed."""
+    """Return a weight without rows beyond the vocabulary (embeddings are often padded)."""
     if weight is None or name not in OF_TOKENS:
         return weight
     return weight[:vocab_size]
 
 
 def their_tokenizer(start: str) -> str:
-    """Return the path of a folder's ``tokenizer.json``.
+    """Return the path of ``tokenizer.json`` in a Hugging Face folder.
 
     Raises:
         MissingDataError: the file does not exist.

@@ -1,9 +1,9 @@
-"""Launcher of the processes that train one recipe together.
+"""Launcher of the processes that train one model in parallel on one machine.
 
-The processes find their rank in the environment variables of torchrun, which can launch a user's
-own scripts. PyTorch's launcher (``torch.distributed.elastic``) replaces our handlers of Ctrl-C, so
-no common checkpoint is saved, and its workers survive if it is killed. Lightning's launcher starts
-the script of the first process again, which fails in a notebook or a test.
+The processes read their rank from the same environment variables as with torchrun. Other launchers
+are not used. PyTorch's (``torch.distributed.elastic``) replaces our handlers of Ctrl-C, so that no
+checkpoint is saved, and its processes survive if it is killed. Lightning's starts the script of the
+first process again, which fails in a notebook or a test.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Worker = subprocess.Popen[bytes]
 
 
 def launch(path: Path, devices: int, title: str) -> None:
-    """Train the recipe of a run folder in several processes, of which rank 0 writes the files.
+    """Train the recipe in a run folder in several processes; only rank 0 writes files.
 
     Args:
         path: run folder with ``recipe.json``.
@@ -38,8 +38,8 @@ def launch(path: Path, devices: int, title: str) -> None:
         title: title of the progress display.
 
     Raises:
-        Interrupted: Ctrl-C or SIGTERM, after a checkpoint was saved.
-        EdgewiseError: a process failed, with its error message.
+        Interrupted: on Ctrl-C or SIGTERM, after a checkpoint has been saved.
+        EdgewiseError: a process failed; the message contains that of the process.
     """
     with ExitStack() as files, interruptible() as request:
         outputs, errors = (
@@ -108,7 +108,7 @@ def _codes(workers: Sequence[Worker]) -> list[int | None]:
 
 
 def _end(workers: Sequence[Worker]) -> None:
-    """Wait until the processes have ended, and kill those left after PATIENCE seconds."""
+    """Wait until all processes have ended, and kill those that still run after PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while None in _codes(workers) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Conversion of field values between text, JSON and the type of the field's annotation."""
+"""Conversion of recipe field values between text, JSON and the type of the field."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def read_value(name: str, value: Any, kind: Any, remedy: str = OF_FIELDS) -> Any
 
     Args:
         name: name of the field, for the error.
-        value: text as typed, or a JSON value.
-        kind: annotation: a number type, bool, str, a tuple of str or int, a ``Literal``, a graph
-            pattern, or a union of these.
-        remedy: remedy in the error.
+        value: text from the command line, or a JSON value.
+        kind: type annotation: a number type, bool, str, a tuple of str or int, a ``Literal``, a
+            graph pattern, or a union of these.
+        remedy: instruction to the user, for the error.
 
     Raises:
         ArgumentError: the value cannot be converted.
@@ -74,14 +74,14 @@ def _read_optional(name: str, value: Any, kind: Any, remedy: str) -> Any:
 
 
 def show_value(value: Any) -> Any:
-    """Convert a value to JSON. A graph becomes text for ``graphs.parse``."""
+    """Convert a field value to a JSON value. A graph becomes text that ``graphs.parse`` reads."""
     if isinstance(value, tuple):
         return list(value)
     return repr(value) if isinstance(value, graphs.Pattern) else value
 
 
 def as_typed(value: Any) -> str:
-    """Convert a value to text for the command line, such as ``none``, ``true``, ``a,b``."""
+    """Convert a field value to the text that a user would type: ``none``, ``true``, ``a,b``."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):
@@ -90,7 +90,7 @@ def as_typed(value: Any) -> str:
 
 
 def describe(kind: Any) -> str:
-    """Describe a type, such as "a whole number" or "one of mean, sum"."""
+    """Return a description of a type, such as "a whole number" or "one of mean, sum"."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) in (UnionType, Union):

@@ -1,4 +1,4 @@
-"""Properties of the training data in a run folder: sizes, labels, ids and scaling."""
+"""Properties of the training data that a run folder stores: sizes, labels, ids and scaling."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ class Preprocessing:
     """Properties of the training data that predictions need; see :class:`edgewise.data.Splits`.
 
     Attributes:
-        model_arguments: arguments of the model that the data determine.
-        target_scale: mean and scale of the training targets, for regression in physical units.
-        values: preprocessing learned from the data, by name.
+        model_arguments: arguments of the model that the data determine, such as the number of
+            classes.
+        target_scale: mean and standard deviation of the training targets, for regression; the
+            model's outputs are converted with them to the unit of the targets.
+        values: other properties by name, such as labels and the scaling of input columns.
         train_examples: number of training examples; 0 if an older version wrote the folder.
     """
 
@@ -36,14 +38,17 @@ class Preprocessing:
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """Description of the targets, if any; a run of an earlier version has one number."""
+        """Descriptions of the target columns; empty if there are none.
+
+        A run of an earlier version has one column of numbers.
+        """
         if "targets" not in self.values and "target" in self.values:
             return (Target(self.values["target"]),)
         return tuple(map(Target.read, self.values.get("targets", ())))
 
 
 def preprocessing_of(splits: Splits) -> Preprocessing:
-    """Return the preprocessing values of a data set."""
+    """Return the properties of a loaded data set that predictions need."""
     train, values = splits.train, splits.preprocessing
     if splits.targets:
         values = {**values, "targets": [target._asdict() for target in splits.targets]}
@@ -51,7 +56,11 @@ def preprocessing_of(splits: Splits) -> Preprocessing:
 
 
 def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
-    """Write ``preprocessing.json``, and ``preprocessing.safetensors`` if there are tensors."""
+    """Write the properties of the data that predictions need to a run folder.
+
+    The file ``preprocessing.json`` contains them, except tensors, which are in
+    ``preprocessing.safetensors``.
+    """
     preprocessing = preprocessing_of(splits)
     tensors = {name: v for name, v in preprocessing.values.items() if isinstance(v, Tensor)}
     digest = folder.write_tensors(PREPROCESSING_TENSORS, tensors) if tensors else None
@@ -67,11 +76,11 @@ def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
 
 
 def load_preprocessing(folder: RunFolder) -> Preprocessing:
-    """Read the files of :func:`keep_preprocessing`.
+    """Read the files that :func:`keep_preprocessing` wrote.
 
     Raises:
-        MissingDataError: the file was lost, or the run is by a version that did not write it.
-        ArgumentError: a file is damaged, or the tensors belong to another run.
+        MissingDataError: the file was lost, or a version that did not write it trained the run.
+        ArgumentError: a file is damaged, or the file of tensors belongs to another run.
     """
     if not folder.has(PREPROCESSING):
         raise MissingDataError(
@@ -85,8 +94,8 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
             for name, value in record["model_arguments"].items()
         }
         scale, values, names = record["target_scale"], record["values"], record["tensors"]
-        # The digest ties the ids in one file to the rows of the other file. Older runs have no
-        # digest.
+        # The digest shows that the tensors belong to the ids in the JSON file. Older runs have
+        # no digest.
         tensors = folder.read_tensors(PREPROCESSING_TENSORS, record.get("digest")) if names else {}
         values = _RunValues(folder.path, {**values, **{name: tensors[name] for name in names}})
         count = record.get("train_examples", 0)
@@ -96,12 +105,12 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
 
 
 def kept_preprocessing(folder: RunFolder) -> Preprocessing | None:
-    """Return :func:`load_preprocessing`, or ``None`` if the folder has no such file."""
+    """Return the result of :func:`load_preprocessing`; None if the folder has no such file."""
     return load_preprocessing(folder) if folder.has(PREPROCESSING) else None
 
 
 def with_known_targets(recipe: Recipe, run: Preprocessing | None) -> Recipe:
-    """Return the recipe of a run for the targets that the data describe."""
+    """Return the recipe of a run, with the task for the target columns of its training data."""
     return recipe if run is None else recipe.for_targets(run.targets)
 
 
@@ -126,5 +135,5 @@ def _lacking(path: Path, what: str) -> ArgumentError:
 
 
 def _as_given(value: Any) -> Any:
-    """Convert a list to a tuple, such as a height and width, because JSON has no tuples."""
+    """Convert a list to a tuple, because JSON stores tuples (of height and width) as lists."""
     return tuple(value) if isinstance(value, list) else value

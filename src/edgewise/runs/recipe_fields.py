@@ -1,4 +1,4 @@
-"""Fields of a recipe by dotted name, such as ``model.heads``, and functions to change them."""
+"""Fields of a recipe by name, such as ``model.heads``, and functions that change them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PARTS = ("data", "task", "optimizer", "schedule", "trainer")
 
 @dataclass(frozen=True)
 class Field:
-    """Value of a field.
+    """Value, type and description of a recipe field.
 
     Attributes:
         value: current value.
-        kind: annotated type, which any other value must have.
+        kind: type annotation.
         meaning: description of the field.
     """
 
@@ -35,7 +35,7 @@ class Field:
 
 
 def fields_of(recipe: Recipe) -> dict[str, Field]:
-    """Return all fields that can be changed, by dotted name, in the order of the recipe.
+    """Return all fields of a recipe that can be changed, by name, such as ``model.heads``.
 
     Example:
         >>> from edgewise import recipes, runs
@@ -56,7 +56,12 @@ def fields_of(recipe: Recipe) -> dict[str, Field]:
 
 
 def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Field]:
-    """Return the arguments of a model, except those that the data determine."""
+    """Return the arguments of a model as fields, except those that the data determine.
+
+    Args:
+        model: function that builds the model, with the arguments that the recipe sets.
+        provided: names of the arguments that the data determine.
+    """
     hints, meanings = get_type_hints(model.func), field_meanings(model.func)
     return {
         name: Field(
@@ -68,7 +73,7 @@ def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Fi
 
 
 def part_fields(part: Any) -> dict[str, Field]:
-    """Return the fields of a dataclass."""
+    """Return the fields of a part of a recipe, such as its optimizer settings, by name."""
     hints, meanings = get_type_hints(type(part)), field_meanings(type(part))
     return {
         f.name: Field(getattr(part, f.name), hints[f.name], meanings.get(f.name, ""))
@@ -78,13 +83,17 @@ def part_fields(part: Any) -> dict[str, Field]:
 
 
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
-    """Return the recipe with other values, given as text or as JSON values.
+    """Return the recipe with other values of some fields.
 
     If ``model`` changes, the fields that both models have keep their values.
 
+    Args:
+        recipe: recipe to change.
+        values: new values by name of the field, as typed on the command line or as JSON values.
+
     Raises:
         ArgumentError: a field is unknown (the error suggests the most similar one), a value has the
-            wrong type, or the model is of another kind.
+            wrong type, or the new model is for other inputs.
 
     Example:
         >>> from edgewise import recipes, runs
@@ -110,7 +119,10 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
 
 
 def changed_fields(recipe: Recipe, base: Recipe) -> dict[str, Any]:
-    """Return the fields in which a recipe differs from another, for :func:`with_values`."""
+    """Return the fields in which ``recipe`` differs from ``base``, with their values in ``recipe``.
+
+    ``with_values(base, changes)`` then gives ``recipe``.
+    """
     own, model = fields_of(recipe), recipe.model.func.__name__
     changes: dict[str, Any] = {}
     if model != base.model.func.__name__:
@@ -125,14 +137,14 @@ def changed_fields(recipe: Recipe, base: Recipe) -> dict[str, Any]:
 
 
 def _with_model(recipe: Recipe, name: str) -> Recipe:
-    """Return the recipe with another model of the same kind."""
+    """Return the recipe with another model, which must be for the same inputs."""
     own = recipe.model.func.__name__
     kind = next((kind for kind in models.KINDS.values() if own in kind), {own: recipe.model.func})
     if name in models.MODELS and name not in kind:
         raise ArgumentError(
             "model",
             expected=f"one of {', '.join(kind)}, the models that can replace {own}",
-            got=f"{name}, a model of another kind",
+            got=f"{name}, a model for other inputs",
             remedy="choose another model or another recipe",
         )
     check_choice("model", name, kind)

@@ -1,4 +1,4 @@
-"""Conversion of a recipe to and from ``recipe.json``, which has the values of all its fields."""
+"""Conversion of a recipe to and from ``recipe.json``, which stores the values of all its fields."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ KINDS: dict[str, Mapping[str, Any]] = {
     "schedule": SCHEDULES,
     "trainer": {"trainer": TrainerSettings},
 }
-"""For each part of a recipe, classes by the name that the record stores as ``use``."""
+"""For each part of a recipe: its classes, by the name that ``recipe.json`` stores as ``use``."""
 TABLES = {"data": "DATA", "task": "TASKS"}
-"""Parts of a recipe to which installed packages may add classes."""
+"""Parts of a recipe for which installed packages may add classes, with the name of their table."""
 
 
 def to_record(recipe: Recipe) -> dict[str, Any]:
-    """Return a recipe as JSON values, with all of its fields.
+    """Return the content of ``recipe.json``: a recipe as JSON values, with all of its fields.
 
     Raises:
-        ArgumentError: a class is in no table, or JSON cannot represent a value.
+        ArgumentError: a class is not known by a name, or JSON cannot represent a value.
 
     Example:
         >>> from edgewise import recipes, runs
@@ -64,10 +64,9 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
 
 
 def _check_model(recipe: Recipe) -> None:
-    """Check that all arguments of the model are fields, so that the record has them.
+    """Raise ArgumentError if the model collects an argument in ``**kwargs``.
 
-    Raises:
-        ArgumentError: the model collects an argument in ``**kwargs``.
+    ``recipe.json`` could not record it, because it is not a field.
     """
     known = model_fields(recipe.model, recipe.data.provides)
     for name in recipe.model.keywords:
@@ -83,7 +82,12 @@ def _check_model(recipe: Recipe) -> None:
 
 
 def _use(part: str, value: Any) -> str:
-    """Return the name that the record uses for the class of a part."""
+    """Return the name by which ``recipe.json`` stores the class of a part of the recipe.
+
+    Args:
+        part: name of the part, such as "data".
+        value: instance of the class.
+    """
     # The classes of Edgewise come first, so that other packages are imported only if needed.
     for table in (getattr(KINDS[part], "own", {}), KINDS[part]):
         for name, kind in table.items():
@@ -98,7 +102,7 @@ def _use(part: str, value: Any) -> str:
 
 
 def _shown(name: str, field: Field) -> Any:
-    """Return a value as JSON, and check that it is read back unchanged."""
+    """Return the JSON value of a field; raise ArgumentError if reading it gives another value."""
     shown = show_value(field.value)
     if read_value(name, shown, field.kind) != field.value:
         raise ArgumentError(
@@ -111,11 +115,11 @@ def _shown(name: str, field: Field) -> Any:
 
 
 def from_record(record: Mapping[str, Any]) -> Recipe:
-    """Rebuild a recipe from its record.
+    """Return the recipe that :func:`to_record` converted to JSON values.
 
     Raises:
-        ArgumentError: this version and the installed packages do not have a field or class, or a
-            value has the wrong type.
+        ArgumentError: a field or class is unknown in this version and in the installed packages, or
+            a value has the wrong type.
 
     Example:
         >>> from edgewise import recipes, runs
@@ -142,7 +146,11 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
 
 
 def _default(part: str, record: Mapping[str, Any]) -> Any:
-    """Return a part of a record with default values.
+    """Create a part of a recipe with the class that a record names and default values.
+
+    Args:
+        part: name of the part, such as "data".
+        record: content of ``recipe.json``.
 
     Raises:
         ArgumentError: the class is unknown, because the package that adds it is not installed.
@@ -152,11 +160,11 @@ def _default(part: str, record: Mapping[str, Any]) -> Any:
         packages = record.get("packages", [])
         raise ArgumentError(
             part,
-            expected=f"a {part} of Edgewise or of an installed package",
+            expected=f"a class for {part} that Edgewise or an installed package has",
             got=f"{use}, in a run of the recipe {record['recipe']}",
             remedy=f"install {' and '.join(packages)}"
             if packages
-            else "install the package that adds it; the folder examples of Edgewise is one",
+            else "install the package that adds it, for example the folder examples of Edgewise",
         )
     check_choice(part, use, KINDS[part])
     return KINDS[part][use]()
@@ -174,7 +182,7 @@ def load_recipe(folder: RunFolder) -> Recipe:
 
 
 def check_finished(folder: RunFolder, recipe: Recipe) -> None:
-    """Check that a folder has one finished run.
+    """Check that a folder contains one finished run.
 
     Raises:
         MissingDataError: the run has not saved its best weights.
@@ -189,16 +197,23 @@ def check_finished(folder: RunFolder, recipe: Recipe) -> None:
 
 
 DECIDES_NOTHING = ("trainer.save_every",)
-"""Fields that do not affect the results of a run."""
+"""Fields that do not affect the results of a run, so that they may change when it is resumed."""
 
 
 def differences(recipe: Recipe, other: Recipe) -> list[str]:
-    """List the fields in which two recipes differ, such as ``model.heads 8 and 4``."""
+    """Return the fields that differ between a run and a new command, as text.
+
+    An example is "model.heads: 8 in the run, 4 now".
+
+    Args:
+        recipe: recipe of the run.
+        other: recipe of the new command.
+    """
     if recipe.name != other.name:
-        return [f"recipe {recipe.name} and {other.name}"]
+        return [f"recipe: {recipe.name} in the run, {other.name} now"]
     theirs = fields_of(other)
     return [
-        f"{name} {show_value(field.value)} and {show_value(theirs[name].value)}"
+        f"{name}: {show_value(field.value)} in the run, {show_value(theirs[name].value)} now"
         for name, field in fields_of(recipe).items()
         if name in theirs and name not in DECIDES_NOTHING and field.value != theirs[name].value
     ]

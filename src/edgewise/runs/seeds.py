@@ -1,4 +1,4 @@
-"""Training with several seeds or folds, with mean and standard deviation of the metrics."""
+"""Training with several seeds or folds, and the mean and standard deviation of the metrics."""
 
 from __future__ import annotations
 
@@ -23,13 +23,18 @@ Summary = dict[str, dict[str, float | list[float]]]
 def train_seeds(
     recipe: Recipe, seeds: int, path: Path, *, resume: bool = False, title: str | None = None
 ) -> Summary:
-    """Train with several seeds, each in a separate run folder; the first is the recipe's seed.
+    """Train with several consecutive seeds, each in a separate run folder.
 
-    With ``resume``, finished seeds are not trained again.
+    Args:
+        recipe: recipe to train; its seed is the first seed.
+        seeds: number of seeds.
+        path: folder for the run folders.
+        resume: whether to resume the runs in the folder. Finished seeds are not trained again.
+        title: title of the progress display. Defaults to the recipe's name.
 
     Returns:
-        ``{"mean", "std", "values"}`` by metric, as in ``metrics.json``. ``std`` is the sample
-        standard deviation (n - 1), 0 for one seed.
+        For each metric, a dict with the keys "mean", "std" and "values" (one value per seed), as in
+        ``metrics.json``. "std" is the sample standard deviation (n - 1); it is 0 for one seed.
 
     Raises:
         See :func:`edgewise.runs.train`.
@@ -48,9 +53,9 @@ def train_seeds(
 
 
 def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
-    """Cross-validate: train ``data.folds`` times, with each fold as the test split.
+    """Cross-validate: train once for each of ``data.folds`` folds, with this fold as the test set.
 
-    Arguments and result are those of :func:`train_seeds`.
+    The arguments and the result are as in :func:`train_seeds`.
 
     Raises:
         ArgumentError: the recipe's data have no folds.
@@ -59,7 +64,7 @@ def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
 
 
 def fold_recipes(recipe: Recipe) -> dict[str, Recipe]:
-    """Return the recipe with each fold as the test split, by the name of its run folder.
+    """Return a recipe for each fold, with this fold as the test set, by name of its run folder.
 
     Raises:
         ArgumentError: the recipe's data have no folds.
@@ -76,7 +81,7 @@ def fold_recipes(recipe: Recipe) -> dict[str, Recipe]:
 
 
 def measure(recipe: Recipe, path: Path, *, resume: bool = False) -> dict[str, float] | Summary:
-    """Train by the recipe's protocol: once, with several seeds, or on each fold.
+    """Train as the recipe's measurement protocol says: once, with several seeds, or on each fold.
 
     Raises:
         See :func:`edgewise.runs.train`.
@@ -117,7 +122,7 @@ def _train_each(
 
 
 def summarise(runs: list[dict[str, float]]) -> Summary:
-    """Return mean, standard deviation and values of each metric that all runs have."""
+    """Return the mean, standard deviation and values of each metric that all runs have."""
     names = [name for name in runs[0] if all(name in run for run in runs)]
     summary: Summary = {}
     for name in names:
@@ -128,16 +133,17 @@ def summarise(runs: list[dict[str, float]]) -> Summary:
 
 
 def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
-    """Return mean and sample standard deviation; NaN if a value is not finite."""
+    """Return the mean and sample standard deviation; both are NaN if a value is not finite."""
     if not all(map(math.isfinite, values)):
         return math.nan, math.nan
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def evaluate_run(path: Path) -> dict[str, float] | Summary:
-    """Evaluate the weights of a finished run, or of all runs in a folder of seeds or folds.
+    """Evaluate the weights of a finished run, or of the runs for several seeds or folds.
 
-    Only ``recipe.json``, ``model.safetensors`` and ``tokenizer.json`` are read.
+    From the run folder, only ``recipe.json``, ``model.safetensors`` and ``tokenizer.json`` are
+    read.
 
     Raises:
         MissingDataError: the run does not exist, or has not finished.

@@ -1,8 +1,8 @@
-"""Parallel trainings, each in a separate process on one thread.
+"""Several trainings in parallel, each in a separate process with one thread.
 
-Small models gain little from a second thread. Results on one thread do not depend on the number of
-cores. ``concurrent.futures.ProcessPoolExecutor`` is not used, because it has no public way to send
-SIGTERM to its workers, and one killed worker fails the jobs of all others.
+Small models gain little from a second thread, and results with one thread do not depend on the
+number of cores. ``concurrent.futures.ProcessPoolExecutor`` is not used, because it has no public
+way to send SIGTERM to its processes, and if one of them is killed, the jobs of all others fail.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from edgewise.errors import EdgewiseError, in_one_line
 from edgewise.training.interrupt import Interrupted, interruptible
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
-"""Type of a job: a function of a module, and its arguments, which must be picklable."""
+"""Type of a job: a module-level function and its arguments. Both must be picklable."""
 ASK_EVERY = 0.2  # Seconds between two checks for Ctrl-C.
 PRELOADED = ["lightning.pytorch", "sklearn.datasets", "torchmetrics", "edgewise.runs"]
 
 
 def side_by_side(jobs: Sequence[Job], workers: int) -> None:
-    """Run all jobs, at most ``workers`` at a time.
+    """Run all jobs in separate processes, at most ``workers`` of them at a time.
 
     Raises:
-        Interrupted: Ctrl-C or SIGTERM, after the running jobs were asked to stop.
-        EdgewiseError: a job failed, with its error message, after the others were asked to stop.
+        Interrupted: on Ctrl-C or SIGTERM, after the running jobs have been stopped.
+        EdgewiseError: a job failed, and the other jobs have been stopped. The message is that of
+            the failed job.
     """
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
@@ -78,14 +79,14 @@ def _ended(answer: Connection, process: BaseProcess) -> str:
     try:
         said: str = answer.recv()
     except EOFError:
-        said = "a training process was killed"
+        said = "a training process was killed, perhaps because memory was full"
     answer.close()
     process.join()
     return said
 
 
 def _stop(processes: Any) -> None:
-    """Send SIGTERM once to each process; a second SIGTERM would stop it within a step."""
+    """Send SIGTERM to each process, once, as a second one would stop it without a checkpoint."""
     for process in processes:
         if not getattr(process, "asked_to_stop", False) and process.pid is not None:
             process.asked_to_stop = True
@@ -110,7 +111,7 @@ def _work(tell: Connection, function: Callable[..., Any], arguments: tuple[Any, 
 
 
 class _Lines:
-    """Stream that reports that it is not a terminal."""
+    """Wrapper of a stream, whose ``isatty`` returns False."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

@@ -1,4 +1,4 @@
-"""Training a recipe in a run folder."""
+"""Training and evaluation of one recipe in a run folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SWITCHES = {"edge_width": "bonds", "descriptor_width": "descriptors"}
-"""Data set field that enables each model argument."""
+"""For each model argument that the data determine: the field of the data that enables it."""
 
 
 def train(
@@ -50,15 +50,16 @@ def train(
     Args:
         recipe: recipe to train.
         path: run folder.
-        resume: whether to resume the run in the folder, with the results of an uninterrupted run.
-            A finished run returns its metrics again.
+        resume: whether to resume an interrupted run in the folder. The results are those of an
+            uninterrupted run. For a finished run, its metrics are returned.
         title: title of the progress display. Defaults to the recipe's name.
 
     Raises:
         RunExistsError: the folder is not empty, and ``resume`` is false.
         MissingDataError: there is no run to resume, or a data file is missing.
         ArgumentError: the run in the folder has another recipe, or a value is invalid.
-        Interrupted: Ctrl-C or SIGTERM, after a checkpoint was saved for ``resume``.
+        Interrupted: on Ctrl-C or SIGTERM, after a checkpoint has been saved, from which ``resume``
+            continues.
 
     Example:
         >>> from pathlib import Path
@@ -94,13 +95,17 @@ def train(
 
 
 def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float]:
-    """Train in an existing run folder, in one of several distributed processes."""
+    """Train in an existing run folder, in this process, one of several distributed processes."""
     model, splits = _started(recipe, folder)
     return _fit(recipe, model, splits, folder, title)
 
 
 def _started(recipe: Recipe, folder: RunFolder | None) -> tuple[nn.Module, Splits]:
-    """Return model and data like :func:`prepare`, for a new or resumed run in a folder."""
+    """Build the model and load the data for training.
+
+    If ``recipe.start`` is set, the backbone gets the weights in that folder, unless ``folder`` has
+    a checkpoint from which the run is resumed.
+    """
     begins = recipe.start and not (folder and folder.checkpoint.is_file())
     if begins and not is_hugging_face(recipe.start):
         check_start(recipe)
@@ -144,7 +149,7 @@ def _fit(
 
 
 def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:
-    """Build the model and load the data for training, and test them on one batch.
+    """Build the model, load the data, and compute the loss of one batch as a test.
 
     Raises:
         EdgewiseError: a value of the recipe is invalid, such as a graph that cannot be bound to the
@@ -171,13 +176,17 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
 
 
 def encodings_of(model: nn.Module) -> dict[str, Any]:
-    """Return the encodings that a model reads from batches, as ``{keyword: encoding}``."""
+    """Return the encodings of nodes or edges that batches must contain for a model.
+
+    Returns:
+        The encodings, by the keyword argument of the model that receives them.
+    """
     known = (part.encodings() for part in model.modules() if isinstance(part, GraphLayer))
     return next((encodings for encodings in known if encodings), {})
 
 
 def evaluate_one(path: Path) -> dict[str, float]:
-    """Evaluate the weights of one finished run."""
+    """Evaluate the weights of one finished run, and return its metrics."""
     folder = RunFolder(path)
     recipe = load_recipe(folder)
     check_finished(folder, recipe)
@@ -189,7 +198,11 @@ def evaluate_one(path: Path) -> dict[str, float]:
 
 
 def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
-    """Build the model with the sizes that the data determine.
+    """Build the model of a recipe with the arguments that the data determine.
+
+    Args:
+        recipe: recipe.
+        preprocessing: properties of the training data, which contain these arguments.
 
     Raises:
         ArgumentError: the model does not fit the data.
@@ -206,11 +219,11 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
         switched = " ".join(f"--data.{field} false" for field in optional)
         raise ArgumentError(
             "model",
-            expected=f"a model that takes the arguments set by the data: {', '.join(arguments)}",
+            expected=f"a model with the arguments that the data determine: {', '.join(arguments)}",
             got=f"{recipe.model.func.__name__}, which has no {', '.join(strange)}",
             remedy=f"disable these features: {switched}"
             if len(optional) == len(strange)
-            else "combine a model and data of the same kind",
+            else "choose another model for these data, or other data",
         )
     missing = [
         name
@@ -222,7 +235,7 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
             "model",
             expected=f"data that determine {', '.join(missing)}, or these values in the recipe",
             got=f"data that determine {', '.join(arguments) or 'no argument'}",
-            remedy="combine a model and data of the same kind",
+            remedy="choose another model for these data, or other data",
         )
     model = recipe.task.complete(recipe.model(**arguments), data_sizes)
     return (
@@ -231,19 +244,30 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
 
 
 def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
-    """Raise an error if the recipe differs from the recipe of the run to resume."""
+    """Raise ArgumentError if the recipe differs from that of the run to resume.
+
+    Args:
+        recipe: recipe of the new command.
+        recorded: recipe of the run.
+        path: run folder.
+    """
     differing = differences(recorded, recipe)
     if differing:
         raise ArgumentError(
             "--resume",
             expected=f"the fields with which the run in {path} was started",
-            got=f"different values in the run and now ({'; '.join(differing)})",
+            got=f"different values ({'; '.join(differing)})",
             remedy="give the values of the run, or start a new run with --out",
         )
 
 
 def refuse_other_kind(folder: RunFolder, kind: str) -> None:
-    """Raise an error if a run is resumed with a different use of ``--seeds`` and ``--folds``."""
+    """Raise ArgumentError if ``--seeds`` or ``--folds`` are used otherwise than when a run started.
+
+    Args:
+        folder: folder of the run to resume.
+        kind: "seed" with ``--seeds``, "fold" with ``--folds``, "one" without both.
+    """
     ways = {"one": "neither --seeds nor --folds", "seed": "--seeds N", "fold": "--folds"}
     begun = [several for several in ("seed", "fold") if any(folder.path.glob(f"{several}-*"))]
     if not begun and (folder.checkpoint.exists() or folder.weights.exists()):

@@ -1,4 +1,4 @@
-"""Tokenizer of a run, saved in its folder and verified by hash before weights are loaded."""
+"""Tokenizer of a run, which is saved in the run folder and checked before weights are loaded."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def with_vocabulary(recipe: Recipe, folder: RunFolder | None) -> Recipe:
-    """Return the recipe with the tokenizer of its run folder, or of the run that it starts from.
+    """Return the recipe with the tokenizer in its run folder or in the folder ``recipe.start``.
 
     Args:
         recipe: recipe to train or test.
         folder: run folder, if the run was started before.
 
     Raises:
-        ArgumentError: the tokenizer file or ``data.tokenizer`` differs from the tokenizer of the
-            run, or the folder to start from contains several runs.
+        ArgumentError: ``data.tokenizer``, or the tokenizer file in the folder, is not the tokenizer
+            with which the run was trained, or ``recipe.start`` contains several runs.
     """
     if not isinstance(recipe.data, TextData):
         return recipe
@@ -53,29 +53,31 @@ def _with_own(recipe: Recipe, run: RunFolder) -> Recipe:
 
 
 def vocabulary_record(tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """Return the entry of ``recipe.json`` with the tokenizer's hash."""
+    """Return the entry of ``recipe.json`` with the tokenizer's hash; empty without a tokenizer."""
     return {} if tokenizer is None else {"vocabulary": vocabulary_hash(tokenizer)}
 
 
 def keep_vocabulary(folder: RunFolder, tokenizer: Tokenizer | None) -> None:
-    """Write ``tokenizer.json``, if the data have a tokenizer."""
+    """Write ``tokenizer.json`` to a run folder, unless ``tokenizer`` is None."""
     if tokenizer is not None:
         text = tokenizer.to_str(pretty=True)
         folder.write(TOKENIZER, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def check_vocabulary(run: RunFolder, tokenizer: Tokenizer | None, argument: str) -> None:
-    """Check that a run was trained with this tokenizer.
+    """Raise ArgumentError unless a run was trained with this tokenizer.
 
-    Raises:
-        ArgumentError: the hashes differ.
+    Args:
+        run: run folder, whose ``recipe.json`` contains the hash of its tokenizer.
+        tokenizer: tokenizer to check.
+        argument: name of the argument that selected the tokenizer, for the error.
     """
     known = run.read_json(RECIPE).get("vocabulary")
     found = None if tokenizer is None else vocabulary_hash(tokenizer)
     if known != found:
         raise ArgumentError(
             argument,
-            expected=f"the vocabulary {known} of the run in {run.path}",
-            got=f"the vocabulary {found}",
-            remedy=f"use the {TOKENIZER} of this run (the default of data.tokenizer)",
+            expected=f"the tokenizer of the run in {run.path}, with the hash {known}",
+            got=f"a tokenizer with the hash {found}",
+            remedy=f"use the {TOKENIZER} in the folder of this run, by omitting --data.tokenizer",
         )

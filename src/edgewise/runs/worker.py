@@ -20,7 +20,12 @@ FAILED = 2
 
 
 def main(path: str, title: str) -> int:
-    """Train the recipe of a run folder, and return the exit code."""
+    """Train the recipe in a run folder, and return the exit code.
+
+    Args:
+        path: run folder.
+        title: title of the progress display.
+    """
     threading.Thread(target=_end_with_parent, daemon=True).start()
     folder = RunFolder(Path(path))
     try:

@@ -1,4 +1,4 @@
-"""Tasks: training losses and evaluation metrics."""
+"""Tasks: each consists of a training loss and evaluation metrics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TASKS: Registry[type[Task]] = Registry(
         "translation": Translation,
     },
 )
-"""Tasks by the name that run folders use, with those of installed packages."""
+"""Tasks by the name that run folders use, including those that installed packages add."""
 
 __all__ = [
     "TASKS",

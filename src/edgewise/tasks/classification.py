@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 class Classification(Task):
     """Single-label classification, with logits ``[M, classes]`` and class indices ``[M]``.
 
-    If the data describe their targets, such as several labels of a text or a number of a node, the
-    task is :class:`PropertyPrediction`.
+    If the data describe target columns, such as several labels of a text or a number for each node,
+    :class:`PropertyPrediction` replaces this task.
 
-    The loss raises an ``ArgumentError`` if a target has several rows of logits.
+    The loss raises an ``ArgumentError`` if there are several rows of logits for one target.
 
     Attributes:
-        label_smoothing: fraction of the target probability that is spread over all classes.
+        label_smoothing: fraction of the target probability that is spread evenly over all classes.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Semi-supervised consistency regularisation over several random views of a node."""
+"""Semi-supervised consistency regularisation over several random augmentations of a graph."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Consistency(Task):
-    r"""Cross-entropy of labelled nodes, plus a consistency loss over the views of all nodes.
+    r"""Cross-entropy of labelled nodes, plus a consistency loss over random views of all nodes.
 
     .. math::
         L = \frac1S \sum_s \mathrm{CE}(Z_s, Y)
             + \lambda \frac1{SN} \sum_s \sum_i \lVert \bar p_i' - p_{s,i} \rVert^2, \qquad
         \bar p_i' \propto \Bigl(\frac1S \sum_s p_{s,i}\Bigr)^{1/T}
 
-    Outputs are logits ``[N, S, classes]`` of S views in training, and ``[N, classes]`` in
-    evaluation. Targets are class indices ``[N]``, -100 for unlabelled nodes. The sharpened mean is
-    detached.
+    CE is the cross-entropy with the labels Y, and p are probabilities (the softmax of logits Z). In
+    training, outputs are logits ``[N, S, classes]`` of S views (random augmentations) of N nodes;
+    in evaluation, they are ``[N, classes]``. Targets are class indices ``[N]``, -100 for unlabelled
+    nodes. The sharpened mean, p̄', is detached from the gradient.
 
     Paper: Feng et al., Graph random neural network for semi-supervised learning, 2020
 
@@ -74,6 +75,6 @@ class Consistency(Task):
 
 
 def _mean_view(outputs: Tensor) -> Tensor:
-    """Return probabilities ``[N, classes]``, averaged over views if there are several."""
+    """Return class probabilities ``[N, classes]`` of logits, averaged over views in training."""
     probability = outputs.softmax(-1)
     return probability.mean(1) if outputs.dim() == 3 else probability

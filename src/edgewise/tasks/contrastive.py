@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Contrastive(Task):
-    r"""Contrastive loss NT-Xent over the views of a batch, such as the two halves of texts.
+    r"""Contrastive loss NT-Xent; the two views of an example are for example halves of a text.
 
     .. math::
         L = -\frac1M \sum_i \log
             \frac{e^{\cos(z_i, z_{t_i}) / T}}{\sum_{j \ne i} e^{\cos(z_i, z_j) / T}}
 
-    Outputs are M vectors ``[M, width]``, and targets ``[M]`` are the indices :math:`t_i` of the
-    views that belong to views i. All other views of the batch are negatives. ``accuracy`` is the
-    fraction of views i whose nearest view is :math:`t_i`; this fraction falls with the batch size.
+    Outputs ``[M, width]`` are the vectors of the M views in a batch. Targets ``[M]`` are, for each
+    view i, the index :math:`t_i` of the other view of the same example. All other views of the
+    batch are negatives. ``accuracy`` is the fraction of views i whose most similar view is
+    :math:`t_i`. It is lower for larger batches, because they have more negatives.
 
     Papers: Chen et al., A simple framework for contrastive learning of visual representations, 2020
     (the loss); Giorgi et al., DeCLUTR: deep contrastive learning for unsupervised textual
@@ -39,8 +40,8 @@ class Contrastive(Task):
 
     Attributes:
         temperature: temperature T. Lower values weight the nearest negatives more.
-        pool: pooling of the states of a text: ``"class"`` (the first state), ``"mean"`` or
-            ``"max"``.
+        pool: pooling of the token states of a text to one vector: ``"class"`` (the first state),
+            ``"mean"`` or ``"max"``.
 
     Example:
         >>> import torch
@@ -75,12 +76,12 @@ class Contrastive(Task):
 
 
 def _similarities(outputs: Tensor) -> Tensor:
-    """Return the cosine similarities ``[M, M]``, minus infinity on the diagonal."""
+    """Return the cosine similarities ``[M, M]`` of all views, with -inf on the diagonal."""
     unit = F.normalize(outputs, dim=-1)
     own = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
     return (unit @ unit.T).masked_fill(own, -torch.inf)
 
 
 def _nearest(outputs: Tensor) -> Tensor:
-    """Return the index of the most similar other view, ``[M]``."""
+    """Return, for each view, the index of the most similar other view, ``[M]``."""
     return _similarities(outputs).argmax(-1)

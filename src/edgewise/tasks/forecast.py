@@ -1,4 +1,4 @@
-"""Time-series forecasting: Huber loss, mean absolute error, and error relative to a baseline."""
+"""Time-series forecasting: Huber loss, mean absolute error, and its ratio to a baseline's error."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Forecast(Task):
-    """Forecasting, with outputs ``[B, H]`` and targets ``[B, H, 2]``: value and seasonal naive.
+    """Forecasting of a time series H steps ahead, with outputs ``[B, H]``.
 
-    ``mae`` is in the unit of the series. ``seasonal_ratio`` is the error divided by the error of
-    the seasonal naive forecast, which repeats the last season; below 1, the model is better (after
-    Hyndman and Koehler, Another look at measures of forecast accuracy, 2006).
+    Targets ``[B, H, 2]`` are pairs of the true value and the seasonal naive forecast, which repeats
+    the values of the last season. ``mae`` is the mean absolute error, in the unit of the series.
+    ``seasonal_ratio`` is ``mae`` divided by that of the seasonal naive forecast; below 1, the model
+    is better (after Hyndman and Koehler, Another look at measures of forecast accuracy, 2006).
 
     Attributes:
-        delta: threshold of the Huber loss, in the unit of the series: smaller errors are squared.
-            0 gives the absolute error, which suits any unit.
+        delta: threshold of the Huber loss, in the unit of the series: the loss is quadratic for
+            smaller errors and linear for larger ones. With 0, it is the absolute error, which suits
+            any unit.
 
     Example:
         >>> import torch

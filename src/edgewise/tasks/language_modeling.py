@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LanguageModeling(Task):
-    r"""Next-token prediction, with logits ``[M, vocabulary]`` and token ids ``[M]``.
+    r"""Next-token prediction, with logits ``[M, vocab_size]`` and next token ids ``[M]``.
 
     .. math:: L = -\frac1M \sum_t \log p(x_{t+1} \mid x_{\le t})
 
-    The loss is in nats per token; ``bits`` is :math:`L / \ln 2` and ``perplexity`` :math:`e^L`.
+    The loss L is in nats per token. The metrics are ``bits``, :math:`L / \ln 2` per token, and
+    ``perplexity``, :math:`e^L`.
 
     Example:
         >>> import torch
@@ -44,13 +45,13 @@ class LanguageModeling(Task):
         return LanguageModel(text_model(model, data_sizes))
 
     def check(self, model: nn.Module, batch: Batch) -> None:
-        """Check that the model is causal, with the longest text of the batch.
+        """Check that the model is causal, with :func:`read_ahead` on the longest text of the batch.
 
-        See ``read_ahead``. Models other than :class:`edgewise.layers.LanguageModel` on
-        :class:`edgewise.layers.Tokens` are not checked.
+        Only a :class:`edgewise.layers.LanguageModel` with inputs :class:`edgewise.layers.Tokens` is
+        checked.
 
         Raises:
-            ArgumentError: a state depends on a later token.
+            ArgumentError: the state of a token depends on a later token.
         """
         tokens = batch.inputs[0]
         if not (isinstance(model, LanguageModel) and isinstance(tokens, Tokens)):
@@ -83,19 +84,19 @@ class LanguageModeling(Task):
 
 
 def read_ahead(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
-    """Find a dependence of a state on a later token; return ``None`` if there is none.
+    """Find a token whose output state depends on a later token, or return None.
 
-    The gradient of a state with respect to a token that it does not depend on is exactly zero, for
-    any model. The states before three borders are tested: after the first token, in the middle,
-    and before the last token. Any window, block, hub token or backward recurrence crosses one of
-    them.
+    If a state does not depend on a token, its gradient with respect to this token is exactly zero.
+    The text is cut at three places: after the first token, in the middle, and before the last
+    token. The gradients of all states before a cut with respect to the tokens after it are tested.
+    Any window, block, hub token or backward recurrence crosses at least one of the cuts.
 
     Args:
-        model: the model; its training mode is restored.
+        model: model to test. It runs in evaluation mode; its mode is restored afterwards.
         ids: token ids of one text, ``[T]``.
 
     Returns:
-        The number of tokens before the border, and the position of the later token, from 0.
+        The number of tokens before the cut, and the position of the later token, from 0.
     """
     count, training = len(ids), model.training
     draw = torch.Generator().manual_seed(0)
@@ -118,11 +119,11 @@ def read_ahead(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class MaskedLanguageModeling(LanguageModeling):
-    r"""Masked-token prediction, with logits ``[M, vocabulary]`` of the M selected tokens.
+    r"""Masked-token prediction, with logits ``[M, vocab_size]`` of the M selected tokens.
 
-    .. math:: L = -\frac1M \sum_{t \in \mathrm{chosen}} \log p(x_t \mid \tilde x)
+    .. math:: L = -\frac1M \sum_{t \in \mathrm{selected}} \log p(x_t \mid \tilde x)
 
-    :func:`edgewise.data.text.masking.mask_tokens` selects the tokens.
+    :func:`edgewise.data.text.masking.mask_tokens` selects and masks tokens; the masked text is x̃.
 
     Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
 
@@ -135,7 +136,7 @@ class MaskedLanguageModeling(LanguageModeling):
     """
 
     def check(self, model: nn.Module, batch: Any) -> None:
-        """Do nothing: unlike in causal language models, predictions may depend on later tokens."""
+        """Do nothing, because predictions of masked tokens may depend on later tokens."""
 
     def metrics(self) -> dict[str, Metric]:
         return Classification().metrics()

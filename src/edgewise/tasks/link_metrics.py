@@ -1,18 +1,18 @@
 r"""AUC, hits@k, MRR and recall@k of link prediction.
 
-Let M be the number of non-edges, and r_e the number of them with a higher score than edge e, plus
-half of those with the same score:
+Let M be the number of non-edges, and r_e the number of non-edges with a higher score than edge e,
+plus half the number of non-edges with the same score. Then:
 
-- area under the ROC curve: the mean of :math:`1 - r_e / M`, the probability that a random edge
-  scores higher than a random non-edge;
-- hits@k: the fraction of edges with a higher score than the k-th best non-edge (Hu et al., Open
-  Graph Benchmark, 2020);
-- mean reciprocal rank: the mean of :math:`1 / (1 + r_e)`, against all M non-edges;
-- recall@k: the fraction of a node's held-out links among its k best new neighbours, averaged over
-  nodes.
+- AUC (area under the ROC curve) is the mean of :math:`1 - r_e / M` over edges: the probability that
+  a random edge has a higher score than a random non-edge.
+- hits@k is the fraction of edges with a higher score than the k-th best non-edge (Hu et al., Open
+  Graph Benchmark, 2020).
+- MRR (mean reciprocal rank) is the mean of :math:`1 / (1 + r_e)` over edges.
+- recall@k is the fraction of a node's held-out links that are among its k best new neighbours,
+  averaged over nodes.
 
-torchmetrics is not used: its BinaryAUROC applies a sigmoid, which makes high scores equal in
-float32 (0.743 instead of 0.774 with scores around 30), and its retrieval metrics rank the items of
+torchmetrics is not used. Its BinaryAUROC applies a sigmoid, which makes high scores equal in
+float32 (for scores around 30, AUC 0.743 instead of 0.774). Its retrieval metrics rank the items of
 one query, not each edge among all non-edges.
 """
 
@@ -27,7 +27,7 @@ from edgewise.batches import LinkBatch
 
 
 class LinkMetric(Metric):
-    """Base class that collects the scores of edges and non-edges."""
+    """Base class of metrics that collect the scores of edges and non-edges."""
 
     full_state_update = False
     higher_is_better = True
@@ -40,7 +40,7 @@ class LinkMetric(Metric):
         self.add_state("others", [], dist_reduce_fx="cat")
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
-        """Add scores ``[M]`` and targets: 1 for an edge, 0 for a non-edge."""
+        """Add scores ``[M]`` of pairs, and targets ``[M]``: 1 for an edge, 0 for a non-edge."""
         link = target > 0.5
         self.links.append(outputs[link])
         self.others.append(outputs[~link])
@@ -50,7 +50,7 @@ class LinkMetric(Metric):
         return dim_zero_cat(self.links).double(), dim_zero_cat(self.others).double().sort().values
 
     def _above(self) -> tuple[Tensor, int]:
-        """Return r_e of each edge, and the number M of non-edges."""
+        """Return, for each edge, the number of non-edges above it, r_e; and their number M."""
         links, others = self._scores()
         below = torch.searchsorted(others, links)
         not_above = torch.searchsorted(others, links, right=True)
@@ -66,7 +66,7 @@ class LinkAUC(LinkMetric):
 
 
 class LinkMRR(LinkMetric):
-    """Mean reciprocal rank."""
+    """Mean reciprocal rank of each edge among all non-edges."""
 
     def compute(self) -> Tensor:
         above, _ = self._above()
@@ -74,7 +74,7 @@ class LinkMRR(LinkMetric):
 
 
 class LinkHits(LinkMetric):
-    """Fraction of edges above the k-th best non-edge; 1 with fewer than k non-edges."""
+    """Fraction of edges that score above the k-th best non-edge; 1 with fewer than k non-edges."""
 
     def __init__(self, k: int) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class LinkRecall(Metric):
         self.add_state("nodes", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, proposed: tuple[Tensor, Tensor], batch: LinkBatch) -> None:
-        """Add nodes ``[B]`` and their proposed neighbours ``[B, k]``."""
+        """Add nodes ``[B]`` and their proposed neighbours ``[B, k]``, from ``generate``."""
         nodes, neighbours = proposed
         links = batch.inputs[0][:, batch.target > 0.5]
         links = torch.cat([links, links.flip(0)], dim=1)

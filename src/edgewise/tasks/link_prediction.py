@@ -26,12 +26,14 @@ CHUNK = 1 << 17  # Pairs per call of the model, to limit memory.
 class LinkPrediction(Task):
     """Link prediction, with logits ``[M]`` of pairs and targets ``[M]``: 1 for an edge, else 0.
 
-    recall@k is measured on the test set: all nodes that are not linked to a node in training or
-    validation are ranked, and recall is the fraction of the node's test links among the k best.
+    For recall@k on the test set, all nodes that are not linked to a node in the training or
+    validation set are ranked as its new neighbours. Recall is the fraction of the node's test links
+    that are among the k best, averaged over nodes.
 
     Attributes:
-        hits: k of hits@k, the fraction of edges that score above the k-th best non-edge.
-        k: number of proposed links of recall@k.
+        hits: the number k of the metric hits@k, the fraction of edges that score above the k-th
+            best non-edge.
+        k: the number k of the metric recall@k: proposed links for each node.
 
     Example:
         >>> import torch
@@ -65,10 +67,10 @@ class LinkPrediction(Task):
 
     @torch.no_grad()
     def generate(self, model: Callable[..., Tensor], batch: Any) -> tuple[Tensor, Tensor]:
-        """Propose links for nodes with held-out links.
+        """Propose links for the nodes that have held-out links, or for a random part of them.
 
         Args:
-            model: model of the pairs, called as ``model(pairs [2, M], graph)``.
+            model: model of link scores, called as ``model(pairs, graph)`` with pairs ``[2, M]``.
             batch: a :class:`edgewise.batches.LinkBatch`.
 
         Returns:

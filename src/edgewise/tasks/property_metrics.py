@@ -1,4 +1,4 @@
-"""Metrics of target columns with gaps, from torchmetrics."""
+"""Metrics of target columns that may have missing values, from torchmetrics."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ from edgewise.targets import Target, probabilities, split_outputs
 from edgewise.tasks.regression_metrics import R2
 
 CURVES = ("roc_auc", "average_precision")
-"""Metrics that need examples of each class."""
+"""Metrics that are undefined unless each class has an example."""
 
 
 class BrierScore(MeanSquaredError):  # noqa: N818
     """Mean squared difference of predicted probabilities and true classes (Brier, 1950).
 
-    With two classes, only the probability of the second class counts. With more classes, the
-    differences are summed over the classes.
+    For two classes, it is that of the second class alone. For more classes, it is the sum over all
+    classes.
     """
 
     def update(self, chances: Tensor, classes: Tensor) -> None:
-        """Add probabilities ``[M]`` or ``[M, classes]``, and indices of classes ``[M]``."""
+        """Add probabilities ``[M]`` or ``[M, classes]``, and true class indices ``[M]``."""
         truth = classes if chances.dim() == 1 else F.one_hot(classes, self.num_outputs)
         super().update(chances, truth.float())
 
     def compute(self) -> Tensor:
-        """Return the score."""
+        """Return the Brier score."""
         return super().compute().sum()
 
 
 class OfTarget(Metric):
-    """Metric of one target, over the rows that have a value; NaN if it is undefined.
+    """Metric of one target column, over the examples that have a value; NaN if it is undefined.
 
     Args:
-        metric: metric of numbers ``[M]``; or of probabilities ``[M]`` of the second of two classes,
-            or ``[M, classes]``.
-        targets: all targets.
-        place: index of the target.
-        least: minimum number of classes that must occur in the data.
+        metric: metric that is updated with numbers ``[M]``, with probabilities ``[M]`` of the
+            second of two classes, or with probabilities ``[M, classes]``.
+        targets: descriptions of all target columns.
+        place: index of the column among them.
+        least: minimum number of classes with examples; with fewer, the metric is NaN.
     """
 
     full_state_update = False
@@ -69,7 +69,7 @@ class OfTarget(Metric):
         self.add_state("seen", torch.zeros(count, dtype=torch.long), dist_reduce_fx="sum")
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
-        """Add outputs ``[M, widths]`` and targets ``[M, T]``."""
+        """Add model outputs and targets of all columns: ``[M, sum of widths]`` and ``[M, T]``."""
         one, values = self.targets[self.place], target[:, self.place]
         known = ~values.isnan()
         if not known.any():
@@ -86,27 +86,27 @@ class OfTarget(Metric):
 
     @property
     def wrapped_metric(self) -> Metric:
-        """Metric of the target, which says whether a higher value is better."""
+        """The metric of torchmetrics. Its ``higher_is_better`` tells the better direction."""
         return self.metric
 
     def compute(self) -> Tensor:
-        """Return the metric."""
+        """Return the value of the metric."""
         if int((self.seen > 0).sum()) < self.least:
             return torch.tensor(torch.nan)
         value: Tensor = self.metric.compute()
         return value
 
     def reset(self) -> None:
-        """Reset the metric."""
+        """Reset the metric and the counts of seen classes."""
         super().reset()
         self.metric.reset()
 
 
 class MeanOverTargets(Metric):
-    """Mean of the metrics of several targets; undefined metrics are left out.
+    """Mean of one metric over several target columns; undefined values are left out.
 
     Args:
-        metrics: metrics of the targets, which are updated and reset separately.
+        metrics: this metric for each column. They are updated and reset separately.
     """
 
     full_state_update = False
@@ -116,20 +116,24 @@ class MeanOverTargets(Metric):
         self.metrics = tuple(metrics)
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
-        """Do nothing, because the metrics of the targets receive the outputs."""
+        """Do nothing, because the metrics of the columns are updated separately."""
 
     @property
     def wrapped_metric(self) -> Metric:
-        """Metric of the first target, which says whether a higher value is better."""
+        """Metric of the first column. Its ``higher_is_better`` tells the better direction."""
         return self.metrics[0]
 
     def compute(self) -> Tensor:
-        """Return the mean."""
+        """Return the mean over the columns."""
         return torch.stack([metric.compute() for metric in self.metrics]).nanmean()
 
 
 def property_metrics(targets: Sequence[Target]) -> dict[str, Metric]:
-    """Return the metrics of each target by name and, with several targets, their means."""
+    """Return the metrics of the target columns by name.
+
+    For several columns, these are the means over the columns, such as "rmse", and the metrics of
+    each column, such as "solubility/rmse".
+    """
     own: dict[str, Metric] = {}
     found: dict[str, list[Metric]] = {}
     for place, target in enumerate(targets):
@@ -167,5 +171,8 @@ def _metrics(target: Target) -> Mapping[str, Metric]:
 
 
 def _key(name: str) -> str:
-    """Return the name of a target for names of metrics; PyTorch forbids dots."""
+    """Return the name of a target column with "_" in place of dots, slashes and spaces.
+
+    PyTorch forbids dots in the names of metrics.
+    """
     return re.sub(r"[./\s]+", "_", name)

@@ -1,4 +1,4 @@
-"""Property prediction: numbers and classes of one or several target columns with gaps."""
+"""Property prediction: numbers and classes in target columns that may have missing values."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ ClassWeight = Literal["none", "balanced"]
 
 @dataclass(frozen=True)
 class PropertyPrediction(Regression):
-    """Prediction of the targets that the data describe: numbers, classes, or both.
+    """Prediction of the target columns of a data set: numbers, classes, or both.
 
-    Outputs are ``[M, widths]`` (:func:`edgewise.targets.split_outputs`), and targets ``[M, T]``,
-    with indices for classes and NaN for missing values. The loss is the mean over all values that
-    are not missing. A number contributes its loss of :class:`Regression` in units of its standard
-    deviation, two classes the binary cross-entropy, and more classes the cross-entropy.
+    Targets ``[M, T]`` of M examples are numbers or class indices, and NaN for missing values.
+    Outputs ``[M, sum of widths]`` are split with :func:`edgewise.targets.split_outputs`. The loss
+    is the mean over all values that are not missing. For a number it is the loss of
+    :class:`Regression`, relative to the column's standard deviation; for two classes, the binary
+    cross-entropy; for more classes, the cross-entropy.
 
-    Metrics of a number are those of :class:`Regression`. Metrics of classes are ROC-AUC, average
+    Metrics of numbers are those of :class:`Regression`. Metrics of classes are ROC-AUC, average
     precision (area under the precision-recall curve), accuracy, the Brier score and the expected
-    calibration error. With several targets, a metric is the mean over the targets that have it;
-    ``NAME/rmse`` is that of one target.
+    calibration error. With several columns, a metric is the mean over the columns that have it;
+    ``NAME/rmse`` is the metric of the column NAME.
 
     Attributes:
-        kind: loss of numbers: ``"mse"``, ``"mae"`` or ``"huber"``.
+        kind: loss function for numbers: ``"mse"``, ``"mae"`` or ``"huber"``.
         delta: threshold of the Huber loss, in the unit of the target.
         class_weight: ``"balanced"`` weights each class by the inverse of its frequency in the
-            training set, as in scikit-learn. The probabilities are then not calibrated.
-        targets: description of the targets, which the data determine.
+            training set, as in scikit-learn. The predicted probabilities are then not calibrated.
+        targets: descriptions of the target columns, which the data determine.
 
     Example:
         >>> import torch
@@ -77,13 +78,13 @@ class PropertyPrediction(Regression):
         return int(target.isfinite().sum())
 
     def _columns(self, outputs: Tensor, target: Tensor) -> Iterator[tuple[Target, Tensor, Tensor]]:
-        """Yield each target with the outputs and the values of the rows that have a value."""
+        """Yield each target column, with outputs and values of the examples that have a value."""
         if not self.targets:
             raise ArgumentError(
                 "task",
-                expected="a description of the targets",
-                got="none, as the data have none",
-                remedy="call with_targets, or use tasks.Regression or tasks.Classification",
+                expected="descriptions of the target columns",
+                got="none, because neither with_targets nor the data set gave them",
+                remedy="call task.with_targets, or use tasks.Regression or tasks.Classification",
             )
         parts = split_outputs(self.targets, outputs)
         for one, part, values in zip(self.targets, parts, target.unbind(1), strict=True):

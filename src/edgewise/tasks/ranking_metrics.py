@@ -1,10 +1,10 @@
 r"""recall@k and nDCG@k, averaged over users.
 
-- recall@k: the fraction of the user's items among the k best;
-- nDCG@k: :math:`\sum_r [\text{item at rank } r \text{ is the user's}] / \log_2(r + 1)`, divided by
-  its maximum (Järvelin and Kekäläinen, 2002).
+- recall@k is the fraction of the user's held-out items that are among the k best-ranked items.
+- nDCG@k is :math:`\sum_{r \le k} [\text{item at rank } r \text{ is held out}] / \log_2(r + 1)`,
+  divided by its maximum (Järvelin and Kekäläinen, 2002).
 
-The retrieval metrics of torchmetrics are not used: they store every score, target and user until
+The retrieval metrics of torchmetrics are not used. They store every score, target and user until
 the end (24 GB on Gowalla), take 8 ms per user, and average the gain over items with equal scores.
 """
 
@@ -18,7 +18,7 @@ from torchmetrics import Metric
 
 
 class RankingMetric(Metric):
-    """Base class of means over the users with at least one relevant item."""
+    """Base class of metrics that are averaged over the users with at least one held-out item."""
 
     full_state_update = False
     higher_is_better = True
@@ -32,11 +32,11 @@ class RankingMetric(Metric):
         self.add_state("users", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
-        """Add scores ``[B, M]`` and targets ``[B, M]`` or ``[B, K]``.
+        """Add the scores ``[B, M]`` of M items for B users, with targets.
 
-        Targets ``[B, M]`` are 1 for the user's items, 0 for others and -1 for ignored items.
-        Targets ``[B, K]`` are columns of the user's items, padded with -1: the first is the
-        relevant item and the others are ignored.
+        Targets ``[B, M]`` are 1 for held-out items of the user, -1 for items to ignore and 0 for
+        other items. Targets ``[B, K]`` are, for each user, column indices of outputs, padded with
+        -1: first that of the held-out item, then those of items to ignore.
         """
         if target.shape != outputs.shape:
             own = outputs.gather(1, target.clamp(min=0))
@@ -58,8 +58,8 @@ class RankingMetric(Metric):
         """Return the metric of each user, ``[B]``.
 
         Args:
-            found: 1 if the item at a rank is the user's, ``[B, k]``.
-            items: number of items of each user, ``[B]``.
+            found: 1 if the item at a rank is a held-out item of the user, else 0, ``[B, k]``.
+            items: number of held-out items of each user, ``[B]``.
         """
 
     def compute(self) -> Tensor:
@@ -67,14 +67,14 @@ class RankingMetric(Metric):
 
 
 class Recall(RankingMetric):
-    """recall@k."""
+    """The metric recall@k: fraction of the held-out items among the k best."""
 
     def of(self, found: Tensor, items: Tensor) -> Tensor:
         return found.sum(1) / items
 
 
 class NDCG(RankingMetric):
-    """nDCG@k."""
+    """The metric nDCG@k: normalised discounted cumulative gain of the k best."""
 
     def of(self, found: Tensor, items: Tensor) -> Tensor:
         rank = torch.arange(found.shape[1], device=found.device)

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recommendation(Task):
-    r"""Recommendation with a softmax over items, with scores s and temperature τ.
+    r"""Recommendation of items to users, with a softmax loss over items.
 
     .. math:: L = -\log \frac{e^{s_{ui}/τ}}{e^{s_{ui}/τ} + \sum_{j} e^{s_{uj}/τ}}
 
-    Here i is a positive item of user u, and the sum is over the negative items j. With sampled
-    negatives, outputs ``[B, candidates]`` are the scores of the positive and the sampled items of
-    each user, and targets ``[B, positives]`` are the columns of the positive items in the outputs,
-    padded with -1. If all items are ranked, outputs and targets are ``[B, items]``, and a target is
-    1 for a positive item, 0 for a negative item and -1 for an ignored item. The loss is the mean
-    over the positive items.
+    Here s are scores, i is a positive item of user u, and the sum is over the negative items j. The
+    loss is the mean over all positive items. With sampled negatives, outputs ``[B, candidates]``
+    are the scores of the positive and the sampled items of B users. Targets ``[B, positives]`` are
+    the column indices of the positive items in the outputs, padded with -1. If all items are
+    ranked, outputs and targets are ``[B, items]``, and a target is 1 for a positive item, 0 for a
+    negative item and -1 for an ignored item.
 
     Paper: Wu et al., On the effectiveness of sampled softmax loss for item recommendation, 2022
 
     Attributes:
         temperature: temperature τ. Lower values give more weight to hard negatives.
-        k: number of recommended items, for the metrics.
+        k: number of recommended items in the metrics recall@k and nDCG@k.
 
     Example:
         >>> import torch

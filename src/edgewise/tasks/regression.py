@@ -24,8 +24,9 @@ Loss = Literal["mse", "mae", "huber"]
 class Regression(Task):
     """Regression, with outputs and targets ``[M, num_targets]`` of M examples.
 
-    If the data set gives the scale of its targets, the network predicts standardised values
-    (:class:`edgewise.layers.TargetScaling`), so that the learning rate does not depend on the unit.
+    For a data set with a :class:`edgewise.data.splits.TargetScale`, the network predicts
+    standardised values, which :class:`edgewise.layers.TargetScaling` converts to the unit of the
+    targets. The learning rate then does not depend on the unit.
 
     Attributes:
         kind: loss function, one of ``"mse"``, ``"mae"`` and ``"huber"``.
@@ -52,8 +53,8 @@ class Regression(Task):
         if len(targets) > 1 or any(target.classes for target in targets):
             raise ArgumentError(
                 "task",
-                expected="tasks.PropertyPrediction, for classes or several targets",
-                got=f"tasks.Regression, for the targets {', '.join(one.name for one in targets)}",
+                expected="tasks.PropertyPrediction, for classes or several target columns",
+                got=f"tasks.Regression, for {', '.join(one.name for one in targets)}",
                 remedy="use the recipe molecules, name one column of numbers with data.target, or "
                 "set data.task_type to regression",
             )
@@ -63,7 +64,7 @@ class Regression(Task):
         return self._each(outputs, target).mean()
 
     def _each(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of each number."""
+        """Return the loss of each number, in the shape of ``target``."""
         if self.kind == "huber":
             return F.huber_loss(outputs, target, delta=self.delta, reduction="none")
         return (F.mse_loss if self.kind == "mse" else F.l1_loss)(outputs, target, reduction="none")

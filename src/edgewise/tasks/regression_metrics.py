@@ -1,4 +1,4 @@
-"""R², and the mean absolute error of forecasts."""
+"""Metrics of regression (R²) and of forecasts (mean absolute error, ratio to a baseline)."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from torchmetrics.regression import MeanAbsoluteError, R2Score
 
 
 class R2(R2Score):
-    """R² of torchmetrics, but NaN instead of an error with fewer than two targets.
+    """R² of torchmetrics, with NaN instead of an error for fewer than two examples.
 
-    The validation split of a small table may be a single row.
+    The validation set of a small table may have a single row.
     """
 
     def compute(self) -> Tensor:
-        """Return R², or NaN with fewer than two targets."""
+        """Return R², or NaN for fewer than two examples."""
         return super().compute() if self.total > 1 else torch.tensor(torch.nan)
 
 
 class ForecastError(MeanAbsoluteError):
-    """Mean absolute error in float64."""
+    """Mean absolute error of a forecast, computed in float64."""
 
     def __init__(self) -> None:
         super().__init__()
         self.set_dtype(torch.double)
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
-        """Add forecasts ``[B, H]`` and targets ``[B, H, 2]``: value and seasonal naive."""
+        """Add forecasts ``[B, H]`` and targets ``[B, H, 2]``: true value, seasonal naive value."""
         super().update(outputs.double(), target[..., 0].double())
 
 
@@ -39,7 +39,7 @@ class SeasonalError(ForecastError):
 
 
 class SeasonalRatio(CompositionalMetric):
-    """Mean absolute error divided by that of the seasonal naive forecast."""
+    """Mean absolute error of a forecast, divided by that of the seasonal naive forecast."""
 
     higher_is_better = False
 

@@ -1,4 +1,4 @@
-"""Check of the model for text tasks."""
+"""Check that a model is suitable for text tasks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,22 @@ from edgewise.layers import TextModel
 
 
 def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
-    """Return the model after checking that it is a text model with enough positions.
+    """Return the model, after checking that it is a text model for texts of this length.
+
+    Args:
+        model: model to check.
+        data_sizes: sizes of the data; "longest_text" is the number of tokens of the longest text.
 
     Raises:
-        ArgumentError: the model is not a text model, or has too few learned positions.
+        ArgumentError: the model is not a text model, or has fewer learned positions than the
+            longest text has tokens.
     """
     if not isinstance(model, TextModel) or "longest_text" not in data_sizes:
         raise ArgumentError(
             "model",
             expected="a text model, such as bert or gpt, and text data",
             got=f"{type(model).__name__}, and data with {', '.join(data_sizes) or 'no sizes'}",
-            remedy="combine a model, data and a task for texts",
+            remedy="use a text model, text data and a text task together",
         )
     longest = data_sizes["longest_text"]
     positions, padding = model.embedding.positions, model.embedding.padding

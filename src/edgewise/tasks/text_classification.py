@@ -1,4 +1,4 @@
-"""Text classification and tagging: heads, cross-entropy and accuracy."""
+"""Text classification and tagging: output heads, cross-entropy and accuracy."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from edgewise.tasks.text import text_model
 
 @dataclass(frozen=True)
 class TextClassification(Classification):
-    """Text classification with :class:`edgewise.layers.TextClassifier`: logits ``[B, classes]``.
+    """Classification of texts, with logits ``[B, classes]``.
+
+    The model gets a head: :class:`edgewise.layers.TextClassifier`.
 
     Attributes:
         label_smoothing: see :class:`Classification`.
-        pool: pooling of the states of a text: ``"class"`` (the first state), ``"mean"`` or
-            ``"max"``.
-        dropout: dropout of the head.
+        pool: pooling of the token states of a text to one vector: ``"class"`` (the first state),
+            ``"mean"`` or ``"max"``.
+        dropout: dropout probability in the classification head.
 
     Example:
         >>> import torch
@@ -57,11 +59,13 @@ class TextClassification(Classification):
 
 @dataclass(frozen=True)
 class Tagging(Classification):
-    """Tagging of words: logits ``[W, classes]`` and accuracy over all words of a batch.
+    """Classification of each word, with logits ``[W, classes]`` of the W words in a batch.
+
+    The model gets a head: :class:`edgewise.layers.TokenClassifier`.
 
     Attributes:
         label_smoothing: see :class:`Classification`.
-        dropout: dropout of the head.
+        dropout: dropout probability in the classification head.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""BLEU and exact match of generated texts."""
+"""Metrics of generated texts: BLEU and exact match."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ORDER = 4  # BLEU counts n-grams of one to four words.
 class BLEU(Metric):
     """Corpus BLEU by sacrebleu, from 0 to 100 (Papineni et al., 2002; Post, 2018).
 
-    The state is a sum over texts, so that processes can be combined. torchmetrics' SacreBLEUScore
-    is not used: it gives 0 if no 4-gram matches, which sacrebleu smooths, and has no signature to
-    report.
+    The counts of n-grams are summed over texts, so that results of several processes can be
+    combined. torchmetrics' SacreBLEUScore is not used: it returns 0 if no 4-gram matches, where
+    sacrebleu smooths the counts, and it has no signature to report.
     """
 
     full_state_update = False
@@ -34,7 +34,7 @@ class BLEU(Metric):
         self.add_state("counts", zero, dist_reduce_fx="sum")
 
     def update(self, texts: list[str], batch: WritingBatch) -> None:
-        """Add the generated texts of a batch."""
+        """Compare the generated texts of a batch with its reference texts."""
         for text, reference in zip(texts, batch.references, strict=True):
             one = self.bleu.corpus_score([text], [[reference]])
             row = [*one.counts, *one.totals, one.sys_len, one.ref_len]
@@ -53,13 +53,13 @@ class Exact(MeanMetric):
     higher_is_better = True  # type: ignore[assignment]
 
     def update(self, texts: list[str], batch: WritingBatch) -> None:  # type: ignore[override]
-        """Add the generated texts of a batch."""
+        """Compare the generated texts of a batch with its reference texts."""
         right = [float(a == b) for a, b in zip(texts, batch.references, strict=True)]
         super().update(torch.tensor(right))
 
 
 def bleu_signature() -> str:
-    """Return sacrebleu's signature: tokenisation, case, smoothing and version."""
+    """Return sacrebleu's signature, which states tokenisation, case, smoothing and version."""
     metric = _sacrebleu().BLEU()
     metric.corpus_score(["a"], [["a"]])  # A call sets the number of references in the signature.
     return str(metric.get_signature())

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Translation(Classification):
-    """Translation, with logits ``[M, vocabulary]`` and target token ids ``[M]``.
+    """Translation, with logits ``[M, vocab_size]`` of the next token and target token ids ``[M]``.
 
-    The test split is translated with beam search and evaluated with BLEU by sacrebleu.
+    The test set is translated with beam search and evaluated with BLEU by sacrebleu.
 
     Attributes:
         label_smoothing: see :class:`Classification`.
         num_beams: beam size.
         length_penalty: see :func:`edgewise.decoding.beam_search`.
-        max_length_ratio: maximum length of a translation, as a multiple of the longest source in
-            the batch.
+        max_length_ratio: maximum number of tokens of a translation, divided by that of the longest
+            source text in the batch.
 
     Example:
         >>> import torch
@@ -69,13 +69,13 @@ class Translation(Classification):
         return {"bleu": BLEU()}
 
     def generate(self, model: Any, batch: Any, tokens: int | None = None) -> list[str]:
-        """Translate the sources of a batch.
+        """Translate the source texts of a batch.
 
         Args:
             model: model returned by :meth:`complete`.
             batch: batch of source texts.
-            tokens: maximum number of generated tokens. Defaults to ``max_length_ratio`` times the
-                length of the longest source.
+            tokens: maximum number of generated tokens for each text. Defaults to
+                ``max_length_ratio`` times the number of tokens of the longest source text.
         """
         source, _ = batch.inputs
         longest = int(torch.as_tensor(source.lengths()).max())

@@ -1,4 +1,4 @@
-"""Training with Lightning: fitting, interrupting, resuming and run folders."""
+"""Training with Lightning: fitting, evaluation, interruption, resumption and run folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of the accepted forms of loaders and batches: lists, tuples, dicts, PyG graphs."""
+"""Conversion of the user's loaders and batches (lists, tuples, dicts, PyG graphs) to one form."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from edgewise.errors import ArgumentError, EdgewiseError
 from edgewise.graphs import from_pyg
 
 TARGETS = ("labels", "label", "target", "y")
-"""Accepted names of the target column in a dict of tensors."""
+"""Names by which a batch that is a dict of tensors may contain its target."""
 
 
 class Listed:
-    """Loader over a list of batches, because Lightning reads a plain list as several loaders."""
+    """Loader over a list of batches, because Lightning treats a plain list as several loaders."""
 
     def __init__(self, batches: Sequence[Any]) -> None:
         self.batches = batches
@@ -34,11 +34,7 @@ class Listed:
         return iter(self.batches)
 
     def share(self, _rank: int, world_size: int) -> None:
-        """Raise an error, because all processes would train on the same batches.
-
-        Raises:
-            ArgumentError: always.
-        """
+        """Raise ArgumentError, because several processes would all train on the same batches."""
         raise ArgumentError(
             "loaders",
             expected="DataLoaders, which can be split among several processes",
@@ -48,15 +44,15 @@ class Listed:
 
 
 def as_loaders(given: Mapping[str, Any], *splits: str) -> dict[str, Any]:
-    """Return a loader with a length for each split.
+    """Return a loader with a length for each required split.
 
     Args:
-        given: a loader or a list of batches by split.
-        splits: required splits, out of ``train``, ``val`` and ``test``.
+        given: a loader or a list of batches for each split.
+        splits: required splits, such as "train" and "val".
 
     Raises:
-        ArgumentError: a split is missing, or its loader is a data set without batches, has no
-            length, or has no batches.
+        ArgumentError: a split is missing, or its value is a data set instead of a loader, has no
+            length, or is empty.
     """
     return {split: _as_loader(split, given) for split in splits}
 
@@ -94,7 +90,7 @@ def _as_loader(split: str, given: Mapping[str, Any]) -> Any:
 
 
 def _of_hugging_face(split: str, dataset: Any) -> tuple[str, str]:
-    """Describe a Hugging Face data set, and return the Python expression that makes a loader."""
+    """Return a description of a Hugging Face data set, and Python code that makes its loader."""
     if isinstance(dataset, Mapping):
         names = ", ".join(map(repr, dataset))
         chosen = split if split in dataset else next(iter(dataset), split)
@@ -122,11 +118,10 @@ def _no_loader(split: str, got: str, remedy: str) -> ArgumentError:
 
 @contextmanager
 def explain_loader_errors() -> Iterator[None]:
-    """Explain errors of PyTorch's ``default_collate``; other errors of a loader are not changed.
+    """Replace errors of PyTorch's ``default_collate`` within the ``with`` block by ArgumentError.
 
-    Raises:
-        ArgumentError: the examples cannot be stacked into a batch, because their sizes differ or
-            they are not tensors.
+    Such an error means that examples cannot be stacked into a batch, because their sizes differ or
+    they are not tensors. Other errors of a loader are not changed.
     """
     try:
         yield
@@ -147,10 +142,9 @@ def explain_loader_errors() -> Iterator[None]:
 
 @contextmanager
 def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator[None]:
-    """Explain errors that the model or the task raises for a batch.
+    """Replace errors that the model or task raises for a batch by ArgumentError with a remedy.
 
-    Raises:
-        ArgumentError: the shapes or types in the batch do not fit the model or the task.
+    Such an error means that shapes or types in the batch do not fit the model or the task.
     """
     try:
         yield
@@ -167,12 +161,13 @@ def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator
             "remove_columns and rename_column of a Hugging Face data set), or return an "
             "edgewise.data.Batch from the loader's collate_fn"
             if strange
-            else "compare inputs and target with the model's inputs and outputs",
+            else "give batches with the inputs that the model expects, and a target that fits its "
+            "outputs",
         ) from error
 
 
 def _arguments(model: nn.Module) -> list[str]:
-    """Return the names of the model's arguments; an empty list if the model takes ``**kwargs``."""
+    """Return the names of the arguments of ``model.forward``; empty if it takes ``**kwargs``."""
     arguments = inspect.signature(model.forward).parameters.values()
     if any(a.kind is a.VAR_KEYWORD for a in arguments):
         return []
@@ -186,7 +181,7 @@ def _described(batch: Batch) -> str:
 
 
 def _form(value: Any) -> str:
-    """Describe dtype and shape, such as ``float32 [8, 4]``."""
+    """Return the dtype and shape of a tensor as text, such as ``float32 [8, 4]``; else its type."""
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
     return type(value).__name__
@@ -196,9 +191,14 @@ def as_batch(value: Any) -> Batch:
     """Convert a batch of a loader to :class:`edgewise.data.Batch`.
 
     Args:
-        value: a batch; a tuple ``(input, ..., target)``; a dict of tensors that contains the
-            target, whose other tensors are passed to the model by name; or PyTorch Geometric's
-            ``Data`` or ``Batch``, for ``model(x, graph, batch=..., edge_attr=...)``.
+        value: one of these forms:
+
+            - an :class:`edgewise.data.Batch`;
+            - a tuple ``(input, ..., target)``;
+            - a dict of tensors. One of them is the target (see ``TARGETS``); the others are passed
+              to the model by name;
+            - PyTorch Geometric's ``Data`` or ``Batch``. The model is called as
+              ``model(x, graph, batch=..., edge_attr=...)``.
 
     Raises:
         ArgumentError: the batch has none of these forms.
@@ -238,7 +238,7 @@ def _of_columns(columns: Mapping[str, Any]) -> Batch:
 
 
 def _kind(value: Any) -> str:
-    """Describe a type, such as ``list of str``."""
+    """Return the type of a value as text, such as ``list of str``."""
     of = {type(one).__name__ for one in value} if isinstance(value, (list, tuple)) else set()
     return f"{type(value).__name__}{f' of {of.pop()}' if len(of) == 1 else ''}"
 

@@ -1,4 +1,4 @@
-"""Callbacks for the trainer settings: averages of weights, frozen backbone, early stopping."""
+"""Lightning callbacks for averages of weights, a frozen backbone and early stopping."""
 
 # ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
@@ -21,9 +21,9 @@ Weights = dict[str, Tensor]
 class MovingAverage(WeightAveraging):
     r"""Exponential moving average :math:`\bar w \leftarrow d\,\bar w + (1 - d)w` at each step.
 
-    In the first 1 / (1 - d) steps, the average is the plain mean (Polyak and Juditsky, Acceleration
-    of stochastic approximation by averaging, 1992). Lightning's EMAWeightAveraging is not used,
-    because in these steps it stays near the initial weights.
+    In the first 1 / (1 - d) steps, the average is the plain mean of the weights so far (Polyak and
+    Juditsky, Acceleration of stochastic approximation by averaging, 1992). Lightning's
+    EMAWeightAveraging is not used, because it stays near the initial weights in these steps.
 
     Args:
         decay: d, from 0 to below 1.
@@ -35,14 +35,17 @@ class MovingAverage(WeightAveraging):
 
     @torch.no_grad()
     def add(self, average: list[Tensor], weights: list[Tensor], steps: Tensor) -> None:
-        """Add ``weights`` of one dtype to ``average``, which contains ``steps`` steps already."""
+        """Update ``average``, the average over ``steps`` steps, in place with the new weights.
+
+        All tensors have the same dtype.
+        """
         if not average[0].is_floating_point():  # Integer counters are copied, not averaged.
             foreach_copy(average, weights)
         else:
             foreach_lerp(average, weights, max(1 / (int(steps) + 1), 1 - self.decay))
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keep the average in place until :class:`History` has copied the best weights."""
+        """Keep the average in place of the weights, until :class:`History` has copied it."""
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_validation_epoch_end(trainer, pl_module)
@@ -52,11 +55,11 @@ class LastAverage(Callback):
     """Mean of the weights at the ends of the last epochs (Vaswani et al., 2017, section 6.1).
 
     The mean replaces the weights during validation, so the saved best weights are a mean, too.
-    Lightning has no mean over a window: its WeightAveraging and StochasticWeightAveraging include
-    all epochs after a start, and the weights of an epoch only after its validation.
+    Lightning has no such callback: its WeightAveraging and StochasticWeightAveraging average over
+    all epochs after a first one, and include the weights of an epoch only after its validation.
 
     Args:
-        count: number of epochs to average; fewer at the beginning of training.
+        count: number of last epochs to average. In the first epochs, there are fewer.
     """
 
     def __init__(self, count: int) -> None:
@@ -85,7 +88,7 @@ class LastAverage(Callback):
 
 
 def _weights(module: LightningModule) -> Weights:
-    """Return the model's tensors, which can be changed in place."""
+    """Return the model's weights and buffers by name; changing them changes the model."""
     assert isinstance(module, TrainingModule)
     return module.model.state_dict()
 
@@ -122,10 +125,10 @@ class HeadFirst(Callback):
 
 
 class ResumableEarlyStopping(EarlyStopping):
-    """Lightning's EarlyStopping, for a run that is resumed after it decided to stop.
+    """Lightning's EarlyStopping, corrected for runs that are resumed.
 
-    A checkpoint does not contain the Trainer's ``should_stop``, so with Lightning's class such a
-    run trains one epoch more than an uninterrupted run.
+    If the last checkpoint was saved after the decision to stop, Lightning's class trains for one
+    epoch more, because checkpoints do not contain the Trainer's ``should_stop``.
     """
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -133,7 +136,7 @@ class ResumableEarlyStopping(EarlyStopping):
 
 
 def callbacks_of(settings: TrainerSettings) -> list[Callback]:
-    """Return the callbacks for the settings that are not 0."""
+    """Return the callbacks for those of their settings that are not 0."""
     found: list[Callback] = []
     if settings.ema_decay:
         found.append(MovingAverage(settings.ema_decay))

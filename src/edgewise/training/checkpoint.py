@@ -1,4 +1,4 @@
-"""Checkpoints from which a run resumes exactly, saved at intervals and on interruption."""
+"""Checkpoints from which a run is resumed exactly; they are saved at intervals and on Ctrl-C."""
 
 # ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
@@ -16,23 +16,28 @@ from edgewise.training.interrupt import Interrupted, Request
 from edgewise.training.lightning_module import TrainingModule
 from edgewise.training.rng import restore_rng, rng_state
 
-LEAST_SHARE = 20  # Minimum ratio of training time to saving time.
-DUE = 1  # Request to save without stopping; less than the signal numbers SIGINT and SIGTERM.
+LEAST_SHARE = 20  # Minimum ratio of the time between two checkpoints to the time for saving one.
+DUE = 1  # Means: save, but do not stop. It must be less than the numbers of SIGINT and SIGTERM.
 
 
 class ResumableCheckpoint(Checkpoint):
-    """Checkpoint callback after which a resumed run gives bit-identical results.
+    """Callback that saves checkpoints; a run resumed from one gives bit-identical results.
 
-    Lightning's ModelCheckpoint does not save the state of random number generators or the metrics
-    of an unfinished epoch. On Ctrl-C it does not stop between steps, and a file that it moves from
-    the temporary folder to another disk can be incomplete.
+    Lightning's ModelCheckpoint is not used. It saves neither the states of random number generators
+    nor the metrics of an unfinished epoch. On Ctrl-C it does not wait for the end of the step. A
+    file that it moves from the temporary folder to another disk can be incomplete.
 
     Distributed processes save and stop at the same step. Rank 0 writes the state of every process:
-    random number generators, metrics of its examples, and the model state carried between batches.
+    random number generators, metrics of its examples, and the model's cache between batches.
 
-    In the middle of an epoch, a checkpoint is saved only if the loader has ``state_dict``, such as
+    In the middle of an epoch, a checkpoint is saved only if the loader has a ``state_dict``, like
     ``edgewise.data.Loader`` and torchdata's StatefulDataLoader. With other loaders, such as
-    PyTorch's DataLoader, checkpoints are saved at the end of an epoch.
+    PyTorch's DataLoader, checkpoints are saved at the end of each epoch.
+
+    Args:
+        folder: run folder.
+        save_every: minimum time between two checkpoints, in seconds.
+        request: whether the user has asked to stop.
     """
 
     def __init__(self, folder: RunFolder, save_every: float, request: Request) -> None:
@@ -44,7 +49,7 @@ class ResumableCheckpoint(Checkpoint):
 
     @property
     def begun(self) -> bool:
-        """Whether training has started, after the checkpoint was restored."""
+        """Whether training has started. If so, the checkpoint was restored without an error."""
         return self._module is not None
 
     def state_dict(self) -> dict[str, Any]:

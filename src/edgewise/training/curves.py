@@ -1,4 +1,4 @@
-"""Plot of learning curves."""
+"""Figure of learning curves."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ COLOURS = {"train": "#9aa7b8", "val": "#1f6feb"}
 
 
 def curves(rows: list[Row], best_epoch: int) -> Figure:
-    """Plot training and validation metrics over epochs, one panel for each metric.
+    """Return a figure of the training and validation metrics over epochs, a panel for each metric.
 
-    With several targets, a metric has one panel, for its mean over the targets.
+    With several target columns, a panel shows the mean of the metric over the columns.
+
+    Args:
+        rows: metrics of each epoch.
+        best_epoch: epoch to mark.
     """
     require("matplotlib", extra="plot", purpose="drawing learning curves")
     from matplotlib.figure import Figure

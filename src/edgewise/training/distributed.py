@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     import lightning.pytorch as lightning
 
 
-@cache  # Lightning deletes the environment variables after a training
+@cache  # Lightning deletes the environment variables at the end of training.
 def rank_and_world_size() -> tuple[int, int]:
-    """Return the rank of this process and the world size, from the environment of torchrun.
+    """Return the rank of this process and the number of processes (the world size).
 
-    ``edgewise train`` sets the same variables. Unlike Lightning's ``rank_zero_only.rank`` and
-    ``trainer.world_size``, the result is available before a Trainer exists.
+    They are read from the environment variables that torchrun and ``edgewise train`` set. Unlike
+    Lightning's ``rank_zero_only.rank`` and ``trainer.world_size``, they are available before a
+    Trainer exists.
     """
     if "LOCAL_RANK" not in os.environ:
         return 0, 1
@@ -28,14 +29,7 @@ def rank_and_world_size() -> tuple[int, int]:
 
 
 def check_world_size(devices: int) -> None:
-    """Check that each device has a process.
-
-    Args:
-        devices: the setting ``trainer.devices``.
-
-    Raises:
-        ArgumentError: the number of processes differs from ``devices``.
-    """
+    """Raise ArgumentError unless the number of processes is the setting ``trainer.devices``."""
     _, world_size = rank_and_world_size()
     if devices != world_size:
         raise ArgumentError(
@@ -61,7 +55,7 @@ def trainer_arguments() -> dict[str, Any]:
 
 
 def all_reduce(trainer: lightning.Trainer, number: int, op: str) -> int:
-    """Return the ``sum`` or ``max`` of a number over all processes."""
+    """Return the sum or maximum of a number over all processes; ``op`` is "sum" or "max"."""
     if trainer.world_size == 1:
         return number
     value = torch.tensor(number, device=trainer.strategy.root_device)
@@ -69,7 +63,7 @@ def all_reduce(trainer: lightning.Trainer, number: int, op: str) -> int:
 
 
 def all_gather(own: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the dictionaries of all processes, ordered by rank."""
+    """Return a list of the dictionaries that all processes pass, ordered by rank."""
     _, world_size = rank_and_world_size()
     if world_size == 1 or not torch.distributed.is_initialized():
         return [own]

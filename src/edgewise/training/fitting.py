@@ -1,4 +1,4 @@
-"""Fitting and evaluating models with Lightning's Trainer, which is imported on first use."""
+"""Training and evaluation of models with Lightning's Trainer, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def fit(
 ) -> dict[str, float]:
     """Train a model, restore the weights of the best epoch, test it, and write the run folder.
 
-    If ``folder.checkpoint`` exists, training resumes from it, with the results of an uninterrupted
-    run.
+    If ``folder.checkpoint`` exists, training resumes from it. The results are those of an
+    uninterrupted run.
 
     Args:
         model: called as ``model(*batch.inputs, **batch.keywords)``. After training, it has the best
@@ -61,14 +61,14 @@ def fit(
             of ``train``, ``val`` and ``test``. Batches are :class:`edgewise.data.Batch`, tuples
             ``(input, ..., target)``, dicts of tensors with ``labels`` (such as a Hugging Face data
             set in torch format), or the graphs of PyG's DataLoader.
-        folder: run folder for ``log.csv``, ``model.safetensors``, ``curves.png`` and, last of all,
-            ``metrics.json``, in which ``null`` stands for NaN and infinity.
+        folder: run folder, in which ``log.csv``, ``model.safetensors``, ``curves.png`` and, last,
+            ``metrics.json`` are written. In ``metrics.json``, ``null`` stands for NaN and infinity.
         optimizer: optimizer settings.
         trainer: trainer settings.
         schedule: learning-rate schedule. Constant by default.
-        logger: Lightning loggers for the metrics of each epoch and of the test.
-        callbacks: Lightning callbacks for training, which run before those of Edgewise. A progress
-            bar among them replaces the progress display of Edgewise.
+        logger: Lightning loggers, which receive the metrics of each epoch and of the test.
+        callbacks: Lightning callbacks, which run before those of Edgewise. A progress bar among
+            them replaces the progress display of Edgewise.
         title: title of the progress display.
 
     Returns:
@@ -78,7 +78,7 @@ def fit(
         RunExistsError: the folder contains a finished run.
         ArgumentError: the monitored metric does not exist, the examples or batches have a wrong
             form, the model cannot process them, or the loss became NaN or infinite.
-        Interrupted: Ctrl-C or SIGTERM, after a checkpoint was saved.
+        Interrupted: on Ctrl-C or SIGTERM, after a checkpoint has been saved.
         MissingExtraError: Lightning is not installed.
 
     Example:
@@ -172,6 +172,13 @@ def evaluate(
 ) -> dict[str, float]:
     """Return loss and metrics on ``val`` and ``test``, such as ``{"test/accuracy": 0.83, ...}``.
 
+    Args:
+        model: called as ``model(*batch.inputs, **batch.keywords)``.
+        task: loss and metrics.
+        loaders: loaders or lists of batches for ``val`` and ``test``; see :func:`fit`.
+        accelerator: "cpu", "gpu", or "auto" for a GPU if there is one.
+        logger: Lightning loggers, which receive the metrics.
+
     Raises:
         ArgumentError: a loader is missing, or its batches have a wrong form.
         MissingExtraError: Lightning is not installed.
@@ -215,7 +222,7 @@ def _require_lightning() -> None:
 
 
 def _share(loaders: Loaders, rank: int, world_size: int) -> None:
-    """Assign each process its part of the examples and its own random numbers."""
+    """Give this process its part of the examples and its own random numbers."""
     for loader in loaders.values():
         if hasattr(loader, "share"):  # Lightning splits other loaders.
             loader.share(rank, world_size)
@@ -236,7 +243,7 @@ def _write(folder: RunFolder, task: Task, history: History, metrics: dict[str, f
 
 @contextmanager
 def _as_interrupted() -> Iterator[None]:
-    """Turn Lightning's SystemExit after a Ctrl-C or SIGTERM into :class:`Interrupted`."""
+    """Convert SystemExit, which Lightning raises on Ctrl-C or SIGTERM, to :class:`Interrupted`."""
     from lightning.pytorch.utilities.exceptions import SIGTERMException
 
     try:
@@ -248,7 +255,7 @@ def _as_interrupted() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide Lightning's tips and messages on devices, and warnings that do not apply."""
+    """Hide messages and warnings of Lightning that do not help the user of Edgewise."""
     log = logging.getLogger("lightning.pytorch")
     level = log.level
     log.setLevel(logging.WARNING)

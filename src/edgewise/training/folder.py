@@ -1,4 +1,4 @@
-"""Run folders: reading and writing the files of a run, in common formats."""
+"""Run folders: functions that read and write the files of a run, in common formats."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ LOG, CURVES = "log.csv", "curves.png"
 METRICS, NOTES = "metrics.json", "notes.json"
 PREPROCESSING, PREPROCESSING_TENSORS = "preprocessing.json", "preprocessing.safetensors"
 HEADS = "kept_heads.json"
-"""Name of the file in a pruned run that lists the remaining attention heads of each layer."""
+"""File in the folder of a pruned run that lists the remaining attention heads of each layer."""
 OLD_FILES = {PREPROCESSING: "fitted.json", PREPROCESSING_TENSORS: "fitted.safetensors"}
-"""Names of files in run folders of earlier versions, by present name."""
+"""Names that files have in run folders of earlier versions, by their present name."""
 BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
-"""Files that are written before the first step, in addition to the file that claims the folder."""
-BEGIN_AGAIN = "delete it, and --resume restarts the run"
+"""Files that are written before the first step, beside the first file (see ``claimed``)."""
+BEGIN_AGAIN = "delete this file; --resume then restarts the run from its beginning"
 DIGEST = "sha256"
 SHOWN = 3
 """Maximum number of weights that an error lists."""
@@ -52,13 +52,17 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Folder with the files of one run. Each file is written completely or not at all."""
+    """Folder with the files of one run. Each file is written completely or not at all.
+
+    Args:
+        path: path of the folder.
+    """
 
     path: Path
 
     @property
     def checkpoint(self) -> Path:
-        """Path of the checkpoint from which an unfinished run resumes."""
+        """Path of the checkpoint from which an unfinished run is resumed."""
         return self.path / "checkpoint.ckpt"
 
     @property
@@ -70,7 +74,7 @@ class RunFolder:
         """Raise RunExistsError if the folder exists and is not empty.
 
         Args:
-            resumable: whether the command has the option ``--resume``, which the error suggests.
+            resumable: whether the error suggests ``--resume``, because the command has this option.
         """
         if self.path.is_dir() and set(self.path.iterdir()) <= set(self._parts()):
             return
@@ -104,7 +108,7 @@ class RunFolder:
         )
 
     def refuse_several(self) -> None:
-        """Raise ArgumentError if the folder contains several runs, by seed or by fold."""
+        """Raise ArgumentError if the folder contains several runs, one for each seed or fold."""
         runs = self.runs()
         if runs:
             raise ArgumentError(
@@ -115,16 +119,21 @@ class RunFolder:
             )
 
     def runs(self) -> list[Path]:
-        """Return the folders of several runs in this folder, in the order of seeds or folds."""
+        """Return the folders of the runs for several seeds or folds in this folder, in order."""
         found = (one for kind in ("seed", "fold") for one in self.path.glob(f"{kind}-*/{RECIPE}"))
         return sorted((one.parent for one in found), key=lambda run: (len(run.name), run.name))
 
     @contextmanager
     def claimed(self, name: str, record: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
-        """Create the folder and the file ``name`` with ``record``, exclusively for this process.
+        """Create the folder and its first file, so that no other process can use the folder.
 
-        After an error in the ``with`` block, folder and file are deleted if there is no checkpoint.
-        An interrupted or killed run keeps both, for ``resume``.
+        After an error in the ``with`` block, both are deleted, unless the folder has other files,
+        such as a checkpoint. They stay if the run is interrupted or killed, and can be resumed.
+
+        Args:
+            name: name of the first file, such as ``recipe.json``.
+            record: JSON content of the first file.
+            resume: whether a run in the folder is resumed; the first file may then exist.
 
         Raises:
             RunExistsError: another process created the file first.
@@ -170,7 +179,7 @@ class RunFolder:
                 raise self._exists() from None
 
     def _give_up(self, name: str) -> None:
-        """Delete the first files of a run if the folder contains nothing else."""
+        """Delete the files that are written before training, if the folder contains no others."""
         begun = {name, *BEGINNINGS}
         with suppress(OSError):
             found = list(self.path.iterdir())
@@ -179,9 +188,12 @@ class RunFolder:
                     file.unlink()
 
     def write(self, name: str, fill: Callable[[Path], object]) -> Path:
-        """Write the file ``name`` atomically.
+        """Write a file atomically, and return its path.
 
-        ``fill`` is called with a temporary path. The temporary file is then renamed to ``name``.
+        Args:
+            name: name of the file.
+            fill: function that writes the content to a temporary path. The temporary file is then
+                renamed to ``name``.
 
         Raises:
             WriteError: the file cannot be written.
@@ -217,11 +229,11 @@ class RunFolder:
             raise WriteError(path, error, resumable=self.checkpoint.is_file()) from error
 
     def _parts(self) -> list[Path]:
-        """Return the temporary files in the folder, including leftovers of killed processes."""
+        """Return the temporary files in the folder, which killed processes may have left."""
         return list(self.path.glob(".part-*"))
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write indented JSON, with ``null`` for NaN and infinity."""
+        """Write a value to a file as indented JSON, with ``null`` for NaN and infinity."""
         text = _indented(value)
         self.write(name, lambda part: part.write_text(text, encoding="utf-8"))
 
@@ -251,13 +263,19 @@ class RunFolder:
     def _reading(
         self, name: str, expected: str, remedy: str = "restore the file"
     ) -> Iterator[None]:
-        """Convert errors of reading into an error that names the missing or damaged file."""
+        """Replace errors in the ``with`` block by one that names the missing or damaged file.
+
+        Args:
+            name: name of the file that is read.
+            expected: valid content, for the error.
+            remedy: instruction to the user, for the error about a damaged file.
+        """
         path = self.path / name
         try:
             yield
         except (FileNotFoundError, NotADirectoryError) as error:
             raise MissingDataError(
-                f"{path}: no such file. Remedy: name a run folder of `edgewise train`."
+                f"{path}: no such file. Remedy: name a run folder that `edgewise train` wrote."
             ) from error
         except Exception as error:  # Parsers raise many types of errors for damaged files.
             if isinstance(error, (EdgewiseError, PermissionError)):
@@ -274,12 +292,12 @@ class RunFolder:
         return self._existing(name).is_file()
 
     def _existing(self, name: str) -> Path:
-        """Return the path of a file, under its old name if only that file exists."""
+        """Return the path of a file, with its name in earlier versions if only that file exists."""
         old = self.path / OLD_FILES.get(name, name)
         return old if old.is_file() and not (self.path / name).is_file() else self.path / name
 
     def write_log(self, rows: list[Row]) -> None:
-        """Write ``log.csv``, with a row for each epoch."""
+        """Write ``log.csv``, with the metrics of each epoch in a row."""
 
         def fill(part: Path) -> None:
             with part.open("w", newline="", encoding="utf-8") as file:
@@ -300,7 +318,7 @@ class RunFolder:
     def check_checkpoint(self) -> None:
         """Raise ArgumentError if the checksums in the checkpoint show that it is damaged."""
         with (
-            self._reading(self.checkpoint.name, "a checkpoint as it was saved", BEGIN_AGAIN),
+            self._reading(self.checkpoint.name, "an undamaged checkpoint", BEGIN_AGAIN),
             ZipFile(self.checkpoint) as parts,
         ):
             damaged = parts.testzip()
@@ -309,7 +327,11 @@ class RunFolder:
 
     @contextmanager
     def restoring(self, has_begun: Callable[[], bool]) -> Iterator[None]:
-        """Report an error that is raised before training begins as a checkpoint of another run."""
+        """Replace errors raised before training begins: the checkpoint is that of another run.
+
+        Args:
+            has_begun: function that returns whether training has begun.
+        """
         try:
             yield
         except Exception:
@@ -326,8 +348,8 @@ class RunFolder:
         """Read ``model.safetensors``; see :meth:`read_tensors`.
 
         Args:
-            known: names of the model's parameters. Saved names of earlier versions are replaced by
-                these names.
+            known: names of the model's parameters. A saved name that earlier versions gave to one
+                of them is replaced by its present name.
         """
         weights = self.read_tensors(self.weights.name)
         new = {name: new_parameter_name(name) for name in weights if name not in known}
@@ -337,7 +359,12 @@ class RunFolder:
         }
 
     def write_tensors(self, name: str, tensors: dict[str, Tensor]) -> str:
-        """Write named tensors to a file with a digest of its content, and return the digest."""
+        """Write tensors to a file with a SHA-256 digest of its content, and return the digest.
+
+        Args:
+            name: name of the file, which ends in ``.safetensors``.
+            tensors: tensors by name.
+        """
         require("safetensors", extra="predict", purpose="saving weights")
         from safetensors import SafetensorError
         from safetensors.torch import save_file
@@ -355,11 +382,11 @@ class RunFolder:
         return digest
 
     def read_tensors(self, name: str, digest: str | None = None) -> dict[str, Tensor]:
-        """Read the tensors of a file, and verify their digest.
+        """Read the tensors of a file by name, and verify their digest.
 
         Args:
             name: name of the file.
-            digest: digest that :meth:`write_tensors` returned, if it was saved elsewhere.
+            digest: digest that :meth:`write_tensors` returned, if another file contains it.
 
         Raises:
             MissingDataError: the file does not exist.
@@ -382,7 +409,7 @@ class RunFolder:
             return tensors
 
     def load_weights(self, model: nn.Module) -> None:
-        """Load ``model.safetensors`` into a model; remove the heads that the run has removed.
+        """Load ``model.safetensors`` into a model, from which pruned heads are removed first.
 
         Raises:
             MissingDataError: the file does not exist.
@@ -403,7 +430,11 @@ class RunFolder:
             ) from error
 
     def write_figure(self, name: str, figure: Figure) -> None:
-        """Write a picture in the format of its suffix, such as ``.png``, ``.svg`` or ``.pdf``.
+        """Write a figure to an image file.
+
+        Args:
+            name: name of the file. Its suffix selects the format, such as ``.png`` or ``.pdf``.
+            figure: figure to write.
 
         Raises:
             ArgumentError: the format is unknown.
@@ -421,7 +452,7 @@ class RunFolder:
 
 
 def finite(value: Any) -> Any:
-    """Replace NaN and infinity in a nested value by ``None``, for JSON."""
+    """Return nested lists and dicts with None in place of NaN and infinity, for JSON."""
     return _replaced(value, lambda one: isinstance(one, float) and not math.isfinite(one), None)
 
 
@@ -442,7 +473,7 @@ def _indented(value: Any) -> str:
 
 
 def _digest(weights: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of names, dtypes, shapes and values."""
+    """Return the SHA-256 of the names, dtypes, shapes and values of tensors."""
     found = hashlib.sha256()
     for name, weight in sorted(weights.items()):
         found.update(f"{name} {weight.dtype} {list(weight.shape)}\n".encode())
@@ -451,7 +482,12 @@ def _digest(weights: Mapping[str, Tensor]) -> str:
 
 
 def disagreements(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
-    """Describe each saved weight whose shape differs from that in a model, or that is missing."""
+    """Return a text for each weight that only one side has, or whose shapes differ.
+
+    Args:
+        found: saved weights by name.
+        wanted: weights of the model by name.
+    """
     shapes = {
         name: tuple(
             str(list(weights[name].shape)) if name in weights else "none"
@@ -460,14 +496,18 @@ def disagreements(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> 
         for name in {**wanted, **found}  # The order is that of the model.
     }
     return [
-        f"{name} is {there} there and {here} here"
+        f"{name} is {there} in the folder, {here} in the model"
         for name, (there, here) in shapes.items()
         if there != here
     ]
 
 
 def differing(wrong: list[str]) -> str:
-    """Describe the number of weights that differ, and list the first few."""
+    """Return a text with the number of weights that differ, and the first few of them.
+
+    Args:
+        wrong: descriptions from :func:`disagreements`.
+    """
     count = f"{len(wrong)} weight{'s that differ' if len(wrong) > 1 else ' that differs'}"
     more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
     return f"{count}: {'; '.join(wrong[:SHOWN])}{more}"

@@ -19,13 +19,16 @@ from edgewise.training.settings import TrainerSettings
 class History(Callback):
     """Callback that keeps the metrics of each epoch and the weights of the best epoch.
 
-    Metrics and best weights are part of the checkpoint. Lightning's CSVLogger is not used because
-    it deletes earlier rows when a run is resumed, and ModelCheckpoint because it writes a file
-    after each improvement, which takes longer than an epoch on a small graph. Both can be passed to
+    Both are part of the checkpoint. Lightning's CSVLogger is not used, because it deletes earlier
+    rows when a run is resumed. ModelCheckpoint is not used, because it writes a file after each
+    improvement, which takes longer than an epoch on a small graph. Both can be passed to
     :func:`edgewise.training.fit` in addition.
 
     In the list of callbacks, ``History`` must precede a callback that replaces the weights by their
     average for validation.
+
+    Args:
+        settings: trainer settings, which name the metric that selects the best epoch.
     """
 
     def __init__(self, settings: TrainerSettings) -> None:
@@ -38,7 +41,7 @@ class History(Callback):
 
     @property
     def times(self) -> dict[str, float]:
-        """Wall-clock ``seconds`` and ``cpu_seconds`` of this process, including resumed parts."""
+        """Wall-clock ``seconds`` and ``cpu_seconds`` of training, also before a resumption."""
         now = _now() if self._started else {}
         return {
             name: round(before + now.get(name, 0) - self._started.get(name, 0), 3)

@@ -1,7 +1,7 @@
 """Interruption of a run by Ctrl-C or SIGTERM between two steps, so that it can be resumed exactly.
 
-Lightning stops between two steps only for SIGTERM. On Ctrl-C it raises KeyboardInterrupt within a
-step, so that weights and optimizer state may belong to different steps.
+Lightning waits for the end of a step only on SIGTERM. On Ctrl-C it raises KeyboardInterrupt within
+a step, so that weights and optimizer state may belong to different steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import FrameType
 
 
 class Interrupted(Exception):  # noqa: N818 - an interruption is not an error
-    """Raised when a signal has stopped a run, after a checkpoint was saved.
+    """Raised when Ctrl-C or SIGTERM has stopped a run, after a checkpoint was saved.
 
     Attributes:
         signal: number of the signal.
@@ -26,14 +26,18 @@ class Interrupted(Exception):  # noqa: N818 - an interruption is not an error
 
 
 class Request:
-    """Number of the signal that asked a run to stop, or ``None``."""
+    """Request to stop a run: ``signal`` is the number of the received signal, or None."""
 
     signal: int | None = None
 
 
 @contextmanager
 def interruptible() -> Iterator[Request]:
-    """Record the first Ctrl-C or SIGTERM in the yielded request; a second one acts at once."""
+    """Record the first Ctrl-C or SIGTERM within the ``with`` block in the yielded request.
+
+    The training loop reads the request and stops between two steps. A second signal stops the
+    process at once.
+    """
     request = Request()
     if threading.current_thread() is not threading.main_thread():
         yield request  # Python allows signal handlers only in the main thread.

@@ -21,24 +21,25 @@ from edgewise.training.split_metrics import SplitMetrics, finished, metrics_of
 
 
 class TrainingModule(lightning.LightningModule):
-    """LightningModule for a model, a task and an optimizer. Works with any Lightning Trainer.
+    """LightningModule for a model, a task and an optimizer. It works with any Lightning Trainer.
 
-    Loss and metrics, such as ``train/loss`` and ``val/accuracy``, are reported at the end of each
-    validation: to the loggers, in ``trainer.callback_metrics`` and in ``measured``. Reports
-    after each step would take longer than a step on a small graph.
+    Loss and metrics, such as ``train/loss`` and ``val/accuracy``, are reported after each
+    validation: to the loggers, in ``trainer.callback_metrics`` and in ``measured``. They are not
+    reported after each step, because this would take longer than a step on a small graph.
 
     Batches have the forms that :func:`edgewise.training.fit` accepts.
 
     Args:
         model: called as ``model(*batch.inputs, **batch.keywords)``.
         task: loss and metrics.
-        optimizer: required for training only.
+        optimizer: optimizer settings; needed only for training.
         schedule: learning-rate schedule. Constant by default.
         steps: total number of optimizer steps, for the schedule.
 
     Attributes:
-        measured: metrics of the last report.
-        carried: recurrent state of the model after the last batch, by split.
+        measured: last reported loss and metrics, by name.
+        carried: for each split, the cache (recurrent state) of the model after the last batch, for
+            batches that continue a text.
 
     Example:
         >>> import lightning, torch
@@ -114,7 +115,11 @@ class TrainingModule(lightning.LightningModule):
                 metric.update(texts, batch)
 
     def _outputs(self, batch: Batch, split: str) -> Tensor:
-        """Return the model's outputs; a batch that continues the previous one uses its cache."""
+        """Return the model's outputs for a batch.
+
+        If the batch continues the texts of the previous batch of this split, the model gets the
+        cache of that batch.
+        """
         if batch.continues is None:
             outputs: Tensor = self.model(*batch.inputs, **batch.keywords)
             return outputs
@@ -146,9 +151,10 @@ class TrainingModule(lightning.LightningModule):
         self._report(self._finish("test"))
 
     def _report(self, measured: dict[str, float]) -> None:
-        """Report metrics, which have been reduced over all processes already.
+        """Report metrics, which are already means over all processes.
 
-        ``self.log`` would create a metric for each number, which took 1/4 of the time on gcn-cora.
+        ``self.log`` is not used: it creates a metric object for each number, which took 1/4 of the
+        training time of the recipe gcn-cora.
         """
         self.measured = measured
         self.trainer.callback_metrics.update(
@@ -160,7 +166,7 @@ class TrainingModule(lightning.LightningModule):
             )
 
     def _finish(self, split: str) -> dict[str, float]:
-        """Compute and reset the metrics of a split, such as ``{"val/loss": ...}``."""
+        """Return the metrics of a split, such as ``{"val/loss": ...}``, and reset them."""
         metrics: SplitMetrics = getattr(self, f"{split}_metrics")
         values = metrics.finish()
         if split == "test":

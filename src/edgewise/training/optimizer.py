@@ -1,4 +1,4 @@
-"""Optimizer settings, with weight decay and learning rates by parameter."""
+"""Optimizer settings; weight decay and learning rate can depend on the parameter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 EMBEDDING = re.compile(r"trunk\.embedding\.")
 LAYER = re.compile(r"trunk\.backbone\.(?:(?:stack\.)?layers\.|cell\.\w+_l)(\d+)")
-"""Regular expression of the layer number in a parameter name (at the end in recurrent networks)."""
+"""Matches the number of the layer in a parameter name; group 1 is the number."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class OptimizerSettings:
 
     Attributes:
         name: ``adam`` (weight decay as an L2 penalty) or ``adamw`` (decoupled weight decay).
-        lr: learning rate, which the schedule multiplies.
+        lr: learning rate. At each step, it is multiplied by the factor of the schedule.
         beta2: decay rate of the running average of squared gradients.
         weight_decay: weight decay coefficient.
         decay_only: regular expression for the names of parameters with weight decay, such as
-            ``^layers\.1\.`` for GCN's first layer. Empty applies it to all parameters.
-        layer_decay: ratio of the learning rates of a layer and the layer above it in a text model,
-            down to the embedding (Howard and Ruder, 2018). 1 disables layer-wise rates.
+            ``^layers\.1\.`` for GCN's first layer. If empty, all parameters have weight decay.
+        layer_decay: learning rate of a layer divided by that of the layer above it, in a text
+            model, down to the embedding (Howard and Ruder, 2018). With 1, all rates are equal.
 
     Example:
         >>> from edgewise import training
@@ -117,7 +117,7 @@ class OptimizerSettings:
         return optimizer
 
     def _rates(self, names: list[str]) -> dict[str, float]:
-        """Return the learning rate of each parameter by name."""
+        """Return the learning rate of each parameter, by its name."""
         if self.layer_decay == 1:
             return dict.fromkeys(names, self.lr)
         heights = {name: _height(name) for name in names}
@@ -136,6 +136,9 @@ class OptimizerSettings:
 
 
 def _height(name: str) -> int | None:
-    """Return the layer of a text model's parameter: 0 for the embedding, ``None`` for the head."""
+    """Return the layer number of a text model's parameter, from 1.
+
+    It is 0 for the embedding, and None for the head and for other models.
+    """
     found = LAYER.match(name)
     return 1 + int(found[1]) if found else 0 if EMBEDDING.match(name) else None

@@ -1,4 +1,4 @@
-"""Progress of a training: a bar in a terminal, lines in a log file."""
+"""Progress display of training: a bar in a terminal, lines in a log file."""
 
 # ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
@@ -21,11 +21,15 @@ BATCH_LINE_EVERY = 60.0  # Seconds after which a line about an unfinished epoch 
 
 
 class ProgressDisplay(ProgressBar):
-    """Print finished epochs, the monitored metric and its best value to standard error.
+    """Print the finished epochs, the monitored metric and its best value to standard error.
 
-    Lightning's bars are not used, because they count the batches of one epoch: in a log file, 200
-    epochs of one batch give 1001 lines with TQDMProgressBar, and only the last line with
+    Lightning's progress bars are not used, because they count the batches of each epoch. In a log
+    file, 200 epochs of one batch give 1001 lines with TQDMProgressBar, and only the last line with
     RichProgressBar.
+
+    Args:
+        title: text at the beginning of the bar and of each line.
+        history: callback that collects the metrics.
     """
 
     def __init__(self, title: str, history: History) -> None:
@@ -38,7 +42,7 @@ class ProgressDisplay(ProgressBar):
         self._shown_epochs = 0
 
     def disable(self) -> None:
-        """Show nothing. Lightning calls this in every process except that of rank 0."""
+        """Turn the display off. Lightning calls this in every process except that of rank 0."""
         self.enabled = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -104,7 +108,7 @@ class ProgressDisplay(ProgressBar):
         self._shown_at, self._shown_epochs = time.monotonic(), epochs
 
     def _metric(self) -> str:
-        """Return the monitored metric of the last epoch, and its best value."""
+        """Return a text with the monitored metric of the last epoch and its best value."""
         if not self.history.rows:
             return ""
         monitor = self.history.settings.monitor
@@ -114,7 +118,7 @@ class ProgressDisplay(ProgressBar):
 def progress_display(
     title: str, history: History, callbacks: Iterable[Callback]
 ) -> list[ProgressBar]:
-    """Return the display, or nothing if ``callbacks`` has a progress bar already."""
+    """Return a list with the progress display; empty if ``callbacks`` has a progress bar."""
     if any(isinstance(callback, ProgressBar) for callback in callbacks):
         return []
     return [ProgressDisplay(title, history)]

@@ -1,4 +1,4 @@
-"""Seeding, saving and restoring of random number generators."""
+"""Functions that seed, save and restore the random number generators."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 
 
 def seed_everything(seed: int) -> None:
-    """Seed Python, NumPy and PyTorch on every device.
+    """Seed the random number generators of Python, NumPy, and PyTorch on every device.
 
-    Unlike Lightning's function of this name, this one does not need Lightning, accepts seeds of 2³²
-    and more, and does not set an environment variable.
+    Unlike Lightning's function of this name, it does not need Lightning, accepts seeds of 2³² and
+    more, and does not set an environment variable.
 
     Example:
         >>> import torch
@@ -30,7 +30,10 @@ def seed_everything(seed: int) -> None:
 
 
 def rng_state() -> dict[str, Any]:
-    """Return the state of all generators, as tensors and numbers that ``weights_only`` can load."""
+    """Return the states of all generators, as tensors, numbers and lists.
+
+    ``torch.load`` with ``weights_only`` can read them.
+    """
     _, keys, place, has_gauss, gauss = np.random.get_state()
     version, words, cached = random.getstate()
     return {
@@ -42,7 +45,7 @@ def rng_state() -> dict[str, Any]:
 
 
 def restore_rng(state: dict[str, Any]) -> None:
-    """Restore a state returned by :func:`rng_state`."""
+    """Set all generators to the states that :func:`rng_state` returned."""
     torch.set_rng_state(state["torch"])
     if state["cuda"] and len(state["cuda"]) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(state["cuda"])

@@ -15,12 +15,17 @@ class Schedule(ABC):
 
     @abstractmethod
     def factor(self, step: int, steps: int) -> float:
-        """Return the factor of the learning rate at ``step`` (from 0) of ``steps``."""
+        """Return the factor by which the learning rate is multiplied.
+
+        Args:
+            step: number of the step, from 0.
+            steps: total number of steps.
+        """
 
 
 @dataclass(frozen=True)
 class ConstantSchedule(Schedule):
-    """Constant learning rate.
+    """Constant learning rate: the factor is always 1.
 
     Example:
         >>> from edgewise import training
@@ -34,10 +39,10 @@ class ConstantSchedule(Schedule):
 
 @dataclass(frozen=True)
 class WarmupSchedule(Schedule):
-    """Base class of schedules with linear warm-up, followed by :meth:`after`.
+    """Base class of schedules with linear warm-up, after which :meth:`after` gives the factor.
 
     Attributes:
-        warmup: fraction of the steps in which the learning rate rises.
+        warmup: fraction of the steps in which the learning rate rises from near 0 to its maximum.
     """
 
     warmup: float = 0.1
@@ -53,7 +58,13 @@ class WarmupSchedule(Schedule):
 
     @abstractmethod
     def after(self, step: int, warmup_steps: float, steps: int) -> float:
-        """Return the factor at ``step`` of ``steps``, after ``warmup_steps`` warm-up steps."""
+        """Return the factor of the learning rate after the warm-up.
+
+        Args:
+            step: number of the step, from 0.
+            warmup_steps: number of warm-up steps.
+            steps: total number of steps.
+        """
 
 
 @dataclass(frozen=True)
@@ -61,8 +72,8 @@ class DecaySchedule(WarmupSchedule):
     """Base class of schedules with linear warm-up, followed by a decay to ``floor``.
 
     Attributes:
-        warmup: fraction of the steps in which the learning rate rises.
-        floor: factor of the learning rate at the last step.
+        warmup: fraction of the steps in which the learning rate rises from near 0 to its maximum.
+        floor: learning rate at the end, as a fraction of its maximum.
     """
 
     floor: float = 0.0
@@ -77,7 +88,11 @@ class DecaySchedule(WarmupSchedule):
 
     @abstractmethod
     def remaining(self, done: float) -> float:
-        """Return the decay from 1 to 0, for the finished fraction ``done`` of the decay steps."""
+        """Return the factor of the decay, which falls from 1 to 0.
+
+        Args:
+            done: fraction of the steps after the warm-up that are finished, from 0 to 1.
+        """
 
 
 @dataclass(frozen=True)
@@ -114,8 +129,9 @@ class LinearSchedule(DecaySchedule):
 class NoamSchedule(WarmupSchedule):
     r"""Linear warm-up over w steps, then :math:`\sqrt{w / t}` at step t.
 
-    The schedule of the first Transformer, :math:`d^{-1/2} \min(t^{-1/2}, t\,w^{-3/2})` (Vaswani et
-    al., 2017), divided by its peak :math:`(d w)^{-1/2}`. Set the optimizer's ``lr`` to that peak.
+    This is the schedule of the first Transformer, :math:`d^{-1/2} \min(t^{-1/2}, t\,w^{-3/2})` with
+    width d (Vaswani et al., 2017), divided by its maximum :math:`(d w)^{-1/2}`. To get the learning
+    rates of the paper, set the optimizer's ``lr`` to this maximum.
 
     Example:
         >>> from edgewise import training
@@ -144,4 +160,4 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "linear": LinearSchedule,
     "noam": NoamSchedule,
 }
-"""Schedules by their name in recipes and run folders."""
+"""Schedules by the name that recipes and run folders use."""

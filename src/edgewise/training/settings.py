@@ -1,4 +1,4 @@
-"""Settings of the trainer: number of epochs, monitored metric, stopping, devices."""
+"""Settings of the training loop: number of epochs, monitored metric, early stopping, devices."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ Precision = Literal["32", "bf16"]
 
 @dataclass(frozen=True)
 class TrainerSettings:
-    """Settings of Lightning's Trainer.
+    """Settings of the training loop.
 
-    In a recipe, the settings are the field ``trainer``; on the command line, they are options such
-    as ``--trainer.epochs``.
+    In a recipe, they are the field ``trainer``. On the command line, they are options such as
+    ``--trainer.epochs``.
 
     Attributes:
         epochs: maximum number of epochs.
         patience: number of epochs without improvement after which training stops; 0 disables
             early stopping.
-        monitor: metric that selects the best epoch, whose weights are the result. Ties go to the
-            earliest epoch. If the data describe several labels or numbers instead of one label,
-            ``val/loss`` replaces ``val/accuracy``.
+        monitor: metric that selects the best epoch. The weights of this epoch are the result. Ties
+            go to the earliest epoch. For data with described target columns, such as your own
+            tables, ``val/loss`` replaces ``val/accuracy``.
         mode: whether the best epoch has the maximum or the minimum of ``monitor``.
         ema_decay: decay per step of an exponential moving average of the weights, such as 0.99. The
             averaged weights are validated, tested and saved. 0 disables averaging.
         average_last_epochs: number of last epochs over which weights are averaged. The averaged
-            weights are validated, tested and saved. 0 disables averaging. Cannot be combined with
-            ``ema_decay``.
+            weights are validated, tested and saved. 0 disables averaging. It cannot be combined
+            with ``ema_decay``.
         accumulate_grad_batches: number of batches whose gradients are averaged for one optimizer
             step. The last step of an epoch uses the remaining batches.
         precision: ``32`` for float32; ``bf16`` for mixed precision with bfloat16 matrix products
@@ -51,8 +51,8 @@ class TrainerSettings:
         accelerator: ``auto`` uses a GPU if there is one.
         devices: number of GPUs, or of processes on the CPU. In every step, each device processes a
             batch of ``data.batch_size``, so the effective batch size is ``devices`` times larger.
-        save_every: seconds between two checkpoints, so the maximum time that a killed run loses.
-            The interval is longer if saving takes more than 1/20 of the time.
+        save_every: seconds between two checkpoints. A killed run loses the training since the last
+            checkpoint. The interval is at least 20 times the time for saving a checkpoint.
 
     Example:
         >>> from edgewise import training
@@ -102,17 +102,20 @@ class TrainerSettings:
             )
 
     def for_targets(self, targets: Sequence[Target]) -> TrainerSettings:
-        """Return the settings for targets that the data describe.
+        """Return the settings with ``val/loss`` in place of ``val/accuracy`` if there are targets.
 
-        The mean accuracy of several labels hardly changes if most labels are rare, and numbers have
-        no accuracy, so ``val/loss`` replaces ``val/accuracy``.
+        Numbers have no accuracy, and the mean accuracy of several labels hardly changes during
+        training if most labels are rare.
+
+        Args:
+            targets: descriptions of the target columns; empty if the data have none.
         """
         if targets and self.monitor == "val/accuracy":
             return replace(self, monitor="val/loss", mode="min")
         return self
 
     def check(self, metrics: Iterable[str], model: nn.Module | None = None) -> None:
-        """Check the settings against the task, the model and this machine.
+        """Check that the settings fit the task, the model and this machine.
 
         Args:
             metrics: names of the task's metrics, without the split.
@@ -137,8 +140,8 @@ class TrainerSettings:
         if self.accelerator == "gpu" and not torch.accelerator.is_available():
             raise ArgumentError(
                 "trainer.accelerator",
-                expected="an accelerator of this machine",
-                got="gpu, on a machine without a GPU",
+                expected="an accelerator that this machine has",
+                got="gpu, but there is no GPU",
                 remedy="choose auto or cpu",
             )
         most, what = os.cpu_count() or 1, "processors"

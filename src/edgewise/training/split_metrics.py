@@ -1,4 +1,4 @@
-"""Loss and metrics of a task over the batches of a split."""
+"""Loss and metrics of a task, accumulated over the batches of a split."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from edgewise.base_task import Task
 
 
 class MeanLoss(Metric):
-    """Metric that averages mean losses of batches, weighted by their number of examples.
+    """Metric that averages the mean losses of batches, weighted by their number of examples.
 
-    NaN stays NaN. torchmetrics 1.9's MeanMetric replaces or drops NaN, and ignores the weights with
-    ``nan_strategy="disable"``: it returned 0.508 where the mean over examples was 0.468.
+    If a loss is NaN, so is the result. MeanMetric of torchmetrics 1.9 is not used, because it
+    replaces or drops NaN; with ``nan_strategy="disable"`` it ignores the weights and returned 0.508
+    where the mean over examples was 0.468.
     """
 
     full_state_update = False
@@ -37,10 +38,10 @@ class MeanLoss(Metric):
 
 
 class SplitMetrics(nn.ModuleDict):
-    """Mean loss, under the name ``loss``, and the metrics of a task.
+    """Mean loss (under the name "loss") and metrics of a task over the batches of a split.
 
     Args:
-        task: the task, which computes the loss.
+        task: task that computes the loss and gives the metrics.
     """
 
     def __init__(self, task: Task) -> None:
@@ -48,7 +49,7 @@ class SplitMetrics(nn.ModuleDict):
         self.task = task
 
     def add(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, int]:
-        """Add a batch, and return its mean loss and its number of terms."""
+        """Add a batch, and return its mean loss and the number of averaged terms."""
         loss, count = self.task.loss(outputs, target), self.task.count(outputs, target)
         for name, metric in metrics_of(self):
             if name == "loss":
@@ -58,7 +59,10 @@ class SplitMetrics(nn.ModuleDict):
         return loss, count
 
     def finish(self) -> dict[str, float]:
-        """Return all values by name, including those derived from the loss, and reset them."""
+        """Return the values of all metrics by name, and reset the metrics.
+
+        They include metrics that are functions of the loss, such as perplexity.
+        """
         values = finished(self)
         return values | {
             name: round(value, 6) for name, value in self.task.from_loss(values["loss"]).items()
@@ -66,12 +70,12 @@ class SplitMetrics(nn.ModuleDict):
 
 
 def metrics_of(metrics: nn.ModuleDict) -> list[tuple[str, Metric]]:
-    """Return the metrics by name."""
+    """Return the pairs of name and metric in a dict of metrics, without other modules."""
     return [(name, metric) for name, metric in metrics.items() if isinstance(metric, Metric)]
 
 
 def finished(metrics: nn.ModuleDict) -> dict[str, float]:
-    """Return the values of metrics by name, with six digits after the point, and reset them."""
+    """Return the values of metrics by name, rounded to six decimals, and reset the metrics."""
     values = {name: round(float(metric.compute()), 6) for name, metric in metrics_of(metrics)}
     for _, metric in metrics_of(metrics):
         metric.reset()

@@ -1,4 +1,4 @@
-"""Names of the backbone weights of a model, which can be transferred to another task."""
+"""Names of the backbone weights of a model: those that can be transferred to another task."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ HEAD = "head."
 
 
 def trunk_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the names of the backbone weights, with their names inside the backbone.
+    """Return the backbone weights of a model: their names in the backbone by their full names.
 
-    In a text model, these are the weights below ``trunk.``. In a graph model with a ``head.``, they
-    are all other weights. Other models have no known backbone, and the result is empty.
+    In a text model, the backbone weights are those whose name begins with ``trunk.``. In a graph
+    model that has weights ``head.``, they are all other weights. For other models, the backbone is
+    not known, and the result is empty.
 
     Args:
         names: names of all parameters, or of all saved weights.
