@@ -676,7 +676,8 @@ def repeats(recipe: Recipe, metrics: dict[str, Any]) -> str:
         again = f"`python docs/results.py --runs DIR --train {recipe.name}`"
         return f"**stale: {count} of {wanted} {'folds' if folds else 'seeds'}**, {again}"
     if folds:
-        return f"{count} folds"
+        seeds = f", mean prediction of {recipe.protocol.seeds} seeds" * bool(recipe.protocol.seeds)
+        return f"{count} folds{seeds}"
     return f"seeds 0 to {count - 1}" if recipe.protocol.seeds else "one seed"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import shutil
 import sys
@@ -14,11 +15,22 @@ import pytest
 import torch
 
 import edgewise
-from benchmarks import few_labels, long_texts, pages, paired, pruning, sparse_attention, tiles
+from benchmarks import (
+    few_labels,
+    long_texts,
+    pages,
+    paired,
+    paired_molecules,
+    pruning,
+    sparse_attention,
+    tiles,
+)
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
 from edgewise import data, explain
 from edgewise.batches import UNLABELLED, Batch
-from edgewise.runs import with_values
+from edgewise.cli.baseline import measure
+from edgewise.recipes import find
+from edgewise.runs import train_folds, with_values
 from tests.explain import small_runs
 from tests.places import needs
 
@@ -260,3 +272,30 @@ def test_the_paired_test_is_that_of_scipy() -> None:
     mean, std, p = few_labels.paired([3.0, 5.0, 4.0], [1.0, 2.0, 3.0])
     assert (mean, std) == (2.0, 1.0)
     assert p == pytest.approx(0.0742, abs=1e-4)  # t = 2 √3, two degrees of freedom
+
+
+def test_molecules_are_compared_with_a_baseline_in_pairs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rdkit")
+    smiles = ["C" * count + end for count in range(1, 8) for end in ("O", "N", "Cl")]
+    rows = [f"{one},{len(one) + shift},{shift}" for one in smiles for shift in (0.0, 0.2)]
+    (tmp_path / "mine.csv").write_text("\n".join(["smiles,y,T", *rows]))
+    values = {"data.path": str(tmp_path / "mine.csv"), "data.target": "y", "data.folds": 3}
+    values |= {"data.conditions": "T", "data.descriptors": False, "trainer.epochs": 1}
+    recipe = with_values(find("molecules"), {**values, "model.width": 8, "model.heads": 2})
+    train_folds(recipe, tmp_path / "run", seeds=2)
+    measure(recipe, tmp_path / "baseline", folds=True)
+    folds = list(paired_molecules.errors_of_folds(tmp_path / "run", tmp_path / "baseline"))
+    assert [len(fold) for fold in folds] == [14, 14, 14]
+    assert sorted(set().union(*(fold["molecule"] for fold in folds))) == sorted(smiles)
+    known = json.loads((tmp_path / "run" / "metrics.json").read_text())["test/mae"]["values"]
+    assert [float(fold["run"].mean()) for fold in folds] == pytest.approx(known, abs=1e-5)
+    found = json.loads((tmp_path / "baseline" / "baseline.json").read_text())
+    number = [one["name"] for one in found["baselines"]].index(found["best"])
+    theirs = [fold[number]["metrics"]["test/mae"] for fold in found["folds"]]
+    assert [float(fold["baseline"].mean()) for fold in folds] == pytest.approx(theirs, abs=1e-5)
+    folders = [str(tmp_path / "run"), str(tmp_path / "baseline")]
+    monkeypatch.setattr("sys.argv", ["paired_molecules", *folders])
+    paired_molecules.main()
+    assert "21 molecules: run " in capsys.readouterr().out

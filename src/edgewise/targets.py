@@ -57,3 +57,23 @@ def probabilities(target: Target, outputs: Tensor) -> Tensor:
         return outputs.softmax(-1)
     second = outputs.sigmoid()
     return torch.cat([1 - second, second], dim=-1)
+
+
+def mean_prediction(targets: Sequence[Target], each: Tensor) -> Tensor:
+    """Return the outputs ``[M, widths]`` of the mean prediction of several models.
+
+    Numbers are averaged, and the probabilities of classes.
+
+    Args:
+        targets: targets of the outputs.
+        each: outputs of each model, ``[models, M, widths]``.
+    """
+    parts = zip(targets, split_outputs(targets, each), strict=True)
+    return torch.cat([_mean(target, outputs) for target, outputs in parts], dim=-1)
+
+
+def _mean(target: Target, outputs: Tensor) -> Tensor:
+    if not target.classes:
+        return outputs.mean(0)
+    logs = probabilities(target, outputs).mean(0).clamp(min=torch.finfo(outputs.dtype).tiny).log()
+    return logs if target.width > 1 else logs[..., 1:] - logs[..., :1]

@@ -18,7 +18,7 @@ from edgewise.data import node_files
 from edgewise.explain.cases import NodeCases
 from edgewise.inference import Run
 from edgewise.recipes import Recipe, find
-from edgewise.runs import train, with_values
+from edgewise.runs import train, train_seeds, with_values
 from tests.errors import refused
 
 COUNT = 90
@@ -84,6 +84,23 @@ def test_the_nodes_of_a_new_graph_have_numbers(run: Run, tmp_path: Path) -> None
     found = run.predict(tmp_path)
     again = run.predict([f"h{i}" for i in range(COUNT)])
     assert [a["price"] for a in found] == pytest.approx([a["price"] for a in again], rel=1e-5)
+
+
+def test_seeds_are_an_ensemble(folder: Path, tmp_path: Path) -> None:
+    train_seeds(recipe(folder, **{"trainer.epochs": 5}), 2, tmp_path / "seeds")
+    both = edgewise.load(tmp_path / "seeds")
+    members = [edgewise.load(tmp_path / "seeds" / f"seed-{seed}") for seed in (0, 1)]
+    each = np.array([[answer["price"] for answer in one.predict(folder)] for one in members])
+    for found in (both.predict(folder), both.predict([f"h{i}" for i in range(COUNT)])):
+        assert [one["price"] for one in found] == pytest.approx(each.mean(0), rel=1e-5)
+        assert [one["price_std"] for one in found] == pytest.approx(
+            each.std(0, ddof=1), rel=1e-3, abs=1e-3
+        )
+    numbers = both.predictor.all_outputs[[3, 40], 0]  # type: ignore[attr-defined]
+    scores = NodeCases(both.predictor).case([3, 40]).score()  # type: ignore[arg-type]
+    torch.testing.assert_close(scores, numbers, rtol=1e-5, atol=1e-4)
+    (answer,) = both.predict(["h4"], interval=0.8)
+    assert answer["price_low"] < answer["price"] < answer["price_high"]
 
 
 def test_neighbours_are_named_as_reasons_in_the_unit(

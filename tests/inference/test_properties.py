@@ -122,7 +122,7 @@ def test_each_target_has_its_columns(one: Run) -> None:
 
 
 def test_answers_are_the_outputs_on_the_test_set(one: Run) -> None:
-    held_out = read_held_out([one.path], "test")
+    held_out = read_held_out([one.path], "test", one.predictor.targets)
     lines = one.predictor.preprocessing.values["test_lines"].tolist()
     given = [rows()[line - 2]["smiles"] for line in lines]
     answers = one.predict(given)
@@ -140,10 +140,24 @@ def test_seeds_are_an_ensemble(folder: Path, both: Run) -> None:
         values = torch.tensor([one[name] for one in each])
         assert answer[name] == pytest.approx(float(values.mean()), rel=1e-4)
         assert answer[f"{name}_std"] == pytest.approx(float(values.std()), rel=1e-3, abs=1e-6)
-    assert both.metrics["test/rmse"] == pytest.approx(
-        sum(member.metrics["test/rmse"] for member in members) / 2
-    )
     assert "<table>" in both._repr_html_()
+
+
+def test_metrics_of_an_ensemble_are_those_of_its_mean_prediction(
+    folder: Path, both: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batches = [*both.splits.loaders(0)["test"]]
+    target = torch.cat([batch.target for batch in batches])[:, 0]
+    with torch.no_grad():
+        outputs = torch.cat([both.model(*one.inputs, **one.keywords)[:, 0] for one in batches])
+    known = ~target.isnan()
+    mae = float((outputs - target)[known].abs().mean())
+    recorded = json.loads((folder / "seeds" / "metrics.json").read_text())["test/length/mae"]
+    assert recorded["ensemble"] == pytest.approx(mae, abs=2e-6)
+    assert recorded["ensemble"] != pytest.approx(recorded["mean"], abs=1e-4)
+    assert both.metrics["test/length/mae"] == recorded["ensemble"]
+    assert main(["test", str(folder / "seeds")]) == 0
+    assert f"ensemble {mae:.4f}" in capsys.readouterr().out
 
 
 def test_folds_are_no_ensemble(folder: Path, tmp_path: Path) -> None:
@@ -162,7 +176,7 @@ def test_an_interval_has_the_coverage_that_it_reports(
     run = one if seeds == 1 else both
     found = run.predictor.intervals(0.8)["length"]
     folders = [run.path] if seeds == 1 else sorted(run.path.glob("seed-*"))
-    val, test = (read_held_out(folders, split) for split in ("val", "test"))
+    val, test = (read_held_out(folders, split, run.predictor.targets) for split in ("val", "test"))
     errors, tested = ((part.outputs[:, 0] - part.target[:, 0]).abs() for part in (val, test))
     errors, tested = errors[~errors.isnan()], tested[~tested.isnan()]
     assert found.rows == len(errors)
@@ -231,7 +245,11 @@ def test_baselines_have_the_metrics_of_each_target(
     pytest.importorskip("sklearn")
     path = write(tmp_path / "mine.csv", "length", "aromatic", "group")
     found = {one.name: one.metrics for one in baselines(recipe(path, "length,aromatic,group"))}
-    assert set(found) == {"ridge regression and logistic regression", "gradient-boosted trees"}
+    assert set(found) == {
+        "ridge regression and logistic regression",
+        "gradient-boosted trees",
+        "randomised trees",
+    }
     linear = found["ridge regression and logistic regression"]
     assert linear["test/aromatic/roc_auc"] > 0.95
     assert linear["test/length/rmse"] < 1

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 
 pytest.importorskip("lightning", reason="Lightning is not installed")
 pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
 
 from edgewise import load, models, recipes, runs
-from edgewise.cli import main
 from edgewise.errors import RunExistsError
 from edgewise.runs.seeds import summarise
 from edgewise.runs.train_recipe import prepare
@@ -112,10 +112,28 @@ def test_data_with_one_split_have_no_folds(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_seeds_and_folds_are_not_mixed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["train", "gin-mutag", "--seeds", "2", "--folds"])
-    assert "not allowed with" in capsys.readouterr().err
+def test_each_fold_of_several_seeds_is_evaluated_on_their_mean_prediction(
+    recipe: recipes.Recipe, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    summary = runs.train_folds(recipe, out, seeds=2)
+    assert len(summary["test/rmse"]["values"]) == FOLDS
+    for fold, rmse in enumerate(summary["test/rmse"]["values"]):
+        run = load(out / f"fold-{fold}")
+        (batch,) = run.splits.loaders(0)["test"]
+        with torch.no_grad():
+            outputs = run.model(*batch.inputs, **batch.keywords)
+        wanted = (outputs - batch.target).square().mean().sqrt()
+        assert rmse == pytest.approx(float(wanted), abs=1e-5)
+        assert run.metrics["test/rmse"] == rmse
+    seconds = json.loads((out / "fold-0" / "metrics.json").read_text())["cpu_seconds"]["values"]
+    assert summary["cpu_seconds"]["values"][0] == pytest.approx(sum(seconds))
+    assert runs.evaluate_run(out)["test/rmse"]["values"] == pytest.approx(
+        summary["test/rmse"]["values"], abs=1e-5
+    )
+    assert runs.train_folds(recipe, out, seeds=2, resume=True) == summary
+    with refused("--resume", expected="--seeds N", got="neither", remedy="--out"):
+        runs.train_folds(recipe, out, resume=True)
 
 
 def test_columns_are_named_with_commas_between_them(recipe: recipes.Recipe) -> None:

@@ -32,6 +32,7 @@ LEAST = 3  # Minimum number of training graphs in which a neighbourhood must occ
 LEAVES = (15, 63)
 TREES, PATIENCE = 1000, 20
 RATE = 0.1
+FOREST = 100  # Randomised trees.
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 QUICK = 1000
 """Maximum number of training graphs with which ``edgewise train`` evaluates baselines."""
@@ -61,7 +62,7 @@ class Table(NamedTuple):
 
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield a linear model and gradient-boosted trees with each setting."""
+    """Yield a linear model and gradient-boosted trees with each setting, and randomised trees."""
     require("sklearn", extra="train", purpose="trees and linear models")
     features = Features(splits, recipe)
     kinds = {bool(column.classes) for column in features.columns}
@@ -73,6 +74,7 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     for loss, leaves in product(losses, LEAVES):
         fit = partial(_fitted, features, partial(_trees, loss, leaves))
         yield Candidate("gradient-boosted trees", f"{loss}, {leaves} leaves", fit)
+    yield Candidate("randomised trees", f"{FOREST} trees", partial(_fitted, features, _forest))
 
 
 class Features:
@@ -203,6 +205,15 @@ def _trees(loss: str, leaves: int, classes: int) -> Any:
         n_iter_no_change=PATIENCE,
         random_state=0,
     )
+
+
+def _forest(classes: int) -> Any:
+    """Return extremely randomised trees (Geurts et al., 2006)."""
+    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+    # Numbers have far larger errors with a random part of the features at each split.
+    kind: Any = ExtraTreesClassifier if classes else partial(ExtraTreesRegressor, max_features=1.0)
+    return kind(FOREST, random_state=0)
 
 
 def _fitted(features: Features, make: Callable[[int], Any]) -> Score:

@@ -23,7 +23,7 @@ from edgewise.recipes import Recipe
 from edgewise.runs import fields_of
 from edgewise.runs.parsing import as_typed
 from edgewise.runs.preprocessing import kept_preprocessing
-from edgewise.runs.seeds import fold_recipes, mean_and_std
+from edgewise.runs.seeds import fold_recipes, mean_and_std, single_values
 from edgewise.training import RunFolder
 
 FILE = "baseline.json"
@@ -104,8 +104,7 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     if not found:
         return later
     best, name = best_of(recipe, found), f"test/{main_metric(recipe, found[0])}"
-    value = metrics[name]
-    ours = value["mean"] if isinstance(value, Mapping) else value
+    ours = single_values(metrics)[name]
     theirs = best.metrics[name]
     gain = theirs - ours if lower_is_better(recipe, name) else ours - theirs
     place = "level with" if gain == 0 else "ahead of" if gain > 0 else "BEHIND"

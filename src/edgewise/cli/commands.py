@@ -41,7 +41,7 @@ def train(arguments: Namespace) -> int:
     out = arguments.out or Path("runs") / recipe.name
     metrics: Mapping[str, Any]
     if arguments.folds:
-        metrics = runs.train_folds(recipe, out, resume=arguments.resume)
+        metrics = runs.train_folds(recipe, out, seeds=arguments.seeds, resume=arguments.resume)
     elif arguments.seeds is None:
         metrics = runs.train(recipe, out, resume=arguments.resume)
     else:

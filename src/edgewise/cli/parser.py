@@ -265,11 +265,17 @@ def _add_training(add: Commands, known_fields: str) -> None:
     summary = "train the model of a recipe and write a run folder"
     command = _command_on_recipe(add, commands.train, "train", summary, example + known_fields)
     protocol = command.add_argument_group("several trainings")
-    several = protocol.add_mutually_exclusive_group()
-    help_ = "train with N seeds, and print the mean and standard deviation of the metrics"
-    several.add_argument("--seeds", type=int, metavar="N", help=help_)
-    help_ = "cross-validate: train once for each fold of the data, with this fold as the test set"
-    several.add_argument("--folds", action="store_true", help=help_)
+    help_ = (
+        "train with N seeds, and print the mean and standard deviation of the metrics; for "
+        "properties of molecules, texts and nodes also the metrics of the mean prediction "
+        "(ensemble)"
+    )
+    protocol.add_argument("--seeds", type=int, metavar="N", help=help_)
+    help_ = (
+        "cross-validate: train once for each fold of the data, with this fold as the test set; "
+        "with --seeds N, each fold is evaluated on the mean prediction of N seeds"
+    )
+    protocol.add_argument("--folds", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE")
     summary = "evaluate simple baselines on a recipe's task, with the same splits and metrics"
     example = "edgewise baseline molecules --data.path mine.csv --data.target y"

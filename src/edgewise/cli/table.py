@@ -39,6 +39,8 @@ def metrics_table(metrics: Mapping[str, Any]) -> str:
     for name, value in metrics.items():
         if isinstance(value, Mapping):
             with_std = f"± {value['std']:.4f}  ({len(value['values'])} runs)"
+            if "ensemble" in value:
+                with_std += f"  ensemble {value['ensemble']:.4f}"
             rows.append([name, f"{value['mean']:.4f}", with_std])
         else:
             rows.append([name, f"{value:.4f}" if isinstance(value, float) else str(value), ""])

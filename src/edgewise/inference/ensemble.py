@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.targets import Target, probabilities, split_outputs
+from edgewise.targets import Target, mean_prediction
 
 
 class Ensemble(nn.Module):
@@ -29,17 +29,8 @@ class Ensemble(nn.Module):
 
     def forward(self, *inputs: Any, **keywords: Any) -> Tensor:
         """Return outputs ``[M, widths]`` that give the mean numbers and mean probabilities."""
-        each = self.each(*inputs, **keywords)
-        parts = zip(self.targets, split_outputs(self.targets, each), strict=True)
-        return torch.cat([_mean(target, outputs) for target, outputs in parts], dim=-1)
+        return mean_prediction(self.targets, self.each(*inputs, **keywords))
 
     def each(self, *inputs: Any, **keywords: Any) -> Tensor:
         """Return the outputs of each member, ``[members, M, widths]``."""
         return torch.stack([member(*inputs, **keywords) for member in self.members])
-
-
-def _mean(target: Target, outputs: Tensor) -> Tensor:
-    if not target.classes:
-        return outputs.mean(0)
-    logs = probabilities(target, outputs).mean(0).clamp(min=torch.finfo(outputs.dtype).tiny).log()
-    return logs if target.width > 1 else logs[..., 1:] - logs[..., :1]

@@ -70,7 +70,7 @@ def intervals(
             got=repr(level) if numbers else "a run that predicts classes only",
             remedy="choose for example 0.9" if numbers else "omit interval",
         )
-    val, test = (read_held_out(folders, split) for split in ("val", "test"))
+    val, test = (read_held_out(folders, split, targets) for split in ("val", "test"))
     found = {}
     for place in numbers:
         errors, tested = (_errors(part, targets, place) for part in (val, test))

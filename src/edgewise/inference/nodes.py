@@ -165,8 +165,21 @@ class NodeClasses(OnNodes):
 class NodeProperties(OnNodes, Properties):
     """Number that is predicted for a node."""
 
+    ensembles = True
+
+    @torch.no_grad()
+    def _all_outputs(self, found: NodeGraph) -> Tensor:
+        """Return the number of each node, and those of the members of an ensemble.
+
+        The first of the ``[N, 1]`` or ``[N, 1 + members]`` columns is the predicted number.
+        """
+        outputs, each = self.called(found.x, found.graph)
+        return outputs if each is None else torch.cat([outputs, *each], dim=1)
+
     def answer(self, examples: list[Tensor], *, interval: float = 0.0) -> list[Answer]:
-        return self.described(torch.stack(examples), None, interval)
+        outputs = torch.stack(examples)
+        each = outputs[:, 1:].T[..., None] if outputs.shape[1] > 1 else None
+        return self.described(outputs[:, :1], each, interval)
 
 
 class LinkSuggestions(Predictor):

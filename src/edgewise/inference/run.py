@@ -30,6 +30,7 @@ from edgewise.runs.preprocessing import (
     with_known_targets,
 )
 from edgewise.runs.record import check_finished, load_recipe
+from edgewise.runs.seeds import single_values
 from edgewise.runs.train_recipe import build_model, prepare
 from edgewise.runs.vocabulary import check_vocabulary, with_vocabulary
 from edgewise.training import RunFolder
@@ -67,10 +68,9 @@ class Run:
     def metrics(self) -> dict[str, float]:
         """Final metrics of the run; NaN for a metric that could not be computed.
 
-        The metrics of an ensemble are the means over its members.
+        The metrics of an ensemble are those of its mean prediction.
         """
-        found = RunFolder(self.path).read_metrics()
-        return {n: v["mean"] if isinstance(v, Mapping) else v for n, v in found.items()}
+        return single_values(RunFolder(self.path).read_metrics())
 
     @cached_property
     def splits(self) -> Splits:
@@ -229,8 +229,8 @@ def load(path: Path | str) -> Run:
     """Load a finished run for prediction. The run folder may have been moved.
 
     A folder with several seeds (``edgewise train ... --seeds K``) is loaded as an ensemble, whose
-    predictions are means over the seeds, if the run is on molecules, or on texts with several
-    labels or numbers.
+    predictions are means over the seeds, if the run predicts properties of molecules, texts or
+    nodes. (A single label of a text or a node is not such a property.)
 
     Args:
         path: run folder of ``edgewise train`` or :func:`edgewise.runs.train`.

@@ -23,7 +23,7 @@ class Protocol:
         reference: published result to compare with, and its source.
         says: description of the data split and of how the epoch is chosen.
         seeds: number of random seeds; 0 trains once, with the seed of the recipe.
-        folds: whether to cross-validate.
+        folds: whether to cross-validate, with ``seeds`` trainings for each fold.
     """
 
     metrics: tuple[str, ...]
@@ -35,7 +35,7 @@ class Protocol:
     @property
     def options(self) -> str:
         """Options of ``edgewise train`` with which a run follows the protocol."""
-        return "--folds" if self.folds else f"--seeds {self.seeds}" if self.seeds else ""
+        return " ".join(["--folds"] * self.folds + [f"--seeds {self.seeds}"] * bool(self.seeds))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""File with a run's outputs on the validation and test sets, used for prediction intervals."""
+"""File with a run's outputs on the validation and test sets.
+
+Prediction intervals and the metrics of ensembles are computed from these outputs.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ from torch import Tensor, nn
 
 from edgewise.data import Split, Splits
 from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.recipes.recipe import Recipe
+from edgewise.runs.preprocessing import load_preprocessing
+from edgewise.targets import Target, mean_prediction
 from edgewise.training import RunFolder
 
 HELD_OUT = "held_out.safetensors"
@@ -30,8 +36,8 @@ class HeldOut(NamedTuple):
 
 @torch.no_grad()
 def keep_held_out(folder: RunFolder, model: nn.Module, splits: Splits) -> None:
-    """Write the model's outputs on the validation and test sets, unless all targets are classes."""
-    if all(target.classes for target in splits.targets):
+    """Write the model's outputs on the validation and test sets, if the data describe targets."""
+    if not splits.targets:
         return
     model.eval()
     tensors: dict[str, Tensor] = {}
@@ -52,12 +58,13 @@ def _outputs(model: nn.Module, split: Split, batch_size: int) -> tuple[Tensor, T
     return outputs, target
 
 
-def read_held_out(folders: Sequence[Path], split: str) -> HeldOut:
-    """Return the outputs of a run, or the mean outputs of several runs with the same split.
+def read_held_out(folders: Sequence[Path], split: str, targets: Sequence[Target]) -> HeldOut:
+    """Return the outputs of a run, or the mean prediction of several runs with the same split.
 
     Args:
         folders: run folders.
         split: "val" or "test".
+        targets: targets of the runs.
 
     Raises:
         MissingDataError: a run has no such file, because an earlier version trained it.
@@ -79,4 +86,30 @@ def read_held_out(folders: Sequence[Path], split: str) -> HeldOut:
                 got=f"other rows than in the run {folders[0].name}",
                 remedy="train all seeds in one command, with --seeds",
             )
-    return HeldOut(torch.stack([one[f"{split}_outputs"] for one in each]).mean(0), target)
+    outputs = torch.stack([one[f"{split}_outputs"] for one in each])
+    return HeldOut(mean_prediction(targets, outputs), target)
+
+
+def ensemble_metrics(recipe: Recipe, folders: Sequence[Path]) -> dict[str, float]:
+    """Return the metrics of the mean prediction of several runs, such as ``test/mae``.
+
+    Args:
+        recipe: recipe of the runs, which differ only in their seeds.
+        folders: run folders.
+
+    Returns:
+        Empty for one run, and if a run has no file of outputs: its data do not describe their
+        targets, or an earlier version trained it.
+    """
+    if len(folders) < 2 or not all(RunFolder(folder).has(HELD_OUT) for folder in folders):
+        return {}
+    # torchmetrics is an optional dependency.
+    from edgewise.training.split_metrics import SplitMetrics
+
+    targets = load_preprocessing(RunFolder(folders[0])).targets
+    metrics = SplitMetrics(recipe.for_targets(targets).task)
+    found: dict[str, float] = {}
+    for split in ("val", "test"):
+        metrics.add(*read_held_out(folders, split, targets))
+        found |= {f"{split}/{name}": value for name, value in metrics.finish().items()}
+    return found

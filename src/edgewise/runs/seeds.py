@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from edgewise.arguments import check_least
 from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.held_out import ensemble_metrics
 from edgewise.runs.recipe_fields import fields_of, with_values
 from edgewise.runs.record import load_recipe, to_record
 from edgewise.runs.train_recipe import check_same, evaluate_one, prepare, refuse_other_kind, train
@@ -34,7 +36,8 @@ def train_seeds(
 
     Returns:
         For each metric, a dict with the keys "mean", "std" and "values" (one value per seed), as in
-        ``metrics.json``. "std" is the sample standard deviation (n - 1); it is 0 for one seed.
+        ``metrics.json``. "std" is the sample standard deviation (n - 1); it is 0 for one seed. If
+        the data describe their targets, the key "ensemble" has the metric of the mean prediction.
 
     Raises:
         See :func:`edgewise.runs.train`.
@@ -49,18 +52,28 @@ def train_seeds(
     check_least("--seeds", seeds, 1, "choose for example 10")
     numbers = range(recipe.seed, recipe.seed + seeds)
     runs = {f"seed-{seed}": replace(recipe, seed=seed) for seed in numbers}
-    return _train_each("seed", recipe, runs, path, resume=resume, title=title)
+    return _train_each("seed", recipe, runs, path, train, resume=resume, title=title)
 
 
-def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
-    """Cross-validate: train once for each of ``data.folds`` folds, with this fold as the test set.
+def train_folds(
+    recipe: Recipe, path: Path, *, seeds: int | None = None, resume: bool = False
+) -> Summary:
+    """Cross-validate: train for each of ``data.folds`` folds, with this fold as the test set.
 
-    The arguments and the result are as in :func:`train_seeds`.
+    With ``seeds``, a fold is trained with several seeds. Its value of a metric is then that of the
+    mean prediction, or, if the data do not describe their targets, the mean over the seeds. The
+    other arguments and the result are as in :func:`train_seeds`.
 
     Raises:
         ArgumentError: the recipe's data have no folds.
     """
-    return _train_each("fold", recipe, fold_recipes(recipe), path, resume=resume)
+
+    def train_fold(fold: Recipe, to: Path, *, resume: bool, title: str) -> dict[str, float]:
+        if seeds is None:
+            return train(fold, to, resume=resume, title=title)
+        return single_values(train_seeds(fold, seeds, to, resume=resume, title=title))
+
+    return _train_each("fold", recipe, fold_recipes(recipe), path, train_fold, resume=resume)
 
 
 def fold_recipes(recipe: Recipe) -> dict[str, Recipe]:
@@ -88,7 +101,7 @@ def measure(recipe: Recipe, path: Path, *, resume: bool = False) -> dict[str, fl
     """
     protocol = recipe.protocol
     if protocol is not None and protocol.folds:
-        return train_folds(recipe, path, resume=resume)
+        return train_folds(recipe, path, seeds=protocol.seeds or None, resume=resume)
     if protocol is not None and protocol.seeds:
         return train_seeds(recipe, protocol.seeds, path, resume=resume)
     return train(recipe, path, resume=resume)
@@ -99,6 +112,7 @@ def _train_each(
     recipe: Recipe,
     runs: dict[str, Recipe],
     path: Path,
+    train_one: Callable[..., dict[str, float]],
     *,
     resume: bool,
     title: str | None = None,
@@ -115,10 +129,19 @@ def _train_each(
         for name, one in runs.items():
             started = RunFolder(path / name).has(RECIPE)
             own = f"{title or recipe.name} {name.replace('-', ' ')}"
-            metrics.append(train(one, path / name, resume=started, title=own))
-        summary = summarise(metrics)
+            metrics.append(train_one(one, path / name, resume=started, title=own))
+        summary = _summarise(recipe, [path / name for name in runs], metrics)
         folder.write_json(METRICS, summary)
         return summary
+
+
+def _summarise(recipe: Recipe, folders: list[Path], metrics: list[dict[str, float]]) -> Summary:
+    """Return :func:`summarise`, with the metrics of the mean prediction of several seeds."""
+    summary = summarise(metrics)
+    if folders[0].name.startswith("seed-"):
+        for name, value in ensemble_metrics(recipe, folders).items():
+            summary[name]["ensemble"] = value
+    return summary
 
 
 def summarise(runs: list[dict[str, float]]) -> Summary:
@@ -132,6 +155,23 @@ def summarise(runs: list[dict[str, float]]) -> Summary:
     return summary
 
 
+def single_values(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Return one number for each metric of one run or of several seeds or folds.
+
+    This is the metric of the mean prediction, if it was measured, and otherwise the mean over the
+    runs. Times are summed.
+    """
+    found = {}
+    for name, value in metrics.items():
+        if not isinstance(value, Mapping):
+            found[name] = value
+        elif name in ("seconds", "cpu_seconds"):
+            found[name] = sum(value["values"])
+        else:
+            found[name] = value.get("ensemble", value["mean"])
+    return found
+
+
 def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean and sample standard deviation; both are NaN if a value is not finite."""
     if not all(map(math.isfinite, values)):
@@ -142,8 +182,8 @@ def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
 def evaluate_run(path: Path) -> dict[str, float] | Summary:
     """Evaluate the weights of a finished run, or of the runs for several seeds or folds.
 
-    From the run folder, only ``recipe.json``, ``model.safetensors`` and ``tokenizer.json`` are
-    read.
+    From the folder of a run, only ``recipe.json``, ``model.safetensors`` and ``tokenizer.json``
+    are read, and for the mean prediction of several seeds the outputs that each of them kept.
 
     Raises:
         MissingDataError: the run does not exist, or has not finished.
@@ -154,4 +194,7 @@ def evaluate_run(path: Path) -> dict[str, float] | Summary:
         >>> metrics = runs.evaluate_run(Path("runs/digits"))  # doctest: +SKIP
     """
     found = RunFolder(path).runs()
-    return summarise([evaluate_one(one) for one in found]) if found else evaluate_one(path)
+    if not found:
+        return evaluate_one(path)
+    metrics = [single_values(evaluate_run(one)) for one in found]
+    return _summarise(load_recipe(RunFolder(path)), found, metrics)
