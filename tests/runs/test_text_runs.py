@@ -259,7 +259,7 @@ def test_a_start_of_a_model_of_another_kind_is_refused_in_words(
         train(with_values(find("gps-esol"), start), tmp_path / "run")
     (tmp_path / "recipe.json").write_text('{"recipe": "mine", "model": {"use": "gcn"}}')
     (tmp_path / "model.safetensors").touch()
-    with refused("--from", expected="for text", got="mine: gcn", remedy="of a model for text"):
+    with refused("--from", expected="for text", got="mine with the model gcn", remedy="for text"):
         train(labels(files, **{"from": str(tmp_path)}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
