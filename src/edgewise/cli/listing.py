@@ -71,7 +71,8 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
         nodes: number of nodes to which a graph is bound.
 
     Raises:
-        ArgumentError: the name is unknown, or ``draw`` is given although ``name`` is not a graph.
+        ArgumentError: the name is unknown, ``nodes`` is below 1, or ``draw`` is given although
+            ``name`` is not a graph.
     """
     graph = _graph(name)
     check_least("--nodes", nodes, 1, "choose for example 16")

@@ -15,8 +15,9 @@ SECONDS = 10.0
 def with_progress(items: Iterable[Any], done: str) -> Iterator[Any]:
     """Yield all items, and show the progress.
 
-    On a terminal, this is a progress bar, if the package rich is installed. Otherwise, a line is
-    printed every ten seconds, if the number of items is known.
+    On a terminal, a progress bar is shown on the standard error stream, if the package rich is
+    installed. Otherwise, a line is printed there every ten seconds, if the number of items is
+    known.
 
     Args:
         items: items of the loop.

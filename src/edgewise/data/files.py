@@ -143,8 +143,8 @@ def find_files(data: str, sources: Mapping[str, str]) -> Path:
 
     Args:
         data: name of the data set and of its folder.
-        sources: dict from each file name to its web address. If only the name ends in ``.gz``, the
-            file is compressed after the download.
+        sources: dict from each file name to its web address. If the name ends in ``.gz`` but the
+            address does not, the file is compressed after the download.
     """
     return find_raw(data, list(sources), partial(fetch, sources))
 

@@ -340,5 +340,5 @@ def _draw_matrix(
 
 
 def _plain(labels: Sequence[str]) -> list[str]:
-    """Return labels that matplotlib does not read as mathematics."""
+    """Return labels with escaped ``$``, which starts mathematics, and ``⏎`` for line breaks."""
     return [label.replace("$", r"\$").replace("\n", "⏎") for label in labels]

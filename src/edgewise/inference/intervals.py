@@ -76,13 +76,14 @@ def intervals(
         errors, tested = (_errors(part, targets, place) for part in (val, test))
         rank = math.ceil((len(errors) + 1) * level)
         if rank > len(errors):
-            most = len(errors) / (len(errors) + 1)
+            most = math.floor(1000 * len(errors) / (len(errors) + 1)) / 1000
             raise ArgumentError(
                 "interval",
-                expected=f"at most {most:.3f}, with {len(errors)} validation rows of "
-                f"{targets[place].name!r}",
+                expected=f"a probability of at most {most:.3f}, the limit for {len(errors)} "
+                f"validation rows of {targets[place].name!r}",
                 got=repr(level),
-                remedy="choose a smaller probability, or train with a larger data.val",
+                remedy="choose a smaller probability, or train with more validation rows, for "
+                "example with a larger data.val",
             )
         width = float(errors.sort().values[rank - 1])
         covered = int((tested <= width).sum())

@@ -14,12 +14,14 @@ KeyValue = tuple[Tensor, Tensor]
 
 
 class Cache:
-    """Cached keys and values ``[B, N, H, D]`` of earlier nodes, for each attention layer.
+    """Keys and values ``[B, N, H, D]`` of earlier nodes, or another state, of each layer.
 
     With a cache, a decoding step computes attention only for the new tokens. Pass the same cache to
     all steps: ``model(ids[:, :9], cache=cache)``, then ``model(ids[:, 9:], cache=cache)``. A cache
-    is meant for inference. Layers with a sliding window drop old nodes; in other layers the cache
-    grows with the text.
+    is meant for inference. In most attention layers, also those with a window graph, the cache
+    grows with the text. The layers of ``adaptive_span`` drop nodes beyond their learned spans (with
+    the graph ``causal()``). Layers that store a state, such as those of ``performer``,
+    ``transformer_xl`` and recurrent networks, need a bounded amount of memory.
 
     Attributes:
         length: number of nodes read so far.

@@ -19,6 +19,7 @@ Models are called in the same way for each kind of input:
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 
@@ -224,7 +225,8 @@ def about(name: str) -> dict[str, str]:
         'Veličković et al., Graph attention networks, 2018'
     """
     check_choice("model", name, MODELS)
-    title, *lines = (sys.modules[MODELS[name].__module__].__doc__ or "").strip().splitlines()
+    text = (sys.modules[MODELS[name].__module__].__doc__ or "").strip()
+    title, *lines = re.sub(r"\n +", " ", text).splitlines()  # An indented line continues an entry.
     pairs = (line.split(": ", 1) for line in lines if ": " in line)
     return {"title": title.rstrip("."), **dict(pairs)}
 

@@ -87,7 +87,7 @@ def longformer(
     if len(radii) != depth:
         raise ArgumentError(
             "radius",
-            expected=f"one radius for all layers, or one radius for each of the {depth} layers",
+            expected=f"an integer for all layers, or a sequence of {depth} integers, one per layer",
             got=repr(radius),
             remedy="give as many radii as layers, or change depth",
         )

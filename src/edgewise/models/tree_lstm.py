@@ -1,6 +1,7 @@
 """Tree-LSTM: the state of a node is computed from the states of its children, from the leaves up.
 
-Formula: i, o, u from W x + U Σ_k h_k, children k; f_k = σ(W_f x + U_f h_k); c = i u + Σ_k f_k c_k
+Formula: with children k, i and o = σ(W x + U Σ_k h_k), u = tanh(W_u x + U_u Σ_k h_k),
+    f_k = σ(W_f x + U_f h_k); c = i u + Σ_k f_k c_k
 Graph: a forest with edges from children to parents, processed level by level
 Score: none; a gate for each child
 Normalisation: none (sum)

@@ -143,7 +143,7 @@ def _with_model(recipe: Recipe, name: str) -> Recipe:
     if name in models.MODELS and name not in kind:
         raise ArgumentError(
             "model",
-            expected=f"one of {', '.join(kind)}, the models that can replace {own}",
+            expected=f"one of {', '.join(kind)}, the models for the same inputs as {own}",
             got=f"{name}, a model for other inputs",
             remedy="choose another model or another recipe",
         )

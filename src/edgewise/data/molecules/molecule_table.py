@@ -62,7 +62,7 @@ class MoleculeTable(Data):
     """Table of molecules with one or several targets and optional measurement conditions.
 
     A model is called as ``model(x, graph, batch=, edge_attr=, global_attr=, descriptors=)``: atom
-    features, the graph of the bonds, the membership graph (output b attends to the atoms of its
+    features, the graph of the bonds, the membership graph (its edges go from atoms to their
     molecule), bond features, conditions ``[B, C]`` and descriptors. Absent features are omitted.
 
     Attributes:
@@ -88,12 +88,13 @@ class MoleculeTable(Data):
             the latest rows and validates on the latest of the other rows.
         date: column of dates or years, for a split by ``time``; "" finds one that is named date,
             year, time or timestamp.
-        split_column: column with the words train, val and test, used instead of folds; "" finds a
-            column named split, set, subset or partition with only these words, and "none" uses
-            folds. If no row has val, the fraction ``data.val`` of the training rows is used.
+        split_column: column with the words train, val and test (or usual synonyms, such as dev),
+            used instead of folds. "" finds the only column named split, set, subset, partition or
+            part that has train and test and no words other than these; "none" uses folds. If no
+            row has val, the fraction ``data.val`` of the training rows is the validation set.
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`.
         invalid: ``refuse`` raises an error for SMILES that RDKit cannot parse and for rows without
-            a target; ``skip`` drops these rows with a warning. Both name the rows.
+            a target; ``skip`` drops these rows with a warning. Both name the first five.
         fragments: parts of a salt or mixture, ``A.B``, that are used: ``all`` as one graph, or the
             ``largest`` organic one. Charges are kept.
         bonds: whether the model receives bond features and conditions.

@@ -279,7 +279,13 @@ def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) ->
 
 
 def summed(name: str, copies: Tensor, shape: torch.Size) -> Tensor:
-    """Add the partial sums ``copies`` of the gradient of the argument ``name``, of this shape."""
+    """Return the gradient of the argument ``name``: the sum of ``copies`` over dimension 0.
+
+    Args:
+        name: name of the argument.
+        copies: partial sums. If they already have the shape, they are returned unchanged.
+        shape: shape of the gradient.
+    """
     if name in PROJECTIONS:
         return sum_copies(copies).permute(1, 2, 0).contiguous()
     return copies if copies.shape == shape else sum_copies(copies).view(shape)
