@@ -388,7 +388,7 @@ BESIDE = {
     "sst2": {
         "sst2-bp": (
             "BP-Transformer; one seed",
-            "edgewise train sst2 --model bp_transformer --out sst2-bp",
+            "edgewise train sst2 --model bp_transformer --data.naive_bayes false --out sst2-bp",
         ),
         "sst2-tuned": (
             "pre-trained on masked words for 35.6 minutes; seeds 0 to 2. From scratch with the same"
@@ -401,13 +401,14 @@ BESIDE = {
             " --data.word_dropout 0.3 --trainer.average_last_epochs 3 --trainer.epochs 6 --seeds 3"
             " --out sst2-tuned\n"
             'edgewise train sst2 --data.tokenizer runs/films --model.graph "window(4)"'
-            " --data.word_dropout 0.3 --trainer.average_last_epochs 3 --trainer.epochs 6 --seeds 3"
-            " --out sst2-tuned-scratch",
+            " --data.naive_bayes false --data.word_dropout 0.3 --trainer.average_last_epochs 3"
+            " --trainer.epochs 6 --seeds 3 --out sst2-tuned-scratch",
         ),
         "sst2-few": (
             "692 of the 6,920 labels; seeds 0 to 4",
             'edgewise train sst2 --data.tokenizer runs/roberta-wikitext --model.graph "window(4)"'
-            " --data.labelled 692 --trainer.epochs 10 --seeds 5 --out sst2-few",
+            " --data.naive_bayes false --data.labelled 692 --trainer.epochs 10 --seeds 5"
+            " --out sst2-few",
         ),
         "sst2-few-pretrained": (
             "692 labels, initialised with `roberta-wikitext`; seeds 0 to 4",

@@ -33,8 +33,13 @@ def test_a_run_combines_the_network_with_naive_bayes(tmp_path):
     assert metrics["test/accuracy"] == 1.0, "one epoch of the network alone has less"
     scales = RunFolder(tmp_path / "run").read_weights({"naive_bayes.scales": torch.zeros(2)})
     assert scales["naive_bayes.scales"][1] > 0
-    answers = edgewise.load(tmp_path / "run").predict(["it was dull", "it was fine"])
+    run = edgewise.load(tmp_path / "run")
+    answers = run.predict(["it was dull", "it was fine"])
     assert [answer["label"] for answer in answers] == ["0", "1"]
+    run.model.naive_bayes.scales[0] = 0
+    (why,) = run.explain(["film 7 was dull"], top=1)
+    assert why.reasons[0].part == "dull"
+    assert why.reasons[0].contribution > 1, "removal of a word changes naive Bayes"
 
 
 def test_the_network_alone(tmp_path):

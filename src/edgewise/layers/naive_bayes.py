@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgewise.layers.pooling import Pool
 from edgewise.layers.tokens import Tokens
 from edgewise.ragged import segment_index
 
@@ -53,6 +55,7 @@ class NaiveBayes(nn.Module):
 
     def __init__(self, keys: Tensor, weights: Tensor, prior: Tensor) -> None:
         super().__init__()
+        self.pool = Pool("sum")
         # The run folder has these tensors in its preprocessing file, not in the model's weights.
         self.register_buffer("keys", keys, persistent=False)
         self.register_buffer("weights", weights, persistent=False)
@@ -68,7 +71,9 @@ class NaiveBayes(nn.Module):
             labels: class indices ``[M]``.
             classes: number of classes C.
         """
-        grams, text = _ngrams(texts)
+        ids, text, pairs, inside = _ngrams(texts)
+        grams = torch.cat([ids, pairs[inside]])
+        text = torch.cat([text, text[1:][inside]])
         keys, index = grams.unique(return_inverse=True)
         cell = index * classes + labels[text]
         counts = torch.bincount(cell, minlength=len(keys) * classes).view(-1, classes)
@@ -84,15 +89,23 @@ class NaiveBayes(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Return logits ``[B, C]``."""
-        grams, text = _ngrams(tokens)
+        ids, _, pairs, inside = _ngrams(tokens)
+        of_pairs = self._weights_of(pairs) * inside[:, None]
+        # A pair counts half at each of its tokens. The sum is a call of `aggregate`, so that the
+        # effect of a token can be measured by removing it, as in the network.
+        halves = (F.pad(of_pairs, (0, 0, 1, 0)) + F.pad(of_pairs, (0, 0, 0, 1))) / 2
+        total: Tensor = self.pool(self._weights_of(ids) + halves, tokens.lengths())
+        return self.prior + total
+
+    def _weights_of(self, grams: Tensor) -> Tensor:
+        """Return the weights ``[M, C]`` of n-grams; 0 for those without a count."""
         at = torch.searchsorted(self.keys, grams).clamp(max=len(self.keys) - 1)
-        found = self.keys[at] == grams
-        logits = self.prior.repeat(len(tokens.lengths()), 1)
-        return logits.index_add(0, text[found], self.weights[at[found]])
+        return self.weights[at] * (self.keys[at] == grams)[:, None]
 
     def combined(self, logits: Tensor, tokens: Tokens) -> Tensor:
         """Return the weighted sum of the network's logits ``[B, C]`` and those of naive Bayes."""
-        return self.scales[0] * logits + self.scales[1] * self(tokens)
+        counts: Tensor = self(tokens)
+        return self.scales[0] * logits + self.scales[1] * counts
 
     @torch.no_grad()
     def fit_scales(self, logits: Sequence[Tensor], target: Tensor, steps: int = 20) -> None:
@@ -117,11 +130,11 @@ class NaiveBayes(nn.Module):
         self.scales.copy_(scales.clamp(min=0))
 
 
-def _ngrams(tokens: Tokens) -> tuple[Tensor, Tensor]:
-    """Return the key of each token and pair of adjacent tokens, and the index of its text."""
+def _ngrams(tokens: Tokens) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the token ids ``[N]``, the index of their text, and the keys of adjacent pairs.
+
+    The last result is false for pairs of tokens of two texts, ``[N - 1]``.
+    """
     ids = tokens.ids.flatten() if tokens.mask is None else tokens.ids[tokens.mask.bool()]
-    sizes = torch.as_tensor(tokens.lengths()).cpu()
-    text = segment_index(sizes).to(ids.device)
-    inside = text[1:] == text[:-1]
-    pairs = (ids[:-1] + 1) * BASE + ids[1:]
-    return torch.cat([ids, pairs[inside]]), torch.cat([text, text[1:][inside]])
+    text = segment_index(torch.as_tensor(tokens.lengths()).cpu()).to(ids.device)
+    return ids, text, (ids[:-1] + 1) * BASE + ids[1:], text[1:] == text[:-1]

@@ -25,9 +25,11 @@ def combining(model: nn.Module, val: Loader) -> tuple[lightning.Callback, ...]:
         return ()
     import lightning.pytorch as lightning
 
+    classifier = model
+
     class Combining(lightning.Callback):
         def on_validation_epoch_start(self, *_: Any) -> None:
-            fit_scales(model, val)
+            fit_scales(classifier, val)
 
     return (Combining(),)
 
