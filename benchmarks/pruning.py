@@ -87,7 +87,10 @@ class Study:
 STUDIES = {
     "sst2": Study(
         "SST-2, encoder of 4 layers × 8 heads",
-        with_values(recipes.find("sst2"), {"model.depth": 4, "model.heads": 8}),
+        with_values(
+            recipes.find("sst2"),
+            {"model.depth": 4, "model.heads": 8, "data.naive_bayes": False},
+        ),
         {"encoder": "*"},
         (("encoder", "gradient"), ("encoder", "leaving out"), ("encoder", "random")),
         timed="encoder",

@@ -394,7 +394,7 @@ BESIDE = {
     "sst2": {
         "sst2-bp": (
             "BP-Transformer; one seed",
-            "edgewise train sst2 --model bp_transformer --out sst2-bp",
+            "edgewise train sst2 --model bp_transformer --data.naive_bayes false --out sst2-bp",
         ),
         "sst2-tuned": (
             "pre-trained on masked words for 35.6 minutes; seeds 0 to 2. Trained from scratch with"
@@ -407,13 +407,14 @@ BESIDE = {
             " --data.word_dropout 0.3 --trainer.average_last_epochs 3 --trainer.epochs 6 --seeds 3"
             " --out sst2-tuned\n"
             'edgewise train sst2 --data.tokenizer runs/films --model.graph "window(4)"'
-            " --data.word_dropout 0.3 --trainer.average_last_epochs 3 --trainer.epochs 6 --seeds 3"
-            " --out sst2-tuned-scratch",
+            " --data.naive_bayes false --data.word_dropout 0.3 --trainer.average_last_epochs 3"
+            " --trainer.epochs 6 --seeds 3 --out sst2-tuned-scratch",
         ),
         "sst2-few": (
             "trained on 692 of the 6,920 sentences; seeds 0 to 4",
             'edgewise train sst2 --data.tokenizer runs/roberta-wikitext --model.graph "window(4)"'
-            " --data.labelled 692 --trainer.epochs 10 --seeds 5 --out sst2-few",
+            " --data.naive_bayes false --data.labelled 692 --trainer.epochs 10 --seeds 5"
+            " --out sst2-few",
         ),
         "sst2-few-pretrained": (
             "trained on 692 sentences after pre-training (`roberta-wikitext`); seeds 0 to 4",
@@ -486,8 +487,8 @@ def fields_of_baseline(record: dict[str, Any], kind: str, metrics: list[str]) ->
         kind: name of the kind of recipe.
         metrics: names of the metrics of the task.
     """
-    # Baselines read the training graph, not sampled batches.
-    ignored = {"batch_size", "fold", "negatives", "by_user", *AUGMENTATION}
+    # Baselines read the training graph, not sampled batches, and do not use `data.naive_bayes`.
+    ignored = {"batch_size", "fold", "negatives", "by_user", "naive_bayes", *AUGMENTATION}
     data = {name: value for name, value in record["data"].items() if name not in ignored}
     monitored = record["trainer"]["monitor"].partition("/")[2]
     chosen = monitored if monitored in metrics else (metrics or ["loss"])[0]

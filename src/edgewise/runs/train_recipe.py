@@ -11,8 +11,15 @@ from torch import nn
 
 from edgewise.data import Splits, TextSplits
 from edgewise.errors import ArgumentError
-from edgewise.layers import GraphLayer, TargetScaling, shares_nodes
+from edgewise.layers import (
+    GraphLayer,
+    NaiveBayes,
+    TargetScaling,
+    TextClassifier,
+    shares_nodes,
+)
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.combining import combining
 from edgewise.runs.fine_tuning import check_start, load_trunk
 from edgewise.runs.held_out import keep_held_out
 from edgewise.runs.hugging_face import (
@@ -141,6 +148,7 @@ def _fit(
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
         trainer=recipe.trainer,
+        callbacks=combining(model, loaders["val"]),
         title=title,
     )
     if rank_and_world_size()[0] == 0:
@@ -238,6 +246,10 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
             remedy="choose another model for these data, or other data",
         )
     model = recipe.task.complete(recipe.model(**arguments), data_sizes)
+    prefix = "naive_bayes."
+    counted = {n.removeprefix(prefix): x for n, x in preprocessing.values.items() if prefix in n}
+    if counted and not recipe.start and isinstance(model, TextClassifier):
+        model.naive_bayes = NaiveBayes(**counted)
     return (
         TargetScaling(model, *preprocessing.target_scale) if preprocessing.target_scale else model
     )

@@ -26,7 +26,7 @@ from edgewise.data.text.tokenizer import (
     special_ids,
 )
 from edgewise.errors import ArgumentError
-from edgewise.layers import Tokens
+from edgewise.layers import NaiveBayes, Tokens
 from edgewise.targets import Target
 
 if TYPE_CHECKING:
@@ -127,6 +127,10 @@ class LabelledSentences(LabelledText):
         labelled: number of training sentences to use, a random sample; 0 for all. The vocabulary
             is always built from all training sentences.
         split_seed: random seed of the sample; independent of a recipe's seed.
+        naive_bayes: fit a naive Bayes classifier to the training sentences. A model from random
+            weights combines its logits with those of this classifier
+            (:class:`edgewise.layers.NaiveBayes`). A model with ``--from``, several labels of a
+            text, and numbers do not use it.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
@@ -134,6 +138,7 @@ class LabelledSentences(LabelledText):
     max_length: int = 0
     labelled: int = 0
     split_seed: int = 0
+    naive_bayes: bool = False
 
     names: ClassVar[Mapping[str, str]] = {}
     """Dict from a label in the file, such as ``"1"``, to its name in predictions."""
@@ -158,6 +163,7 @@ class LabelledSentences(LabelledText):
         if columns:
             targets = columns.describe(torch.tensor([values for _, values in parts["train"]]))
         splits = {}
+        values: dict[str, Any] = {"text": column}
         for name, found in parts.items():
             ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
             texts = PackedTexts(ids, sizes)
@@ -168,8 +174,11 @@ class LabelledSentences(LabelledText):
                 else numbered(found, labels, files[name])
             )
             splits[name] = self._split(name, texts, target, tokenizer)
-        named = [self.names.get(label, label) for label in labels]
-        return self.text_splits(splits, tokenizer, {"labels": named, "text": column}, targets)
+            if name == "train" and self.naive_bayes and not columns:
+                counted = NaiveBayes.fit(Tokens(texts.ids, texts.sizes), target, len(labels))
+                values |= {f"naive_bayes.{part}": x for part, x in counted.counted().items()}
+        values["labels"] = [self.names.get(label, label) for label in labels]
+        return self.text_splits(splits, tokenizer, values, targets)
 
     def _split(self, name: str, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer) -> Split:
         def make(index: Tensor) -> Batch:

@@ -1,0 +1,140 @@
+"""Naive Bayes classifier on tokens and pairs of adjacent tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from edgewise.layers.pooling import Pool
+from edgewise.layers.tokens import Tokens
+from edgewise.ragged import segment_index
+
+SMOOTHING = 2.0
+"""Count that is added to each n-gram in each class."""
+MOST = 400_000
+"""Maximum number of n-grams times classes. SST-2 has 87,000 n-grams in two classes."""
+BASE = 2**31  # More than the largest token id.
+
+
+class NaiveBayes(nn.Module):
+    r"""Multinomial naive Bayes on the n-grams of a text: its tokens and pairs of adjacent tokens.
+
+    .. math:: \ell_c = \log P(c) + \sum_{g \in \mathrm{text}} \log P(g \mid c) + \mathrm{const}
+
+    Counts in the training set give the probabilities, with 2 added to each count. The sum omits
+    n-grams without a count. :meth:`fit` counts; :meth:`fit_scales` combines the logits with those
+    of a network.
+
+    Papers: Wang and Manning, Baselines and bigrams: simple, good sentiment and topic
+    classification, 2012; Cheng et al., Wide & deep learning, 2016 (beside a network)
+
+    Args:
+        keys: sorted keys of the n-grams, ``[K]``.
+        weights: log probability of each n-gram in each class, ``[K, C]``, centred over the classes.
+        prior: log probability of each class, ``[C]``.
+
+    Attributes:
+        scales: factors of the network's logits and of naive Bayes in :meth:`combined`.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> texts = layers.Tokens(torch.tensor([[5, 7], [5, 8]]))
+        >>> classifier = layers.NaiveBayes.fit(texts, torch.tensor([0, 1]), classes=2)
+        >>> classifier(layers.Tokens(torch.tensor([[9, 8]]))).argmax(-1)
+        tensor([1])
+    """
+
+    keys: Tensor
+    weights: Tensor
+    prior: Tensor
+    scales: Tensor
+
+    def __init__(self, keys: Tensor, weights: Tensor, prior: Tensor) -> None:
+        super().__init__()
+        self.pool = Pool("sum")
+        # The run folder has these tensors in its preprocessing file, not in the model's weights.
+        self.register_buffer("keys", keys, persistent=False)
+        self.register_buffer("weights", weights, persistent=False)
+        self.register_buffer("prior", prior, persistent=False)
+        self.register_buffer("scales", torch.tensor([1.0, 0.0]))
+
+    @classmethod
+    def fit(cls, texts: Tokens, labels: Tensor, classes: int) -> NaiveBayes:
+        """Count the n-grams of labelled texts; keep the most frequent ones if there are too many.
+
+        Args:
+            texts: M texts.
+            labels: class indices ``[M]``.
+            classes: number of classes C.
+        """
+        ids, text, pairs, inside = _ngrams(texts)
+        grams = torch.cat([ids, pairs[inside]])
+        text = torch.cat([text, text[1:][inside]])
+        keys, index = grams.unique(return_inverse=True)
+        cell = index * classes + labels[text]
+        counts = torch.bincount(cell, minlength=len(keys) * classes).view(-1, classes)
+        kept = counts.sum(1).topk(min(len(keys), MOST // classes)).indices.sort().values
+        smooth = counts[kept] + SMOOTHING
+        weights = (smooth / smooth.sum(0)).log()
+        prior = (torch.bincount(labels, minlength=classes) + 1.0).log()
+        return cls(keys[kept], weights - weights.mean(1, keepdim=True), prior - prior.mean())
+
+    def counted(self) -> dict[str, Tensor]:
+        """Return the arguments of this classifier by name."""
+        return {"keys": self.keys, "weights": self.weights, "prior": self.prior}
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Return logits ``[B, C]``."""
+        ids, _, pairs, inside = _ngrams(tokens)
+        of_pairs = self._weights_of(pairs) * inside[:, None]
+        # A pair counts half at each of its tokens. The sum is a call of `aggregate`, so that the
+        # effect of a token can be measured by removing it, as in the network.
+        halves = (F.pad(of_pairs, (0, 0, 1, 0)) + F.pad(of_pairs, (0, 0, 0, 1))) / 2
+        total: Tensor = self.pool(self._weights_of(ids) + halves, tokens.lengths())
+        return self.prior + total
+
+    def _weights_of(self, grams: Tensor) -> Tensor:
+        """Return the weights ``[M, C]`` of n-grams; 0 for those without a count."""
+        at = torch.searchsorted(self.keys, grams).clamp(max=len(self.keys) - 1)
+        return self.weights[at] * (self.keys[at] == grams)[:, None]
+
+    def combined(self, logits: Tensor, tokens: Tokens) -> Tensor:
+        """Return the weighted sum of the network's logits ``[B, C]`` and those of naive Bayes."""
+        counts: Tensor = self(tokens)
+        return self.scales[0] * logits + self.scales[1] * counts
+
+    @torch.no_grad()
+    def fit_scales(self, logits: Sequence[Tensor], target: Tensor, steps: int = 20) -> None:
+        r"""Fit ``scales`` to held-out texts: the least cross-entropy, by Newton's method.
+
+        Args:
+            logits: logits ``[M, C]`` of the network, and of naive Bayes.
+            target: class indices ``[M]``.
+            steps: number of Newton steps.
+        """
+        x = torch.stack(tuple(logits), dim=-1).double()  # [M, C, 2]
+        right = x[torch.arange(len(target)), target]
+        scales = x.new_zeros(2)
+        for _ in range(steps):
+            chance = (x @ scales).softmax(-1)[..., None]
+            mean = (chance * x).sum(1)
+            # The ridge penalty keeps the scales finite if all texts are classified correctly.
+            slope = (mean - right).sum(0) + scales
+            spread = x - mean[:, None]
+            curvature = torch.einsum("mck,mcl->kl", chance * spread, spread)
+            scales = scales - torch.linalg.solve(curvature + torch.eye(2).to(x), slope)
+        self.scales.copy_(scales.clamp(min=0))
+
+
+def _ngrams(tokens: Tokens) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the token ids ``[N]``, the index of their text, and the keys of adjacent pairs.
+
+    The last result is false for pairs of tokens of two texts, ``[N - 1]``.
+    """
+    ids = tokens.ids.flatten() if tokens.mask is None else tokens.ids[tokens.mask.bool()]
+    text = segment_index(torch.as_tensor(tokens.lengths()).cpu()).to(ids.device)
+    return ids, text, (ids[:-1] + 1) * BASE + ids[1:], text[1:] == text[:-1]

@@ -1,0 +1,45 @@
+"""Combination of a text classifier with naive Bayes, fitted to the validation set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from edgewise.data.loader import Loader
+from edgewise.layers import TextClassifier
+
+if TYPE_CHECKING:
+    import lightning.pytorch as lightning
+
+
+def combining(model: nn.Module, val: Loader) -> tuple[lightning.Callback, ...]:
+    """Return the callback that calls :func:`fit_scales` before each validation, if needed.
+
+    Args:
+        model: model to train.
+        val: loader of the validation set.
+    """
+    if not isinstance(model, TextClassifier) or model.naive_bayes is None:
+        return ()
+    import lightning.pytorch as lightning
+
+    classifier = model
+
+    class Combining(lightning.Callback):
+        def on_validation_epoch_start(self, *_: Any) -> None:
+            fit_scales(classifier, val)
+
+    return (Combining(),)
+
+
+@torch.no_grad()
+def fit_scales(model: TextClassifier, val: Loader) -> None:
+    """Fit the scales of :class:`edgewise.layers.NaiveBayes` to the validation set."""
+    assert model.naive_bayes is not None
+    device = next(model.parameters()).device
+    batches = [batch.to(device) for batch in val]
+    logits = [(model.network(*b.inputs), model.naive_bayes(*b.inputs)) for b in batches]
+    network, counts = (torch.cat(each).float() for each in zip(*logits, strict=True))
+    model.naive_bayes.fit_scales((network, counts), torch.cat([b.target for b in batches]))
