@@ -148,7 +148,7 @@ def test_a_layer_has_one_number_in_every_command(capsys: Captured, tmp_path: Pat
         (["--fraction", "0.9"], "at most 0.75"),
         (["--fraction", "1.5"], "a fraction from 0"),
         (["--heads", "0:9"], f"heads of {LAYER}: 0, 1, 2, 3; got 9"),
-        (["--heads", "0"], "a layer, a colon"),
+        (["--heads", "0"], "LAYER:HEAD,HEAD"),
         (["--heads", "elsewhere:0"], "got 'elsewhere'"),
         (["--heads", "7:0"], "from 0 to 1; got 7"),
         (["--fraction", "0.5", "--batches", "0"], "--batches"),

@@ -81,7 +81,10 @@ def test_what_does_not_carry_over_is_refused(tmp_path: Path) -> None:
     start = {"from": str(tmp_path / "before")}
     wider = solubility(tmp_path, **start, **{"model.width": 16})
     with refused(
-        "--from", expected="masked-molecules: gps", got="model.width 16", remedy="--model.width 8"
+        "--from",
+        expected="masked-molecules with the model gps",
+        got="model.width 16",
+        remedy="--model.width 8",
     ):
         train(wider, tmp_path / "wider")
     norm = solubility(tmp_path, **start, **{"model.position": "random_walk"})
