@@ -88,7 +88,7 @@ def test_what_does_not_carry_over_is_refused(tmp_path: Path) -> None:
     ):
         train(wider, tmp_path / "wider")
     norm = solubility(tmp_path, **start, **{"model.position": "random_walk"})
-    with refused("--from", expected="gps", got="weights that differ: ", remedy="sizes"):
+    with refused("--from", expected="gps", got="weights that differ: ", remedy="same number"):
         train(norm, tmp_path / "norm")
     other = solubility(tmp_path, **start, **{"model.heads": 4})
     with refused("model.heads", expected="2", got="4", remedy="--model.heads 2"):
