@@ -96,7 +96,12 @@ def test_a_pattern_that_cannot_bind_names_itself_and_the_sizes(name: str) -> Non
 
 @pytest.mark.parametrize("members", [3, [0, 1], [[0], [-1]], [[0.7]], [[None]], ["01"]], ids=str)
 def test_members_of_subgraphs_that_are_none(members: Any) -> None:
-    with refused("members", expected="nodes for each subgraph", got="", remedy="[[0, 1], [1, 2]]"):
+    with refused(
+        "members",
+        expected="for each subgraph a list of its nodes",
+        got="",
+        remedy="[[0, 1], [1, 2]]",
+    ):
         graphs.subgraphs(graphs.complete(), members)
 
 

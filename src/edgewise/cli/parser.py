@@ -407,7 +407,7 @@ def _add_heads(add: Commands) -> None:
         add,
         suggest,
         "suggest",
-        "suggest a sparse graph for each layer of a run, and measure its loss and time",
+        "suggest a sparse graph for each layer of a run, and measure the loss and time with them",
         "edgewise suggest runs/sst2 --coverage 0.95",
     )
     help_ = "fraction of the attention weights that each graph must keep (default: 0.9)"

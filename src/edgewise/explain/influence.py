@@ -48,10 +48,12 @@ class Influence:
 
     Attributes:
         labels: names of the members.
-        measures: values ``[N]`` by name: ``"model"``, ``"degree"``, ``"closeness"``,
-            ``"betweenness"``, ``"eigenvector"`` and ``"PageRank"``.
-        notes: how a measure was computed, if it was estimated.
-        by: change of the graph: ``"removed"`` or ``"changed"``.
+        measures: values ``[N]`` by name: ``"model"``, the influence on the outputs of the model,
+            and the centralities ``"degree"``, ``"closeness"``, ``"betweenness"``,
+            ``"eigenvector"`` and ``"PageRank"``.
+        notes: for each estimated measure, by name, how it was estimated.
+        by: how ``"model"`` was measured: each member was ``"removed"``, or its features were
+            ``"changed"`` to the mean features of all members.
     """
 
     labels: list[str]

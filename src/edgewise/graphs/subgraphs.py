@@ -74,7 +74,7 @@ class Subgraphs(Pattern):
 def _no_members(got: str) -> ArgumentError:
     return ArgumentError(
         "members",
-        expected="a list of nodes for each subgraph, numbered from 0",
+        expected="for each subgraph a list of its nodes, which are numbered from 0",
         got=got,
         remedy="write subgraphs(pattern, [[0, 1], [1, 2]])",
     )

@@ -215,8 +215,10 @@ class Texts:
     """Lengths of the texts in one call of the model.
 
     Attributes:
-        lengths: for each text, its number of tokens rounded up to whole chunks.
-        sizes: for each text, its number of tokens.
+        lengths: for each text, the length that decides its number of chunks: its number of tokens,
+            with padding if the batch is padded. Lengths above the smallest chunk size are rounded
+            up to a multiple of all chunk sizes.
+        sizes: for each text, its number of tokens without padding.
         packed: whether texts are concatenated without padding.
     """
 

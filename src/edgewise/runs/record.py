@@ -191,8 +191,8 @@ def check_finished(folder: RunFolder, recipe: Recipe) -> None:
     if not folder.weights.is_file():
         folder.refuse_several()
         raise MissingDataError(
-            f"{folder.weights}: no such file. Remedy: finish the run with `edgewise train "
-            f"{recipe.name} --out {folder.path} --resume`."
+            f"{folder.weights}: no such file. Remedy: finish the run: repeat the command that "
+            f"started it (`edgewise train {recipe.name} ...`), with --out {folder.path} --resume."
         )
 
 

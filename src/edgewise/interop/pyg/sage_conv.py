@@ -13,8 +13,8 @@ from edgewise.interop.pyg.drop_in import DropIn
 class SAGEConv(DropIn, nn.SAGEConv):  # type: ignore[misc]
     r"""PyG's ``SAGEConv``, :math:`W_1 x_i + W_2 \bigoplus_j x_j` (Hamilton et al., 2017).
 
-    ``aggr`` is ``"mean"``, ``"sum"``, ``"max"`` or ``"min"``. Lists, ``"lstm"`` and modules raise
-    an error.
+    ``aggr`` is ``"mean"``, ``"sum"`` (or ``"add"``), ``"max"`` or ``"min"``. Other values, such as
+    ``"lstm"``, a list or a module, raise an error.
     """
 
     def propagate(  # type: ignore[override]
