@@ -265,7 +265,7 @@ def dynamic_convolution() -> Tensor:
 
 
 def sketch_transformer() -> Tensor:
-    """Compute a multi-graph Transformer: each group of heads attends over another graph."""
+    """Compute a multi-graph Transformer: each group of heads attends over a different graph."""
     groups = [graphs.window(1), graphs.window(1).power(2), graphs.complete()]
     return torch.cat([ew.attend(*(features() for _ in range(3)), g) for g in groups], dim=-2)
 

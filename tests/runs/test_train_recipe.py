@@ -57,7 +57,8 @@ def test_a_folder_alone_can_be_tested(tmp_path):
     assert {"test/accuracy", "test/loss"} <= tested.keys()
     (tmp_path / "run" / "model.safetensors").unlink()
     with pytest.raises(
-        MissingDataError, match=r"finish the run: .* train digits .*--out .*run --resume"
+        MissingDataError,
+        match=r"finish the run: .* train digits \.\.\.`\), with --out .*run --resume",
     ):
         evaluate_run(tmp_path / "run")
 

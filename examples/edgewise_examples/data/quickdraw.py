@@ -177,7 +177,7 @@ def inputs(
 
 
 def strokes_of(x: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """Return node features ``[S, INK + 1]`` of drawings, and the number of nodes of each drawing.
+    """Return node features of drawings, ``[nodes, INK + 1]``, and the number of nodes of each.
 
     The first node of a drawing stands for the whole drawing, and its last feature is 1. The other
     nodes are the strokes.

@@ -92,7 +92,8 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
 
     Args:
         recipe: recipe of the run.
-        metrics: metrics of the run, or their mean over seeds.
+        metrics: metrics of the run, or the summary of several seeds. Of a summary, the metric of
+            the mean prediction is compared, or the mean over the seeds if there is none.
         out: run folder, in which ``baseline.json`` is written.
     """
     later = f"baselines: run `{command('baseline', recipe)}`, which takes minutes"

@@ -69,7 +69,7 @@ class DenseLayout:
 
     @property
     def full(self) -> bool:
-        """Whether every pair is an edge."""
+        """True if every pair is an edge."""
         return self.mask is None and not self.causal
 
     @property

@@ -182,7 +182,7 @@ def _shortened(label: str) -> str:
 
 
 def removals(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
-    """For each member, compute the norm of the change of all other outputs if it is removed.
+    """Compute the norm of the change of all other outputs if a member is removed, for each member.
 
     Args:
         run: run as for :func:`influence`.
@@ -204,7 +204,7 @@ def removals(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
 
 
 def changes(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
-    """For each member, compute the norm of the change of all other outputs if it is changed.
+    """Compute the norm of the change of all other outputs if a member is changed, for each member.
 
     To change a member, its features are replaced by the mean features of all members.
 

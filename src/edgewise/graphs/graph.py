@@ -249,7 +249,7 @@ class Graph(Pattern):
 
     @property
     def has_duplicates(self) -> bool:
-        """Whether the graph has duplicate edges; only explicit edge lists can have duplicates."""
+        """True if the graph has duplicate edges; only explicit edge lists can have duplicates."""
         return False
 
     def dense(self) -> Tensor:
@@ -362,7 +362,7 @@ class Graph(Pattern):
 
     @property
     def is_numbered(self) -> bool:
-        """Whether the edge indices have values.
+        """True if the edge indices have values.
 
         False on the device meta, and while ``torch.compile`` traces code that creates the graph.
         """

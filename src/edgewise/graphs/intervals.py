@@ -61,12 +61,12 @@ class Intervals(Graph):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every target attends to every source."""
+        """True if every target attends to every source."""
         return self.num_edges == self.num_targets * self.num_sources
 
     @property
     def is_causal(self) -> bool:
-        """Whether there are as many targets as sources and target i attends to sources 0 to i."""
+        """True if there are as many targets as sources and target i attends to sources 0 to i."""
         return self.derived(_is_causal)
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:

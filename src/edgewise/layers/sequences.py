@@ -35,7 +35,7 @@ class Extent(NamedTuple):
 
     @property
     def in_one_piece(self) -> bool:
-        """Whether there is no padding between tokens."""
+        """True if there is no padding between tokens."""
         return not self.size or self.end - self.first == self.size
 
 
@@ -134,7 +134,7 @@ class SequenceBatch:
 
     @property
     def has_padding(self) -> bool:
-        """Whether a token of this call or of the cache is padding."""
+        """True if a token of this call or of the cache is padding."""
         return any(extent.size < self.past + self.count for extent in self.extents)
 
     @property
@@ -156,7 +156,7 @@ class SequenceBatch:
 
     @property
     def _in_one_piece(self) -> bool:
-        """Whether no text has padding between its tokens."""
+        """True if no text has padding between its tokens."""
         return all(extent.in_one_piece for extent in self.extents)
 
     def packed(self) -> tuple[Tensor | None, list[int]]:

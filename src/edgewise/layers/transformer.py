@@ -201,7 +201,7 @@ class MultiHeadAttention(GraphLayer):
 
     @property
     def can_keep_heads(self) -> bool:
-        """Whether heads can be removed.
+        """True if heads can be removed.
 
         Heads cannot be removed with split projections, where each head uses a part of the features,
         nor in subclasses that override the computation.

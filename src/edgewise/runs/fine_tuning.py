@@ -112,7 +112,10 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
         remedy = f"choose {' '.join(f'--model.{name} {one}' for name, (one, _) in fields.items())}"
     else:
         got = differing(wrong)
-        remedy = "use data with the same number of features, tokens or classes as for that run"
+        remedy = (
+            "use the same fields of the model as for that run, and data with the same number of "
+            "features, tokens or classes"
+        )
     return ArgumentError("--from", expected=f"the model of {_about(run)}", got=got, remedy=remedy)
 
 

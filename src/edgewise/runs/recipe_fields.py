@@ -83,7 +83,7 @@ def part_fields(part: Any) -> dict[str, Field]:
 
 
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
-    """Return the recipe with other values of some fields.
+    """Return a copy of the recipe with new values for some of its fields.
 
     If ``model`` changes, the fields that both models have keep their values.
 

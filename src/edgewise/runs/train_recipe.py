@@ -247,7 +247,9 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
         )
     model = recipe.task.complete(recipe.model(**arguments), data_sizes)
     prefix = "naive_bayes."
-    counted = {n.removeprefix(prefix): x for n, x in preprocessing.values.items() if prefix in n}
+    counted = {
+        n.removeprefix(prefix): x for n, x in preprocessing.values.items() if n.startswith(prefix)
+    }
     if counted and not recipe.start and isinstance(model, TextClassifier):
         model.naive_bayes = NaiveBayes(**counted)
     return (

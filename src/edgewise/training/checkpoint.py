@@ -49,7 +49,7 @@ class ResumableCheckpoint(Checkpoint):
 
     @property
     def begun(self) -> bool:
-        """Whether training has started. If so, the checkpoint was restored without an error."""
+        """True if training has started. If so, the checkpoint was restored without an error."""
         return self._module is not None
 
     def state_dict(self) -> dict[str, Any]:

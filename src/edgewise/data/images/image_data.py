@@ -135,7 +135,7 @@ def affine_maps(count: int, strength: float) -> Tensor:
 
 
 def warped(images: Tensor, strength: float) -> Tensor:
-    """Apply a random map of :func:`affine_maps` to each image of ``[B, C, H, W]``."""
+    """Apply a random affine map (:func:`affine_maps`) to each image of ``[B, C, H, W]``."""
     maps = affine_maps(len(images), strength)
     places = F.affine_grid(maps, list(images.shape), align_corners=False)
     return F.grid_sample(images, places, align_corners=False)

@@ -87,7 +87,7 @@ def read_table(source: str | Path | FrameSource, *, argument: str = "data.path")
 
 
 def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number of each row, and its cells by column name; text is read in chunks.
+    """Yield for each row its line number and a dict of its cells; text is read in chunks.
 
     Empty lines are skipped. Cells are text, or values of JSON in a file of JSON lines.
 
@@ -303,7 +303,7 @@ def _form(path: Path, argument: str) -> TextForm:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the JSON object of each line."""
+    """Yield the number of each line of a JSON Lines file, and its object as a dict."""
     with opened_text(path, text_form(path).encoding) as text:
         for number, line in enumerate(text, 1):
             if not line.strip():

@@ -56,7 +56,7 @@ class Reads:
 
     @property
     def is_shared(self) -> bool:
-        """Whether all members of the batch have the same graph."""
+        """True if all members of the batch have the same graph."""
         return self.real is None and len(self.own) == 1
 
     def graph(self, pattern: Pattern | None) -> Pattern:

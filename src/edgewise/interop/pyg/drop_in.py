@@ -67,7 +67,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 
     @property
     def explain(self) -> bool | None:
-        """Whether PyG's ``Explainer`` masks the messages of this layer."""
+        """True if PyG's ``Explainer`` masks the messages of this layer."""
         explain: bool | None = self._explain
         return explain
 
@@ -78,7 +78,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 
     @property
     def _has_messages(self) -> bool:
-        """Whether messages are masked or have hooks; if so, PyG's code computes them."""
+        """True if messages are masked or have hooks; if so, PyG's code computes them."""
         return bool(self.explain or any(getattr(self, name, None) for name in HOOKS))
 
     def propagate(self, edge_index: Tensor, size: Size = None, **features: Any) -> Tensor:
