@@ -106,8 +106,9 @@ class ALiBi(nn.Module):
     """Penalty proportional to distance, :math:`b_{ij} = -m_h |i - j|` (Press et al., 2022).
 
     ALiBi has no parameters and no maximum length, so it applies to texts longer than in training.
-    The slope of head h = 1, …, H is :math:`m_h = 2^{-8h/H}` if H is a power of two; otherwise see
-    :func:`alibi_slopes`.
+    The slope of head h = 1, …, H is :math:`m_h = 2^{-8h/H}` if H is a power of two. Otherwise, the
+    first P slopes are those for P heads, with the next lower power of two P. The others are the
+    first, third, fifth, … slope for 2P heads.
 
     Args:
         heads: number of heads H.
@@ -138,11 +139,7 @@ class ALiBi(nn.Module):
 
 
 def alibi_slopes(heads: int) -> Tensor:
-    """Return the slopes :math:`m_h` of ALiBi, ``[H]``.
-
-    If H is not a power of two, let P be the next lower power of two. The first P slopes are those
-    for P heads; the others are the first, third, fifth, … slope for 2P heads.
-    """
+    """Return the slopes :math:`m_h` of :class:`ALiBi`, ``[H]``."""
     power = 2 ** int(math.log2(heads))  # Largest power of two up to H.
     slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
     slopes += [2 ** (-4 * (h + 1) / power) for h in range(0, 2 * (heads - power), 2)]

@@ -45,7 +45,7 @@ class LanguageModeling(Task):
         return LanguageModel(text_model(model, data_sizes))
 
     def check(self, model: nn.Module, batch: Batch) -> None:
-        """Check that the model is causal, with :func:`read_ahead` on the longest text of the batch.
+        """Check on the longest text of the batch that the model is causal.
 
         Only a :class:`edgewise.layers.LanguageModel` with inputs :class:`edgewise.layers.Tokens` is
         checked.
