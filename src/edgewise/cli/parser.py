@@ -433,7 +433,7 @@ def _add_data(command: argparse.ArgumentParser, *, importance: bool) -> None:
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
     folder = command.add_argument_group("run folder")
     folder.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {out})")
-    help_ = "continue the unfinished run in the folder that --out names"
+    help_ = "continue the unfinished run in --out; repeat the options that started it"
     folder.add_argument("--resume", action="store_true", help=help_)
     help_ = "use another model for such inputs; fields that both models have keep their values"
     changes = command.add_argument_group("changes to the recipe")

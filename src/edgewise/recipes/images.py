@@ -33,9 +33,9 @@ vit_mnist = Recipe(
     model=partial(models.vit, patch=4, width=64, depth=4, heads=4, ffn_dim=128),
     data=data.mnist(warp=0.1),
     task=tasks.Classification(),
-    optimizer=training.OptimizerSettings(name="adamw", lr=1e-3, weight_decay=0.05),
+    optimizer=training.OptimizerSettings(name="adamw", lr=2e-3, weight_decay=0.05),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=2, clip_norm=1.0, monitor="val/loss", mode="min"),
+    trainer=training.TrainerSettings(epochs=4, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
         "six convolutions (next row)",
@@ -63,6 +63,7 @@ vit_cifar10 = replace(
     summary="Vision Transformer on 9,000 images of CIFAR-10, 64 patches each",
     model=partial(models.vit, patch=4, width=64, depth=4, heads=4, ffn_dim=128, dropout=0.1),
     data=data.cifar10(flip=True, warp=0.1),
+    optimizer=replace(vit_mnist.optimizer, lr=1e-3),
     trainer=replace(vit_mnist.trainer, epochs=10),
     protocol=Protocol(
         ("test/accuracy",),

@@ -108,7 +108,7 @@ def _check_columns(name: str, values: Tensor, count: int) -> None:
         raise ArgumentError(
             name,
             expected=f"{count} columns, as in training",
-            got=str(values.shape[1]),
+            got=f"{values.shape[1]} columns",
             remedy="give graphs with the same columns as the training graphs",
         )
 
