@@ -2,12 +2,16 @@
 
     python -m benchmarks.few_labels text [--counts 100 200 500] [--seeds 5] [--folder DIR]
 
-A study pre-trains a model once, without labels, by ``edgewise train``. Then it trains the same
-model on a few labels, once from the pre-trained and once from random weights. For each seed, both
-trainings have the same labels and the same initial weights of the output head. For each number of
-labels and both starts, the settings are chosen among the same values by the validation metric,
-averaged over the first two seeds. The test metric is measured only for the chosen settings. The
-baselines of ``edgewise baseline`` are evaluated on the same labels.
+For each seed, a study pre-trains a model without labels, by ``edgewise train``. Then it trains the
+same model on a few labels, once from the pre-trained and once from random weights. Both trainings
+have the same labels and the same initial weights of the output head. For each number of labels and
+both starts, the settings are chosen among the same values by the validation metric, averaged over
+the first two seeds. The test metric is measured only for the chosen settings.
+
+Two simple methods are evaluated on the same labels: the baselines of ``edgewise baseline``, and
+logistic regression on the mean of word vectors that are computed from the unlabelled texts without
+a network: the positive pointwise mutual information (PPMI) of words in the same sentence,
+factorised by SVD (Levy and Goldberg, 2014).
 
 Fine-tuning is as in ``edgewise train``, except that the weights of the last epoch are used instead
 of those of the best one, and that no files are written. Data are loaded once per seed, because
@@ -29,6 +33,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
@@ -36,8 +41,11 @@ from torch.optim.lr_scheduler import LambdaLR
 from benchmarks.pruning import Results
 from edgewise import recipes
 from edgewise.baselines import baselines
+from edgewise.baselines.candidate import batches_of
+from edgewise.baselines.measure import without_augmentation
+from edgewise.baselines.texts import texts_of
 from edgewise.batches import Batch
-from edgewise.data import Splits
+from edgewise.data import Splits, TextSplits
 from edgewise.recipes import Recipe
 from edgewise.runs import fields_of, train, with_values
 from edgewise.runs.fine_tuning import load_trunk
@@ -97,23 +105,22 @@ class Measured:
     Args:
         study: recipes and settings.
         count: number of labels.
-        begin: folder of the pre-trained run.
-        seeds: number of seeds.
+        begin: folder of the pre-trained run of each seed.
         results: dict of values that were measured before; new values are added.
     """
 
-    def __init__(self, study: Study, count: int, begin: Path, seeds: int, results: Results) -> None:
+    def __init__(self, study: Study, count: int, begin: list[Path], results: Results) -> None:
         self.study, self.count, self.begin, self.results = study, count, begin, results
-        self.seeds = range(seeds)
+        self.seeds = range(len(begin))
         self.loaded: dict[int, Splits] = {}
 
     def recipe(self, start: str, setting: Mapping[str, float], seed: int) -> Recipe:
         """Return the recipe for a training; ``start`` is "scratch" or "pretrained"."""
         values: dict[str, Any] = {**setting, "data.labelled": self.count, "data.split_seed": seed}
         if "data.tokenizer" in fields_of(self.study.tuning):  # Both starts use one vocabulary.
-            values["data.tokenizer"] = str(self.begin)
+            values["data.tokenizer"] = str(self.begin[seed])
         if start == "pretrained":
-            values["from"] = str(self.begin)
+            values["from"] = str(self.begin[seed])
         return replace(with_values(self.study.tuning, values), seed=seed)
 
     def measured(self, start: str, setting: Mapping[str, float], seed: int) -> dict[str, float]:
@@ -150,9 +157,13 @@ class Measured:
         if key not in self.results:
             found: dict[str, list[float]] = {}
             for seed in self.seeds:
-                for one in baselines(self.recipe("scratch", {}, seed)):
-                    value = one.metrics[f"test/{self.study.metric}"]
-                    found.setdefault(one.name, []).append(self.study.scale * value)
+                recipe = self.recipe("scratch", {}, seed)
+                measured = {
+                    one.name: one.metrics[f"test/{self.study.metric}"] for one in baselines(recipe)
+                }
+                measured["PPMI, SVD and logistic regression"] = word_vectors(recipe)
+                for name, value in measured.items():
+                    found.setdefault(name, []).append(self.study.scale * value)
             self.results[key] = found
         values: dict[str, list[float]] = self.results[key]
         return values
@@ -196,6 +207,53 @@ def outputs_of(model: nn.Module, batch: Batch) -> Tensor:
     return batch.select_outputs(model(*batch.inputs, **batch.keywords))
 
 
+def word_vectors(recipe: Recipe, columns: int = 50) -> float:
+    """Return the test accuracy of logistic regression on the mean word vector of each text.
+
+    The penalty is chosen by the validation accuracy. The vectors are computed from all training
+    texts, as the pre-training is, and the regression is fitted to the labelled ones.
+    """
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    parts = {name: texts_and_labels(recipe, name) for name in ("train", "val", "test")}
+    every, _ = texts_and_labels(with_values(recipe, {"data.labelled": 0}), "train")
+    words = CountVectorizer(binary=True, min_df=2, token_pattern=r"\w+|[^\w\s]")
+    x = words.fit_transform(every).astype(float)
+    pairs = (x.T @ x).tocoo()
+    number = x.sum(0).A1
+    information = np.log(pairs.data * len(every) / (number[pairs.row] * number[pairs.col]))
+    pairs.data = information.clip(min=0)
+    svd = TruncatedSVD(min(columns, len(number) - 1), random_state=0).fit(pairs)
+    vectors = svd.components_.T * np.sqrt(svd.singular_values_)
+    means = {
+        name: counts @ vectors / np.maximum(counts.sum(1).A1, 1)[:, None]
+        for name, counts in ((name, words.transform(texts)) for name, (texts, _) in parts.items())
+    }
+    best = (-1.0, 0.0)
+    for penalty in (0.01, 0.1, 1.0, 10.0):
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=1000))
+        model.fit(means["train"], parts["train"][1])
+        scores = [float(model.score(means[name], parts[name][1])) for name in ("val", "test")]
+        best = max(best, (scores[0], scores[1]), key=lambda one: one[0])
+    return best[1]
+
+
+def texts_and_labels(recipe: Recipe, split: str) -> tuple[list[str], list[int]]:
+    """Return the texts of a split, decoded from their tokens, and the index of their labels."""
+    splits = without_augmentation(recipe.data).load()
+    assert isinstance(splits, TextSplits)
+    texts: list[str] = []
+    labels: list[int] = []
+    for batch in batches_of(getattr(splits, split)):
+        texts += texts_of(batch.inputs[0], splits)
+        labels += batch.target.tolist()
+    return texts, labels
+
+
 def paired(one: list[float], other: list[float]) -> tuple[float, float, float]:
     """Return mean and standard deviation of ``one - other``, and the p-value of a paired t-test."""
     from scipy.stats import ttest_rel
@@ -235,11 +293,16 @@ def main() -> None:
     given = parser.parse_args()
     study = STUDIES[given.study]
     given.folder.mkdir(parents=True, exist_ok=True)
-    begin, began = given.folder / given.study, time.process_time()
-    train(study.pretraining, begin, resume=(begin / "recipe.json").is_file())
+    begin, began = (
+        [given.folder / f"{given.study}-{i}" for i in range(given.seeds)],
+        time.process_time(),
+    )
+    for seed, folder in enumerate(begin):
+        recipe = replace(study.pretraining, seed=seed)
+        train(recipe, folder, resume=(folder / "recipe.json").is_file())
     results = Results(given.folder / f"{given.study}.json")
     counts = given.counts or study.counts
-    found = [Measured(study, count, begin, given.seeds, results) for count in counts]
+    found = [Measured(study, count, begin, results) for count in counts]
     print("\n".join(lines(given.study, found)))
     print(f"{time.process_time() - began:.0f} s of processor time in this call")
 

@@ -253,12 +253,12 @@ def test_few_labels_are_measured_once_and_chosen_by_validation(
     few_labels.main()
     out = capsys.readouterr().out
     (row,) = (line for line in out.splitlines() if line.startswith("| 12 |"))
-    assert row.count("±") == 4  # both sides, their difference, and one baseline
+    assert row.count("±") == 5  # both starts, their difference, TF-IDF and PPMI
     monkeypatch.setattr(few_labels, "fine_tuned", lambda *_: pytest.fail("measured again"))
     few_labels.main()
     assert row in capsys.readouterr().out
     results = few_labels.Results(tmp_path / "text.json")
-    found = few_labels.Measured(small, 12, tmp_path / "text", 3, results)
+    found = few_labels.Measured(small, 12, [tmp_path / f"text-{i}" for i in range(3)], results)
     for rate, better in ((1e-3, 1.0), (1e-2, 2.0)):
         for seed in range(few_labels.CHOOSING):
             key = f"12 labels, scratch, optimizer.lr {rate:g}, seed {seed}"

@@ -90,7 +90,7 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
         ['k-NN on pixels', 'logistic regression on pixels']
     """
     candidates = kind_of(recipe).candidates
-    splits = _plain(recipe.data).load()
+    splits = without_augmentation(recipe.data).load()
     recipe = recipe.for_targets(splits.targets)
     best: dict[str, tuple[Baseline, Score]] = {}
     pending = ""
@@ -202,7 +202,7 @@ def _metrics_of(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float
     return found
 
 
-def _plain(data: Data) -> Data:
+def without_augmentation(data: Data) -> Data:
     """Return a copy of the data settings with random augmentation turned off."""
     names = {field.name for field in fields(data)} & AUGMENTATION.keys()
     return replace(data, **{name: AUGMENTATION[name] for name in names})
