@@ -11,15 +11,15 @@ Paper: He et al., LightGCN: simplifying and powering graph convolution network, 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from edgewise.arguments import checked_factory
 from edgewise.attention import aggregate
 from edgewise.checks import bind_graph
-from edgewise.graphs import Graph, Pattern
+from edgewise.graphs import Graph, Pattern, edges
 from edgewise.layers import Recommender, symmetric_weight
-
 
 # Settings of the low-pass filter, chosen on Gowalla: 3,000 users, a fifth of their items left out.
 EXPONENT = 0.35
@@ -125,38 +125,46 @@ def low_pass_filter(users: Tensor, graph: Graph, num_users: int) -> Tensor:
         >>> low_pass_filter(torch.tensor([1]), graph, 2)  # user 1 has item 1
         tensor([[0.0763, 0.5312]])
     """
-    weight = symmetric_weight(graph).float()
-    scale = graph.in_degree()[num_users:, None].float().clamp(min=1) ** EXPONENT
-    vectors, values = graph.cached(
-        ("low pass", num_users), lambda: _singular_vectors(graph, num_users)
+    to_users, to_items, vectors, values = graph.cached(
+        ("low pass", num_users), lambda: _both_directions(graph, num_users)
     )
+    scale = to_items.in_degree()[:, None].float().clamp(min=1) ** EXPONENT
 
-    def two_hops(h: Tensor) -> Tensor:
-        h = torch.cat([h.new_zeros(num_users, h.shape[1]), h])
-        return aggregate(aggregate(h, graph, weight=weight), graph, weight=weight)[num_users:]
+    def smooth(h: Tensor) -> Tensor:
+        h = aggregate(h, to_users, weight=_weight(to_users))
+        return aggregate(h, to_items, weight=_weight(to_items))
 
     filtered = []
     for part in users.split(USERS):
-        own = scale.new_zeros(graph.num_targets, len(part))
-        own[part, torch.arange(len(part), device=part.device)] = 1
-        h = aggregate(own, graph)[num_users:] / scale
-        smooth = two_hops(h)
+        asked = F.one_hot(part, num_users).t().float()
+        h = aggregate(asked, to_items) / scale
         ideal = vectors @ ((1 - SHARPENING * values**2)[:, None] * (vectors.t() @ h))
-        sharp = smooth - SHARPENING * two_hops(smooth) + IDEAL * ideal
+        blurred = smooth(h)
+        sharp = blurred - SHARPENING * smooth(blurred) + IDEAL * ideal
         filtered.append((sharp * scale).t())
     return torch.cat(filtered)
 
 
-def _singular_vectors(graph: Graph, num_users: int) -> tuple[Tensor, Tensor]:
-    """Return the first right singular vectors ``[items, K]`` and singular values ``[K]``."""
+def _both_directions(graph: Graph, num_users: int) -> tuple[Graph, Graph, Tensor, Tensor]:
+    """Return the graphs from items to users and back, and the first singular vectors and values.
+
+    Returns:
+        Two graphs, right singular vectors ``[items, K]``, and singular values ``[K]``.
+    """
     source, target = graph.edge_index
     chosen = target < num_users
-    place = torch.stack([target[chosen], source[chosen] - num_users])
     shape = (num_users, graph.num_targets - num_users)
-    weight = symmetric_weight(graph)[chosen].float()
-    matrix = torch.sparse_coo_tensor(place, weight, shape, check_invariants=False)
+    to_users = edges(torch.stack([source[chosen] - num_users, target[chosen]]), shape[::-1])
+    place = torch.stack([to_users.target, to_users.source])
+    matrix = torch.sparse_coo_tensor(place, _weight(to_users), shape, check_invariants=False)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         # A few more vectors than needed make the last ones more accurate.
         _left, values, right = torch.svd_lowrank(matrix, q=min(VECTORS + 10, *shape), niter=4)
-    return right[:, :VECTORS].contiguous(), values[:VECTORS]
+    return to_users, to_users.transpose(), right[:, :VECTORS].contiguous(), values[:VECTORS]
+
+
+def _weight(graph: Graph) -> Tensor:
+    """Return the inverse root of the product of both degrees, for each edge ``[E]``."""
+    product = graph.in_degree()[graph.target] * graph.out_degree()[graph.source]
+    return product.float().rsqrt()
