@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
+import pytest
 import torch
 from torch.nn.functional import normalize
 
 from edgewise import graphs
 from edgewise.models import lightgcn, pinsage
+from edgewise.models.lightgcn import FLOOR, low_pass_filter
 from edgewise.models.pinsage import walk_neighbours
 
 USERS, ITEMS = 3, 4
@@ -28,6 +32,33 @@ def test_lightgcn_by_matrices():
     users, items = torch.tensor([2, 0]), torch.tensor([3, 1, 0])
     expected = z[users] @ z[items + USERS].T
     torch.testing.assert_close(model(users, items, chosen()), expected, rtol=0, atol=1e-14)
+
+
+def test_low_pass_filter_is_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    users = torch.tensor([2, 0])
+    r = chosen().dense()[:USERS, USERS:].double()
+    user, item = r.sum(1, keepdim=True), r.sum(0).clamp(min=1)
+    scaled = r * user.rsqrt() * item.rsqrt()
+    for count in (1, 2):
+        monkeypatch.setattr(import_module("edgewise.models.lightgcn"), "VECTORS", count)
+        v = torch.linalg.svd(scaled).Vh[:count].T
+        p = scaled.T @ scaled
+        sharp = (p + 0.2 * v @ v.T) @ (torch.eye(ITEMS) - 0.5 * p)
+        expected = (r * item**-0.35 @ sharp * item**0.35)[users]
+        found = low_pass_filter(users, chosen(), USERS)
+        torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-6)  # float32
+
+
+def test_low_pass_is_added_outside_of_training():
+    model, users = lightgcn(USERS, ITEMS, width=5, low_pass=0.4), torch.tensor([2, 0])
+    items = torch.tensor([3, 1, 0])
+    plain = model(users, items, chosen())
+    model.low_pass = 0.0
+    torch.testing.assert_close(plain, model(users, items, chosen()))
+    model.low_pass = 0.4
+    found = low_pass_filter(users, chosen(), USERS)[:, items].clamp(min=0)
+    expected = plain + 0.4 * (found + FLOOR).log()
+    torch.testing.assert_close(model.eval()(users, items, chosen()), expected)
 
 
 def test_positives_come_first():

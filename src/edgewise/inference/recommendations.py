@@ -34,9 +34,9 @@ class Recommendations(Predictor):
         self.chosen = Neighbours(known, first_item)
         assert isinstance(self.model, Recommender)
         pairs = both_ways(known + torch.tensor([[0], [first_item]]))
-        states = self.model.embed(edges(pairs, first_item + len(kept["items"])))
-        self.user_states, self.item_states = states[:first_item], states[first_item:]
-        self.directions = F.normalize(self.item_states, dim=-1)
+        self.graph = edges(pairs, first_item + len(kept["items"]))
+        self.states = self.model.embed(self.graph)
+        self.directions = F.normalize(self.states[first_item:], dim=-1)
 
     def columns(self) -> tuple[str, ...]:
         return (self.preprocessing.values["columns"][0],)
@@ -47,7 +47,9 @@ class Recommendations(Predictor):
     def answer(self, examples: list[int], *, top: int = 10, evidence: int = 3) -> list[Answer]:
         check_least("top", top, 1, "choose a number of items, such as 10")
         check_from_zero("evidence", evidence, "choose 0 for none")
-        scores = self.user_states[examples] @ self.item_states.t()
+        assert isinstance(self.model, Recommender)
+        every = torch.arange(len(self.directions))
+        scores = self.model.scores(self.states, torch.tensor(examples), every, self.graph)
         answers: list[Answer] = []
         for user, score in zip(examples, scores, strict=True):
             own = self.chosen[user]

@@ -36,6 +36,22 @@ class Recommender(nn.Module):
     def embed(self, graph: Pattern) -> Tensor:
         """Return refined embeddings ``[num_users + num_items, width]``."""
 
+    def products(self, z: Tensor, users: Tensor, items: Tensor) -> Tensor:
+        """Return inner products ``[B, M]`` of refined embeddings z."""
+        user, item = z.index_select(0, users), z.index_select(0, items + self.num_users)
+        return user @ item.t()
+
+    def scores(self, z: Tensor, users: Tensor, items: Tensor, graph: Pattern) -> Tensor:  # noqa: ARG002 - for subclasses
+        """Return scores ``[B, M]`` of items ``[M]`` for users ``[B]``.
+
+        Args:
+            z: refined embeddings in this graph.
+            users: user indices.
+            items: item indices.
+            graph: graph of the interactions.
+        """
+        return self.products(z, users, items)
+
     def forward(
         self, users: Tensor, items: Tensor, graph: Pattern, *, positives: Tensor | None = None
     ) -> Tensor:
@@ -50,10 +66,9 @@ class Recommender(nn.Module):
                 positives of the user are -∞ too, so that they do not count as negatives.
         """
         z = self.embed(graph)
-        user, item = z.index_select(0, users), z.index_select(0, items + self.num_users)
-        scores = user @ item.t()
         if positives is None:
-            return scores
+            return self.scores(z, users, items, graph)
+        user, scores = z.index_select(0, users), self.products(z, users, items)
         row, nth = (positives >= 0).nonzero(as_tuple=True)
         chosen = z.index_select(0, positives[row, nth] + self.num_users)
         first = scores.new_full(positives.shape, -torch.inf)

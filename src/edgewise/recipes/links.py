@@ -25,6 +25,7 @@ sage_facebook = Recipe(
         "0.743, 0.202 (Katz); each the mean over the splits of `data.split_seed` 0, 1 and 2",
         "5 % of the edges for validation, 10 % for test, one non-edge for each edge; "
         "best epoch by validation MRR",
+        seeds=3,
     ),
 )
 

@@ -53,7 +53,7 @@ attentive_esol = Recipe(
     trainer=training.TrainerSettings(
         epochs=50, monitor="val/rmse", mode="min", ema_decay=0.99, clip_norm=5.0
     ),
-    protocol=Protocol(("test/rmse",), "0.592 (AttentiveFP)", BY_FOLDS, folds=True),
+    protocol=Protocol(("test/rmse",), "0.592 (AttentiveFP)", BY_FOLDS, seeds=3, folds=True),
 )
 
 gps_esol = Recipe(
@@ -67,7 +67,9 @@ gps_esol = Recipe(
     trainer=training.TrainerSettings(
         epochs=40, monitor="val/rmse", mode="min", ema_decay=0.99, clip_norm=5.0
     ),
-    protocol=Protocol(("test/rmse",), "`attentive-esol` on the same folds", BY_FOLDS, folds=True),
+    protocol=Protocol(
+        ("test/rmse",), "`attentive-esol` on the same folds", BY_FOLDS, seeds=3, folds=True
+    ),
 )
 
 ionic_liquids_co2 = Recipe(

@@ -46,10 +46,12 @@ def test_each_interaction_is_in_one_part(data):
     val = splits.val.make(torch.arange(splits.val.count))
     test = splits.test.make(torch.arange(splits.test.count))
     known = chosen(val.inputs[2])
-    assert len(known) == splits.train.count == round(0.8 * read.train.shape[1])
+    assert len(known) == splits.train.count
     of_val = {(int(val.inputs[0][row]), item) for row, item in (val.target == 1).nonzero().tolist()}
     assert known | of_val == set(map(tuple, read.train.t().tolist()))
     assert not known & of_val
+    every, held_out = (Counter(user for user, _ in pairs) for pairs in (known | of_val, of_val))
+    assert held_out == {user: max(1, round(0.2 * count)) for user, count in every.items()}
     of_test = {
         (int(test.inputs[0][row]), item) for row, item in (test.target == 1).nonzero().tolist()
     }
@@ -135,6 +137,21 @@ def test_some_users_to_validate_on(data):
     from dataclasses import replace
 
     assert replace(data, val_users=3).load().val.count == 3
+
+
+def test_users_to_validate_on_are_sampled_with_equal_probability(tmp_path):
+    """Active users are no more frequent, and a user with one item is not validated on."""
+    rows = [f"{user} {' '.join(map(str, range(20 if user % 2 else 2)))}" for user in range(400)]
+    (tmp_path / "train.txt").write_text("\n".join([*rows, "400 0"]))
+    (tmp_path / "test.txt").write_text("0 20\n")
+    paths = {"path": str(tmp_path / "train.txt"), "test_path": str(tmp_path / "test.txt")}
+    splits = interactions(**paths, val=0.1, val_users=200).load()
+    batch = splits.val.make(torch.arange(200))
+    users, count = batch.inputs[0], (batch.target == 1).sum(1)
+    assert 400 not in users
+    assert torch.equal(count, torch.where(users % 2 == 1, 2, 1))
+    assert 65 < int((users % 2).sum()) < 135, "100 are expected, with a standard deviation of 5"
+    assert splits.train.count == 200 * 22 + 1 - int(count.sum())
 
 
 def test_an_item_in_both_files_is_refused(tmp_path):

@@ -97,16 +97,18 @@ class Interactions(Data):
     and all training items have target 1.
 
     Attributes:
-        val: fraction of the training interactions used for validation; they are not in the graph.
-        split_seed: random seed for sampling validation interactions and validation users.
+        val: fraction of the interactions of each validation user that is used for validation
+            (rounded, at least one); they are not in the graph. A user with one interaction cannot
+            be a validation user.
+        split_seed: random seed for sampling validation users and their validation interactions.
         negatives: items sampled per training batch, uniformly with replacement and shared by its
             users; some may be positive items of a user. 0 scores all items.
         by_user: whether to sample users with all of their items, instead of single interactions.
             This gives several times as many positives for the same negatives.
         batch_size: interactions per training batch; with ``by_user`` or ``negatives=0``, users per
             training batch.
-        val_users: number of users sampled for validation; 0 for all, which takes longer than many
-            training steps.
+        val_users: number of validation users, sampled with equal probability; 0 for all users,
+            whose validation takes longer than many training steps.
     """
 
     val: float = 0.05
@@ -143,9 +145,7 @@ class Interactions(Data):
         random = Generator().manual_seed(self.split_seed)
         train, val = chosen.train, chosen.val
         if val is None:
-            count = train.shape[1]
-            order = torch.randperm(count, generator=random)
-            val, train = (train[:, i] for i in order.tensor_split([round(count * self.val)]))
+            train, val = _some_of_users(train, self.val, self.val_users, random)
         first_item = torch.tensor([[0], [chosen.num_users]])
         parts = EdgeSplit(train + first_item, val + first_item, chosen.test + first_item)
         check_edge_split(parts)
@@ -189,6 +189,33 @@ class Interactions(Data):
             positives = own[:, None]
         target = torch.arange(positives.shape[1]).where(positives >= 0, -1)
         return Batch((users, others, graph), target, keywords={"positives": positives})
+
+
+def _some_of_users(
+    pairs: Tensor, fraction: float, users: int, random: Generator
+) -> tuple[Tensor, Tensor]:
+    """Split interactions into training and validation interactions.
+
+    Validation users are sampled, and then a fraction of the interactions of each. A sample of all
+    interactions would mostly be of active users, but the metrics are means over users.
+
+    Args:
+        pairs: user and item of each interaction, ``[2, E]``.
+        fraction: fraction of the interactions of a validation user.
+        users: number of validation users; 0 for all.
+        random: generator of random numbers.
+    """
+    pairs = pairs[:, torch.randperm(pairs.shape[1], generator=random)]
+    pairs = pairs[:, pairs[0].argsort(stable=True)]
+    count = torch.bincount(pairs[0])
+    able = (count > 1).nonzero().flatten()
+    able = able[torch.randperm(len(able), generator=random)[: users or None]]
+    held_out = torch.zeros_like(count)
+    held_out[able] = (count[able] * fraction).round().long().clamp(min=1)
+    held_out = torch.minimum(held_out, (count - 1).clamp(min=0))
+    user, position = runs_and_positions(count)
+    chosen = position < held_out[user]
+    return pairs[:, ~chosen], pairs[:, chosen]
 
 
 def _ranking(graph: Graph, chosen: Chosen, users: Tensor, wanted: Tensor, known: Tensor) -> Split:
