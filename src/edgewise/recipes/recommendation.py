@@ -17,7 +17,7 @@ RANKED = Protocol(
 
 lightgcn_gowalla = Recipe(
     name="lightgcn-gowalla",
-    summary="LightGCN recommends places on Gowalla, sampled softmax loss",
+    summary="LightGCN recommends places on Gowalla, trained with the sampled softmax loss",
     model=partial(models.lightgcn, width=64, hops=2),
     data=data.gowalla(val=0.003, val_users=0, negatives=4096, by_user=True, batch_size=1024),
     task=tasks.Recommendation(temperature=0.1),
@@ -29,7 +29,7 @@ lightgcn_gowalla = Recipe(
 
 pinsage_gowalla = Recipe(
     name="pinsage-gowalla",
-    summary="PinSage recommends places on Gowalla, neighbours by random walks",
+    summary="PinSage recommends places on Gowalla, with neighbours found by random walks",
     model=partial(models.pinsage, width=64, depth=1, top=32, steps=3),
     data=data.gowalla(val=0.05, val_users=2000, negatives=1024, batch_size=8192),
     task=tasks.Recommendation(temperature=0.15),
