@@ -123,7 +123,7 @@ def package_page(package: str, known: dict[str, tuple[str, Any]]) -> str:
             lines += [_of_table(name, package) for name in names]
             own += [name for name in names if known[name][0] == package]
     if package == "edgewise.models":
-        lines += ["", "The models themselves: :doc:`../models`."]
+        lines += ["", ":doc:`../models` lists the models."]
     constants = [name for name, value in inside.items() if not is_code(value)]
     if constants:
         lines += ["", ".. rubric:: Constants", ""]
@@ -200,7 +200,9 @@ def cell(text: str, key: str) -> str:
     """Return an entry of a model's docstring as Markdown for a table cell."""
     if key == "Formula":
         return f"`{text}`"
-    return text.replace("``", "`").replace("*", "\\*").replace("_", "\\_")
+    parts = text.replace("``", "`").split("`")  # Parts with odd indices are code.
+    parts[::2] = [part.replace("*", "\\*").replace("_", "\\_") for part in parts[::2]]
+    return "`".join(parts)
 
 
 def model_table() -> str:
@@ -212,7 +214,7 @@ def model_table() -> str:
         lines += [
             f"## {kind[0].upper()}{kind[1:]}",
             "",
-            "| model | | paper |",
+            "| model in `edgewise.models` | architecture | paper |",
             "| --- | --- | --- |",
         ]
         for name in known:
@@ -224,12 +226,18 @@ def model_table() -> str:
     return "\n".join(lines)
 
 
+ARCHITECTURES = (
+    "| model | graph of the attention or messages | score of an edge "
+    "| normalisation of the weights, and norm layers | update of a node |"
+)
+
+
 def architecture_table() -> str:
     """Return a table of the graph, score, normalisation and update of every model."""
     from edgewise.models import MODELS, about
 
     columns = ["Graph", "Score", "Normalisation", "Update"]
-    lines = [f"| model | {' | '.join(map(str.lower, columns))} |", f"|{' --- |' * 5}"]
+    lines = [ARCHITECTURES, f"|{' --- |' * 5}"]
     for name in MODELS:
         entries = about(name)
         text = " | ".join(cell(entries[column].replace("|", "\\|"), "") for column in columns)
@@ -251,15 +259,23 @@ def draw_models(folder: Path) -> None:
 
 COMMANDS = """# Commands
 
-`edgewise COMMAND --help` prints these texts. With the name of a recipe or the folder of a run,
-`--help` of `train`, `compare` and `predict` lists the options of that recipe or run.
+`edgewise COMMAND --help` prints these texts. `edgewise train RECIPE --help` also lists the fields
+of the recipe, as do `compare` and `baseline`; `edgewise predict DIR --help` lists the options of
+the run in DIR.
 """
 RECIPES = """# Recipes
 
-A recipe is a model, data, a task and their settings. `edgewise train NAME` trains it and
-`edgewise show NAME` prints its fields, each of which is an option such as `--model.heads 4`.
-The page of [results](../background/results.md) has the measured metrics.
+A recipe is a model, data, a task and their settings. `edgewise train RECIPE` trains the model, and
+`edgewise show RECIPE` prints the fields of the recipe. Each field is an option of `edgewise train`,
+such as `--model.heads 4`. Recipes for data of your own have no reference. The page of
+[results](../background/results.md) has the metrics that the recipes reach.
 """
+
+
+RECIPE_COLUMNS = (
+    "| recipe | what it trains | model | data set | metrics on the test set "
+    "| reference: published values of these metrics, or values of another method |"
+)
 
 
 def commands_page() -> str:
@@ -267,7 +283,7 @@ def commands_page() -> str:
     from edgewise.cli.parser import build_parser
 
     os.environ["COLUMNS"] = "100"
-    parser = build_parser()
+    parser = build_parser("predict", ["predict", "--help"])
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     parts = [("", parser), *((f"## edgewise {n}\n\n", c) for n, c in commands.choices.items())]
     texts = [f"{head}```text\n{one.format_help().rstrip()}\n```\n" for head, one in parts]
@@ -283,13 +299,35 @@ def recipes_page() -> str:
     lines = [RECIPES]
     tasks = sorted({type(recipe.task).__name__ for recipe in recipes.RECIPES.values()})
     for task in tasks:
-        lines += [f"## {task}\n", "| recipe | | model | data | published |"]
-        lines += ["| --- | --- | --- | --- | --- |"]
+        lines += [f"## {task}\n", RECIPE_COLUMNS, f"|{' --- |' * 6}"]
         for recipe in recipes.RECIPES.values():
             if type(recipe.task).__name__ == task:
                 lines.append(recipe_row(recipe, names))
         lines.append("")
     return "\n".join(lines)
+
+
+METRIC_NAMES = {
+    "loss": "cross-entropy in nats per character",
+    "exact": "fraction of captions without an error",
+    "mae": "mean absolute error (MAE)",
+    "rmse": "root mean square error (RMSE)",
+    "r2": "R²",
+    "seasonal_ratio": "MAE divided by the MAE of the seasonal naive forecast",
+    "auc": "ROC-AUC",
+    "mrr": "mean reciprocal rank",
+    "bleu": "BLEU",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+}
+"""Names of metrics in the table of recipes that differ from their names in ``metrics.json``."""
+
+
+def metric_name(metric: str) -> str:
+    """Return the name of a metric such as ``test/mae`` for the table of recipes."""
+    name = metric.removeprefix("test/")
+    return METRIC_NAMES.get(name, name)
 
 
 def recipe_row(recipe: Any, names: dict[int, str]) -> str:
@@ -302,9 +340,10 @@ def recipe_row(recipe: Any, names: dict[int, str]) -> str:
     model, data = recipe.model.func.__name__, type(recipe.data)
     shown = f"[`{model}`](models/{model}.md)" if model in MODELS else f"`{model}`"
     reference = recipe.protocol.reference if recipe.protocol else ""
+    metrics = recipe.protocol.metrics if recipe.protocol else ()
     data_name = names.get(id(data), data.__name__)
     cells = [f"`{recipe.name}`", cell(recipe.summary, ""), shown, f"`{data_name}`"]
-    cells.append(cell(reference, ""))
+    cells += [", ".join(map(metric_name, metrics)), cell(reference, "")]
     return f"| {' | '.join(one.replace('|', chr(92) + '|') for one in cells)} |"
 
 

@@ -48,16 +48,16 @@ def _readout() -> graphs.Graph:
 
 
 Pictures = tuple[tuple[str, graphs.Graph | graphs.Pattern], ...]
-LOOPS: Pictures = (("an input graph with self-loops", INPUT.with_self_loops()),)
-PLAIN: Pictures = (("an input graph", INPUT),)
+LOOPS: Pictures = (("example of an input graph, with self-loops", INPUT.with_self_loops()),)
+PLAIN: Pictures = (("example of an input graph", INPUT),)
 READOUT: Pictures = (*PLAIN, ("readout: each graph attends to its nodes", _readout()))
-COMPLETE: Pictures = (("complete, for 16 tokens", PICTURES["complete"]),)
-CAUSAL: Pictures = (("causal, for 16 tokens", PICTURES["causal"]),)
+COMPLETE: Pictures = (("complete graph of 16 tokens", PICTURES["complete"]),)
+CAUSAL: Pictures = (("causal graph of 16 tokens", PICTURES["causal"]),)
 CROSS = ("cross-attention: 16 targets attend to 10 sources", graphs.complete().bind(16, 10))
 ENCODER_DECODER: Pictures = (*COMPLETE, *CAUSAL, CROSS)
 CONVOLUTIONS: Pictures = (
-    ("encoder: a window of 7 tokens", PICTURES["light_conv"]),
-    ("decoder: the last 4 tokens", PICTURES["sliding"]),
+    ("encoder: each token and 3 tokens on either side", PICTURES["light_conv"]),
+    ("decoder: each token and the 3 tokens before it", PICTURES["sliding"]),
     CROSS,
 )
 RECURRENT: Pictures = (("a chain of 12 tokens", CHAIN),)
@@ -67,17 +67,20 @@ MODEL_GRAPHS: dict[str, Pictures] = {
     **dict.fromkeys(("gnn", "graphsage", "gin", "monet", "graph_transformer"), PLAIN),
     "edge_transformer": PLAIN,
     "link_predictor": PLAIN,
-    "graph_bert": (("each node and its 3 most intimate nodes", _intimate()),),
-    "exphormer": (("edges, an expander and a virtual node", PICTURES["exphormer"]),),
-    "fully_adjacent": (*PLAIN, ("last layer: complete", graphs.complete().bind(9))),
+    "graph_bert": (("each node and the 3 nodes of highest PageRank from it", _intimate()),),
+    "exphormer": (("input edges, an expander graph and a virtual node", PICTURES["exphormer"]),),
+    "fully_adjacent": (*PLAIN, ("last layer: complete graph", graphs.complete().bind(9))),
     "graph_gat": (*LOOPS, READOUT[1]),
     **dict.fromkeys(("graph_gin", "graph_gnn", "laplacian_transformer"), READOUT),
     "graph_network": READOUT,
     "molecule_transformer": READOUT,
-    "gps": (*PLAIN, ("attention: complete", graphs.complete().bind(9))),
-    "graphormer": (("complete, with a virtual node", PICTURES["graphormer"]),),
-    "multi_graph_transformer": (("union of two graphs", _two_kinds()),),
-    "san": (*PLAIN, ("all other pairs", graphs.complete().bind(9) - INPUT)),
+    "gps": (*PLAIN, ("attention: complete graph", graphs.complete().bind(9))),
+    "graphormer": (("complete graph with a virtual node", PICTURES["graphormer"]),),
+    "multi_graph_transformer": (("union of two graphs on the same nodes", _two_kinds()),),
+    "san": (
+        *PLAIN,
+        ("all pairs that are not edges", graphs.complete().bind(9) - INPUT),
+    ),
     "tree_lstm": (("a tree: each node attends to its children", TREE),),
     "tree_transformer": (("the complete graph of a tree", graphs.complete().bind(7)),),
     **dict.fromkeys(("transformer_encoder", "universal", "bert", "roberta"), COMPLETE),
@@ -86,18 +89,18 @@ MODEL_GRAPHS: dict[str, Pictures] = {
     "swin": (("shifted windows of 2 × 2 over 4 × 4 patches", PICTURES["swin"]),),
     "mae": (("a class token and four visible patches of 16", PICTURES["mae"]),),
     "captioner": ENCODER_DECODER,
-    "longformer": (("a window and two hubs", PICTURES["longformer"]),),
-    "bigbird": (("blocks of 2: local, global and random", PICTURES["block_sparse"]),),
+    "longformer": (("a window and two global tokens (hubs)", PICTURES["longformer"]),),
+    "bigbird": (("blocks of 2 tokens: local, global and random", PICTURES["block_sparse"]),),
     "reformer": (("chunks of the tokens sorted by hash", PICTURES["reformer"]),),
     "bp_transformer": (("16 tokens and the spans above them", PICTURES["bp_transformer"]),),
-    "adaptive_span": (("a head with a span of 3", PICTURES["sliding"]),),
+    "adaptive_span": (("a head with a span of 3 tokens", PICTURES["sliding"]),),
     "linformer": (("16 tokens attend to 4 projected rows", PICTURES["linformer"]),),
-    "performer": (("the pairs that the sums cover", PICTURES["complete"]),),
+    "performer": (("pairs of tokens in the sums of the formula", PICTURES["complete"]),),
     "transformer_xl": (("segments of 5 tokens and their memory", PICTURES["transformer_xl"]),),
-    "compressive": (("4 tokens, 4 memories, 2 compressed", PICTURES["compressive"]),),
+    "compressive": (("4 tokens, 4 memories, 2 compressed memories", PICTURES["compressive"]),),
     **dict.fromkeys(("rnn", "lstm", "gru"), RECURRENT),
     **dict.fromkeys(("transformer", "t5"), ENCODER_DECODER),
     **dict.fromkeys(("light_conv", "dynamic_conv"), CONVOLUTIONS),
-    **dict.fromkeys(("lightgcn", "pinsage"), (("4 users and 5 items", _bipartite()),)),
+    **dict.fromkeys(("lightgcn", "pinsage"), (("edges of 4 users and 5 items", _bipartite()),)),
 }
 """Dict from model names to the captions and graphs to draw, all for small inputs."""

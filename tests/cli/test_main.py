@@ -216,7 +216,7 @@ def test_help_groups_the_options(capsys):
     for command, groups in {
         "train": ["several trainings:", "run folder:", "changes to the recipe:"],
         "compare": ["several trainings:", "run folder:", "changes to the recipe:"],
-        "predict": ["inputs and outputs:", "options of some runs:"],
+        "predict": ["inputs and outputs:", "options that only some runs accept:"],
     }.items():
         with pytest.raises(SystemExit):
             main([command, "--help"])

@@ -51,7 +51,7 @@ EXAMPLES = """examples:
 """
 DATA_FOLDER = "EDGEWISE_DATA names the folder of data sets; `edgewise doctor` lists its contents."
 REPLACED = {
-    "generate": "edgewise predict DIR TEXT, with --max-new-tokens for --tokens",
+    "generate": "edgewise predict DIR TEXT, with --max-new-tokens instead of --tokens",
     "translate": "edgewise predict DIR TEXT, or edgewise predict DIR --input FILE for lines",
     "separate": "python -m edgewise_examples.distinguish, of the package in the folder examples",
     "distinguish": "python -m edgewise_examples.distinguish, of the package in the folder examples",
@@ -201,7 +201,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     _add_predicting(add, OPTIONS if run is None else options_of(run), run, by_recipe)
     _add_explaining(add)
     _add_heads(add)
-    verify = "compare the layers with those of PyTorch and PyTorch Geometric"
+    verify = "compare Edgewise's layers with the layers of PyTorch and PyTorch Geometric"
     _command(add, commands.verify, "verify", verify, "edgewise verify")
     doctor = "list versions, devices, and installed and missing packages and data sets"
     _command(add, commands.doctor, "doctor", doctor, "edgewise doctor")
@@ -251,9 +251,9 @@ def _add_looking(add: Commands) -> None:
     command = _command(add, commands.show, "show", summary, example)
     help_ = "a name that `edgewise list` prints, or a graph such as 'window(2)'"
     command.add_argument("name", metavar="NAME", help=help_)
-    help_ = "save a figure of NAME to FILE (only if NAME is a graph)"
+    help_ = "save a figure of the graph NAME to FILE; NAME must be a graph such as 'window(2)'"
     command.add_argument("--draw", type=Path, metavar="FILE", help=help_)
-    help_ = "if NAME is a graph: show it with this number of nodes (default: 16)"
+    help_ = "number of nodes with which the graph NAME is shown (default: 16)"
     command.add_argument("--nodes", type=int, default=16, help=help_)
 
 
@@ -266,25 +266,25 @@ def _add_training(add: Commands, known_fields: str) -> None:
     command = _command_on_recipe(add, commands.train, "train", summary, example + known_fields)
     protocol = command.add_argument_group("several trainings")
     help_ = (
-        "train with N seeds, and print the mean and standard deviation of the metrics; for "
-        "properties of molecules, texts and nodes also the metrics of the mean prediction "
-        "(ensemble)"
+        "train N times with different seeds, and print the mean and standard deviation of the "
+        "metrics; for properties of molecules, texts and nodes, also print the metrics of the "
+        "ensemble, which predicts the mean of the N predictions"
     )
     protocol.add_argument("--seeds", type=int, metavar="N", help=help_)
     help_ = (
         "cross-validate: train once for each fold of the data, with this fold as the test set; "
-        "with --seeds N, each fold is evaluated on the mean prediction of N seeds"
+        "with --seeds N, train N models for each fold and evaluate their mean prediction"
     )
     protocol.add_argument("--folds", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE")
-    summary = "evaluate simple baselines on a recipe's task, with the same splits and metrics"
+    summary = "evaluate simple baselines on the data of a recipe, with its splits and metrics"
     example = "edgewise baseline molecules --data.path mine.csv --data.target y"
     command = _command_on_recipe(add, baseline, "baseline", summary, example + known_fields)
-    help_ = "evaluate once for each fold of the data as the test set, and print the means"
+    help_ = "cross-validate: evaluate with each fold as the test set, and print the mean metrics"
     command.add_argument("--folds", action="store_true", help=help_)
     help_ = "folder in which to write baseline.json (default: runs/RECIPE-baseline)"
     command.add_argument("--out", type=Path, metavar="DIR", help=help_)
-    summary = "train a recipe once for each value of one field, and write a report"
+    summary = "train a recipe once for each value of one field, and write a report of the metrics"
     example = 'edgewise compare digits model.graph "empty()" "window(1)" "complete()"'
     command = _command_on_recipe(add, commands.compare, "compare", summary, example + known_fields)
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
@@ -293,19 +293,19 @@ def _add_training(add: Commands, known_fields: str) -> None:
     protocol = command.add_argument_group("several trainings")
     help_ = "train with N seeds for each value, and report the mean and standard deviation"
     protocol.add_argument("--seeds", type=int, metavar="N", help=help_)
-    help_ = "train for N values in parallel, each in its own process with one thread"
+    help_ = "train for N values of FIELD in parallel, each in its own process with one thread"
     protocol.add_argument("--workers", type=int, metavar="N", help=help_)
     help_ = "report metrics of the test set instead of the validation set"
     protocol.add_argument("--test", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE-FIELD")
-    summary = "evaluate a run on its test set"
+    summary = "evaluate the trained model of a run on the test set"
     command = _command_on_run(add, commands.test, "test", summary, "edgewise test runs/digits")
 
 
 def _add_predicting(
     add: Commands, options: Mapping[str, str], run: Recipe | None, by_recipe: str
 ) -> None:
-    title = f"options of this run of {run.name}" if run else "options of some runs"
+    title = f"options of this run of {run.name}" if run else "options that only some runs accept"
     about = None if run else "`edgewise predict DIR --help` lists the options of the run in DIR."
     example = (
         'edgewise predict runs/sst2 "A film to fall in love with." --top 2\n'
@@ -313,10 +313,10 @@ def _add_predicting(
         "  edgewise predict runs/mine --input new.csv --out predictions.csv"
     )
     if run is None:
-        example += f"\n\noptions, with the recipes whose runs accept them:\n{by_recipe}"
+        example += f"\n\nsets of options, with the recipes whose runs accept them:\n{by_recipe}"
     summary = "predict for new inputs with the trained model of a run"
     command = _command_on_run(add, predict, "predict", summary, example)
-    help_ = "an input such as a SMILES, a sentence, an image file or a user id"
+    help_ = "an input to predict for, such as a SMILES, a sentence, an image file or a user id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     files = command.add_argument_group("inputs and outputs")
     help_ = (
@@ -342,33 +342,32 @@ def _add_predicting(
 def _add_explaining(add: Commands) -> None:
     example = (
         'edgewise explain runs/sst2 "A film to fall in love with." --out page.html\n\n'
-        "The page is one HTML file, which needs no network. For several inputs, one page each is\n"
-        "written: page-1.html, page-2.html, ..."
+        "The HTML page is a single file and needs no network. For several inputs, one page for\n"
+        "each input is written: page-1.html, page-2.html, ..."
     )
     summary = "write an HTML page that shows the attention weights of a run's model for an input"
     command = _command_on_run(add, explain, "explain", summary, example)
-    help_ = "an input such as a SMILES, a sentence, an image file or a node id"
+    help_ = "an input to explain, such as a SMILES, a sentence, an image file or a node id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     help_ = "HTML file to write; the name must end in .html"
     command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
-    help_ = "show only the layer with this module name; repeat the option to show several layers"
+    help_ = "show only the layer with this module name; repeat --layer to show several layers"
     command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)
-    help_ = "show only the head with this number, from 0; repeat the option to show several heads"
+    help_ = "show only the head with this number, from 0; repeat --head to show several heads"
     command.add_argument("--head", dest="heads", type=int, action="append", metavar="N", help=help_)
     summary = "rank the nodes of a run's graph by their influence on its predictions"
     example = "edgewise influence runs/gat-cora --top 10 --draw influence.png"
     command = _command_on_run(add, influence, "influence", summary, example)
     help_ = (
-        "measure influence as the change of the outputs when the node is `removed` (default), or "
-        "when its features are `changed` to the mean features of all nodes"
+        "measure the influence of a node as the change of the outputs if the node is `removed` "
+        "(default), or if its features are `changed` to the mean features of all nodes"
     )
     command.add_argument("--by", choices=("removed", "changed"), default="removed", help=help_)
-    help_ = "number of nodes to list (default: 10)"
+    help_ = "number of most influential nodes to list (default: 10)"
     command.add_argument("--top", type=int, default=10, metavar="N", help=help_)
-    command.add_argument(
-        "--draw", type=Path, metavar="FILE", help="save a figure of the influences to FILE"
-    )
-    help_ = "random seed of the random projections and samples for estimates (default: 0)"
+    help_ = "save a figure of the influence of each node on the predictions to FILE"
+    command.add_argument("--draw", type=Path, metavar="FILE", help=help_)
+    help_ = "random seed of the estimates of influence and centrality (default: 0)"
     command.add_argument("--seed", type=int, default=0, metavar="N", help=help_)
 
 
@@ -393,24 +392,24 @@ def _add_heads(add: Commands) -> None:
         "The rows and columns of the heads are removed from the weights. `edgewise predict`,\n"
         "`edgewise test` and `edgewise explain` read the new folder.",
     )
-    help_ = "remove this fraction of the heads, the least important first"
+    help_ = "remove this fraction of all heads, the least important heads first"
     command.add_argument("--fraction", type=float, metavar="F", help=help_)
     help_ = (
         "remove these heads of one layer, for example 0:1,3; `edgewise heads` lists the numbers of "
-        "layers and heads; repeat the option for further layers"
+        "layers and heads; repeat --heads for further layers"
     )
     command.add_argument("--heads", action="append", metavar="LAYER:HEAD,…", help=help_)
-    help_ = "new run folder"
+    help_ = "run folder to write; it must not exist yet, or be empty"
     command.add_argument("--out", type=Path, metavar="DIR", required=True, help=help_)
     _add_data(command, importance=True)
     command = _command_on_run(
         add,
         suggest,
         "suggest",
-        "suggest a sparse graph for each layer of a run, and measure the loss and time with them",
+        "suggest a sparse graph for each layer of a run; measure loss and time with these graphs",
         "edgewise suggest runs/sst2 --coverage 0.95",
     )
-    help_ = "fraction of the attention weights that each graph must keep (default: 0.9)"
+    help_ = "fraction of the total attention weight that each graph must keep (default: 0.9)"
     command.add_argument("--coverage", type=float, default=0.9, metavar="F", help=help_)
     _add_data(command, importance=False)
 
@@ -418,24 +417,28 @@ def _add_heads(add: Commands) -> None:
 def _add_data(command: argparse.ArgumentParser, *, importance: bool) -> None:
     if importance:
         help_ = (
-            "measure of the importance of a head: gradient of the loss with respect to its output "
-            "(`gradient`, the default), gradient with respect to a factor of its scores (`gain`), "
-            "or increase of the loss without the head (`leaving_out`, the slowest)"
+            "measure of the importance of a head: the gradient of the loss with respect to the "
+            "output of the head (`gradient`, the default), the gradient of the loss with respect "
+            "to a factor of the head's scores (`gain`), or the increase of the loss without the "
+            "head (`leaving_out`, the slowest)"
         )
         kinds = ("gradient", "gain", "leaving_out")
         command.add_argument("--by", choices=kinds, default="gradient", help=help_)
-    help_ = "data split on which to compute: training, validation or test (default: val)"
+    help_ = "data split to use: training, validation or test (default: val)"
     command.add_argument("--split", choices=("train", "val", "test"), default="val", help=help_)
-    help_ = "maximum number of batches on which to compute (default: 8)"
+    help_ = "maximum number of batches of the split to use (default: 8)"
     command.add_argument("--batches", type=int, default=8, metavar="N", help=help_)
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
     folder = command.add_argument_group("run folder")
-    folder.add_argument("--out", type=Path, metavar="DIR", help=f"run folder (default: {out})")
-    help_ = "continue the unfinished run in --out; repeat the options that started it"
+    folder.add_argument("--out", type=Path, metavar="DIR", help=f"folder to write (default: {out})")
+    help_ = "continue the unfinished run in --out; give the same options as when it was started"
     folder.add_argument("--resume", action="store_true", help=help_)
-    help_ = "use another model for such inputs; fields that both models have keep their values"
+    help_ = (
+        "replace the model of the recipe by NAME, a model for the same kind of inputs; fields that "
+        "the old and the new model have keep their values"
+    )
     changes = command.add_argument_group("changes to the recipe")
     changes.add_argument("--model", metavar="NAME", help=help_)
     help_ = "initialise the backbone with the weights in a run folder or a Hugging Face folder"

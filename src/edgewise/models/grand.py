@@ -1,4 +1,4 @@
-r"""GRAND: features are propagated with random nodes dropped, in several views that should agree.
+r"""GRAND: random nodes are dropped before propagation; a loss makes several such views agree.
 
 Formula: Ŷ_s = MLP(1/(K+1) Σ_k (D̂^-½ Â D̂^-½)^k (m_s ⊙ X)), with a random node mask m_s per view
 Graph: the input graph with self-loops

@@ -1,4 +1,4 @@
-"""Graph network: edges, nodes and whole graphs update each other.
+"""Graph network: each layer updates the features of edges, then of nodes, then of whole graphs.
 
 Formula: e' = φ_e(e, v_i, v_j, u); v' = φ_v(⊕ e', v, u); u' = φ_u(⊕ e', ⊕ v', u)
 Graph: the input graph; edges from nodes and edges to their graph

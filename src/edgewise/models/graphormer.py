@@ -1,4 +1,4 @@
-"""Graphormer: attention over all pairs, biased by shortest-path distance and by path edges.
+"""Graphormer: attention over all pairs, biased by the length and the edges of a shortest path.
 
 Formula: s_ij = q_i·k_j / √D + b_φ(i,j) + c_ij, with distance φ and mean c over the path's edges
 Graph: the complete graph of all nodes of a molecule and one virtual node

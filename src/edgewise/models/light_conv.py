@@ -1,4 +1,4 @@
-"""Lightweight convolution: fixed kernels instead of self-attention.
+"""Lightweight convolution: one learned kernel for all tokens instead of self-attention.
 
 Formula: y = O conv(GLU(W x)), conv(x)_i = Σ_k softmax(f)_k x_{i+k}; x = norm(x + y), then FFN
 Graph: encoder ``window(K // 2)``; decoder ``causal() & window(K - 1)``; kernel size K per layer

@@ -1,4 +1,4 @@
-"""LightGCN: recommendation by propagating the embeddings of users and items.
+"""LightGCN: embeddings of users and items are propagated along their interactions.
 
 Formula: z = mean over k = 0 … K of (D^-½ A D^-½)^k e; s_ui = z_u · z_i, or their cosine
 Graph: bipartite graph of interactions between users and items, in both directions

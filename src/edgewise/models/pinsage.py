@@ -1,4 +1,4 @@
-"""PinSage: convolutions over the nodes most visited by random walks.
+"""PinSage: each node aggregates the nodes that random walks from it visit most.
 
 Formula: n_i = Σ_j w_ij Q h_j; h_i' = norm(W [h_i, n_i] + b), and z = norm(h + Σ h')
 Graph: for each node, the T nodes most visited by random walks on the graph of interactions

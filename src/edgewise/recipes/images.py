@@ -30,7 +30,7 @@ MNIST_SPLIT = "55,000 / 5,000 / 10,000 images; best epoch by validation loss"
 
 vit_mnist = Recipe(
     name="vit-mnist",
-    summary="Vision Transformer on MNIST, 49 patches each",
+    summary="Vision Transformer on MNIST, 49 patches per image",
     model=partial(models.vit, patch=4, width=64, depth=4, heads=4, ffn_dim=128),
     data=data.mnist(warp=0.1),
     task=tasks.Classification(),
@@ -47,7 +47,7 @@ vit_mnist = Recipe(
 swin_mnist = replace(
     vit_mnist,
     name="swin-mnist",
-    summary="Swin on MNIST, windows of 7 × 7 patches",
+    summary="Swin Transformer on MNIST, with windows of 7 × 7 patches",
     model=partial(models.swin, patch=2, width=32, depths=(2, 2), heads=2, window=7),
     protocol=Protocol(
         ("test/accuracy",),
@@ -61,7 +61,7 @@ CIFAR10_SPLIT = "9,000 / 1,000 / 2,000 images; best epoch by validation loss"
 vit_cifar10 = replace(
     vit_mnist,
     name="vit-cifar10",
-    summary="Vision Transformer on 9,000 images of CIFAR-10, 64 patches each",
+    summary="Vision Transformer on 9,000 images of CIFAR-10, 64 patches per image",
     model=partial(models.vit, patch=4, width=64, depth=4, heads=4, ffn_dim=128, dropout=0.1),
     data=data.cifar10(flip=True, warp=0.1),
     optimizer=replace(vit_mnist.optimizer, lr=1e-3),
@@ -76,7 +76,7 @@ vit_cifar10 = replace(
 swin_cifar10 = replace(
     vit_cifar10,
     name="swin-cifar10",
-    summary="Swin on 9,000 images of CIFAR-10, windows of 4 × 4 patches",
+    summary="Swin Transformer on 9,000 images of CIFAR-10, with windows of 4 × 4 patches",
     model=partial(models.swin, patch=4, width=48, depths=(2, 2), heads=2, window=4, dropout=0.1),
     protocol=Protocol(
         ("test/accuracy",),

@@ -21,7 +21,7 @@ gpt = partial(models.gpt, width=128, depth=4, heads=4, max_length=CONTEXT, act="
 
 gpt_shakespeare = Recipe(
     name="gpt-shakespeare",
-    summary="GPT with nanoGPT's settings for a CPU, 2000 steps",
+    summary="GPT on the characters of Shakespeare, with nanoGPT's settings for a CPU, 2,000 steps",
     model=gpt,
     data=data.shakespeare(context=CONTEXT, stride=CONTEXT // 2, batch_size=12, windows=12 * 200),
     task=tasks.LanguageModeling(),
@@ -35,7 +35,7 @@ gpt_shakespeare = Recipe(
 
 gpt_shakespeare_best = Recipe(
     name="gpt-shakespeare-best",
-    summary="gpt-shakespeare with rotary positions, gated FFN and a higher learning rate",
+    summary="gpt-shakespeare with rotary positions, a gated FFN and a higher learning rate",
     model=partial(models.llama, width=128, depth=4, heads=4, ffn_dim=344, tied=True),
     data=data.shakespeare(context=128, stride=64, batch_size=6, windows=6 * 200),
     task=tasks.LanguageModeling(),
@@ -50,7 +50,7 @@ gpt_shakespeare_best = Recipe(
 gpt_shakespeare_long = replace(
     gpt_shakespeare_best,
     name="gpt-shakespeare-long",
-    summary="gpt-shakespeare-best with twice the context and attention to windows of 64",
+    summary="gpt-shakespeare-best with twice the context and attention to the last 64 characters",
     model=partial(gpt_shakespeare_best.model, graph=graphs.causal() & graphs.window(64)),
     data=data.shakespeare(context=256, stride=128, batch_size=3, windows=3 * 200),
 )
@@ -71,7 +71,7 @@ EVERY_64 = tuple(range(63, LENGTH, 64))
 xl_war_and_peace = replace(
     gpt_shakespeare_best,
     name="xl-war-and-peace",
-    summary="Transformer-XL with segments of 8 characters and a memory of 8, batch size 96",
+    summary="Transformer-XL on War and Peace: segments of 8 characters, memory of 8 characters",
     model=partial(models.transformer_xl, memory=8, order="pre", dropout=0.0),
     data=data.war_and_peace(
         context=8, consecutive=True, batch_size=96, windows=96 * 1000, **SPLITS
@@ -88,7 +88,7 @@ xl_war_and_peace = replace(
 long_war_and_peace = replace(
     gpt_shakespeare_best,
     name="long-war-and-peace",
-    summary="Causal window of 128 and hubs at every 64th of 2,048 characters",
+    summary="Llama on War and Peace: a window of 128, and hubs at every 64th of 2,048 characters",
     model=partial(
         gpt_shakespeare_best.model,
         graph=graphs.causal() & (graphs.window(128) | graphs.hubs(EVERY_64)),

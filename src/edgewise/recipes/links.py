@@ -10,7 +10,7 @@ from edgewise.recipes.recipe import Protocol, Recipe
 
 sage_facebook = Recipe(
     name="sage-facebook",
-    summary="GraphSAGE, common neighbours and degrees, link prediction on ego-Facebook",
+    summary="Link prediction on ego-Facebook with GraphSAGE, common neighbours and degrees",
     model=partial(
         models.link_predictor, width=64, depth=2, decoder="dot", dropout=0.5, overlap=True
     ),

@@ -58,7 +58,7 @@ attentive_esol = Recipe(
 
 gps_esol = Recipe(
     name="gps-esol",
-    summary="GPS on ESOL with the size of masked-molecules, for fine-tuning with --from",
+    summary="GPS on ESOL; --from fine-tunes a run of masked-molecules",
     model=partial(trunk, dropout=0.05, pool="sum"),
     data=data.esol(),
     task=tasks.Regression(),

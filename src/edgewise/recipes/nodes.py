@@ -62,7 +62,7 @@ magna_cora = replace(
 
 grand_cora = Recipe(
     name="grand-cora",
-    summary="GRAND on Cora, consistency of augmentations: mean accuracy 84.5 % over ten seeds",
+    summary="GRAND on Cora, consistency of random views: mean accuracy 84.5 % over ten seeds",
     model=partial(models.grand, width=32, hops=8, views=4),
     data=data.planetoid(name="Cora", unlabelled=True),
     task=tasks.Consistency(weight=1.0, temperature=0.5),
@@ -99,7 +99,7 @@ gps_cora = Recipe(
 exphormer_cora = replace(
     gps_cora,
     name="exphormer-cora",
-    summary="Exphormer on Cora: citations, an expander and a virtual node",
+    summary="Exphormer on Cora: attention on citations, an expander graph and a virtual node",
     model=partial(models.exphormer, **gps_cora.model.keywords),
     protocol=_ten_seeds("none on this split"),
 )
@@ -117,7 +117,7 @@ graph_bert_cora = replace(
 
 nodes = Recipe(
     name="nodes",
-    summary="GraphSAGE on nodes with classes or numbers: --data.nodes a.csv --data.edges b.csv",
+    summary="GraphSAGE predicts classes or numbers of nodes: --data.nodes a.csv --data.edges b.csv",
     model=partial(models.graphsage, width=64, depth=2, dropout=0.5),
     data=data.node_files(),
     task=tasks.Classification(),

@@ -18,7 +18,7 @@ RANKED = Protocol(
 
 lightgcn_gowalla = Recipe(
     name="lightgcn-gowalla",
-    summary="LightGCN with a low-pass filter recommends places on Gowalla, sampled softmax loss",
+    summary="LightGCN with a low-pass filter recommends places on Gowalla, sampled softmax",
     model=partial(models.lightgcn, width=64, hops=2, low_pass=0.4),
     data=data.gowalla(val=0.2, val_users=1000, negatives=4096, by_user=True, batch_size=1024),
     task=tasks.Recommendation(temperature=0.1),
@@ -30,7 +30,7 @@ lightgcn_gowalla = Recipe(
 
 pinsage_gowalla = Recipe(
     name="pinsage-gowalla",
-    summary="PinSage recommends places on Gowalla, neighbours by random walks",
+    summary="PinSage recommends places on Gowalla, with neighbours found by random walks",
     model=partial(models.pinsage, width=64, depth=1, top=32, steps=3),
     data=data.gowalla(val=0.2, val_users=1000, negatives=1024, batch_size=8192),
     task=tasks.Recommendation(temperature=0.15),

@@ -9,7 +9,7 @@ from edgewise.recipes.recipe import Protocol, Recipe
 
 forecast = Recipe(
     name="forecast",
-    summary="Forecaster without attention, CO2 of the next 52 weeks",
+    summary="Forecaster without attention predicts the CO2 of the next 52 weeks",
     # Two attention layers have a validation MAE of 0.446 ppm instead of 0.443 and are ten times
     # slower, because the next values are nearly linear in the past ones.
     model=partial(models.forecaster, width=32, depth=0, heads=4, ffn_dim=64, dropout=0.1),

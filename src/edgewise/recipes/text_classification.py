@@ -21,7 +21,7 @@ reviews = data.sst2(lowercase=True, vocab_size=8000, word_dropout=0.2, batch_siz
 
 sst2 = Recipe(
     name="sst2",
-    summary="Small BERT, sentiment of film reviews; fine-tunes with --from a run of bert-wikitext",
+    summary="Small BERT, sentiment of film reviews; --from fine-tunes a run of bert-wikitext",
     model=partial(trunk, dropout=0.3),
     data=replace(reviews, naive_bayes=True),
     task=tasks.TextClassification(pool="mean", dropout=0.3),
@@ -69,7 +69,7 @@ contrastive_sst2 = Recipe(
 bag_sst2 = replace(
     sst2,
     name="bag-sst2",
-    summary="Mean of token embeddings on film reviews; --from a run of contrastive-sst2",
+    summary="Mean of token embeddings, sentiment of film reviews; --from a run of contrastive-sst2",
     model=partial(bag, dropout=0.3),
     data=reviews,
     optimizer=replace(sst2.optimizer, lr=2e-3),
@@ -83,7 +83,7 @@ bag_sst2 = replace(
 texts = replace(
     sst2,
     name="texts",
-    summary="Small BERT classifies your texts: --data.path mine.csv; fine-tunes with --from",
+    summary="Small BERT classifies your texts: --data.path mine.csv; --from fine-tunes a run",
     data=data.text_table(
         lowercase=True, vocab_size=8000, word_dropout=0.2, naive_bayes=True, batch_size=32
     ),

@@ -16,7 +16,7 @@ SIZES: dict[str, Any] = {
 
 transformer_multi30k = Recipe(
     name="transformer-multi30k",
-    summary="Transformer translates English captions to German; BLEU with beam search",
+    summary="Transformer translates English captions to German with beam search",
     model=partial(models.transformer, **SIZES),
     data=data.multi30k(vocab_size=8000, batch_size=4096),
     task=tasks.Translation(label_smoothing=0.1, num_beams=5),
@@ -39,7 +39,7 @@ SHORT = Protocol(
 light_conv_multi30k = replace(
     transformer_multi30k,
     name="light-conv-multi30k",
-    summary="Lightweight convolutions translate captions, 3 epochs; BLEU",
+    summary="Lightweight convolutions translate English captions to German, trained for 3 epochs",
     model=partial(models.light_conv, kernels=(3, 7, 15), **SIZES),
     trainer=replace(transformer_multi30k.trainer, epochs=3),
     protocol=SHORT,
@@ -48,7 +48,7 @@ light_conv_multi30k = replace(
 dynamic_conv_multi30k = replace(
     light_conv_multi30k,
     name="dynamic-conv-multi30k",
-    summary="Dynamic convolutions translate captions, 3 epochs; BLEU",
+    summary="Dynamic convolutions translate English captions to German, trained for 3 epochs",
     model=partial(models.dynamic_conv, kernels=(3, 7, 15), **SIZES),
 )
 

@@ -61,7 +61,7 @@ graphormer_zinc = replace(
 gps_zinc = replace(
     gin_zinc,
     name="gps-zinc",
-    summary="GPS on ZINC: message passing and global attention, 20-step random walks",
+    summary="GPS on ZINC: message passing and global attention, with 20-step random-walk encodings",
     model=partial(models.gps, width=64, depth=7, attention_dropout=0.1),
     data=data.zinc(),
     protocol=Protocol(("test/mae",), "0.070 (Rampášek et al., 2022); not reached", BY),
