@@ -57,7 +57,7 @@ class Rotary(nn.Module):
                 "width",
                 expected="an even head width, because entries are rotated in pairs",
                 got=repr(width),
-                remedy="choose a width that is a multiple of twice the number of heads",
+                remedy="choose a hidden size that is a multiple of twice the number of heads",
             )
         rates = rotary_rates(width, base) if rates is None else rates
         self.register_buffer("rates", rates.float(), persistent=False)

@@ -155,9 +155,11 @@ class Recorded:
         if not -len(self.layers) <= layer < len(self.layers):
             raise ArgumentError(
                 "layer",
-                expected=f"an index below {len(self.layers)}, the number of recorded layers",
+                expected=f"an index of one of the {len(self.layers)} recorded layers, from 0",
                 got=str(layer),
-                remedy=f"choose one of {', '.join(self.names)}",
+                remedy=f"choose from {', '.join(self.names)}"
+                if self.names
+                else "call the model within the with block first",
             )
         return self.layers[layer]
 
@@ -266,7 +268,7 @@ def _nothing_recorded(
             "layers",
             expected=f"layers that compute attention: {', '.join(seen)}",
             got=", ".join(wanted),
-            remedy="choose some of these layers, or omit layers to record all",
+            remedy="choose from the expected layers, or omit layers= to record all",
         )
     return ArgumentError(
         "model",

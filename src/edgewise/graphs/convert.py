@@ -40,7 +40,7 @@ def check_sized(graph: Any, argument: str = "graph") -> Graph:
         argument,
         expected="a graph with a fixed number of nodes",
         got=f"the pattern {check_graph(graph, argument)!r}",
-        remedy="call .bind(num_nodes) of the pattern",
+        remedy="call .bind(num_nodes) on the pattern",
     )
 
 

@@ -264,7 +264,8 @@ class SequenceBatch:
         if len(shape) != 1 or mask is not None or past or total != count:
             raise ArgumentError(
                 "sizes",
-                expected="the lengths of the packed sequences, without attention mask or cache",
+                expected=f"sizes that sum to {count} for tokens of shape [{count}], without "
+                "attention mask or cache",
                 got=f"sizes that sum to {total} for tokens of shape {list(shape)}"
                 f"{', a mask' if mask is not None else ''}{', a cache' if past else ''}",
                 remedy="concatenate the sequences, or pad them and pass attention_mask",
