@@ -333,7 +333,8 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
         rows.append(row)
         if len(row) != len(rows[0]):
             expected = f"{len(rows[0])} numbers in each line"
-            raise unreadable(path, expected=expected, got=str(len(row)), line=line_number)
+            got = f"{len(row)} numbers"
+            raise unreadable(path, expected=expected, got=got, line=line_number)
     return torch.tensor(rows, dtype=torch.double).to(torch.long if integers else torch.float32)
 
 

@@ -35,7 +35,7 @@ class LayerRecord:
         name: dotted name of the module that made the call, such as
             ``"backbone.stack.layers.0.attention"``. The names of further calls of a module end in
             "#2", "#3", …
-        graph: bound graph of the call.
+        graph: graph of the call, with its numbers of targets and sources.
         weights: ``[..., E, H]`` in the order of ``graph.edge_index``, detached, before dropout. If
             ``edges`` is given, ``[..., K, H]`` for these K edges.
         heads: numbers of the recorded heads. Heads of a pruned layer keep the numbers that they had
