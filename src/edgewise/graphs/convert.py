@@ -185,7 +185,7 @@ def from_scipy(matrix: Any) -> Edges:
             "matrix",
             expected="a SciPy sparse matrix or array",
             got=type(matrix).__name__,
-            remedy="wrap it with scipy.sparse.coo_array, or use graphs.from_dense",
+            remedy="wrap the matrix with scipy.sparse.coo_array, or use graphs.from_dense",
         )
     coo = matrix.tocoo()
     with disable_modes():

@@ -281,7 +281,8 @@ def layers_that_ask(model: nn.Module) -> list[nn.Module]:
         "model",
         expected="a model whose layers use AttentionInterface of transformers",
         got=f"{type(model).__name__}, {own}",
-        remedy="try edgewise.interop.huggingface.load, which supports some of these models",
+        remedy="try edgewise.interop.huggingface.load, which supports some models "
+        "without AttentionInterface",
     )
 
 
