@@ -85,7 +85,7 @@ def test_a_function_that_checks_its_arguments() -> None:
     assert made.__doc__ == "A model, say."
     bad = [("width", 0, "at least 1"), ("types", -1, "at least 0"), ("heads", 0, "at least 1")]
     for argument, value, expected in [*bad, ("dropout", 1.1, "from 0 to 1"), ("width", 1.0, "")]:
-        with refused(argument, expected=expected, got=repr(value), remedy="choose"):
+        with refused(argument, expected=expected, got=repr(value), remedy="set"):
             made(**{"width": 1, argument: value})
 
 
@@ -96,7 +96,7 @@ def test_a_number_may_be_0_where_that_is_said() -> None:
 
     assert model(0.0) == 0
     for argument, bad, expected in (("penalty", -0.1, "at least 0"), ("rate", 0.0, "above 0")):
-        with refused(argument, expected=expected, got=repr(bad), remedy="larger"):
+        with refused(argument, expected=expected, got=repr(bad), remedy=f"set {argument}"):
             model(**{"penalty": 1.0, argument: bad})
 
 
@@ -108,7 +108,7 @@ def test_each_of_a_pair_is_checked() -> None:
     assert image((28, 112)) == (28, 112)
     for bad in ((28, 0), (28, 2.0)):
         with refused(
-            "size", expected="an integer of at least 1", got=repr(bad[1]), remedy="choose"
+            "size", expected="an integer of at least 1", got=repr(bad[1]), remedy="set size"
         ):
             image(bad)
 
@@ -158,5 +158,5 @@ def test_splits() -> None:
         check_splits(
             train=torch.tensor([0, 1, 2]), val=torch.tensor([5]), test=torch.tensor([2, 1])
         )
-    with refused("val", expected="at least one", got="none", remedy="fraction"):
+    with refused("val", expected="at least one", got="none", remedy="add val examples"):
         check_splits(train=torch.tensor([0]), val=torch.tensor([], dtype=torch.long))

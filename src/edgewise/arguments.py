@@ -123,6 +123,12 @@ def check_divides(argument: str, part: int, whole: int, what: str, remedy: str) 
     _check(valid, argument, f"a divisor of {what} {whole}", part, remedy)
 
 
+def check_even(argument: str, value: int, why: str) -> None:
+    """Raise ArgumentError if an integer is odd; the error gives the reason ``why``."""
+    valid = value % 2 == 0
+    _check(valid, argument, f"an even number, because {why}", value, f"add 1 to {argument}")
+
+
 def check_features(features: Tensor) -> None:
     """Raise ArgumentError, with counts per column, if features ``[N, F, ...]`` are not finite."""
     invalid = ~features.flatten(1).isfinite()
@@ -183,9 +189,10 @@ def check_splits(**splits: Tensor) -> None:
         if not len(index):
             raise ArgumentError(
                 name,
-                expected="at least one example",
+                expected=f"at least one example in the {name} split",
                 got="none",
-                remedy=f"increase the fraction (--data.{name} 0.3), or add examples",
+                remedy=f"add {name} examples, or change the options of the split, such as "
+                "--data.val",
             )
     for (name_a, a), (name_b, b) in combinations(splits.items(), 2):
         common = sorted(set(a.tolist()) & set(b.tolist()))
@@ -220,14 +227,17 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
             for name, value in signature.bind(*args, **kwargs).arguments.items():
                 if types[name].startswith("int") and value is not None:
                     several = "tuple" in types[name] and isinstance(value, (tuple, list))
+                    bound = least.get(name, 1)
                     for size in value if several else (value,):
-                        check_count(name, size, least.get(name, 1), f"choose a larger {name}")
+                        remedy = f"set {name} to an integer of at least {bound}"
+                        check_count(name, size, bound, remedy)
                 elif name in PROBABILITIES or name.endswith("_dropout"):
-                    check_probability(name, value, "choose for example 0.1")
+                    check_probability(name, value, f"set {name} for example to 0.1")
                 elif types[name] == "float" and name in least:
-                    check_least(name, value, least[name], f"choose a larger {name}")
+                    remedy = f"set {name} to a number of at least {least[name]}"
+                    check_least(name, value, least[name], remedy)
                 elif types[name] == "float":
-                    check_positive(name, value, f"choose a larger {name}")
+                    check_positive(name, value, f"set {name} to a number above 0")
             return function(*args, **kwargs)
 
         return wrapper

@@ -215,7 +215,8 @@ def attend_with_lse(
             "normaliser",
             expected="softmax, because other normalisers have no log-sum-exp",
             got=repr(options["normaliser"]),
-            remedy="call attend on the union of the graphs",
+            remedy='set normaliser="softmax"; for another normaliser, call attend once, on the '
+            "union of the graphs: graph_a | graph_b",
         )
     engine = engine_for(engine)
 

@@ -113,7 +113,7 @@ class Offsets:
                 expected=f"one position for each of the graph's {sizes[0]} targets and {sizes[1]} "
                 "sources",
                 got=f"{got[0]} target positions and {got[1]} source positions",
-                remedy="give one position per node",
+                remedy="give target_place one position per target, and source_place one per source",
             )
         for name in ("target_place", "source_place"):
             place = detach_from_inference(getattr(self, name).int())
@@ -132,8 +132,9 @@ class Offsets:
                 expected=f"a class for each difference of positions, from {low} to {high}",
                 got=f"{len(self.classes)} classes, for differences from 0 to "
                 f"{len(self.classes) - 1}",
-                remedy="subtract a constant from the positions of the targets, or give more "
-                "classes",
+                remedy=f"subtract {-low} from target_place, and give {high - low + 1} classes"
+                if low < 0
+                else f"give {high + 1} classes",
             )
 
     @cached_property
@@ -321,7 +322,7 @@ def _check_index(index: Tensor, table: Tensor) -> None:
         raise ArgumentError(
             "TableBias.index",
             expected=f"a tensor on {table.device}, the device of the table",
-            got=f"one on {index.device}",
+            got=f"a tensor on {index.device}",
             remedy="move index and table to one device with .to(device)",
         )
     if index.is_meta:  # A meta tensor has no values to check.

@@ -225,7 +225,8 @@ def checked_term(
             name,
             expected=f"shape [..., {num_edges}, {heads}] or [..., {num_edges}, 1] (edges, heads)",
             got=f"shape {list(shape)}",
-            remedy="give one row per edge, in the order of graph.edge_index",
+            remedy="give one row per edge, in the order of graph.edge_index, and one column per "
+            "head, or a single column",
         )
     _same_device(name, numbers, nodes)
     return term.to(accumulator(nodes))
@@ -251,7 +252,7 @@ def _checked_vector(
             name,
             expected=f"shape [{num_edges}, {heads}, {width}] (edges, heads, width)",
             got=f"shape {list(shape)}",
-            remedy="give one row per edge, in the order of graph.edge_index",
+            remedy="give one vector per edge and head, edges in the order of graph.edge_index",
         )
     if isinstance(vector, Tensor) and max(vector.dtype.itemsize, nodes.dtype.itemsize) <= 2:
         return vector
@@ -297,7 +298,7 @@ def _check_together(query: Tensor, key: Tensor, value: Tensor, score: Score) -> 
         raise ArgumentError(
             "key",
             expected=f"{heads} heads (the number of query heads), or a divisor of {heads}",
-            got=f"{key.shape[-2]}",
+            got=f"{key.shape[-2]} heads",
             remedy="check the order of the axes: [..., nodes, heads, width]",
         )
     _same("value", value.shape[-2], key.shape[-2], "heads", "key")
@@ -343,7 +344,7 @@ def _same(name: str, got: int, expected: int, what: str, other: str) -> None:
         raise ArgumentError(
             name,
             expected=f"{expected} {what}, as in {other}",
-            got=f"{got}",
+            got=f"{got} {what}",
             remedy="check the order of the axes: [..., nodes, heads, width]",
         )
 
@@ -363,6 +364,6 @@ def _same_device(name: str, x: Tensor, nodes: Tensor) -> None:
         raise ArgumentError(
             name,
             expected=f"a tensor on {nodes.device}, the device of the nodes",
-            got=f"one on {x.device}",
+            got=f"a tensor on {x.device}",
             remedy=f"move {name} with .to({str(nodes.device)!r})",
         )

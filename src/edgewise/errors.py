@@ -144,10 +144,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
     choices = sorted(known)
     lowered = {choice.lower(): choice for choice in choices}
     matches = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
-    if not matches:
+    if not choices:
+        expected, remedy = "no value", f"omit {kind}"
+    elif not matches:
         more = len(choices) - MANY
         names = f"{', '.join(choices[:MANY])}{f' or {more} other names' if more > 0 else ''}"
-        expected, remedy = f"one of {names}", "choose one of them"
+        expected, remedy = f"one of {names}", "choose one of the expected names"
     else:
         nearest = lowered[matches[0]]
         others = [choice for choice in choices if choice != nearest]
@@ -179,6 +181,6 @@ def in_one_line(error: Exception) -> str:
         )
     message = " ".join(f"{type(error).__name__}: {error}".split())
     return (
-        f"unexpected error ({message}). Remedy: please report it, with the output under the "
-        "environment variable EDGEWISE_TRACEBACK=1."
+        f"unexpected error ({message}). Remedy: set the environment variable "
+        "EDGEWISE_TRACEBACK=1, repeat the command, and report the error with its output."
     )

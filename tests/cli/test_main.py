@@ -405,7 +405,7 @@ def test_what_should_not_happen_asks_for_a_report(capsys, monkeypatch):
     code, out, err = run(capsys, "list")
     assert (code, out) == (70, "")
     assert re.fullmatch(
-        r"edgewise: .*ZeroDivisionError: one two.*Remedy: please report it.*\n", err
+        r"edgewise: .*ZeroDivisionError: one two.*Remedy: set .*=1, .*report the error.*\n", err
     )
     monkeypatch.setenv("EDGEWISE_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):

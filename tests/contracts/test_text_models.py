@@ -316,7 +316,7 @@ def test_unknown_tokens_masks_and_sizes_that_do_not_fit_are_refused(name: str) -
         model(ids[None], *target)
     with refused("attention_mask", expected="shape [3, 5]", got="[3, 4]", remedy="padding"):
         model(ids, mask[:, 1:])
-    with refused("sizes", expected="packed sequences", got="sum to 8", remedy="concatenate"):
+    with refused("sizes", expected="sizes that sum to", got="sum to 8", remedy="concatenate"):
         model(ids.flatten(), sizes=[4, 4])
     with refused("sizes", expected="without attention mask", got="a mask", remedy="pad them"):
         model(ids, mask, sizes=SIZES)
@@ -356,7 +356,7 @@ def test_a_bidirectional_network_reads_each_text_from_both_ends(name: str) -> No
     assert not model.caches
     with refused("cache", expected="no cache", got="a cache", remedy="bidirectional"):
         model(ids, mask, cache=Cache())
-    with refused("bidirectional", expected="divisor of the width 7", got="2", remedy="even"):
+    with refused("width", expected="an even number", got="7", remedy="add 1"):
         models.MODELS[name](VOCABULARY, width=7, bidirectional=True)
 
 

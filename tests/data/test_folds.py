@@ -66,12 +66,12 @@ def test_a_share_to_validate_on_must_leave_some_to_train_on(val: float) -> None:
 
 
 def test_an_empty_fold_is_refused() -> None:
-    with refused("data.folds", expected="at least 3 groups", got="2", remedy="fewer folds"):
+    with refused("data.folds", expected="at least 3 groups", got="2", remedy="smaller data.folds"):
         deal("group", ["a", "a", "a", "b"], 3, 0)
-    with refused("data.folds", expected="at least 3 rows", got="2", remedy="fewer folds"):
+    with refused("data.folds", expected="at least 3 rows", got="2", remedy="smaller data.folds"):
         deal("random", ["a", "b"], 3, 0)
     # Of ten rows nine are left to train and to validate on, a tenth of them to validate.
-    with refused("data.val", expected="outside the test set", got="9", remedy="larger fraction"):
+    with refused("data.val", expected="outside the test set", got="9", remedy="larger data.val"):
         Folds(10, 0, 0.1, 0).split("random", list(range(10)))
 
 

@@ -347,7 +347,9 @@ def test_every_graph_has_its_own_part_of_a_set() -> None:
     ids=["above", "below", "none", "no numbers of nodes", "no set"],
 )
 def test_a_set_is_of_the_graphs_own_nodes(nodes: Tensor, got: str) -> None:
-    with refused("nodes", expected="from 0 to 4", got=got, remedy="two to encode a link"):
+    with refused(
+        "nodes", expected="from 0 to 4", got=got, remedy="torch.tensor([0, 1]) for a link"
+    ):
         encodings.distance_encoding(made(nx.path_graph(5)), nodes)
 
 

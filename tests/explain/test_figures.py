@@ -143,7 +143,7 @@ def test_bad_requests_are_named(recorded: Recorded) -> None:
         draw_head(recorded, 0, member=1)
     with refused("head", expected="0, 1", got="2", remedy="choose"):
         draw_head(recorded, 0, 2)
-    with refused("layer", expected="below 3", got="7", remedy="layers"):
+    with refused("layer", expected="3 recorded layers", got="7", remedy="layers"):
         draw_heads(recorded, [7])
 
 

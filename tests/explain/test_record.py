@@ -288,7 +288,7 @@ def test_bad_requests_are_named() -> None:
         model(IDS)
     with refused("layer", expected="attention.sublayer", got="'attentoin'", remedy="choose"):
         recorded["attentoin"]
-    with refused("layer", expected="below 2", got="2", remedy="sublayer"):
+    with refused("layer", expected="2 recorded layers", got="2", remedy="sublayer"):
         recorded[2]
 
 

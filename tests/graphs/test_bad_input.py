@@ -90,7 +90,7 @@ CANNOT_BIND = {
 def test_a_pattern_that_cannot_bind_names_itself_and_the_sizes(name: str) -> None:
     pattern, targets, sources = CANNOT_BIND[name]
     got = f"{targets} targets and {sources} sources"
-    with refused("graph", expected=f"for {name}", got=got, remedy="other sizes"):
+    with refused("graph", expected=f"for {name}", got=got, remedy="another pattern"):
         pattern.bind(targets, sources)
 
 

@@ -81,7 +81,7 @@ def test_the_truth_where_it_is_known(run: Run) -> None:
     rows = answer["forecast"]
     assert [row.get("truth") for row in rows] == [value(137), value(138), value(139), *[None] * 4]
     assert rows[0]["date"] == f"{START + timedelta(days=137):%d.%m.%Y}"
-    with refused("backtest", expected="at most", got="99", remedy="smaller"):
+    with refused("backtest", expected="from 0 to", got="99", remedy="smaller"):
         run.predict(backtest=99)
 
 

@@ -580,5 +580,5 @@ def test_what_attention_here_does_not_do_is_refused() -> None:
         on_graph(bert, "windw(1)")
     with refused("graph", expected="7 targets", got="5 nodes", remedy="number of nodes"):
         on_graph(bert, graphs.window(1).bind(5))(ids)
-    with refused("graph", expected="hub", got="7 targets", remedy="other sizes"):
+    with refused("graph", expected="hub", got="7 targets", remedy="another pattern"):
         on_graph(bert, graphs.hubs([7]))(ids)

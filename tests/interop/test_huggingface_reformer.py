@@ -137,7 +137,9 @@ def test_what_has_no_counterpart_is_refused() -> None:
     theirs = made(reformer())
     with refused("graph", expected="builds its own graph", got="Window", remedy="gpt"):
         load(theirs, graphs.window(1))
-    with refused("config", expected="equal numbers", got="'before': (2, 1)", remedy="transformers"):
+    with refused(
+        "config", expected="as many local as LSH", got="'before': (2, 1)", remedy="transformers"
+    ):
         load(made(reformer(local_num_chunks_before=2)))
     heads = made(reformer("ForSequenceClassification"))
     with refused(

@@ -153,7 +153,7 @@ def test_what_it_cannot_do_is_refused() -> None:
     model, text = small(), ids(5)
     with refused("random_attention", expected="always", got="'never'", remedy=""):
         small(random_attention="never")
-    with refused("block", expected="at least 1", got="0", remedy="larger"):
+    with refused("block", expected="at least 1", got="0", remedy="set"):
         small(block=0)
     with refused("attention_mask", expected="counted from the start", got="before", remedy="right"):
         model(text, torch.tensor([[0, 1, 1, 1, 1]]).expand(2, 5))
@@ -162,5 +162,5 @@ def test_what_it_cannot_do_is_refused() -> None:
     with refused("random_blocks", expected="at most", got="3", remedy="fewer"):
         sample_blocks(12, 1, 3, seed=0, size=256, max_length=4096)
     pattern = BlockSparse(2, 1, 3, 0, 64)
-    with refused("graph", expected="3 times", got="16 targets", remedy="other sizes"):
+    with refused("graph", expected="3 times", got="16 targets", remedy="another pattern"):
         pattern.bind(16)

@@ -85,7 +85,7 @@ def test_the_loss_of_no_images_is_none(normalised: bool) -> None:
 def test_images_that_do_not_fit_are_refused() -> None:
     with refused("patch", expected="height 9", got="2", remedy="crop"):
         swin(9, 3, 5)
-    with refused("window", expected="rows of patches 14", got="4", remedy="another window"):
+    with refused("window", expected="number of rows 14", got="4", remedy="another window"):
         swin(28, 1, 10, window=4)
     for size, got in (((14, 28), "7 rows"), ((28, 14), "7 columns")):
         with refused("depths", expected="even number", got=got, remedy="fewer stages"):

@@ -152,7 +152,7 @@ def test_what_it_cannot_do_is_refused() -> None:
     model, text = small(), ids(5)
     with refused("radius", expected="a sequence of 2 integers", got="(1, 2, 3)", remedy="as many"):
         small(radius=(1, 2, 3))
-    with refused("radius", expected="at least 0", got="-1", remedy="larger"):
+    with refused("radius", expected="at least 0", got="-1", remedy="set"):
         small(radius=-1)
     with refused("heads", expected="divisor of the width 8", got="3", remedy="change"):
         small(heads=3)
@@ -160,7 +160,7 @@ def test_what_it_cannot_do_is_refused() -> None:
         "global_attention_mask", expected="[3, 5]", got="[3, 4]", remedy="global attention"
     ):
         model(text, global_attention_mask=torch.ones(3, 4))
-    with refused("graph", expected="at least 6 sources", got="5 targets", remedy="other sizes"):
+    with refused("graph", expected="at least 6 sources", got="5 targets", remedy="another pattern"):
         small(hubs=(0, 5))(text)
     mask = torch.tensor([[1, 0, 1, 1, 1]]).expand(3, 5)
     with refused(

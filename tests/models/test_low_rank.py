@@ -257,7 +257,7 @@ def test_bad_input_is_refused() -> None:
     with refused("sharing", expected="heads", got="head", remedy="heads"):
         small("linformer", sharing="head")
     for name, options in (("linformer", {"rank": 0}), ("performer", {"features": 0})):
-        with refused(*options, expected="at least 1", got="0", remedy="larger"):
+        with refused(*options, expected="at least 1", got="0", remedy="set"):
             small(name, **options)
     with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
         mask = torch.tensor([[1, 1, 0], [1, 1, 1]])

@@ -131,7 +131,7 @@ def test_both_ways_no_node_and_one_node_are_good_input(places: int) -> None:
 
 
 def test_an_odd_width_has_no_halves() -> None:
-    with refused("bidirectional", expected="divisor of the width 5", got="2", remedy="even width"):
+    with refused("width", expected="an even number", got="5", remedy="add 1"):
         models.tree_lstm(3, 2, width=5, bidirectional=True)
 
 

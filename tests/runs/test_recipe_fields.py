@@ -243,8 +243,8 @@ def test_bad_records(spoil):
 @pytest.mark.parametrize(
     ("model", "remedy"),
     [
-        (models.exphormer, "features: --data.descriptors false"),
-        (models.graph_gin, "features: --data.bonds false --data.descriptors false"),
+        (models.exphormer, "does not use: --data.descriptors false"),
+        (models.graph_gin, "does not use: --data.bonds false --data.descriptors false"),
     ],
 )
 def test_a_model_says_how_molecules_are_read_without_what_it_lacks(model, remedy):

@@ -47,7 +47,7 @@ def heads(arguments: Namespace) -> int:
     from edgewise.explain.figures import OF_ORDER
     from edgewise.explain.losses import losses_of
 
-    check_least("--batches", arguments.batches, 1, "choose how many batches to use")
+    check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
     run = load(arguments.folder)
     losses = losses_of(run, split=arguments.split, max_batches=arguments.batches)
     scores = explain.importance(run, losses.batches, losses.loss, by=arguments.by)
@@ -93,7 +93,7 @@ def prune(arguments: Namespace) -> int:
     from edgewise import explain
     from edgewise.explain.losses import losses_of
 
-    check_least("--batches", arguments.batches, 1, "choose how many batches to use")
+    check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
     if (arguments.fraction is None) == (not arguments.heads):
         raise ArgumentError(
             "--fraction",
@@ -152,7 +152,7 @@ def suggest(arguments: Namespace) -> int:
     """Run ``edgewise suggest``: print a sparse graph for each layer, with its loss and time."""
     from edgewise import explain
 
-    check_least("--batches", arguments.batches, 1, "choose how many batches to use")
+    check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
     run = load(arguments.folder)
     found = explain.suggest(
         run, coverage=arguments.coverage, split=arguments.split, max_batches=arguments.batches
@@ -244,7 +244,7 @@ def _name_of(layer: str, names: Sequence[str]) -> str:
             "--heads",
             expected=f"the number of a layer, from 0 to {len(names) - 1}",
             got=layer,
-            remedy="`edgewise heads` lists the layers",
+            remedy="choose a layer that `edgewise heads` lists",
         )
     return names[int(layer)]
 

@@ -21,7 +21,7 @@ def influence(arguments: Namespace) -> int:
     """
     from edgewise.explain.influence import MODEL, influence
 
-    check_least("--top", arguments.top, 1, "choose how many nodes to list")
+    check_least("--top", arguments.top, 1, "choose for example --top 10")
     run, track = load(arguments.folder), partial(with_progress, done=arguments.by)
     found = influence(run, by=arguments.by, seed=arguments.seed, track=track)
     print("nodes with the largest influence on the model, and their ranks by each measure")

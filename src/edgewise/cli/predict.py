@@ -141,7 +141,7 @@ def _with_reasons(
     """
     from edgewise.explain.reasons import add_reasons
 
-    check_least("--why", count, 1, "choose how many reasons you want")
+    check_least("--why", count, 1, "choose for example --why 3")
     values: Iterable[Any] = inputs or run.predictor.default_inputs()
     if isinstance(inputs, Path):
         values = (value for _, _, value in run.predictor.from_file(inputs))

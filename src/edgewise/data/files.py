@@ -58,7 +58,7 @@ def find_raw(data: str, files: Sequence[str], download: Callable[[Path], None]) 
     if root is not None:
         raw = root / data / "raw"
         _check_present(
-            raw, files, f"put the files of {data} there, or unset EDGEWISE_DATA to download"
+            raw, files, f"put the files of {data} there, or unset EDGEWISE_DATA to download them"
         )
     else:
         raw = cache_root() / data / "raw"
@@ -96,7 +96,7 @@ def verify(data: str, path: Path, remedy: str = "") -> None:
     )
     if found != expected and _git_blob(data, path) is None:
         wanted = f"the published content, SHA-256 {expected}"
-        raise unreadable(path, expected=wanted, got=found, remedy=remedy)
+        raise unreadable(path, expected=wanted, got=f"SHA-256 {found}", remedy=remedy)
 
 
 @lru_cache(maxsize=1024)  # Several loaders read the same files.

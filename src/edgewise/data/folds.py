@@ -149,8 +149,8 @@ def deal(
             f"{'groups, such as molecules' if how == 'group' else 'rows'}"
             f"{', one for each fold' if folds else ' outside the test set, to hold out data.val'}",
             got=str(available),
-            remedy=f"add {'groups' if how == 'group' else 'rows'}, or choose "
-            f"{'fewer folds' if folds else 'a larger fraction'}",
+            remedy=f"add {'groups' if how == 'group' else 'rows'}, or choose a "
+            f"{'smaller data.folds' if folds else 'larger data.val'}",
         )
     dealt: list[list[int]] = [[] for _ in range(parts)]
     if how == "time":

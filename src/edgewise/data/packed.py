@@ -57,7 +57,10 @@ class PackedGraphs:
         """
         if not x:
             raise ArgumentError(
-                "graphs", expected="at least one graph", got="none", remedy="check the data"
+                "graphs",
+                expected="at least one graph",
+                got="none",
+                remedy="give at least one graph",
             )
         nodes, edges = torch.cat(x), torch.cat(edge_attr)
         check_features(nodes)

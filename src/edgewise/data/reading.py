@@ -144,7 +144,7 @@ def text_form(path: Path) -> TextForm:
                 expected=f"text in {encoding.removesuffix('-sig').upper()}, the encoding of the "
                 "start of the file",
                 got=f"{wrong.reason} ({wrong.byte:#04x})",
-                remedy="save it again as UTF-8",
+                remedy="save the file again as UTF-8",
                 line=wrong.line,
             ) from wrong
         line, byte = wrong.line, wrong.byte
@@ -155,7 +155,7 @@ def text_form(path: Path) -> TextForm:
             path,
             expected="text in UTF-8, UTF-16 or Windows-1252",
             got=f"a byte that is invalid in these encodings ({wrong.byte:#04x})",
-            remedy="save it again as UTF-8",
+            remedy="save the file again as UTF-8",
             line=wrong.line,
         ) from wrong
     letter = bytes([byte]).decode(LEGACY)
@@ -189,7 +189,10 @@ def _by_first_bytes(path: Path, head: bytes) -> str:
         if not letters.count(0) and zeros.count(0) > len(zeros) / 2:
             return encoding
     raise unreadable(
-        path, expected="a text file", got="binary data", remedy="save it as CSV or text in UTF-8"
+        path,
+        expected="a text file",
+        got="binary data",
+        remedy="save the file as CSV or text in UTF-8",
     )
 
 
@@ -330,7 +333,8 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
         rows.append(row)
         if len(row) != len(rows[0]):
             expected = f"{len(rows[0])} numbers in each line"
-            raise unreadable(path, expected=expected, got=str(len(row)), line=line_number)
+            got = f"{len(row)} numbers"
+            raise unreadable(path, expected=expected, got=got, line=line_number)
     return torch.tensor(rows, dtype=torch.double).to(torch.long if integers else torch.float32)
 
 
@@ -379,7 +383,11 @@ def _decoded(path: Path) -> str:
         named = encoding.removesuffix("-sig").upper()
         got = f"{error.reason} ({error.object[error.start]:#04x})"
         raise unreadable(
-            path, expected=f"text in {named}", got=got, remedy="save it again as UTF-8", line=line
+            path,
+            expected=f"text in {named}",
+            got=got,
+            remedy="save the file again as UTF-8",
+            line=line,
         ) from error
     if not text.strip():
         raise unreadable(path, expected="a text file that is not blank", got="only white space")

@@ -73,7 +73,7 @@ def beam_search(
         >>> beam_search(model, torch.tensor([[1, 2, 3]]), beams=4, max_new_tokens=5).shape
         torch.Size([1, 8])
     """
-    check_count("beams", beams, 1, "call generate() to decode without beam search")
+    check_count("beams", beams, 1, "choose for example 4, or call generate() for no beam search")
     batch, start = prompt.shape
     if memory is not None:
         memory = memory.repeated(beams)

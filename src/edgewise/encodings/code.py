@@ -18,5 +18,5 @@ def check_code(code: Tensor, *shape: int, argument: str = "positions") -> None:
             argument,
             expected=f"a tensor of shape {list(shape)}, the code of this graph",
             got=describe(code),
-            remedy=f"compute it with model.encodings()['{argument}'].code(graph)",
+            remedy=f"compute {argument} with model.encodings()['{argument}'].code(graph)",
         )

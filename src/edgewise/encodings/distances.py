@@ -252,7 +252,8 @@ def _check_set(nodes: Tensor, n: int) -> None:
             got=f"{describe(nodes)}, from {nodes.min()} to {nodes.max()}"
             if whole and len(nodes)
             else describe(nodes),
-            remedy="give one node index to encode a node, two to encode a link",
+            remedy="give integers in this range, such as torch.tensor([0]) for a node, or "
+            "torch.tensor([0, 1]) for a link",
         )
 
 

@@ -10,10 +10,10 @@ Eigenvectors are not unique. The sign is arbitrary: :class:`Laplacian` samples t
 training step, and the output of :class:`SignInvariant` does not depend on the sign. The basis of a
 repeated eigenvalue is arbitrary too, and all encodings of this module depend on the basis, so their
 outputs may change when nodes are renumbered. If a symmetry of the graph permutes the basis vectors,
-the graph does not determine a basis. Both cases are common in molecules: with k = 10, 45 % of the
-1,128 graphs of ESOL and 42 % of 12,000 graphs of ZINC have a repeated eigenvalue. In 72 % and 68 %
-of the graphs, an eigenvector and its negative have the same entries up to order, so no rule on the
-entries can choose the sign.
+the graph does not determine a basis. In molecules, repeated eigenvalues are common: with k = 10,
+45 % of the 1,128 graphs of ESOL and 42 % of 12,000 graphs of ZINC have one. In 72 % of these ESOL
+graphs and 68 % of these ZINC graphs, an eigenvector and its negative have the same entries up to
+order, so no rule on the entries can choose the sign.
 
 Papers: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020; Lim et al.,
 Sign and basis invariant networks for spectral graph representation learning, 2022.
@@ -73,8 +73,8 @@ def laplacian_eigenvectors(graph: Graph, k: int) -> Tensor:
 def laplacian_spectrum(graph: Graph, k: int) -> Tensor:
     """Return the k lowest nonzero Laplacian eigenvalues of each graph of a batch, ``[G, k]``.
 
-    Isomorphic graphs have equal eigenvalues. If a graph has fewer than k, the remaining entries are
-    2, the largest possible eigenvalue.
+    Isomorphic graphs have equal eigenvalues. If a graph has fewer than k nonzero eigenvalues, the
+    remaining entries are 2, the largest possible eigenvalue.
 
     Example:
         >>> from edgewise import encodings, graphs

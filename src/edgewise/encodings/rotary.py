@@ -31,8 +31,9 @@ class Rotary(nn.Module):
     .. math:: (x_i, x_{i + D/2}) \mapsto (x_i \cos p\omega_i - x_{i + D/2} \sin p\omega_i,\;
               x_{i + D/2} \cos p\omega_i + x_i \sin p\omega_i)
 
-    The inner product of a query at p and a key at p' depends only on p - p'. Entry i is paired with
-    entry i + D/2, as in Llama's published weights. Paper: Su et al., RoFormer, 2021.
+    The inner product of a query at position p and a key at position p' depends only on p - p'.
+    Entry i is paired with entry i + D/2, as in Llama's published weights. Paper: Su et al.,
+    RoFormer, 2021.
 
     Args:
         width: head size D; an even number.
@@ -57,7 +58,7 @@ class Rotary(nn.Module):
                 "width",
                 expected="an even head width, because entries are rotated in pairs",
                 got=repr(width),
-                remedy="choose a width that is a multiple of twice the number of heads",
+                remedy="choose a hidden size that is a multiple of twice the number of heads",
             )
         rates = rotary_rates(width, base) if rates is None else rates
         self.register_buffer("rates", rates.float(), persistent=False)

@@ -83,5 +83,7 @@ def doubt(device: torch.device, dtype: torch.dtype) -> str:
     """Return a note on the origin of the costs; an empty string if they were measured."""
     costs = costs_on(device, dtype)
     if device.type not in COSTS:
-        return f"(no costs are known for {device.type}; these are from {costs.origin})"
-    return "" if costs.measured else f"(not measured; these are from {costs.origin})"
+        return (
+            f"(no costs are known for {device.type}; the estimates use costs from {costs.origin})"
+        )
+    return "" if costs.measured else f"(not measured; the estimates use costs from {costs.origin})"

@@ -120,7 +120,7 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
             nodes are at most ``MOST_NODES``), and otherwise ``"left_out"``.
 
     ``"auto"`` was the most faithful choice for all kinds of runs but one, on up to 200 cases per
-    kind (``python -m benchmarks.fidelity``); the page on explanations has the figures.
+    kind (``python -m benchmarks.fidelity``); ``docs/howto/explain.md`` has the figures.
 
     Raises:
         ArgumentError: the method is unknown, or the model does not attend over the members.

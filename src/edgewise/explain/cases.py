@@ -119,7 +119,7 @@ def _row_odds(scores: Scores, row: int, label: int) -> Scores:
 
 
 def _rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Scores]:
-    """Return the model's arguments, its outputs ``[R, K]``, and a function that computes these."""
+    """Return the model's arguments, its outputs ``[R, K]``, and a function for the outputs."""
     example = predictor.prepare(value)
 
     def scores() -> Tensor:

@@ -41,7 +41,7 @@ def outputs_left_out(
         query: ``[..., N_dst, H, D]``.
         key: ``[..., N_src, H, D]``.
         value: ``[..., N_src, H, Dv]``.
-        graph: the edges. A pattern is bound to the sizes of query and key.
+        graph: the edges, or a pattern, whose numbers of nodes are those of query and key.
         options: those of :func:`edgewise.attend`; dropout is not applied.
 
     Returns:
@@ -79,8 +79,9 @@ def effects_left_out(
 ) -> Tensor:
     r"""Compute :math:`\langle g_i,\; o_{i,-j} - o_i \rangle` for each edge and head.
 
-    With the gradient g of a score with respect to the output, this is the change of the score if
-    the edge is left out, to first order in the change of the output. No tensor ``[E, H, Dv]`` is
+    Here o_i is the output of target i, and o_{i,-j} is the output without the edge from source j.
+    With the gradient g of a score with respect to the output, the result is the change of the score
+    if the edge is left out, to first order in the change of the output. No tensor ``[E, H, Dv]`` is
     held in memory.
 
     Args:

@@ -239,8 +239,8 @@ def _of_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
 def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     """Explain a prediction of a model of graphs, series or interactions.
 
-    Some predictors compute the states of all nodes in ``set_up``. It is called again to record
-    this.
+    Some predictors compute the states of all nodes in ``set_up``, so ``set_up`` is called again
+    while recording.
     """
     predictor = run.predictor
     options = {"top": 3, "evidence": 0} if "evidence" in predictor.options() else {}

@@ -1,4 +1,4 @@
-"""Fidelity of attributions: effects of deleting the named parts, or all parts except these."""
+"""Fidelity of attributions: effects of deleting the most important parts, or all other parts."""
 
 from __future__ import annotations
 

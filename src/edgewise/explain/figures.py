@@ -248,7 +248,7 @@ def _importance_of(one: LayerRecord, importance: Mapping[str, Tensor]) -> Tensor
         "recorded",
         expected=f"all {len(values)} heads of {one.name}, one for each value of importance",
         got=f"{len(one.heads)} heads",
-        remedy="record without heads=",
+        remedy="record all heads: omit heads= in explain.record",
     )
 
 

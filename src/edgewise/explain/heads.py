@@ -389,7 +389,7 @@ def observations(
             "recorded",
             expected="at least one layer of self-attention",
             got=", ".join(recorded.names) or "no layers",
-            remedy="record layers of self-attention, for example those of the encoder",
+            remedy="record layers of self-attention, such as the layers of the encoder",
         )
     counts = torch.zeros(5, dtype=torch.double)
     global_nodes = texts = nodes = 0.0

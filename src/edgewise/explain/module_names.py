@@ -127,7 +127,7 @@ def places_of(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[i
             "heads",
             expected=f"heads of {name}: {listed(numbers)}",
             got=listed(wrong),
-            remedy="choose heads of this layer, or layers that have these heads",
+            remedy=f"choose from the expected heads, or name another layer than {name}",
         )
     return [numbers.index(head) for head in chosen]
 

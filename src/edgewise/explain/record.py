@@ -35,7 +35,7 @@ class LayerRecord:
         name: dotted name of the module that made the call, such as
             ``"backbone.stack.layers.0.attention"``. The names of further calls of a module end in
             "#2", "#3", …
-        graph: bound graph of the call.
+        graph: graph of the call, with its numbers of targets and sources.
         weights: ``[..., E, H]`` in the order of ``graph.edge_index``, detached, before dropout. If
             ``edges`` is given, ``[..., K, H]`` for these K edges.
         heads: numbers of the recorded heads. Heads of a pruned layer keep the numbers that they had
@@ -155,9 +155,11 @@ class Recorded:
         if not -len(self.layers) <= layer < len(self.layers):
             raise ArgumentError(
                 "layer",
-                expected=f"an index below {len(self.layers)}, the number of recorded layers",
+                expected=f"an index of one of the {len(self.layers)} recorded layers, from 0",
                 got=str(layer),
-                remedy=f"choose one of {', '.join(self.names)}",
+                remedy=f"choose from {', '.join(self.names)}"
+                if self.names
+                else "call the model within the with block first",
             )
         return self.layers[layer]
 
@@ -266,7 +268,7 @@ def _nothing_recorded(
             "layers",
             expected=f"layers that compute attention: {', '.join(seen)}",
             got=", ".join(wanted),
-            remedy="choose some of these layers, or omit layers to record all",
+            remedy="choose from the expected layers, or omit layers= to record all",
         )
     return ArgumentError(
         "model",

@@ -39,7 +39,8 @@ def rollout(layers: Sequence[tuple[str, Graph, Tensor, Tensor]], residual: float
                 for (name, *_), (t, s) in zip(layers, sizes, strict=True)
             )
             or "none",
-            remedy="choose layers, for example those of the encoder",
+            remedy="choose layers of self-attention over the same nodes, such as all layers of the "
+            "encoder",
         )
     for name, graph, edge_index, _ in layers:
         if edge_index.shape[1] < graph.num_edges:

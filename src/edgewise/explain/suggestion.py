@@ -131,8 +131,9 @@ def suggest(
 
     Hubs are nodes at the beginning or end of a text that receive at least 10 % of the attention
     weight, and at least twice as much as if all weights were equal (means over heads and targets).
-    They lie within the shortest text, so that the pattern can be bound to it. The window is the
-    smallest one for which window and hubs together have the fraction ``coverage`` of the weight.
+    They lie within the shortest text, so that the pattern is defined for all texts. The window is
+    the smallest one for which window and hubs together have the fraction ``coverage`` of the
+    weight.
 
     Args:
         model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
@@ -221,7 +222,7 @@ def _measured(losses: Losses, *patterns: Mapping[str, Pattern]) -> list[tuple[fl
 def restricted_to(model: nn.Module, patterns: Mapping[str, Pattern]) -> Iterator[None]:
     """Restrict the attention of each named layer to its pattern within the ``with`` block.
 
-    The pattern is bound to each text of a batch.
+    In a batch, the pattern applies to each text separately.
     """
     with _Restricted(patterns).watching(model):
         yield
@@ -315,8 +316,8 @@ class _Restricted(NamedInterceptor):
     def _graph(self, graph: Graph, pattern: Pattern, *, bare: bool) -> tuple[Graph, Tensor | None]:
         """Return the graph of the edges in both graph and pattern, and their indices in the graph.
 
-        Without edge terms, if the graph is complete in each text, the result is the bound pattern,
-        for which engines are faster than for a list of edges.
+        Without edge terms, if the graph is complete in each text, the result is the pattern's
+        graph, for which engines are faster than for a list of edges.
         """
         size = (
             torch.tensor([graph.num_sources]) if graph.segments is None else graph.segments[1].cpu()

@@ -40,7 +40,7 @@ def check_sized(graph: Any, argument: str = "graph") -> Graph:
         argument,
         expected="a graph with a fixed number of nodes",
         got=f"the pattern {check_graph(graph, argument)!r}",
-        remedy="call .bind(num_nodes) of the pattern",
+        remedy="call .bind(num_nodes) on the pattern",
     )
 
 
@@ -185,7 +185,7 @@ def from_scipy(matrix: Any) -> Edges:
             "matrix",
             expected="a SciPy sparse matrix or array",
             got=type(matrix).__name__,
-            remedy="wrap it with scipy.sparse.coo_array, or use graphs.from_dense",
+            remedy="wrap the matrix with scipy.sparse.coo_array, or use graphs.from_dense",
         )
     coo = matrix.tocoo()
     with disable_modes():

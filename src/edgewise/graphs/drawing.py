@@ -86,8 +86,8 @@ def draw_nodes(
         axes: axes to draw on.
         weights: attention weights ``[E]``; edges with a larger weight are darker and wider.
         places: coordinates ``[N, 2]`` of the nodes, for a graph with as many targets as sources.
-            Default: ``graph.positions()``; if this is None, a circle, or two columns for a
-            bipartite graph.
+            Default: ``graph.positions()``; if that is None, the nodes lie on a circle, and
+            different numbers of sources and targets lie in two vertical lines.
     """
     from matplotlib.collections import LineCollection
 
@@ -147,7 +147,8 @@ def draw_matrix(graph: Graph, axes: Axes, weights: Tensor | None = None) -> Axes
 def _places(graph: Graph) -> tuple[Tensor, Tensor]:
     """Return the coordinates of the targets and of the sources, each ``[N, 2]``.
 
-    These are ``graph.positions()`` if defined, else a circle, or two columns for a bipartite graph.
+    These are ``graph.positions()`` if defined. Otherwise the nodes lie on a circle; different
+    numbers of sources and targets lie in two vertical lines.
     """
     own = graph.positions()
     if own is not None:

@@ -146,7 +146,7 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
             "edge_index",
             expected="integers",
             got=str(edge_index.dtype),
-            remedy="cast it with .long(), or use graphs.from_dense for a boolean matrix",
+            remedy="cast edge_index with .long(), or use graphs.from_dense for a boolean matrix",
         )
     # Convert an EdgeIndex of PyTorch Geometric to a plain tensor.
     if hasattr(edge_index, "as_tensor"):

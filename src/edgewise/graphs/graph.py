@@ -73,7 +73,7 @@ class Pattern(ABC):
             "graph",
             expected=f"{expected}, for {self!r}",
             got=f"{num_targets} targets and {num_sources} sources",
-            remedy="bind the pattern to other sizes, or choose another pattern",
+            remedy="change the number of targets or sources, or choose another pattern",
         )
 
     def _sources_ahead(self, num_targets: int, num_sources: int) -> int:

@@ -18,8 +18,9 @@ class Hubs(Pattern):
     """Global attention: hubs attend to all nodes, and all nodes to the hubs (Longformer, BigBird).
 
     With ``is_read=False``, the hubs attend to all nodes, and other nodes attend to nothing. With
-    ``reads=False``, all nodes, including the hubs, attend to the hubs only. Use both to give the
-    two halves different projections, as in Longformer; in BigBird they share one.
+    ``reads=False``, all nodes, including the hubs, attend to the hubs only. Longformer
+    calls attention once for each of these two graphs, with different projections; BigBird uses the
+    same projections for all edges.
 
     ``nodes`` lists the hubs as positions among the sources, also if there are fewer targets than
     sources. A negative position counts from the end.

@@ -80,7 +80,7 @@ def _check_nodes(argument: str, node: Tensor, count: int) -> None:
             argument,
             expected=f"a permutation as a torch.int64 tensor of shape [{count}]",
             got=describe(node),
-            remedy="pass the new number of each node of graph, such as x.argsort()",
+            remedy=f"pass the new number of each node, such as torch.randperm({count})",
         )
 
 

@@ -25,7 +25,9 @@ class Power(Pattern):
     k: int
 
     def __post_init__(self) -> None:
-        check_count("k", self.k, 1, "use graphs.window(0) for k = 0 (self-loops only)")
+        check_count(
+            "k", self.k, 1, "choose for example 2; for self-loops only, use graphs.window(0)"
+        )
 
     @staticmethod
     def of(pattern: Pattern, k: int) -> Pattern:

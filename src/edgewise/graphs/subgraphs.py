@@ -76,5 +76,5 @@ def _no_members(got: str) -> ArgumentError:
         "members",
         expected="for each subgraph a list of its nodes, which are numbered from 0",
         got=got,
-        remedy="write subgraphs(pattern, [[0, 1], [1, 2]])",
+        remedy="write for example subgraphs(pattern, [[0, 1], [1, 2]])",
     )

@@ -40,7 +40,7 @@ class KnownIds:
     """
 
     def __init__(
-        self, ids: Sequence[str], what: str, remedy: str = "train again on data that contain it"
+        self, ids: Sequence[str], what: str, remedy: str = "train again on data with this id"
     ) -> None:
         self.ids, self.what, self.remedy = ids, what, remedy
         self._number = {name: number for number, name in enumerate(ids)}

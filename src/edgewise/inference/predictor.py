@@ -299,7 +299,7 @@ def check_unicode(value: Any) -> None:
             "input",
             expected="a text in Unicode",
             got=f"{value[error.start]!r} at character {error.start}",
-            remedy="encode the text in UTF-8",
+            remedy="remove this character, or decode the text from its true encoding",
         ) from error
 
 

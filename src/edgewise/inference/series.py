@@ -92,10 +92,11 @@ class Forecasts(Predictor):
         if len(series.values) < self.length or not series.values.isfinite().all():
             raise ArgumentError(
                 "input",
-                expected=f"at least {self.length} numbers, the history of the model",
+                expected=f"at least {self.length} numbers, the history of the model, without "
+                "missing values",
                 got=f"{len(series.values)} values, of which {int(series.values.isfinite().sum())} "
                 "are numbers",
-                remedy="give a longer history",
+                remedy="give a longer history, and fill in missing values",
             )
         self.histories[self.show(value)] = series
         return series
@@ -106,8 +107,8 @@ class Forecasts(Predictor):
             if not 0 <= backtest <= len(series.values) - self.length:
                 raise ArgumentError(
                     "backtest",
-                    expected=f"at most {len(series.values) - self.length}, so that {self.length} "
-                    "values remain as history",
+                    expected=f"a number from 0 to {len(series.values) - self.length}, so that "
+                    f"{self.length} values remain as history",
                     got=str(backtest),
                     remedy="give a smaller number or a longer history",
                 )

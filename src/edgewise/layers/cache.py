@@ -69,7 +69,7 @@ class Cache:
         return new
 
     def of_step(self, number: int) -> Cache:
-        """Return the cache of application ``number`` of a layer that a model applies repeatedly."""
+        """Return the cache for step ``number`` of a model that applies a layer repeatedly."""
         step = self._steps.setdefault(number, Cache())
         step.length = self.length
         return step

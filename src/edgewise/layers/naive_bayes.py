@@ -29,7 +29,7 @@ class NaiveBayes(nn.Module):
     of a network.
 
     Papers: Wang and Manning, Baselines and bigrams: simple, good sentiment and topic
-    classification, 2012; Cheng et al., Wide & deep learning, 2016 (beside a network)
+    classification, 2012; Cheng et al., Wide & deep learning, 2016 (combined with a network)
 
     Args:
         keys: sorted keys of the n-grams, ``[K]``.
@@ -109,10 +109,10 @@ class NaiveBayes(nn.Module):
 
     @torch.no_grad()
     def fit_scales(self, logits: Sequence[Tensor], target: Tensor, steps: int = 20) -> None:
-        r"""Fit ``scales`` to held-out texts: the least cross-entropy, by Newton's method.
+        r"""Fit ``scales`` to held-out texts: minimise the cross-entropy by Newton's method.
 
         Args:
-            logits: logits ``[M, C]`` of the network, and of naive Bayes.
+            logits: two tensors of logits ``[M, C]``: of the network, and of naive Bayes.
             target: class indices ``[M]``.
             steps: number of Newton steps.
         """
@@ -131,9 +131,9 @@ class NaiveBayes(nn.Module):
 
 
 def _ngrams(tokens: Tokens) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the token ids ``[N]``, the index of their text, and the keys of adjacent pairs.
+    """Return the token ids ``[N]``, the index of their text, keys of adjacent pairs, and a mask.
 
-    The last result is false for pairs of tokens of two texts, ``[N - 1]``.
+    The mask ``[N - 1]`` is false for pairs whose tokens belong to two texts.
     """
     ids = tokens.ids.flatten() if tokens.mask is None else tokens.ids[tokens.mask.bool()]
     text = segment_index(torch.as_tensor(tokens.lengths()).cpu()).to(ids.device)

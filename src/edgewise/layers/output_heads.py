@@ -24,7 +24,7 @@ from edgewise.layers.transformer import activation
 class ClassificationHead(nn.Module):
     r"""Classification head :math:`W \tanh(P x_0)`, where x₀ is the pooled state of a text.
 
-    By default, x₀ is the state of the first token.
+    By default, x₀ is the state of the first token. P and W are linear maps.
 
     Args:
         width: feature size of the states.

@@ -64,7 +64,7 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
 
 
 def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
-    """Bind ``graph`` to the nodes of x ``[..., N, width]``, and store the size of each graph in it.
+    """Return ``graph`` for the nodes of x ``[..., N, width]``, with the size of each graph stored.
 
     Models need the sizes if nodes attend to other nodes of their graph that are not neighbours. A
     graph from :class:`~edgewise.data.PackedGraphs` already stores them; otherwise they follow from
@@ -176,8 +176,9 @@ class AttentionPool(nn.Module):
 
     .. math:: z_b = \mathrm{attend}(q,\; K h,\; V h,\; \mathrm{members})
 
-    The query q is shared by all graphs (Li et al., Gated graph sequence neural networks, 2016; Lee
-    et al., Set Transformer, 2019).
+    Here h are the node features, and members is the graph with an edge from each node to the output
+    of its graph. The query q is shared by all graphs (Li et al., Gated graph sequence neural
+    networks, 2016; Lee et al., Set Transformer, 2019).
 
     Args:
         width: feature size of nodes and outputs.

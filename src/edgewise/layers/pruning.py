@@ -30,12 +30,14 @@ def keep_heads(model: nn.Module, kept: Mapping[str, Sequence[int]]) -> None:
             raise unknown_name("layer", name, prunable_layers(model))
         layer = modules[name]
         if not getattr(layer, "can_keep_heads", False):
+            prunable = ", ".join(prunable_layers(model))
             raise ArgumentError(
                 "layer",
-                expected="a layer whose heads can be removed: "
-                f"{', '.join(prunable_layers(model)) or 'none in this model'}",
+                expected=f"a layer whose heads can be removed: {prunable or 'none in this model'}",
                 got=f"{name}, a {type(layer).__name__}, whose heads cannot be removed",
-                remedy="choose a layer of edgewise.layers.MultiHeadAttention",
+                remedy="choose from the expected layers"
+                if prunable
+                else "use a model with layers of type edgewise.layers.MultiHeadAttention",
             )
         layer.keep_heads(heads)
 

@@ -15,7 +15,7 @@ from edgewise.ragged import runs_and_positions
 class Recommender(nn.Module):
     r"""Base class of recommenders with scores :math:`s_{ui} = z_u^\top z_i` of user u and item i.
 
-    The learned embeddings of users and items are refined over the graph of interactions.
+    The learned embeddings z of users and items are refined over the graph of interactions.
 
     Args:
         num_users: number of users, the first nodes of the graph.

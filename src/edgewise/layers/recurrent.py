@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
 
-from edgewise.arguments import check_divides
+from edgewise.arguments import check_even
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache
@@ -51,7 +51,8 @@ class RecurrentBackbone(nn.Module):
     ) -> None:
         super().__init__()
         directions = 2 if bidirectional else 1
-        check_divides("bidirectional", directions, width, "the width", "choose an even width")
+        if bidirectional:
+            check_even("width", width, "each direction computes half of the features")
         between = dropout if depth > 1 else 0.0  # PyTorch warns if a single layer has dropout.
         half = width // directions
         self.cell = kind(width, half, depth, dropout=between, bidirectional=bidirectional)

@@ -108,7 +108,7 @@ class SequenceBatch:
         return cls(x[..., 0], attention_mask, sizes=sizes)
 
     def bind(self, pattern: Pattern, sources: int | None = None) -> Graph:
-        """Bind a pattern to the nodes of this call, for each sequence separately.
+        """Return the graph of a pattern for this call, in which each sequence is separate.
 
         Args:
             pattern: attention pattern of a whole text.
@@ -192,7 +192,7 @@ class SequenceBatch:
         """Convert padded texts to a packed batch, so that no edges from padding are computed.
 
         Returns the input unchanged if there is no padding, a text has padding between its nodes, a
-        cache is used, or the graph is bound to padded sizes.
+        cache is used, or ``pattern`` is a graph with a fixed number of nodes.
 
         Args:
             x: features ``[B, T, width]``, or ``[T, width]`` of one text.
@@ -264,7 +264,8 @@ class SequenceBatch:
         if len(shape) != 1 or mask is not None or past or total != count:
             raise ArgumentError(
                 "sizes",
-                expected="the lengths of the packed sequences, without attention mask or cache",
+                expected=f"sizes that sum to {count} for tokens of shape [{count}], without "
+                "attention mask or cache",
                 got=f"sizes that sum to {total} for tokens of shape {list(shape)}"
                 f"{', a mask' if mask is not None else ''}{', a cache' if past else ''}",
                 remedy="concatenate the sequences, or pad them and pass attention_mask",

@@ -52,7 +52,7 @@ def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str =
             argument,
             expected=f"features [..., {', '.join(map(str, width))}] in floating point",
             got=describe(x),
-            remedy="pass features of the expected width, build the model for the width of these "
+            remedy="pass features of the expected width, build the model for the width of your "
             "features, or convert integers with .float()",
         )
     if weight is not None:

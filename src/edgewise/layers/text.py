@@ -127,7 +127,7 @@ class Backbone(nn.Module):
     Args:
         stack: Transformer layers and their default attention pattern.
         relative: relative position encoding, such as :class:`edgewise.encodings.Buckets`. Called
-            with the bound graph, it returns edge terms for attention.
+            with the attention graph, it returns a bias or vectors of the edges for attention.
 
     Example:
         >>> import torch

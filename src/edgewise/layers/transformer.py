@@ -212,7 +212,7 @@ class MultiHeadAttention(GraphLayer):
     def keep_heads(self, heads: Sequence[int]) -> None:
         """Keep only the given heads in the projections, in place; needs :attr:`can_keep_heads`.
 
-        Edge terms passed to the layer keep the original number of heads.
+        A bias and other values of edges passed to the layer keep the original number of heads.
 
         Args:
             heads: indices of the heads to keep, in the numbering of the unpruned layer.
@@ -359,7 +359,7 @@ class FeedForward(nn.Sequential):
     Args:
         width: feature size of input and output.
         ffn_dim: hidden size, usually 2 to 4 times ``width``.
-        act: σ, a name of ``ACTIVATIONS``.
+        act: name of the activation function σ, such as ``"gelu"`` or ``"silu"``.
         dropout: dropout rate after σ.
         bias: whether the linear maps have biases.
 
@@ -397,7 +397,7 @@ class GatedFeedForward(nn.Module):
     Args:
         width: feature size of input and output.
         ffn_dim: hidden size; 8/3 · width has as many weights as 4 · width without a gate.
-        act: σ, a name of ``ACTIVATIONS``.
+        act: name of the activation function σ, such as ``"gelu"`` or ``"silu"``.
         dropout: dropout rate before the last linear map.
 
     Example:
@@ -520,7 +520,7 @@ class AttentionBlock(GraphLayer):
         attention: called as ``attention(x, graph, **terms)``; its output has the shape of x.
         feed_forward: called as ``feed_forward(x)``.
         width: feature size.
-        residual: ``order``, ``norm`` and ``dropout`` of :class:`Residual`, by name.
+        residual: arguments ``order``, ``norm`` and ``dropout`` of :class:`Residual`.
 
     Example:
         >>> import torch
@@ -557,13 +557,15 @@ class TransformerLayer(AttentionBlock):
     Transformer (Dwivedi and Bresson, 2020).
 
     Args:
-        width, heads: see :class:`~edgewise.layers.MultiHeadAttention`.
+        width: feature size.
+        heads: number of attention heads, a divisor of ``width``.
         ffn_dim: hidden size of the feed-forward network.
         act: name of the activation function of the feed-forward network.
-        order, norm: see :class:`Residual`.
+        order: ``"post"`` or ``"pre"``: norm after or before each sublayer; see :class:`Residual`.
+        norm: ``"layer"``, ``"batch"``, ``"rms"``, or a function that returns a norm for ``width``.
         dropout: dropout rate of attention weights, hidden features and sublayer outputs.
-        options: ``score``, ``normaliser``, ``projections`` and ``rotary`` of the attention, by
-            name.
+        options: arguments ``score``, ``normaliser``, ``projections`` and ``rotary`` of
+            :class:`~edgewise.layers.MultiHeadAttention`.
 
     Example:
         >>> import torch
@@ -596,7 +598,9 @@ class CrossBlock(GraphLayer):
     Args:
         attention: self-attention of the targets, called as ``attention(x, graph, **terms)``.
         cross: cross-attention, called as ``cross(x, source_graph, source, bias=, cache=)``.
-        feed_forward, width, residual: see :class:`AttentionBlock`.
+        feed_forward: called as ``feed_forward(x)``.
+        width: feature size.
+        residual: arguments ``order``, ``norm`` and ``dropout`` of :class:`Residual`.
     """
 
     def __init__(

@@ -191,7 +191,7 @@ class MaskedAutoencoder(nn.Module):
                 "noise",
                 expected=f"shape {list(expected)}, one number per patch",
                 got=f"shape {list(noise.shape)}",
-                remedy="sample it with torch.rand(number of images, number of patches)",
+                remedy="sample noise with torch.rand(number of images, number of patches)",
             )
         return noise.argsort(1)
 

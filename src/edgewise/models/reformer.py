@@ -256,7 +256,7 @@ class Hashing:
                     "num_buckets",
                     expected="an even number, because each direction is used with its opposite",
                     got=str(factor),
-                    remedy="add 1 to this number",
+                    remedy="make each number in num_buckets even",
                 )
 
     def factors(self, max_length: int, chunk: int) -> tuple[int, ...]:

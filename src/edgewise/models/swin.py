@@ -128,7 +128,7 @@ class ShiftedWindows:
 
     def __init__(self, rows: int, columns: int, window: int, *, shifted: bool) -> None:
         side = self.side = min(window, rows, columns)
-        for count, what in ((rows, "the rows of patches"), (columns, "the columns of patches")):
+        for count, what in ((rows, "the number of rows"), (columns, "the number of columns")):
             check_divides("window", side, count, what, "choose another window or image size")
         shift = side // 2 if shifted and side < min(rows, columns) else 0
         # The indices are computed on the CPU even if the model is built on the meta device.

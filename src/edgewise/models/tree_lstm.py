@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_divides, checked_factory
+from edgewise.arguments import check_even, checked_factory
 from edgewise.attention import aggregate
 from edgewise.checks import bind_graph
 from edgewise.errors import ArgumentError
@@ -162,7 +162,7 @@ class NAry(nn.Module):
                 "graph",
                 expected=f"at most {self.places} children for each node",
                 got=f"a node with {int(level.place.max()) + 1} children",
-                remedy="build the model with more children, or with children=0 for any number",
+                remedy="build the model with a larger children=, or children=0 for any number",
             )
         width = h.shape[-1]
         each = torch.stack([self._slot(h, level, k) for k in range(self.places)], dim=1)
@@ -223,7 +223,8 @@ class TreeLSTM(GraphLayer):
     ) -> None:
         super().__init__()
         directions = 2 if bidirectional else 1
-        check_divides("bidirectional", directions, width, "the width", "choose an even width")
+        if bidirectional:
+            check_even("width", width, "each direction computes half of the features")
         half = width // directions
         self.embed = Linear(in_width, width)
         self.cell = NAry(width, half, children) if children else ChildSum(width, half)

@@ -113,8 +113,8 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
     else:
         got = differing(wrong)
         remedy = (
-            "use the same fields of the model as for that run, and data with the same number of "
-            "features, tokens or classes"
+            f"use the same model fields as the run in {run.path}, and data with the same number "
+            "of features, tokens or classes"
         )
     return ArgumentError("--from", expected=f"the model of {_about(run)}", got=got, remedy=remedy)
 

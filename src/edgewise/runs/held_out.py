@@ -74,7 +74,7 @@ def read_held_out(folders: Sequence[Path], split: str, targets: Sequence[Target]
         if not RunFolder(folder).has(HELD_OUT):
             raise MissingDataError(
                 f"{folder / HELD_OUT}: no such file. Intervals need this file. Remedy: train "
-                "again with this version."
+                "again with this version of Edgewise."
             )
     each = [RunFolder(folder).read_tensors(HELD_OUT) for folder in folders]
     target = each[0][f"{split}_target"]

@@ -17,7 +17,7 @@ from edgewise.errors import ArgumentError
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-OF_FIELDS = "`edgewise show RECIPE` lists the fields and their values"
+OF_FIELDS = "choose another value; `edgewise show RECIPE` lists the fields and their values"
 
 
 def read_value(name: str, value: Any, kind: Any, remedy: str = OF_FIELDS) -> Any:

@@ -85,7 +85,7 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
     if not folder.has(PREPROCESSING):
         raise MissingDataError(
             f"{folder.path / PREPROCESSING}: no such file. Predictions need this file. Remedy: "
-            "restore the file, or train again with this version."
+            "restore the file, or train again with this version of Edgewise."
         )
     record = folder.read_json(PREPROCESSING)
     try:

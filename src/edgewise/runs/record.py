@@ -140,7 +140,7 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
             RECIPE,
             expected="a recipe that `edgewise train` wrote",
             got=f"a recipe without {error}",
-            remedy="train again with this version",
+            remedy="train again with this version of Edgewise",
         ) from error
     return with_values(bare, with_new_names(values, fields_of(bare)))
 

@@ -88,7 +88,7 @@ def fold_recipes(recipe: Recipe) -> dict[str, Recipe]:
             "--folds",
             expected="a recipe whose data have folds (the field data.folds)",
             got=f"the recipe {recipe.name}, whose data have a fixed split",
-            remedy="use --seeds",
+            remedy="use --seeds instead of --folds",
         )
     return {f"fold-{k}": with_values(recipe, {"data.fold": k}) for k in range(folds.value)}
 

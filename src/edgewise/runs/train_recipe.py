@@ -229,9 +229,9 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
             "model",
             expected=f"a model with the arguments that the data determine: {', '.join(arguments)}",
             got=f"{recipe.model.func.__name__}, which has no {', '.join(strange)}",
-            remedy=f"disable these features: {switched}"
+            remedy=f"omit the features that the model does not use: {switched}"
             if len(optional) == len(strange)
-            else "choose another model for these data, or other data",
+            else "choose another model or other data",
         )
     missing = [
         name
@@ -241,9 +241,9 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
     if missing:
         raise ArgumentError(
             "model",
-            expected=f"data that determine {', '.join(missing)}, or these values in the recipe",
+            expected=f"data that determine {', '.join(missing)}, or a recipe that sets them",
             got=f"data that determine {', '.join(arguments) or 'no argument'}",
-            remedy="choose another model for these data, or other data",
+            remedy="choose another model or other data",
         )
     model = recipe.task.complete(recipe.model(**arguments), data_sizes)
     prefix = "naive_bayes."
@@ -271,7 +271,7 @@ def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
             "--resume",
             expected=f"the fields with which the run in {path} was started",
             got=f"different values ({'; '.join(differing)})",
-            remedy="give the values of the run, or start a new run with --out",
+            remedy="give the values of the run, or start a new run in another folder with --out",
         )
 
 

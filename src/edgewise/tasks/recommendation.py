@@ -51,8 +51,8 @@ class Recommendation(Task):
     k: int = 20
 
     def __post_init__(self) -> None:
-        for name, value in (("temperature", self.temperature), ("k", self.k)):
-            check_positive(f"task.{name}", value, "choose for example 0.1 and 20")
+        for name, value, usual in (("temperature", self.temperature, 0.1), ("k", self.k, 20)):
+            check_positive(f"task.{name}", value, f"choose for example {usual}")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         outputs = outputs / self.temperature

@@ -130,7 +130,7 @@ def test_arrays(tmp_path):
     assert splits.model_arguments["in_width"] == 2
     bad = [
         ({"edge_index": np.array([[0], [12]])}, "integers from 0 to 11", "from 0 to 12"),
-        ({"y": np.zeros(3)}, "and y and masks [N]", "y [3]"),
+        ({"y": np.zeros(3)}, "and y, ids and masks [N]", "y [3]"),
         ({"x": np.full((12, 2), np.nan)}, "an array x of finite numbers", "NaN"),
         ({"x": np.full((12, 2), "a")}, "a numeric array x", "<U1"),
         ({"x": np.array(3.0)}, "x [N, F]", "x []"),
@@ -142,7 +142,9 @@ def test_arrays(tmp_path):
         with refused(str(path), expected=expected, got=got, remedy=""):
             node_files(nodes=str(path)).load()
     np.savez(path, x=good["x"])
-    with refused(str(path), expected="an array 'edge_index'", got="x", remedy="add this array"):
+    with refused(
+        str(path), expected="an array 'edge_index'", got="only the arrays x", remedy="add"
+    ):
         node_files(nodes=str(path)).load()
 
 

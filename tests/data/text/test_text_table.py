@@ -110,5 +110,10 @@ def test_files_that_cannot_be_used(tmp_path):
         text_table(path=path, test_path=path, fold=3)
     one, two = (written(tmp_path / f"{n}.csv", "", REVIEWS, STARS) for n in "ef")
     (tmp_path / "f.csv").write_text("a,b,c\nd,e,f\n")
-    with refused(two, expected="2 columns, as in the table of data.path", got="3", remedy="again"):
+    with refused(
+        two,
+        expected="2 columns, as in the table of data.path",
+        got="3 columns",
+        remedy="same columns",
+    ):
         text_table(path=one, test_path=two).load()

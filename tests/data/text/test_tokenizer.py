@@ -125,7 +125,7 @@ def test_bad_input():
     for texts, kind in ((["", " "], "words"), ([], "bytes"), ([""], "characters")):
         with refused("texts", expected="text to train", got="none", remedy="files"):
             train_tokenizer(texts, kind, 300)
-    with refused("vocab_size", expected="kind bpe", got="none", remedy="8000"):
+    with refused("vocab_size", expected="kind 'bpe'", got="none", remedy="8000"):
         train_tokenizer(TEXTS, "bpe")
     with refused("vocab_size", expected="at least 257", got="256", remedy="increase"):
         train_tokenizer(TEXTS, "bytes", 256, special=("pad",))
@@ -139,7 +139,10 @@ def test_files_that_are_no_tokenizers(tmp_path):
     with pytest.raises(MissingDataError, match="Remedy: give the path of a tokenizer"):
         load_tokenizer(tmp_path)
     with refused(
-        TOKENIZER, expected="Hugging Face", got="Model missing", remedy="copy the file again"
+        TOKENIZER,
+        expected="Hugging Face",
+        got="Model missing",
+        remedy="copy or download the file again",
     ):
         parse_tokenizer("{}")
 

@@ -82,7 +82,7 @@ def check_edge_split(split: EdgeSplit) -> None:
         if not pairs.shape[1]:
             raise ArgumentError(
                 name,
-                expected="at least one edge",
+                expected=f"at least one edge in the {name} split",
                 got="none",
                 remedy="add edges, or change data.val and data.test (fractions of the edges)",
             )

@@ -150,7 +150,7 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
         got = " rows in node_labels and ".join(str(len(rows)) for rows in of_nodes)
         raise _strange("node_attributes", "as many rows as node_labels", got)
     if not count:
-        raise _strange(needed(kept)[1], "a row for each node", "none")
+        raise _strange(needed(kept)[1], "a row for each node", "no rows")
     if len(pairs) and (int(pairs.min()) < 0 or least > count):
         got = str(next(pair for pair in pairs.tolist() if min(pair) < 0 or max(pair) >= count))
         raise _strange("edges", f"pairs of nodes from 0 to {count - 1}", got)
@@ -203,8 +203,10 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
         if x.shape[1] == in_width:
             x = torch.cat([(x[:, : len(mean)] - mean) / std, x[:, len(mean) :]], dim=1)
     if x.shape[1] != in_width or not bool(x.isfinite().all()):
-        got = f"{x.shape[1]}" if x.shape[1] != in_width else "NaN or infinity"
-        raise _strange("x", f"{in_width} numbers per node, as in training", got)
+        # The constant feature that was added above is not among the user's features.
+        added = int(kept["scale"] is not None and not kept["kinds"])
+        got = f"{x.shape[1] - added} numbers" if x.shape[1] != in_width else "NaN or infinity"
+        raise _strange("x", f"{in_width - added} finite numbers per node, as in training", got)
     if not len(x):
         raise _strange("num_nodes", "at least one node", "none")
     graph = edges(given.edge_index, len(x))  # This checks the range of the indices.

@@ -105,7 +105,7 @@ class InteractionFiles(Interactions):
             raise ArgumentError(
                 "data.rating",
                 expected=f"a column of ratings in {path.name}, because data.min_rating is given",
-                got="no column with a usual name",
+                got=f"no column with a usual name, such as {RATING.usual[0]}",
                 remedy="name the column with --data.rating, or omit --data.min_rating",
             )
         liked = numbers["data.rating"] >= self.min_rating
@@ -145,7 +145,7 @@ def last_of_each(
     if not enough.any():
         raise ArgumentError(
             "data.path",
-            expected=f"users with {FEWEST} interactions, one for each split",
+            expected=f"users with at least {FEWEST} interactions, one for each split",
             got=f"at most {int(count.max())} per user",
             remedy="add interactions, or name a test file with --data.test_path",
         )

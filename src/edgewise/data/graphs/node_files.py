@@ -168,7 +168,7 @@ class NodeFiles(NodeData):
             raise unreadable(
                 path,
                 expected=f"{len(preprocessing['features'])} features, as in training",
-                got=str(found.x.shape[1]),
+                got=f"{found.x.shape[1]} features",
                 remedy="give the features that the model was trained on",
             )
         x = scaled(found.x, preprocessing["scale"], preprocessing["mean"], preprocessing["std"])
@@ -193,7 +193,7 @@ class NodeFiles(NodeData):
                 "data.id",
                 expected=f"ids of {edges.name}, such as {next(iter(read.ids))!r}, in {nodes.name}",
                 got=f"other ids, such as {found.ids[0]!r}",
-                remedy="name the column that holds these node ids with --data.id",
+                remedy=f"set --data.id to the column of {nodes.name} with the ids of {edges.name}",
             )
         return _with_edges(found, list(read.ids), read.pairs)
 
@@ -415,7 +415,7 @@ def _classes(found: Nodes) -> list[str]:
             "data.label",
             expected="labels of at least two classes",
             got=", ".join(names) or "none",
-            remedy="name the label column with --data.label",
+            remedy="name another label column with --data.label, or add nodes of other classes",
         )
     numbers = all(name.lstrip("-").isdecimal() for name in names)
     return sorted(names, key=int if numbers else None)
@@ -431,7 +431,10 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
             size = sum(array.file_size for array in archive.infolist())
     except (OSError, zipfile.BadZipFile) as error:
         raise unreadable(
-            path, expected=expected, got="a file of another format, or a damaged file"
+            path,
+            expected=expected,
+            got="a file of another format, or a damaged file",
+            remedy="copy the file again, or save the arrays with numpy.savez",
         ) from error
     copies = 2  # One copy in NumPy, one in PyTorch.
     check_memory(
@@ -441,11 +444,13 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
         with np.load(path, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
     except (ValueError, *DAMAGED) as error:
-        raise unreadable(path, expected=expected, got=str(error)) from error
+        remedy = "save plain arrays with numpy.savez, without Python objects"
+        raise unreadable(path, expected=expected, got=str(error), remedy=remedy) from error
     for name in ("edge_index", "x", *(("y",) if labelled else ())):
         if name not in found:
-            got = ", ".join(found) or "nothing"
-            raise unreadable(path, expected=f"an array {name!r}", got=got, remedy="add this array")
+            got = f"only the arrays {', '.join(found)}" if found else "no arrays"
+            remedy = f"add the array {name!r} to the file"
+            raise unreadable(path, expected=f"an array {name!r}", got=got, remedy=remedy)
     _check_shapes(path, found)
     x = torch.tensor(found["x"], dtype=torch.float32)
     count = len(x)
@@ -474,7 +479,12 @@ def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
     names = [str(name) for name in found["classes"].tolist()] if "classes" in found else None
     if names is not None and max(numbers) >= len(names):
         got = f"{len(names)} names, and a class {max(numbers)}"
-        raise unreadable(path, expected="an array classes with a name for each class in y", got=got)
+        raise unreadable(
+            path,
+            expected="an array classes with a name for each class in y",
+            got=got,
+            remedy="add the missing names to the array classes",
+        )
     return ["" if n < 0 else names[n] if names else str(n) for n in numbers]
 
 
@@ -494,13 +504,14 @@ def _check_shapes(path: Path, found: dict[str, Any]) -> None:
     pairs = shapes["edge_index"]
     if len(shapes["x"]) != 2 or len(pairs) != 2 or pairs[0] != 2 or wrong:
         got = ", ".join(f"{name} {list(found[name].shape)}" for name in [*shapes, *wrong])
-        expected = "edge_index [2, E], x [N, F], and y and masks [N]"
-        raise unreadable(path, expected=expected, got=got, remedy="correct the shapes")
+        expected = "edge_index [2, E], x [N, F], and y, ids and masks [N]"
+        raise unreadable(path, expected=expected, got=got, remedy="correct the array shapes")
     ends = found["edge_index"]
     if ends.dtype.kind not in "iu" or (ends.size and not 0 <= ends.min() <= ends.max() < count):
         expected = f"an edge_index of integers from 0 to {count - 1}"
         got = f"{ends.dtype} from {ends.min()} to {ends.max()}"
-        raise unreadable(path, expected=expected, got=got, remedy="number the nodes from 0")
+        remedy = "number the nodes from 0, and save edge_index as integers"
+        raise unreadable(path, expected=expected, got=got, remedy=remedy)
     if not np.isfinite(found["x"]).all():
         raise unreadable(
             path,

@@ -333,7 +333,12 @@ class MoleculeTable(Data):
                     "data.smiles",
                     expected=f"molecules as SMILES in column {smiles!r} of {table.path.name}",
                     got=got,
-                    remedy="correct these rows, or drop them with --data.invalid skip",
+                    remedy="correct these rows, or "
+                    + (
+                        "drop them with --data.invalid skip"
+                        if kept
+                        else "name another column with --data.smiles"
+                    ),
                 )
             warnings.warn(f"{table.path.name}: SMILES skipped: {got}", stacklevel=3)
         if without:
@@ -345,7 +350,12 @@ class MoleculeTable(Data):
                     expected=f"a value in each row of column {' or '.join(map(repr, targets))} of "
                     f"{table.path.name}",
                     got=got,
-                    remedy="fill in the values, or drop these rows with --data.invalid skip",
+                    remedy="fill in the values, or "
+                    + (
+                        "drop these rows with --data.invalid skip"
+                        if kept
+                        else "name another column with --data.target"
+                    ),
                 )
             warnings.warn(f"{table.path.name}: rows skipped: {got}", stacklevel=3)
         molecules = {text: one for text, one in parsed.items() if one is not None}
@@ -360,7 +370,7 @@ class MoleculeTable(Data):
                 "data.log_conditions",
                 expected="numbers above 0",
                 got=f"{float(positive.min())} in {table.path.name}",
-                remedy="list these columns in data.conditions only",
+                remedy="list a column with values of 0 or below in data.conditions instead",
             )
         return torch.cat([plain, positive.log()], dim=1)
 

@@ -39,7 +39,7 @@ def read_sdf(path: Path) -> Table:
     from rdkit import rdBase
 
     content = read_bytes(path)
-    check_memory("data.path", 10 * len(content), path.name, "use a part of its records")
+    check_memory("data.path", 10 * len(content), path.name, "use a part of the records")
     rows: list[dict[str, str]] = []
     with rdBase.BlockLogs():
         for molecule in chem.ForwardSDMolSupplier(io.BytesIO(content)):

@@ -139,7 +139,7 @@ class TimeSeries(Data):
             raise ArgumentError(
                 "data.history",
                 expected=f"at least {season} steps, the length of a season",
-                got=repr(history),
+                got=f"{history} steps",
                 remedy="choose a longer history",
             )
         bounds = [round(len(values) * share) for share in (1 - self.val - self.test, 1 - self.test)]
@@ -153,7 +153,8 @@ class TimeSeries(Data):
                     expected="windows of data.history + data.horizon values that fit into every "
                     "part of the series",
                     got=f"history {history}, horizon {horizon} and {len(values)} values",
-                    remedy="choose a shorter history or horizon, or larger fractions",
+                    remedy="choose a shorter history or horizon, or other fractions data.val and "
+                    "data.test",
                 )
             parts.append(_split(values, starts, history, horizon, season))
         file = open_source(self.path)

@@ -129,12 +129,17 @@ def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], S
     read = {one: parse_dates(texts, one) for one in ([named] if named else FORMATS)}
     known = {one: dates for one, dates in read.items() if dates}
     if not known or len(texts) < 3:
-        row = _first_unread(texts, [named] if named else FORMATS)
+        if known:
+            got, remedy = f"{len(texts)} dates in {table.path.name}", "add rows with later dates"
+        else:
+            row = _first_unread(texts, [named] if named else FORMATS)
+            got = f"{texts[row][:40]!r} in row {table.line(row)} of {table.path.name}"
+            remedy = "correct this date, or name the format, such as --data.date_format %d.%m.%Y"
         raise ArgumentError(
             "data.date",
             expected=f"at least three dates of one format in column {column!r}",
-            got=f"{texts[row][:40]!r} in row {table.line(row)} of {table.path.name}",
-            remedy="correct this date, or name the format, such as --data.date_format %d.%m.%Y",
+            got=got,
+            remedy=remedy,
         )
     regular: dict[str, tuple[float, Step]] = {}
     for format_, dates in known.items():
@@ -182,7 +187,7 @@ def read_times(table: Table, argument: str, column: str) -> list[float]:
         expected=f"numbers, or dates of one format, in column {column!r}",
         got=f"{texts[row][:40]!r} in row {table.line(row)} of {table.path.name}"
         + ", which fits several formats" * bool(found),
-        remedy="write all dates as 2024-01-31",
+        remedy="write all dates in the form 2024-01-31",
     )
 
 

@@ -396,7 +396,7 @@ def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> F
             ", ".join(column.argument for column in columns),
             expected=f"exactly two columns in {file.path.name}, or the names of two columns",
             got=f"the columns {', '.join(file.names)}",
-            remedy=f"name two of these columns with {one} and {other}",
+            remedy=f"name two different columns with {one} and {other}",
         )
     first, second = places
     lines = []

@@ -190,7 +190,7 @@ def _chunks(
                         argument,
                         form.characters + PER_CELL * form.lines * len(names),
                         path.name,
-                        "use a part of its rows, or more memory",
+                        "use a part of the rows, or more memory",
                     )
                     part, lines = part.iloc[1:], lines[1:]
                 yield lines, _fitted(part, names)
@@ -325,7 +325,7 @@ def _no_object(path: Path, got: str) -> ArgumentError:
 def _of_objects(path: Path) -> Table:
     form = text_form(path)
     needed = 4 * form.characters  # Memory of Python objects, their text and the frame.
-    check_memory(str(path), needed, path.name, "use a part of its rows, or more memory")
+    check_memory(str(path), needed, path.name, "use a part of the rows, or more memory")
     numbered = list(_objects(path))
     names = list(dict.fromkeys(str(name) for _, row in numbered for name in row))
     cells = {name: [cell_text(row.get(name)) for _, row in numbered] for name in names}

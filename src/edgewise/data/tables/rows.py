@@ -64,7 +64,7 @@ def check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> N
             raise ArgumentError(
                 str(path),
                 expected=f"a column {column!r}",
-                got=f"the columns {', '.join(names)}" if names else "none",
+                got=f"the columns {', '.join(names)}" if names else "no columns",
                 remedy=f"rename {same[0]!r} to {column!r}"
                 if same
                 else f"name the column {column!r}, as in the training table",

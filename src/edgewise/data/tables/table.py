@@ -79,7 +79,8 @@ class Table:
             raise unreadable(
                 self.path,
                 expected=f"{len(names)} columns, as in the table of data.path",
-                got=str(self.frame.shape[1]),
+                got=f"{self.frame.shape[1]} columns",
+                remedy="give this table the same columns as the table of data.path",
             )
         if self.named:
             return replace(self, frame=self.frame.set_axis(list(names), axis=1))

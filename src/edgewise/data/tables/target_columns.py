@@ -87,7 +87,7 @@ class TargetColumns:
                 counts = torch.bincount(values.long(), minlength=len(classes)).tolist()
                 found.append(Target(name, classes, counts=tuple(counts)))
                 if max(counts) == len(values):
-                    got = f"{classes[counts.index(len(values))]} in all {len(values)}"
+                    got = f"{classes[counts.index(len(values))]} in all {len(values)} rows"
                     constant.append((name, got))
                 continue
             check_varies(values, self.argument, name, self.table.path)

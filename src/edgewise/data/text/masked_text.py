@@ -60,7 +60,10 @@ class UnlabelledTexts(TextData):
         """Return the texts for training and validation, without empty lines."""
         found = [line for source in self.sources for line in lines_of(source)]
         found = _stripped(found + _lines(self.paths))
-        remedy = f"name some of {', '.join(get_args(Source))}, or files"
+        remedy = (
+            f"name sources with --data.sources ({', '.join(get_args(Source))}), or text files with "
+            "--data.paths"
+        )
         return check_given("data.sources, data.paths", found, "training texts", remedy)
 
     def texts(self) -> dict[str, list[str]]:

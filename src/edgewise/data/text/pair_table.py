@@ -80,8 +80,8 @@ class PairTable(TextPairs, OwnFiles):
                 "data.val_path, data.test_path",
                 expected="no validation and test files if data.target_path is set",
                 got=", ".join(str(path) for split, path in files.items() if split != "train"),
-                remedy="omit these files (pairs are then held out from the file), or use "
-                "data.parallel in Python",
+                remedy="omit data.val_path and data.test_path (pairs are then held out from the "
+                "file of data.path), or use data.parallel in Python",
             )
         target = Path(self.target_path).expanduser()
         return read_parallel(Path(files["train"]), target, read=read_own_lines)

@@ -221,7 +221,7 @@ def _texts(path: Path, read: Callable[[Path], list[str]]) -> list[str]:
             path,
             expected="a text in each line",
             got=f"{len(empty)} empty lines of {len(lines)}, the first is line {empty[0]}",
-            remedy="remove these lines from both files",
+            remedy="remove the empty lines, and the same lines of the other file",
         )
     return lines
 

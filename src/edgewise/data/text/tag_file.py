@@ -69,7 +69,7 @@ class TagFile(TaggedWords, OwnFiles):
             raise ArgumentError(
                 "data.tag",
                 expected=f"at least two tags in {files['train'].name}",
-                got=f"{found.pop()!r} for each of its words",
+                got=f"{found.pop()!r} for all words",
                 remedy="add sentences with other tags, or name another column with --data.tag",
             )
         parts = self.dealt(read)

@@ -131,7 +131,8 @@ class TextStream(TextData):
             held_out = partial(held_out_windows, context=self.context, stride=stride)
         opening, val = val[: self.context], val[self.context :]
         for name, stream in (("val", val), ("test", test)):
-            check_some(name, stream)
+            wanted = "tokens after the first data.context ones" if name == "val" else "tokens"
+            check_some(name, stream, wanted)
         return TextSplits(
             {"vocab_size": tokenizer.get_vocab_size(), "longest_text": self.context},
             train=windows,
@@ -142,12 +143,13 @@ class TextStream(TextData):
         )
 
 
-def check_some(name: str, stream: Tensor) -> None:
+def check_some(name: str, stream: Tensor, wanted: str = "tokens") -> None:
     """Check that a part of the text, such as ``"val"``, has tokens."""
     if not len(stream):
+        train = name == "train"
         raise ArgumentError(
-            f"data.{name}",
-            expected="a fraction that leaves tokens (for data.val, more than data.context tokens)",
+            "data.val" if train else f"data.{name}",
+            expected=f"a fraction that leaves {wanted}{' for training' if train else ''}",
             got="no tokens",
-            remedy="choose a larger fraction, or give more text",
+            remedy=f"choose a {'smaller' if train else 'larger'} fraction, or give more text",
         )

@@ -207,7 +207,7 @@ def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
             origin,
             expected=f"a {TOKENIZER} written by Hugging Face tokenizers",
             got=str(error),
-            remedy="copy the file again from the run folder",
+            remedy="copy or download the file again",
         ) from error
     # The file may enable truncation and padding; disable both.
     tokenizer.no_truncation()
@@ -280,7 +280,7 @@ def _counted(
 def _merged(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
-    expected = f"a maximum, which the kind {kind} of tokenizer needs"
+    expected = f"a maximum number of tokens, which a tokenizer of kind {kind!r} needs"
     max_tokens = check_given("vocab_size", max_tokens, expected, "choose for example 8000")
     hf = _library()
     if not any(texts):

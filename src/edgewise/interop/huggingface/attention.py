@@ -275,12 +275,14 @@ def layers_that_ask(model: nn.Module) -> list[nn.Module]:
     ]
     if layers and config is not None:
         return layers
-    kinds = sorted({type(m).__name__ for _, m in named}) or ["no attention"]
+    kinds = ", ".join(sorted({type(m).__name__ for _, m in named}))
+    own = f"whose layers {kinds} compute attention themselves" if kinds else "without attention"
     raise ArgumentError(
         "model",
         expected="a model whose layers use AttentionInterface of transformers",
-        got=f"{type(model).__name__} with {', '.join(kinds)}, which compute attention themselves",
-        remedy="try edgewise.interop.huggingface.load, which supports some of these models",
+        got=f"{type(model).__name__}, {own}",
+        remedy="try edgewise.interop.huggingface.load, which supports some models "
+        "without AttentionInterface",
     )
 
 

@@ -45,7 +45,7 @@ class Checkpoint:
                 "config",
                 expected=f"a configuration with the value `{name}`, as for "
                 f"{self.config['model_type']} models",
-                got=f"{', '.join(sorted(self.config))}",
+                got=f"only {', '.join(sorted(self.config))}",
                 remedy="save the model again with save_pretrained",
             )
         return self.config[name]

@@ -68,7 +68,7 @@ def fill(
             "model_or_folder",
             expected="weights whose shapes match config.json",
             got="\n  " + "\n  ".join(wrong + strange) + "\n",
-            remedy="use the config.json that was saved with these weights",
+            remedy="use the config.json that was saved with the model's weights",
         )
     if strange:
         raise ArgumentError(

@@ -27,7 +27,7 @@ def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
             "attention_window",
             expected="even numbers, for windows with equally many tokens on both sides",
             got=repr(windows),
-            remedy="use the config.json that was saved with these weights",
+            remedy="use the config.json that was saved with the model's weights",
         )
     model = longformer(
         theirs["vocab_size"],

@@ -28,8 +28,8 @@ def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     if any(local != lsh for local, lsh in near.values()):
         raise ArgumentError(
             "config",
-            expected="equal numbers (local, lsh) of chunks before, and of chunks after",
-            got=repr(near),
+            expected="as many local as LSH chunks, both before and after a chunk",
+            got=f"(local, LSH) chunks {near!r}",
             remedy="run this variant with transformers, as Edgewise does not support it",
         )
     axial = bool(theirs["axial_pos_embds"])

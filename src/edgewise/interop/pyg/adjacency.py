@@ -167,7 +167,7 @@ def _agreed(stated: int | None, counted: int) -> int:
         raise ArgumentError(
             "size",
             expected=f"{counted} nodes, the number of rows of the features",
-            got=str(stated),
+            got=f"{stated} nodes",
             remedy="change size (or the matrix, or EdgeIndex.sparse_size) to match x",
         )
     return counted

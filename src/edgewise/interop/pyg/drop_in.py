@@ -57,7 +57,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
             "module",
             expected=f"a module that TorchScript can compile, such as {_original(type(self))}",
             got=repr(self),
-            remedy="use torch.compile, or load the state dict into PyG's layer and script it",
+            remedy="use torch.compile, or script PyG's layer after loading the state dict into it",
         )
 
     @property
