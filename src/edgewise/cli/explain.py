@@ -26,7 +26,7 @@ def explain(arguments: Namespace) -> int:
             "--out",
             expected="a file name that ends in .html",
             got=str(arguments.out),
-            remedy=f"use --out {arguments.out.with_suffix('.html')}",
+            remedy=f"use for example --out {arguments.out.parent / 'attention.html'}",
         )
     run = load(arguments.folder)
     predictor = run.predictor

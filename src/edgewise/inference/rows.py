@@ -82,7 +82,7 @@ def check_form(path: Path) -> None:
             "--out",
             expected=f"a name that ends in {', '.join(FORMS)}",
             got=path.name,
-            remedy=f"write to {path.with_suffix('.csv')}",
+            remedy=f"write for example to {path.parent / 'predictions.csv'}",
         )
 
 

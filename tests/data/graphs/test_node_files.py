@@ -130,6 +130,7 @@ def test_arrays(tmp_path):
     assert splits.model_arguments["in_width"] == 2
     bad = [
         ({"edge_index": np.array([[0], [12]])}, "integers from 0 to 11", "from 0 to 12"),
+        ({"edge_index": np.zeros((2, 0))}, "integers from 0 to 11", "float64"),
         ({"y": np.zeros(3)}, "and y, ids and masks [N]", "y [3]"),
         ({"x": np.full((12, 2), np.nan)}, "an array x of finite numbers", "NaN"),
         ({"x": np.full((12, 2), "a")}, "a numeric array x", "<U1"),

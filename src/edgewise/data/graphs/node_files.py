@@ -509,7 +509,7 @@ def _check_shapes(path: Path, found: dict[str, Any]) -> None:
     ends = found["edge_index"]
     if ends.dtype.kind not in "iu" or (ends.size and not 0 <= ends.min() <= ends.max() < count):
         expected = f"an edge_index of integers from 0 to {count - 1}"
-        got = f"{ends.dtype} from {ends.min()} to {ends.max()}"
+        got = f"{ends.dtype} from {ends.min()} to {ends.max()}" if ends.size else str(ends.dtype)
         remedy = "number the nodes from 0, and save edge_index as integers"
         raise unreadable(path, expected=expected, got=got, remedy=remedy)
     if not np.isfinite(found["x"]).all():
