@@ -100,7 +100,9 @@ def checked_call(
     dropout: float = 0.0,
     normaliser: Normaliser = "softmax",
 ) -> tuple[AttentionCall, Graph]:
-    """Check the arguments of ``attend``; return them as an ``AttentionCall``, with the bound graph.
+    """Check the arguments of ``attend``; return them as an ``AttentionCall``, and the graph.
+
+    A pattern is converted to the graph for the numbers of queries and keys.
 
     For any ``layout``, the tensors of the returned call have nodes before heads. With dropout, the
     call gets a seed from PyTorch's random generator.

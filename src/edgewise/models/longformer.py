@@ -1,9 +1,9 @@
 """Longformer: BERT for long texts, with sliding-window attention and global tokens (hubs).
 
 Formula: as BERT; o_i = attend(Q x_i, K x_j, V x_j); for a hub o_i = attend(Q' x_i, K' x_j, V' x_j)
-Graph: tokens attend to ``window(r)``, r per layer, and to the hubs; hubs attend to all tokens
+Graph: tokens attend to ``window(r)``, with r of the layer, and to hubs; hubs attend to all tokens
 Score: ``Dot`` (scaled dot product); hubs have separate query, key and value projections
-Encoding: learned; the token after p real tokens uses row p + padding id + 1 of the position table
+Encoding: learned; position p (from 0, without padding) uses row p + padding id + 1 of the table
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Beltagy et al., Longformer: the long-document Transformer, 2020

@@ -213,7 +213,7 @@ def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[s
         names.pop()
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise _unusable(path, argument, f"two columns named {twice[0]!r}", delimiter)
+        raise _unusable(path, argument, f"two columns with the name {twice[0]!r}", delimiter)
     return names
 
 

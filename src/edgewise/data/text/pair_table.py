@@ -18,7 +18,8 @@ from edgewise.errors import ArgumentError
 class PairTable(TextPairs, OwnFiles):
     """Table with a source text and a target text in each row, or two files with one text per line.
 
-    Validation and test files must be tables; for parallel files use :class:`Parallel`.
+    With two files (``path`` and ``target_path``), validation and test texts are held out from them.
+    To give validation and test texts as pairs of files too, use :class:`Parallel`.
 
     Attributes:
         source: column of source texts (encoder inputs); by default the first of two columns.

@@ -247,7 +247,7 @@ class Asked:
         ]
 
     def _rows(self, targets: int, sources: int) -> Iterator[tuple[int, Tensor]]:
-        """Yield the mask in chunks of rows, as ``(first row, mask [members, rows, S])``."""
+        """Yield chunks of rows of the mask: the first row, and ``[members, rows, sources]``."""
         from transformers.masking_utils import sdpa_mask
 
         step = max(AT_ONCE // max(self.members * sources, 1), 1)
