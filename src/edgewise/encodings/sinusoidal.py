@@ -67,7 +67,7 @@ class Sinusoidal(nn.Module):
         self.register_buffer("table", torch.empty(0, width), persistent=False)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return x ``[..., N, width]`` plus the encodings of ``positions``, by default 0 to N - 1."""
+        """Add the encodings of ``positions``, by default 0 to N - 1, to x ``[..., N, width]``."""
         if positions is not None:
             return x + sinusoidal_positions(positions, self.width, self.base).to(x)
         n = x.shape[-2]
