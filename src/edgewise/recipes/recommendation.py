@@ -42,8 +42,10 @@ pinsage_gowalla = Recipe(
 
 interactions = Recipe(
     name="interactions",
-    summary="LightGCN recommends items to users: --data.path ratings.csv",
-    model=partial(models.lightgcn, width=64, hops=2),
+    summary="LightGCN with a low-pass filter recommends items to users: --data.path ratings.csv",
+    # Validation recall@10 on the interactions of 3,000 users of Gowalla is 0.087, 0.095 and 0.092
+    # with low_pass 0, 0.2 and 0.4.
+    model=partial(models.lightgcn, width=64, hops=2, low_pass=0.2),
     data=data.interactions(val=0.1, negatives=512, batch_size=2048),
     task=tasks.Recommendation(temperature=0.15, k=10),
     optimizer=training.OptimizerSettings("adam", lr=0.01),
