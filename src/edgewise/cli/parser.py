@@ -262,7 +262,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
         "edgewise train gat-cora --model.heads 4 --out runs/four-heads\n\n"
         "Each field of the recipe is an option; `edgewise train RECIPE --help` lists the fields."
     )
-    summary = "train the model of a recipe and write a run folder"
+    summary = "train the model of a recipe and write its weights and metrics to a run folder"
     command = _command_on_recipe(add, commands.train, "train", summary, example + known_fields)
     protocol = command.add_argument_group("several trainings")
     help_ = (
@@ -291,7 +291,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
     help_ = "values of FIELD; the recipe is trained once for each value"
     command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
     protocol = command.add_argument_group("several trainings")
-    help_ = "train with N seeds for each value, and report the mean and standard deviation"
+    help_ = "train with N seeds for each value of FIELD, and report mean and standard deviation"
     protocol.add_argument("--seeds", type=int, metavar="N", help=help_)
     help_ = "train for N values of FIELD in parallel, each in its own process with one thread"
     protocol.add_argument("--workers", type=int, metavar="N", help=help_)

@@ -67,5 +67,5 @@ def check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> N
                 got=f"the columns {', '.join(names)}" if names else "no columns",
                 remedy=f"rename {same[0]!r} to {column!r}"
                 if same
-                else f"name the column {column!r}, as in the training table",
+                else f"add the column {column!r} of the training table, or rename the column that holds it",
             )
