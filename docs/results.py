@@ -175,7 +175,7 @@ BESIDE = {
     },
     "attentive-esol": {
         "graph-network-esol": (
-            "with the model `graph_network`",
+            "with the model `graph_network`, one seed",
             "edgewise train attentive-esol --model graph_network --folds --out graph-network-esol",
         ),
     },

@@ -49,6 +49,7 @@ swin_mnist = replace(
     name="swin-mnist",
     summary="Swin Transformer on MNIST, with windows of 7 × 7 patches",
     model=partial(models.swin, patch=2, width=32, depths=(2, 2), heads=2, window=7),
+    optimizer=replace(vit_mnist.optimizer, lr=3e-3),
     protocol=Protocol(
         ("test/accuracy",),
         "98.3 % (`vit-mnist`)",
