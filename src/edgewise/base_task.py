@@ -46,12 +46,17 @@ class Task(ABC):
         """
         return model
 
-    def with_targets(self, targets: Sequence[Target]) -> Task:  # noqa: ARG002
+    def with_targets(
+        self,
+        targets: Sequence[Target],  # noqa: ARG002
+        class_counts: Sequence[int] = (),  # noqa: ARG002
+    ) -> Task:
         """Return a copy of the task that fits the loaded targets; most tasks return themselves.
 
         Args:
             targets: :attr:`edgewise.data.Splits.targets`, descriptions of the target columns; empty
                 if the data set has none.
+            class_counts: :attr:`edgewise.data.Splits.class_counts`.
 
         Raises:
             ArgumentError: the task cannot predict such targets.

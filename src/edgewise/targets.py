@@ -40,6 +40,11 @@ class Target(NamedTuple):
         return cls(**{**record, **lists})
 
 
+def class_counts(classes: Tensor, num_classes: int) -> tuple[int, ...]:
+    """Return the number of examples of each class, given the class index of each example."""
+    return tuple(torch.bincount(classes, minlength=num_classes).tolist())
+
+
 def split_outputs(targets: Sequence[Target], outputs: Tensor) -> tuple[Tensor, ...]:
     """Split the outputs of a model into the outputs ``[..., width]`` of each target."""
     parts: tuple[Tensor, ...] = outputs.split([target.width for target in targets], dim=-1)

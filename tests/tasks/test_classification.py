@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from edgewise.targets import Target
 from edgewise.tasks import Classification
 from tests.errors import refused
 
@@ -24,6 +25,33 @@ def test_smoothed_loss():
     smoothed = (0.9 * right + 0.1 * wrong + 0.9 * wrong + 0.1 * right) / 2
     loss = Classification(label_smoothing=0.2).loss(OUTPUTS, TARGET)
     assert float(loss) == pytest.approx(smoothed)
+
+
+def test_class_weights_are_those_of_scikit_learn():
+    numpy, utils = pytest.importorskip("numpy"), pytest.importorskip("sklearn.utils.class_weight")
+    labels = [0, 0, 0, 1]
+    weights = utils.compute_class_weight("balanced", classes=numpy.array([0, 1]), y=labels)
+    target = torch.tensor([0, 1])
+    losses = torch.nn.functional.cross_entropy(OUTPUTS, target, reduction="none")
+    task = Classification(class_weight="balanced").with_targets((), [3, 1])
+    assert float(task.loss(OUTPUTS, target)) == pytest.approx(
+        float((losses * torch.tensor(weights)).mean())
+    )
+    several = Classification(class_weight="balanced").with_targets([Target("toxic", ("0", "1"))])
+    assert several.class_weight == "balanced"
+    with refused("task.class_weight", expected="none", got="'balanced'", remedy="omit"):
+        Classification(class_weight="balanced").loss(OUTPUTS, target)
+    with refused("task.class_weight", expected="balanced", got="'equal'", remedy=""):
+        Classification(class_weight="equal")
+
+
+def test_balanced_accuracy_is_the_mean_over_classes():
+    pytest.importorskip("torchmetrics")
+    task = Classification(class_weight="balanced").with_targets((), [3, 1])
+    metric = task.metrics()["balanced_accuracy"]
+    outputs = torch.eye(2)[[0, 0, 0, 1, 0]]
+    metric.update(outputs, torch.tensor([0, 0, 0, 0, 1]))
+    assert float(metric.compute()) == pytest.approx((3 / 4 + 0) / 2)
 
 
 def test_accuracy_is_the_share_of_right_answers_over_batches():

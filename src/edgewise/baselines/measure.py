@@ -91,7 +91,7 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
     """
     candidates = kind_of(recipe).candidates
     splits = without_augmentation(recipe.data).load()
-    recipe = recipe.for_targets(splits.targets)
+    recipe = recipe.for_targets(splits.targets, splits.class_counts)
     best: dict[str, tuple[Baseline, Score]] = {}
     pending = ""
     for candidate in candidates(recipe, splits):

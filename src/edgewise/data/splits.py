@@ -88,6 +88,8 @@ class Splits:
             prepared before training and added to every batch.
         targets: descriptions of the targets, which the task receives and a run folder stores; empty
             if the task needs none.
+        class_counts: number of training examples of each class, for class weights; empty if unknown
+            or if the data set has ``targets``.
 
     Example:
         >>> from edgewise import data
@@ -105,6 +107,7 @@ class Splits:
     preprocessing: dict[str, Any] = field(default_factory=dict, kw_only=True)
     codes: PrecomputedEncodings | None = field(default=None, kw_only=True)
     targets: tuple[Target, ...] = field(default=(), kw_only=True)
+    class_counts: tuple[int, ...] = field(default=(), kw_only=True)
 
     def loaders(self, seed: int) -> dict[str, Loader]:
         """Return the loader of each split by name; only ``train`` is shuffled."""

@@ -73,7 +73,8 @@ def losses_of(
         )
     check_choice("split", split, SPLITS)
     found = _spaced(model.splits.loaders(model.recipe.seed)[split], max_batches)
-    task = model.recipe.task.with_targets(model.splits.targets)
+    splits = model.splits
+    task = model.recipe.task.with_targets(splits.targets, splits.class_counts)
 
     def own_loss(module: nn.Module, batch: Any) -> Tensor:
         mean: Tensor = task.loss(

@@ -81,7 +81,13 @@ class Recipe:
     def __post_init__(self) -> None:
         check_seed("seed", self.seed)
 
-    def for_targets(self, targets: Sequence[Target]) -> Recipe:
-        """Return the recipe with a task and a monitored metric that fit these target columns."""
-        task, trainer = self.task.with_targets(targets), self.trainer.for_targets(targets)
+    def for_targets(self, targets: Sequence[Target], class_counts: Sequence[int] = ()) -> Recipe:
+        """Return the recipe with a task and a monitored metric that fit the loaded targets.
+
+        Args:
+            targets: descriptions of the target columns; see :class:`edgewise.data.Splits`.
+            class_counts: number of training examples of each class; see there.
+        """
+        task = self.task.with_targets(targets, class_counts)
+        trainer = self.trainer.for_targets(targets)
         return replace(self, task=task, trainer=trainer)

@@ -169,7 +169,7 @@ def compare(
             _outcome(value, [folder / f"seed-{seed}" for seed in numbers] or [folder], graph)
             for value, folder, numbers, graph in zip(read, folders, drawn, bound, strict=True)
         ]
-        return Comparison(recipe.for_targets(splits.targets), field, outcomes)
+        return Comparison(recipe.for_targets(splits.targets, splits.class_counts), field, outcomes)
 
 
 def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:

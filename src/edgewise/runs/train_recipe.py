@@ -136,7 +136,7 @@ def _tokenizer(splits: Splits) -> Tokenizer | None:
 def _fit(
     recipe: Recipe, model: nn.Module, splits: Splits, folder: RunFolder, title: str
 ) -> dict[str, float]:
-    recipe = recipe.for_targets(splits.targets)
+    recipe = recipe.for_targets(splits.targets, splits.class_counts)
     loaders = splits.loaders(recipe.seed)
     # Reseed, so that training does not repeat the random numbers of the initial weights.
     seed_everything(recipe.seed + 1)
@@ -169,7 +169,7 @@ def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:
 def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     recipe.trainer.check(recipe.task.possible_metrics())
     splits = recipe.data.load()
-    described = recipe.for_targets(splits.targets)
+    described = recipe.for_targets(splits.targets, splits.class_counts)
     seed_everything(recipe.seed)
     model = build_model(recipe, preprocessing_of(splits))
     if splits.codes is not None:
@@ -201,7 +201,7 @@ def evaluate_one(path: Path) -> dict[str, float]:
     model, splits = _prepared(with_vocabulary(recipe, folder))
     folder.load_weights(model)
     loaders = splits.loaders(recipe.seed)
-    task = recipe.task.with_targets(splits.targets)
+    task = recipe.task.with_targets(splits.targets, splits.class_counts)
     return evaluate(model, task, loaders, accelerator=recipe.trainer.accelerator)
 
 
@@ -250,7 +250,9 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
     counted = {
         n.removeprefix(prefix): x for n, x in preprocessing.values.items() if n.startswith(prefix)
     }
-    if counted and not recipe.start and isinstance(model, TextClassifier):
+    # Naive Bayes contains the frequencies of the classes, which class weights are to remove.
+    weighted = getattr(recipe.task, "class_weight", "none") != "none"
+    if counted and not recipe.start and not weighted and isinstance(model, TextClassifier):
         model.naive_bayes = NaiveBayes(**counted)
     return (
         TargetScaling(model, *preprocessing.target_scale) if preprocessing.target_scale else model

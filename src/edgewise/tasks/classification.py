@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, get_args
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.arguments import check_share
+from edgewise.arguments import check_choice, check_share
 from edgewise.base_task import Task
 from edgewise.errors import ArgumentError, require
 from edgewise.targets import Target
-from edgewise.tasks.property_prediction import PropertyPrediction
+from edgewise.tasks.property_prediction import (
+    ClassWeight,
+    PropertyPrediction,
+    balanced_weights,
+)
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -30,6 +34,11 @@ class Classification(Task):
 
     Attributes:
         label_smoothing: fraction of the target probability that is spread evenly over all classes.
+        class_weight: ``"balanced"`` weights each class by the inverse of its frequency in the
+            training set, as in scikit-learn, and adds the metric ``balanced_accuracy``, the mean of
+            the accuracies on the examples of each class. The predicted probabilities are then not
+            calibrated.
+        class_counts: number of training examples of each class, which the data determine.
 
     Example:
         >>> import torch
@@ -43,12 +52,19 @@ class Classification(Task):
     """
 
     label_smoothing: float = 0.0
+    class_weight: ClassWeight = "none"
+    class_counts: tuple[int, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         check_share("task.label_smoothing", self.label_smoothing, "choose for example 0.1")
+        check_choice("task.class_weight", self.class_weight, get_args(ClassWeight))
 
-    def with_targets(self, targets: Sequence[Target]) -> Task:
-        return PropertyPrediction().with_targets(targets) if targets else self
+    def with_targets(self, targets: Sequence[Target], class_counts: Sequence[int] = ()) -> Task:
+        if targets:
+            return PropertyPrediction(class_weight=self.class_weight).with_targets(targets)
+        task = replace(self)
+        object.__setattr__(task, "class_counts", tuple(class_counts))
+        return task
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if outputs.dim() > target.dim() + 1:
@@ -59,14 +75,33 @@ class Classification(Task):
                 remedy="pool the outputs to one row per target; for a model with several outputs "
                 "per node in training, such as grand, use tasks.Consistency",
             )
-        return F.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)
+        if self.class_weight == "none":
+            return F.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)
+        if not self.class_counts:
+            raise ArgumentError(
+                "task.class_weight",
+                expected="none, for data that do not count the examples of each class",
+                got=repr(self.class_weight),
+                remedy="omit task.class_weight, or call task.with_targets((), class_counts)",
+            )
+        losses = F.cross_entropy(
+            outputs, target, label_smoothing=self.label_smoothing, reduction="none"
+        )
+        return (losses * balanced_weights(self.class_counts, target)).mean()
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="accuracy")
         from torchmetrics.classification import MulticlassAccuracy
 
         # Labels were checked when the data were loaded.
-        return {"accuracy": MulticlassAccuracy(average="micro", validate_args=False)}
+        found: dict[str, Metric] = {
+            "accuracy": MulticlassAccuracy(average="micro", validate_args=False)
+        }
+        if self.class_weight == "balanced":  # The classes are not counted before data are loaded.
+            found["balanced_accuracy"] = MulticlassAccuracy(
+                num_classes=len(self.class_counts) or 2, average="macro", validate_args=False
+            )
+        return found
 
     def possible_metrics(self) -> dict[str, Metric]:
         return PropertyPrediction().metrics() | self.metrics()

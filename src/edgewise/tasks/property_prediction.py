@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 ClassWeight = Literal["none", "balanced"]
 
 
+def balanced_weights(counts: Sequence[int], classes: Tensor) -> Tensor:
+    """Return the weight of each example, the inverse frequency of its class.
+
+    Args:
+        counts: number of training examples of each class.
+        classes: class index of each example, ``[M]``.
+    """
+    number = torch.tensor(counts, device=classes.device)
+    return (number.sum() / (len(number) * number.clamp(min=1)))[classes]
+
+
 @dataclass(frozen=True)
 class PropertyPrediction(Regression):
     """Prediction of the target columns of a data set: numbers, classes, or both.
@@ -62,7 +73,11 @@ class PropertyPrediction(Regression):
         super().__post_init__()
         check_choice("task.class_weight", self.class_weight, get_args(ClassWeight))
 
-    def with_targets(self, targets: Sequence[Target]) -> Task:
+    def with_targets(
+        self,
+        targets: Sequence[Target],
+        class_counts: Sequence[int] = (),  # noqa: ARG002
+    ) -> Task:
         task = replace(self)
         object.__setattr__(task, "targets", tuple(targets))
         return task
@@ -101,9 +116,7 @@ class PropertyPrediction(Regression):
         else:
             losses = F.cross_entropy(outputs, values.long(), reduction="none")
         if self.class_weight == "balanced":
-            counts = torch.tensor(target.counts, device=values.device)
-            weights = counts.sum() / (len(counts) * counts.clamp(min=1))
-            losses = losses * weights[values.long()]
+            losses = losses * balanced_weights(target.counts, values.long())
         return losses
 
     def metrics(self) -> dict[str, Metric]:

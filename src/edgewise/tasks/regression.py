@@ -49,7 +49,11 @@ class Regression(Task):
         check_choice("task.kind", self.kind, get_args(Loss))
         check_positive("task.delta", self.delta, "choose roughly the size of an acceptable error")
 
-    def with_targets(self, targets: Sequence[Target]) -> Task:
+    def with_targets(
+        self,
+        targets: Sequence[Target],
+        class_counts: Sequence[int] = (),  # noqa: ARG002
+    ) -> Task:
         if len(targets) > 1 or any(target.classes for target in targets):
             raise ArgumentError(
                 "task",

@@ -34,6 +34,7 @@ from edgewise.data.tables.split_column import NAMES, PART_OF
 from edgewise.data.tables.table import Table, as_number, as_numbers, is_missing
 from edgewise.data.tables.target_columns import MANY, TargetColumns, TaskType
 from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.targets import class_counts
 
 FeatureScaling = Literal["auto", "columns", "rows", "none"]
 ID = ("id", "node", "node_id", "nodeid", "name", "key")
@@ -269,8 +270,16 @@ class NodeFiles(NodeData):
         }
         sizes = {"in_width": x.shape[1], "out_width": len(labels) or 1}
         train = replace(train, target_scale=TargetScale.of(targets))
+        counts = class_counts(y[parts["train"]], len(labels)) if labels else ()
         return Splits(
-            sizes, train, val, test, batch_size=1, preprocessing=preprocessing, targets=targets
+            sizes,
+            train,
+            val,
+            test,
+            batch_size=1,
+            preprocessing=preprocessing,
+            targets=targets,
+            class_counts=counts,
         )
 
     def _are_numbers(self, labels: Sequence[str], delimiter: str = ",") -> bool:

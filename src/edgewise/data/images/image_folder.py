@@ -38,6 +38,7 @@ from edgewise.data.reading import check_memory
 from edgewise.data.splits import Split, Splits
 from edgewise.data.tables.split_column import PART_OF
 from edgewise.errors import ArgumentError, MissingDataError, require
+from edgewise.targets import class_counts
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -134,6 +135,7 @@ class ImageFolder(ImageData):
             split("test"),
             self.batch_size,
             preprocessing=preprocessing,
+            class_counts=class_counts(target[parts["train"]], len(labels)),
         )
 
     def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:

@@ -27,7 +27,7 @@ from edgewise.data.text.tokenizer import (
 )
 from edgewise.errors import ArgumentError
 from edgewise.layers import NaiveBayes, Tokens
-from edgewise.targets import Target
+from edgewise.targets import Target, class_counts
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -129,8 +129,8 @@ class LabelledSentences(LabelledText):
         split_seed: random seed of the sample; independent of a recipe's seed.
         naive_bayes: fit a naive Bayes classifier to the training sentences. A model from random
             weights combines its logits with those of this classifier
-            (:class:`edgewise.layers.NaiveBayes`). A model with ``--from``, several labels of a
-            text, and numbers do not use it.
+            (:class:`edgewise.layers.NaiveBayes`). A model with ``--from`` or class weights,
+            several labels of a text, and numbers do not use it.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
@@ -163,6 +163,7 @@ class LabelledSentences(LabelledText):
         if columns:
             targets = columns.describe(torch.tensor([values for _, values in parts["train"]]))
         splits = {}
+        counts: tuple[int, ...] = ()
         values: dict[str, Any] = {"text": column}
         for name, found in parts.items():
             ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
@@ -174,11 +175,14 @@ class LabelledSentences(LabelledText):
                 else numbered(found, labels, files[name])
             )
             splits[name] = self._split(name, texts, target, tokenizer)
-            if name == "train" and self.naive_bayes and not columns:
-                counted = NaiveBayes.fit(Tokens(texts.ids, texts.sizes), target, len(labels))
-                values |= {f"naive_bayes.{part}": x for part, x in counted.counted().items()}
+            if name == "train" and not columns:
+                counts = class_counts(target, len(labels))
+                if self.naive_bayes:
+                    counted = NaiveBayes.fit(Tokens(texts.ids, texts.sizes), target, len(labels))
+                    values |= {f"naive_bayes.{part}": x for part, x in counted.counted().items()}
         values["labels"] = [self.names.get(label, label) for label in labels]
-        return self.text_splits(splits, tokenizer, values, targets)
+        loaded = self.text_splits(splits, tokenizer, values, targets)
+        return replace(loaded, class_counts=counts)
 
     def _split(self, name: str, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer) -> Split:
         def make(index: Tensor) -> Batch:
