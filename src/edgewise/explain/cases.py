@@ -393,11 +393,11 @@ def _recommended(predictor: Recommendations, value: Any, top: int) -> Iterator[C
     with torch.no_grad():
         items = predictor.answer([user], top=top, evidence=0)[0]["items"]
     for item in items:
-        own = torch.tensor([user, first + predictor.items.number(item["item"])])
+        number = predictor.items.number(item["item"])
+        own = torch.tensor([user, first + number])
 
-        def score(own: Tensor = own) -> Tensor:
-            states = model.embed(graph)[own]
-            return (states[0] * states[1]).sum().reshape(1)
+        def score(own: Tensor = own, number: int = number) -> Tensor:
+            return model.scores(model.embed(graph), own[:1], torch.tensor([number]), graph)[0]
 
         member = torch.arange(len(labels))
         yield Case(

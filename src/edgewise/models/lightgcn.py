@@ -136,32 +136,35 @@ def low_pass_filter(users: Tensor, graph: Graph, num_users: int) -> Tensor:
 
     filtered = []
     for part in users.split(USERS):
-        asked = F.one_hot(part, num_users).t().float()
-        h = aggregate(asked, to_items) / scale
+        h = aggregate(F.one_hot(part, graph.num_targets).t().float(), to_items) / scale
         ideal = vectors @ ((1 - SHARPENING * values**2)[:, None] * (vectors.t() @ h))
         blurred = smooth(h)
         sharp = blurred - SHARPENING * smooth(blurred) + IDEAL * ideal
-        filtered.append((sharp * scale).t())
+        filtered.append((sharp * scale)[num_users:].t())
     return torch.cat(filtered)
 
 
 def _both_directions(graph: Graph, num_users: int) -> tuple[Graph, Graph, Tensor, Tensor]:
-    """Return the graphs from items to users and back, and the first singular vectors and values.
+    """Return the edges to users, the edges to items, and the first singular vectors and values.
 
     Returns:
-        Two graphs, right singular vectors ``[items, K]``, and singular values ``[K]``.
+        Two graphs on all N nodes; the right singular vectors ``[N, K]``, 0 for users; and the
+        singular values ``[K]``.
     """
     source, target = graph.edge_index
     chosen = target < num_users
+    pairs = torch.stack([source[chosen], target[chosen]])
+    to_users, to_items = (edges(one, graph.num_targets) for one in (pairs, pairs.flip(0)))
     shape = (num_users, graph.num_targets - num_users)
-    to_users = edges(torch.stack([source[chosen] - num_users, target[chosen]]), shape[::-1])
-    place = torch.stack([to_users.target, to_users.source])
+    place = torch.stack([pairs[1], pairs[0] - num_users])
     matrix = torch.sparse_coo_tensor(place, _weight(to_users), shape, check_invariants=False)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         # A few more vectors than needed make the last ones more accurate.
         _left, values, right = torch.svd_lowrank(matrix, q=min(VECTORS + 10, *shape), niter=4)
-    return to_users, to_users.transpose(), right[:, :VECTORS].contiguous(), values[:VECTORS]
+    vectors = right.new_zeros(graph.num_targets, min(VECTORS, right.shape[1]))
+    vectors[num_users:] = right[:, :VECTORS]
+    return to_users, to_items, vectors, values[:VECTORS]
 
 
 def _weight(graph: Graph) -> Tensor:
