@@ -103,7 +103,10 @@ def check_edge_split(split: EdgeSplit) -> None:
 
 
 def pair_keys(pairs: Tensor, width: int) -> Tensor:
-    """Return one integer per pair, ``first * width + second``."""
+    """Return one integer per pair, ``first * width + second``.
+
+    The integers are distinct for distinct pairs if ``width`` is above all second nodes.
+    """
     return pairs[0] * width + pairs[1]
 
 

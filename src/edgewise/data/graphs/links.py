@@ -77,7 +77,7 @@ class Links(Data):
     Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, positive pairs first. Validation
     and test have one :class:`LinkBatch` each.
 
-    A run folder stores the whole graph and the ids, to predict new links.
+    The whole graph and the ids are saved with a trained model, to predict new links.
 
     Attributes:
         val, test: fractions of the edges used for validation and test.
