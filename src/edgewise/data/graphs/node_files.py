@@ -381,7 +381,7 @@ def _check_same_features(table: Table, names: Sequence[str]) -> None:
 
 
 def _features(table: Table, names: list[str]) -> Tensor:
-    """Return the columns ``names`` as features ``[N, F]``; a node with only blank cells gets NaN."""
+    """Return the columns ``names`` as features ``[N, F]``; a row of only blank cells gets NaN."""
     if not names:
         return torch.empty(len(table), 0)
     for name in names:

@@ -176,7 +176,7 @@ def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tenso
 
 
 def _counts(codes: PrecomputedEncodings, which: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the number of atoms ``[B]`` and of bonds ``[B]`` of the molecules with indices ``which``."""
+    """Return the numbers of atoms and of bonds of the molecules ``which``; all are ``[B]``."""
     return codes.graphs.sizes[which], codes.graphs.edge_start.diff()[which] // 2
 
 

@@ -111,7 +111,15 @@ class TextTable(LabelledSentences, OwnFiles):
         where: dict[str, str],
         separator: str = "",
     ) -> LabelledParts:
-        """Return the texts of each split with the values of several targets, or of numbers."""
+        """Return the texts of each split with the values of their targets.
+
+        Args:
+            tables: table of each given split; the training table is the first.
+            text: column of the texts.
+            names: columns of the targets, or one column with several labels in a cell.
+            where: file of each split, named in errors.
+            separator: separator of the labels in a cell; "" if each cell has one target.
+        """
         first: TargetColumns | None = None
         read: dict[str, Labelled] = {}
         for split, table in tables.items():  # The training table is the first.
