@@ -42,7 +42,7 @@ class TextData(Data, ABC):
             self.at_least("vocab_size", 1, 8000)
 
     def at_least(self, name: str, least: int, good: int) -> None:
-        """Check that field ``name`` is at least ``least``; the error suggests the value ``good``."""
+        """Check that field ``name`` is at least ``least``; the error suggests ``good`` instead."""
         check_least(f"data.{name}", getattr(self, name), least, f"choose for example {good}")
 
     def shares(self, *names: str) -> None:
