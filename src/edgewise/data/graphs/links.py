@@ -48,7 +48,12 @@ class Pairs(NamedTuple):
 
 
 def pairs_of_one_kind(found: EdgeTable, path: Path | FrameSource) -> Pairs:
-    """Return the undirected edges of a file with one node type."""
+    """Return the undirected edges of a file with one node type.
+
+    Args:
+        found: edges and ids read from the file.
+        path: the file, or a data frame.
+    """
     nodes = range(len(found.ids))
     return Pairs(undirected(found.pairs), nodes, nodes, found.ids, path, found.column)
 

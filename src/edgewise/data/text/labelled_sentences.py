@@ -196,7 +196,12 @@ class LabelledSentences(LabelledText):
 
 
 def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
-    """Return the index of each label in ``labels``.
+    """Return the index of the label of each text, ``[N]``.
+
+    Args:
+        found: pairs of text and label.
+        labels: known labels, in the order of their indices.
+        file: file of the texts, for the error.
 
     Raises:
         ArgumentError: a label is unknown; the error names the file.

@@ -28,7 +28,10 @@ WORDS = 3.0  # Minimum mean number of words per cell in a column of texts.
 
 
 class Columns(NamedTuple):
-    """Names of the text and label columns; ``given``: names for both columns without a header."""
+    """Names of the text and label columns.
+
+    ``given`` has the names that both columns of a table without a header get, in their order.
+    """
 
     text: str
     label: str
