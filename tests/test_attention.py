@@ -81,7 +81,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     ),
     "a pattern that cannot bind": (
         {"graph": graphs.grid(2, 3)},
-        ("graph", "6 nodes, for grid(2, 3)", "4 targets and 4 sources", "other sizes"),
+        ("graph", "6 nodes, for grid(2, 3)", "4 targets and 4 sources", "number of targets"),
     ),
     "targets after the sources": (
         {"query": zeros(5, H, D), "graph": graphs.causal()},
@@ -110,14 +110,14 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
         ("bias", "[..., 4, 2]", "[4, 5]", "one row per edge"),
     ),
     "gain of another length": ({"gain": zeros(3, 1)}, ("gain", "4", "[3, 1]", "edge_index")),
-    "edge keys": ({"edge_key": zeros(E, H, 5)}, ("edge_key", "[4, 2, 3]", "[4, 2, 5]", "one row")),
+    "edge keys": ({"edge_key": zeros(E, H, 5)}, ("edge_key", "[4, 2, 3]", "[4, 2, 5]", "one vector")),
     "edge values": (
         {"edge_value": zeros(E, H, D)},
         ("edge_value", "[4, 2, 5]", "[4, 2, 3]", "order of graph.edge_index"),
     ),
     "projected edge keys": (
         {"edge_key": ew.Projected(zeros(3, 6), zeros(H, D, 6))},
-        ("edge_key", "[4, 2, 3]", "[3, 2, 3]", "one row per edge"),
+        ("edge_key", "[4, 2, 3]", "[3, 2, 3]", "one vector per edge"),
     ),
     "Additive without a weight": (
         {"score": ew.Additive()},

@@ -28,7 +28,7 @@ def test_a_name_that_is_like_none() -> None:
     assert many.expected.endswith("58, 59 or 20 other names")
     error = unknown_name("graph", "zzz", ["window", "causal"])
     assert error.expected == "one of causal, window"
-    assert str(error).endswith("Remedy: choose one of them.")
+    assert str(error).endswith("Remedy: choose one of the expected names.")
 
 
 def test_a_required_package_is_given() -> None:

@@ -26,7 +26,7 @@ LINK = re.compile(r"\[`(\w+)`\]\(([^)]+)\)")
 ROWS = [
     line.strip("|").split(" | ")
     for line in PAGE.read_text(encoding="utf-8").splitlines()
-    if line.startswith("|") and "---" not in line and "in the code" not in line
+    if line.startswith("|") and "---" not in line and "| implemented by |" not in line
 ]
 DRY_RUN: dict[str, Any] = runpy.run_path(str(ROOT / "examples" / "scripts" / "dry_run.py"))
 

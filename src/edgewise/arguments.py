@@ -28,14 +28,24 @@ SHOWN = 5
 
 
 def check_choice(argument: str, name: str, known: Iterable[str]) -> None:
-    """Raise ArgumentError, which suggests the most similar name, unless ``name`` is known."""
+    """Raise ArgumentError unless ``name`` is one of the valid names ``known``.
+
+    The error names ``argument`` and suggests the valid name that is most similar to ``name``.
+    """
     known = tuple(known)
     if name not in known:
         raise unknown_name(argument, str(name), known)
 
 
 def check_given(argument: str, value: T | None, expected: str, remedy: str) -> T:
-    """Return the value; raise ArgumentError if it is None, an empty string, list or tuple."""
+    """Return the value; raise ArgumentError if it is None, or an empty string, list or tuple.
+
+    Args:
+        argument: name of the argument, for the error.
+        value: value of the argument.
+        expected: values that are accepted, for the error.
+        remedy: instruction to the user, for the error.
+    """
     if value is None or (isinstance(value, (str, tuple, list)) and not value):
         raise ArgumentError(argument, expected=expected, got="none", remedy=remedy)
     return value
@@ -56,33 +66,51 @@ def check_named(argument: str, value: T | None, expected: str) -> T:
 
 
 def check_count(argument: str, value: object, least: int, remedy: str) -> None:
-    """Raise ArgumentError unless the value is an integer of at least ``least``."""
+    """Raise ArgumentError unless the value is an integer of at least ``least``.
+
+    ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
+    """
     valid = isinstance(value, Integral) and int(value) >= least
     _check(valid, argument, f"an integer of at least {least}", value, remedy)
 
 
 def check_least(argument: str, value: float, least: float, remedy: str) -> None:
-    """Raise ArgumentError if the value is below ``least``."""
+    """Raise ArgumentError if the value is below ``least``.
+
+    ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
+    """
     _check(value >= least, argument, f"at least {least}", value, remedy)
 
 
 def check_positive(argument: str, value: float, remedy: str) -> None:
-    """Raise ArgumentError unless the value is above 0."""
+    """Raise ArgumentError unless the value is above 0.
+
+    ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
+    """
     _check(value > 0, argument, "a number above 0", value, remedy)
 
 
 def check_from_zero(argument: str, value: float, remedy: str) -> None:
-    """Raise ArgumentError if the value is below 0."""
+    """Raise ArgumentError if the value is below 0.
+
+    ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
+    """
     _check(value >= 0, argument, "a number of at least 0", value, remedy)
 
 
 def check_share(argument: str, value: float, remedy: str) -> None:
-    """Raise ArgumentError unless the value is a fraction of at least 0 and below 1."""
+    """Raise ArgumentError unless the value is a fraction of at least 0 and below 1.
+
+    ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
+    """
     _check(0 <= value < 1, argument, "a fraction from 0 to below 1", value, remedy)
 
 
 def check_probability(argument: str, value: float, remedy: str) -> None:
-    """Raise ArgumentError unless the value is a probability from 0 to 1."""
+    """Raise ArgumentError unless the value is a probability from 0 to 1.
+
+    ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
+    """
     _check(0 <= value <= 1, argument, "a probability from 0 to 1", value, remedy)
 
 
@@ -130,7 +158,10 @@ def check_even(argument: str, value: int, why: str) -> None:
 
 
 def check_features(features: Tensor) -> None:
-    """Raise ArgumentError, with counts per column, if features ``[N, F, ...]`` are not finite."""
+    """Raise ArgumentError if features ``[N, F, ...]`` contain NaN or infinity.
+
+    The error gives the number of such values in each column.
+    """
     invalid = ~features.flatten(1).isfinite()
     if not invalid.any():
         return
@@ -166,7 +197,10 @@ def check_type(argument: str, features: Tensor, weight: Tensor) -> None:
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
-    """Raise ArgumentError, which shows the first invalid label, unless all are in [0, classes)."""
+    """Raise ArgumentError unless all labels ``[N]`` are from 0 to ``classes - 1``.
+
+    The error shows the first invalid label.
+    """
     invalid = (labels < 0) | (labels >= classes)
     if invalid.any():
         first = int(invalid.nonzero()[0, 0])
@@ -283,6 +317,14 @@ def describe(value: object) -> str:
 
 
 def _check(valid: bool, argument: str, expected: str, value: object, remedy: str) -> None:
-    """Raise ArgumentError with these texts, and ``value`` as "got", unless ``valid``."""
+    """Raise ArgumentError unless ``valid`` is true.
+
+    Args:
+        valid: whether the value is accepted.
+        argument: name of the argument, for the error.
+        expected: values that are accepted, for the error.
+        value: value that the caller passed, for the error.
+        remedy: instruction to the user, for the error.
+    """
     if not valid:
         raise ArgumentError(argument, expected=expected, got=repr(value), remedy=remedy)

@@ -72,17 +72,18 @@ def attend(
     ``o_i = Σ_j w_ij v_j``. A target without sources gets zeros.
 
     Args:
-        query: ``[..., N_dst, H, D]``. All members of the leading batch dimensions share one graph.
+        query: ``[..., N_dst, H, D]``. All examples along the batch axes ``...`` share one graph.
             To batch graphs of different sizes, concatenate their nodes along the node axis and pack
             their graphs with :func:`edgewise.graphs.batch`.
         key: ``[..., N_src, H, D]``. The number of heads may also be a divisor of H (grouped-query
             attention).
         value: ``[..., N_src, H, Dv]``, with as many heads as the key.
-        graph: the edges from sources to targets. A pattern is bound to the sizes of query and key.
+        graph: the edges from sources to targets. A pattern (a graph for any number of nodes, such
+            as ``causal()``) is converted to the graph for the numbers of queries and keys.
         score: ``Dot()``, ``Additive(...)``, a callable ``(query, key) -> score``, or ``None`` for
             scores of 0, to which the bias is added.
-        bias: added to the score: ``[..., E, H]``, ``[..., E, 1]``, a ``TableBias`` or an
-            ``OffsetBias``. A bias of -inf masks an edge: its weight is 0.
+        bias: added to the score: ``[..., E, H]`` for E edges and H heads, ``[..., E, 1]``, a
+            ``TableBias`` or an ``OffsetBias``. A bias of -inf masks an edge: its weight is 0.
         gain: factor of the score, in the same forms as ``bias``. A gain has no effect if ``score``
             is ``None``.
         edge_key: added to the key on each edge: ``[..., E, H, D]`` or ``Projected``.
@@ -266,7 +267,8 @@ def aggregate(
 
     Args:
         value: ``[..., N_src, H, D]``, or plain features ``[N_src, F]``.
-        graph: the edges. A pattern is bound with as many targets as sources.
+        graph: the edges. A pattern (a graph for any number of nodes) is converted to the graph
+            with N_src sources and as many targets.
         weight: weight of each edge, ``[E]``, or of each edge and head, ``[..., E, H]``. Defaults to
             1.
         reduce: ``"sum"``, ``"mean"`` (the weighted sum divided by the number of edges), ``"max"``
@@ -329,7 +331,16 @@ def _aggregate(
 
 
 def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
-    """Return the engine for a call. It is cached on the graph, because choosing takes time."""
+    """Choose the engine for a call of :func:`attend`.
+
+    The choice is cached on the graph, because choosing takes time.
+
+    Args:
+        call: checked arguments of :func:`attend`.
+        graph: the edges.
+        engine: name of an engine, or ``"auto"`` for the engine with the lowest estimated time.
+        lse: whether the engine must also return the log-sum-exp of the scores.
+    """
     # Do not cache the choice while compiling, because sizes may be symbols, or under torch.func,
     # where few engines work.
     if is_tracing() or (engine != "auto" and in_functorch_transform()):
@@ -379,12 +390,15 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
 def _faster_parts(
     call: AttentionCall, graph: Graph, whole: Choice
 ) -> list[tuple[AttentionCall, Graph, Choice]]:
-    """Return the parts of a union graph, each with its call and engine; [] if one pass is faster.
+    """Return the parts of a union of graphs, or [] if one pass over the union is faster.
 
     Args:
-        call: call on the whole graph.
-        graph: bound graph.
-        whole: engine for one pass over the whole graph.
+        call: checked arguments of :func:`attend` on the union.
+        graph: the union.
+        whole: engine for one pass over the union, with its estimated time.
+
+    Returns:
+        For each part, the call for its edges, its graph, and the fastest engine.
     """
     # A single pass of ``tiles`` was always faster than computing parts and merging them. Merging
     # needs the log-sum-exp, which only softmax has.
@@ -403,7 +417,12 @@ def _faster_parts(
 
 
 def _parts(call: AttentionCall, graph: Graph) -> Iterator[tuple[AttentionCall, Graph]]:
-    """Yield each part of a union of disjoint graphs, with the call for its edges."""
+    """Yield the call and the graph of each part of a union of disjoint graphs.
+
+    Args:
+        call: checked arguments of :func:`attend` on the union.
+        graph: the union.
+    """
     start = 0
     for part in execution_parts(graph):
         stop = start + part.num_edges

@@ -40,9 +40,9 @@ class Task(ABC):
         """Return the model to train: ``model``, with the output head of the task if it has one.
 
         Args:
-            model: model of the recipe, built with the sizes of the data that ``takes`` does not
-                name.
-            data_sizes: sizes of the data that ``takes`` names.
+            model: model without the output head of the task, built with the data sizes that are
+                not in ``takes``.
+            data_sizes: the data sizes that are in ``takes``, by name.
         """
         return model
 

@@ -81,8 +81,8 @@ class LinkBatch(Batch):
     """Batch for link prediction: pairs of nodes, and the nodes to rank as partners of a node.
 
     Attributes:
-        known: undirected edges ``[2, E]`` of the earlier splits (training, then validation);
-            rankings exclude them.
+        known: undirected edges ``[2, E]`` of the earlier splits: training, and for the test split
+            also validation. Rankings exclude them.
         left: ids of the nodes that can be the first of a link.
         right: ids of the nodes that can be the second of a link; equal to ``left`` if there is one
             type of node.

@@ -84,7 +84,7 @@ class Offsets:
         classes: ``[count]``, class of each difference of positions. For every source and target,
             also without an edge, the difference must be from 0 to ``count - 1``; add a constant to
             the positions of the sources if it can be negative.
-        graph: bound graph that contains the edges.
+        graph: graph that contains the edges, with known numbers of sources and targets.
 
     Raises:
         ArgumentError: if the number of positions differs from the number of nodes, or a
@@ -262,7 +262,7 @@ EdgeVector = Tensor | Projected
 
 
 class EdgeTerms(TypedDict, total=False):
-    """Keyword arguments of layers that have one entry per edge; see :func:`edgewise.attend`."""
+    """Keyword arguments of layers, each with one entry per edge; see :func:`edgewise.attend`."""
 
     bias: EdgeTerm | None
     gain: EdgeTerm | None
@@ -280,7 +280,10 @@ def add_terms(*terms: EdgeTerm | None) -> EdgeTerm | None:
 
 
 def _unchecked(kind: type[T], **fields: Any) -> T:
-    """Create an instance of a frozen dataclass without running the checks of its constructor."""
+    """Create an instance of the frozen dataclass ``kind`` without the checks of its constructor.
+
+    ``fields`` are the values of its fields, by name.
+    """
     made = object.__new__(kind)
     for name, value in fields.items():
         object.__setattr__(made, name, value)
@@ -291,7 +294,10 @@ _RANGES = WeakTensorKeyDictionary()
 
 
 def _range(index: Tensor) -> tuple[int, int]:
-    """Return the smallest and largest class. They are cached, as reading them waits for the GPU."""
+    """Return the smallest and the largest number in ``index``; 0 and -1 if it is empty.
+
+    The result is cached, because reading it from a GPU waits for the GPU.
+    """
     if not index.numel():
         return 0, -1
     if index.device.type == "cpu" or torch.compiler.is_compiling() or index.is_inference():

@@ -27,7 +27,14 @@ NO_BATCH = torch.Size()
 
 
 def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
-    """Return the graph or pattern, bound to these numbers of nodes, on this device."""
+    """Return the graph with these numbers of nodes, on this device.
+
+    Args:
+        graph: graph with these numbers of nodes, or a pattern (a graph for any number of nodes).
+        num_targets: number of target nodes.
+        num_sources: number of source nodes.
+        device: device of the returned graph.
+    """
     if (
         isinstance(graph, Graph)
         and graph.num_targets == num_targets
@@ -42,7 +49,7 @@ def bind_to_nodes(graph: Pattern, x: Tensor) -> Graph:
     """Return a graph whose sources and targets are both the nodes of x ``[..., N, width]``.
 
     Args:
-        graph: a pattern to bind to N nodes, or a graph with N nodes.
+        graph: a graph with N nodes, or a pattern (a graph for any number of nodes).
         x: node features.
 
     Raises:
@@ -176,7 +183,10 @@ def checked_call(
 
 
 def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
-    """Return the normaliser as ``Entmax``, with α in the dtype of sums; None for softmax."""
+    """Return the normaliser as ``Entmax``, or None for softmax.
+
+    A tensor α gets one number per head, in the dtype in which sums accumulate for ``query``.
+    """
     if isinstance(normaliser, str):
         check_choice("normaliser", normaliser, NORMALISERS)
         return NORMALISERS[normaliser]
@@ -237,7 +247,16 @@ def checked_term(
 def _checked_vector(
     name: str, vector: EdgeVector | None, num_edges: int, nodes: Tensor
 ) -> EdgeVector | None:
-    """Check edge vectors. Convert them to the dtype of sums unless they and nodes are 16-bit."""
+    """Check edge vectors, and convert them to the dtype in which sums accumulate.
+
+    A tensor of vectors is not converted if vectors and nodes are both 16-bit.
+
+    Args:
+        name: name of the argument.
+        vector: ``[..., E, H, D]`` or ``Projected``.
+        num_edges: E.
+        nodes: node features ``[..., N, H, D]``, which give H, D, dtype and device.
+    """
     if vector is None:
         return None
     tensors = [vector] if isinstance(vector, Tensor) else [vector.features, vector.weight]

@@ -77,11 +77,12 @@ def detach_from_inference(tensor: Tensor) -> Tensor:
 
 
 def while_tracing(function: F) -> F:
-    """Decorate a function that ``torch.compile`` calls while tracing; its result is a constant.
+    """Decorate a function that ``torch.compile`` is to call while tracing, instead of tracing it.
 
-    The function receives the actual object as its first argument, not a traced one. The code is
-    compiled again if the first argument is another object. It must not be an object that the
-    compiled code itself creates.
+    The result of the function is a constant in the compiled code. The function receives the actual
+    object as its first argument, not a traced one. If a later call passes another object as the
+    first argument, the code is compiled again. The first argument must not be created by the
+    compiled code itself.
     """
     if OBJECTS_ARE_CONSTANTS:
         mark_constant(function)

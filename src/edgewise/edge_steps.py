@@ -31,7 +31,8 @@ def edge_scores(
     Args:
         query: ``[..., N_dst, H, D]``.
         key: ``[..., N_src, H, D]``.
-        graph: the edges. A pattern is bound to the sizes of query and key.
+        graph: the edges. A pattern (a graph for any number of nodes) is converted to the graph
+            for the numbers of queries and keys.
         options: ``score``, ``bias`` (b), ``gain`` (g) and ``edge_key`` (e) of
             :func:`edgewise.attend`.
 
@@ -63,8 +64,10 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
     r"""Compute the weights :math:`w_{ij} = e^{s_{ij}} / \sum_{k \in N(i)} e^{s_{ik}}`.
 
     Args:
-        scores: ``[..., E, H]`` in the order of ``graph.edge_index``; -inf masks an edge.
-        graph: a graph with a number of nodes; bind a pattern with ``pattern.bind(n)``.
+        scores: ``[..., E, H]`` for E edges and H heads, in the order of ``graph.edge_index``; -inf
+            masks an edge.
+        graph: the edges, with a known number of nodes. For a pattern (a graph for any number of
+            nodes, such as ``causal()``), pass ``pattern.bind(n)``, its graph with n nodes.
 
     Returns:
         Weights ``[..., E, H]``. The weights of all edges to one target sum to 1.
@@ -94,7 +97,8 @@ def attention_weights(
     Args:
         query: ``[..., N_dst, H, D]``.
         key: ``[..., N_src, H, D]``.
-        graph: the edges. A pattern is bound to the sizes of query and key.
+        graph: the edges. A pattern (a graph for any number of nodes) is converted to the graph
+            for the numbers of queries and keys.
         edges: indices ``[K]`` of selected edges; all edges by default. With softmax, scores and
             weights of unselected edges are not held in memory.
         options: ``score``, ``bias``, ``gain``, ``edge_key`` and ``normaliser`` of
@@ -155,7 +159,13 @@ def _chosen_weights(
 
 
 def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
-    """Return the first engine that supports this score, and the device and dtype of ``like``."""
+    """Return the first engine that can compute on the edges of the graph.
+
+    Args:
+        like: tensor with the device and dtype that the engine must support.
+        graph: the edges.
+        score: score that the engine must support.
+    """
     problem = Problem(
         operation="edges",
         batch=1,

@@ -48,11 +48,11 @@ class ArgumentError(EdgewiseError, ValueError):
 
 
 class MissingDataError(EdgewiseError, FileNotFoundError):
-    """Error: a data file or run folder does not exist."""
+    """Error: a data file, or the folder of a trained model, does not exist."""
 
 
 class RunExistsError(EdgewiseError, FileExistsError):
-    """Error: the output folder contains a run; runs are never overwritten."""
+    """Error: the output folder holds a model of an earlier training, which is not overwritten."""
 
 
 class WriteError(EdgewiseError, OSError):
@@ -61,7 +61,7 @@ class WriteError(EdgewiseError, OSError):
     Args:
         path: file or folder.
         cause: error of the operating system.
-        resumable: whether the folder contains a started run.
+        resumable: whether the folder contains a training run that can be resumed.
     """
 
     def __init__(self, path: Path, cause: OSError, *, resumable: bool = False) -> None:

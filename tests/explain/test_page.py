@@ -436,4 +436,4 @@ def test_the_command_writes_a_page(
 
 def test_a_page_needs_the_name_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "nowhere", "x", "--out", "page.png"]) == 2
-    assert "write page.html" in capsys.readouterr().err
+    assert "--out attention.html" in capsys.readouterr().err

@@ -101,7 +101,10 @@ def verify(data: str, path: Path, remedy: str = "") -> None:
 
 @lru_cache(maxsize=1024)  # Several loaders read the same files.
 def _digest(path: Path, *_state: int) -> str:
-    """Return the SHA-256 of a file's content, decompressed if its name ends in ``.gz``."""
+    """Return the SHA-256 of a file's content, decompressed if its name ends in ``.gz``.
+
+    ``_state`` only makes the cache compute the digest again after the file has changed.
+    """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -166,7 +169,12 @@ def check_name(name: str) -> None:
 
 
 def fetch(sources: Mapping[str, str], folder: Path) -> None:
-    """Download files into a folder; ``sources`` as for :func:`find_files`."""
+    """Download files into a folder.
+
+    Args:
+        sources: dict from each file name to its web address; see :func:`find_files`.
+        folder: folder of the downloaded files.
+    """
     for name, address in sources.items():
         with urlopen(address, timeout=TIMEOUT) as answer:
             content = answer.read()

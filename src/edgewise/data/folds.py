@@ -84,7 +84,12 @@ class Folds:
         return split
 
     def held_out(self, how: How, keys: Sequence[Key]) -> tuple[Tensor, Tensor]:
-        """Split examples into training and validation; return the indices of both."""
+        """Split examples into training and validation; return the indices of both.
+
+        Args:
+            how: how the examples are assigned; see :func:`deal`.
+            keys: class, group or time of each example.
+        """
         inner = deal(how, keys, round(1 / self.val), self.seed + 1, of="data.val")
         # Validate on the last part, because the first may consist of a single large group.
         return torch.cat(inner[:-1]), inner[-1]

@@ -60,7 +60,12 @@ class Loader:
         self._epoch = self._served = self._skip = 0
 
     def share(self, rank: int, world_size: int) -> None:
-        """Serve only the examples of process ``rank``; ``size`` is the batch size per process."""
+        """Serve only the examples of one of several processes.
+
+        Args:
+            rank: number of this process, from 0.
+            world_size: number of processes. Each gets up to ``size`` examples of a batch.
+        """
         self.rank, self.world_size = rank, world_size
 
     def __len__(self) -> int:
@@ -89,7 +94,10 @@ class Loader:
             yield self._own(index)
 
     def _own(self, index: Tensor) -> Batch:
-        """Return the part of a batch for this process, without targets if it gets no example."""
+        """Return the batch of this process, from the examples ``index`` of all processes.
+
+        If this process gets none of them, its batch has one example and no targets.
+        """
         own = index[self.rank :: self.world_size]
         if len(own):
             return self.make(own)

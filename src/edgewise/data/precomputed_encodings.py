@@ -47,7 +47,7 @@ class Encoding(Protocol):
 
 @dataclass(frozen=True)
 class CachedRows:
-    """Rows of one encoding for all graphs, as stored in the cache.
+    """Values of one encoding for all G graphs, as stored in the cache.
 
     Attributes:
         rows: encodings of nodes, ``[N, ...]``, or of pairs of nodes, ``[P, ...]``.
@@ -165,7 +165,13 @@ def narrow(rows: Tensor) -> Tensor:
 
 
 def shown(chunks: Sequence[Tensor], graphs: int, title: str) -> Iterable[Tensor]:
-    """Return the chunks, with a progress bar on the terminal if there are many graphs."""
+    """Return the chunks, with a progress bar on the terminal if there are many graphs.
+
+    Args:
+        chunks: indices of the graphs in each chunk.
+        graphs: number of graphs.
+        title: text before the progress bar.
+    """
     try:
         from rich.console import Console
         from rich.progress import track

@@ -168,7 +168,13 @@ def text_form(path: Path) -> TextForm:
 
 
 class _NotDecodedError(Exception):
-    """Decoding error: the byte, its line, and whether non-ASCII text precedes it (foreign)."""
+    """Error: a byte cannot be decoded.
+
+    Args:
+        error: error of the decoder.
+        line: line of the byte, from 1.
+        foreign: whether valid non-ASCII text precedes the byte.
+    """
 
     def __init__(self, error: UnicodeDecodeError, line: int, foreign: bool) -> None:
         super().__init__(error.reason)
@@ -353,13 +359,24 @@ def is_whole(value: float) -> bool:
 
 
 def raw_texts(data: str, sources: dict[str, str]) -> dict[str, str]:
-    """Return the text of each file of a public data set; ``sources`` as for :func:`find_files`."""
+    """Return the text of each file of a public data set, by file name.
+
+    Args:
+        data: name of the data set.
+        sources: dict from each file name to its web address; see :func:`find_files`.
+    """
     folder = find_files(data, sources)
     return {name: read_text(folder / name) for name in sources}
 
 
 def check_line_count(path: Path, got: Sequence[object] | Tensor, wanted: int, what: str) -> None:
-    """Check that a file has ``wanted`` lines, one for each of the items that ``what`` names.
+    """Check that a file has ``wanted`` lines.
+
+    Args:
+        path: the file.
+        got: lines of the file.
+        wanted: required number of lines.
+        what: name of the items that have one line each, for the error.
 
     Raises:
         ArgumentError: the file has more or fewer lines.

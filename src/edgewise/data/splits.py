@@ -68,7 +68,7 @@ class Split:
     lengths: Tensor | None = None
 
     def loader(self, batch_size: int, seed: int | None) -> Loader:
-        """Return a :class:`Loader` of the split."""
+        """Return a :class:`Loader` of the split; it shuffles unless ``seed`` is ``None``."""
         return Loader(self.make, self.count, batch_size, seed, draw=self.draw, lengths=self.lengths)
 
 
@@ -82,12 +82,12 @@ class Splits:
         train, val, test: the three splits.
         batch_size: batch size.
         preprocessing: dict of values that prediction needs, such as label names, item ids, scales
-            or the graph. They are JSON values or tensors; a run folder stores them for
+            or the graph. They are JSON values or tensors, saved with a trained model for
             :mod:`edgewise.inference`.
         codes: precomputed positional encodings of the graphs. Those that the model uses are
             prepared before training and added to every batch.
-        targets: descriptions of the targets, which the task receives and a run folder stores; empty
-            if the task needs none.
+        targets: descriptions of the targets for the task, saved with a trained model; empty if the
+            task needs none.
         class_counts: number of training examples of each class, for class weights; empty if unknown
             or if the data set has ``targets``.
 
@@ -123,7 +123,7 @@ class TextSplits(Splits):
     """Loaded data set of texts.
 
     Attributes:
-        tokenizer: the tokenizer; it is saved in the run folder.
+        tokenizer: the tokenizer, which is saved with a trained model.
         model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
     """
 

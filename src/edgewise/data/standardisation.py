@@ -1,4 +1,8 @@
-"""Standardisation of columns. A run folder stores mean and std, to scale new rows equally."""
+"""Standardisation of columns to mean 0 and standard deviation 1.
+
+Mean and standard deviation are saved with a trained model, so that new rows are scaled in the same
+way.
+"""
 
 from __future__ import annotations
 

@@ -82,6 +82,6 @@ def test_sentences_are_dealt_and_the_tags_kept(tmp_path):
 def test_one_tag_for_all_words_is_refused(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("Dogs\tX\nbark\tX\n\nCats\tX\nsleep\tX\n\n")
-    got = "'X' for each of its words"
+    got = "'X' for all words"
     with refused("data.tag", expected="two tags in words.txt", got=got, remedy="--data.tag"):
         tag_file(path=str(path)).parts()

@@ -56,7 +56,13 @@ def both_ways(pairs: Tensor) -> Tensor:
 
 
 def split_edges(pairs: Tensor, *, val: float, test: float, seed: int) -> EdgeSplit:
-    """Split distinct pairs at random; ``val`` and ``test`` are the fractions that are held out.
+    """Split edges at random into training, validation and test.
+
+    Args:
+        pairs: distinct edges ``[2, E]``.
+        val: fraction of the edges for validation.
+        test: fraction of the edges for test.
+        seed: random seed.
 
     Raises:
         ArgumentError: a fraction is not positive, or no training pairs are left.
@@ -103,7 +109,10 @@ def check_edge_split(split: EdgeSplit) -> None:
 
 
 def pair_keys(pairs: Tensor, width: int) -> Tensor:
-    """Return one integer per pair, ``first * width + second``."""
+    """Return one integer per pair, ``first * width + second``.
+
+    The integers are distinct for distinct pairs if ``width`` is above all second nodes.
+    """
     return pairs[0] * width + pairs[1]
 
 

@@ -41,14 +41,21 @@ class FiledGraph(NamedTuple):
     edge_index: Tensor
 
     def whole(self, kept: Mapping[str, Any]) -> WholeGraph:
-        """Convert to the input of a model; see :func:`node_features`."""
+        """Convert to the input of a model; see :func:`node_features`.
+
+        Args:
+            kept: values from training, as returned by :func:`kept_form`.
+        """
         with naming(self.name):
             return WholeGraph(node_features(self.labels, self.attributes, kept), self.edge_index)
 
 
 @dataclass(frozen=True)
 class GraphData(Data):
-    """Base class of graph classification data, whose runs save a dict from :func:`kept_form`."""
+    """Base class of graph classification data.
+
+    A trained model is saved with the dict that :func:`kept_form` returns.
+    """
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
@@ -58,12 +65,12 @@ def kept_form(
     kinds: Sequence[Sequence[int]] = (),
     attributes: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[str, Any]:
-    """Return the preprocessing that a run saves; see ``Splits.preprocessing``.
+    """Return the preprocessing saved with a trained model; see ``Splits.preprocessing``.
 
     Args:
         labels: class names.
-        kinds: values that each column of the node labels has in training.
-        attributes: ``mean`` and ``std`` of the node attributes; ``None`` if they are not used.
+        kinds: for each column of the node labels, its distinct values in the training set.
+        attributes: ``mean`` and ``std`` of each node attribute; ``None`` if they are not used.
     """
     return {"labels": list(labels), "kinds": [list(kind) for kind in kinds], "scale": attributes}
 
@@ -114,7 +121,11 @@ def _check_columns(name: str, values: Tensor, count: int) -> None:
 
 
 def needed(kept: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the fields that a new graph must have; see :func:`graph_of`."""
+    """Return the names of the fields that a new graph must have; see :func:`graph_of`.
+
+    Args:
+        kept: values from training, as returned by :func:`kept_form`.
+    """
     of_nodes = {"node_labels": kept["kinds"], "node_attributes": kept["scale"]}
     return ("edges", *(name for name, known in of_nodes.items() if known))
 
@@ -216,6 +227,10 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
 def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
     """Read new graphs from a folder of files in the format of TU Dortmund, without classes.
 
+    Args:
+        folder: folder of the files.
+        kept: values from training, as returned by :func:`kept_form`.
+
     Raises:
         MissingDataError: the folder has no such file.
         ArgumentError: the folder has several data sets, or the number of node labels or attributes
@@ -248,7 +263,13 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
 
 
 def labelled(codes: PrecomputedEncodings, which: Tensor, y: Tensor) -> Split:
-    """Return a split of the graphs ``which`` with classes ``y``; batches include the encodings."""
+    """Return a split of some of the graphs; its batches include the precomputed encodings.
+
+    Args:
+        codes: all graphs G, with their precomputed encodings.
+        which: indices of the graphs in the split, ``[K]``.
+        y: classes of all graphs, ``[G]``.
+    """
 
     def make(index: Tensor) -> Batch:
         x, graph, members, _edges = codes.graphs.take(which[index])
@@ -263,7 +284,13 @@ def _without_loops(edge_index: Tensor) -> Tensor:
 
 
 def _rows(name: str, value: Any, whole: bool) -> Tensor:
-    """Convert lists of numbers, or their JSON, to a tensor ``[rows, columns]``."""
+    """Convert numbers of nodes to a tensor ``[nodes, columns]``.
+
+    Args:
+        name: field of the graph, for the error.
+        value: list with a number or a list of numbers per node, or its JSON text.
+        whole: whether the numbers must be integers.
+    """
     try:
         rows = torch.as_tensor(json.loads(value) if isinstance(value, str) else value)
         rows = rows.double()

@@ -78,7 +78,7 @@ def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFil
 
 
 def _members(path: Path) -> Tensor:
-    """Return the graph index of each node, ``[N]``; nodes of a graph must be consecutive."""
+    """Read the graph index of each node, ``[N]``; the nodes of a graph must be consecutive."""
     member = read_numbers(path, integers=True)[:, 0] - 1
     step = member.diff(prepend=torch.tensor([-1]))
     wrong = ((step < 0) | (step > 1) | (member < 0)).nonzero()
@@ -94,7 +94,12 @@ def _members(path: Path) -> Tensor:
 
 
 def _edges(path: Path, member: Tensor) -> Tensor:
-    """Return the sorted distinct edges ``[2, E]`` without loops; no edge may connect graphs."""
+    """Read the distinct edges ``[2, E]``, sorted and without self-loops.
+
+    Args:
+        path: file of the edges; no edge may connect two graphs.
+        member: graph index of each node, ``[N]``.
+    """
     pairs = read_numbers(path, integers=True) - 1
     nodes = len(member)
     outside = (pairs.shape[1] != 2) | (pairs < 0).any(1) | (pairs >= nodes).any(1)

@@ -97,7 +97,14 @@ class InteractionFiles(Interactions):
     def _liked(
         self, pairs: Tensor, numbers: dict[str, Tensor], path: Path | FrameSource
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the interactions with a rating of at least ``min_rating``, and their times."""
+        """Return the interactions with a rating of at least ``min_rating``, and their times.
+
+        Args:
+            pairs: user and item of each interaction, ``[2, E]``.
+            numbers: ``data.rating`` and ``data.time`` of each interaction, ``[E]``, if there are
+                such columns.
+            path: file or data frame, for the error.
+        """
         when = numbers.get("data.time")
         if self.min_rating is None:
             return pairs, when

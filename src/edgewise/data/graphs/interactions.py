@@ -61,7 +61,7 @@ class Chosen(NamedTuple):
 
 
 def chosen_of(train: Path, test: Path) -> Chosen:
-    """Read the distinct interactions of two files."""
+    """Read the distinct interactions of a training file and a test file."""
     read = read_interactions(train, test)
     known, tested = map(once, read.pairs)
     return Chosen(known, tested, read.user_ids, read.item_ids, (train, test))
@@ -219,7 +219,15 @@ def _some_of_users(
 
 
 def _ranking(graph: Graph, chosen: Chosen, users: Tensor, wanted: Tensor, known: Tensor) -> Split:
-    """Return a split that ranks all items: target 1 for ``wanted`` pairs, -1 for ``known``."""
+    """Return a split that ranks all items for each user.
+
+    Args:
+        graph: graph of the training interactions.
+        chosen: all interactions that were read, with the number of items.
+        users: users of the split.
+        wanted: held-out pairs ``[2, E]`` of user and item, with target 1.
+        known: pairs ``[2, E]`` used in training, with target -1. Other pairs have target 0.
+    """
     wanted_of, known_of = (_ItemsOf(part, chosen.num_users) for part in (wanted, known))
     items = torch.arange(chosen.num_items)
 
@@ -245,12 +253,15 @@ class _ItemsOf:
         self.users = self.count.nonzero().flatten()
 
     def all(self, users: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the items of a batch of users: row of the user in the batch, and item index."""
+        """Return the pairs of user and item for a batch of users ``[B]``, as two tensors ``[E]``.
+
+        The first tensor has the position of the user in the batch, the second the item.
+        """
         row, nth = runs_and_positions(self.count[users])
         return row, self.item[self.start[users][row] + nth]
 
     def rows(self, users: Tensor) -> Tensor:
-        """Return the items of each user, ``[B, K]``, padded with -1."""
+        """Return the items of each of the users ``[B]``, as ``[B, K]`` padded with -1."""
         count = self.count[users, None]
         rows = torch.full((len(users), int(count.max())), -1)
         rows[torch.arange(rows.shape[1]) < count] = self.all(users)[1]

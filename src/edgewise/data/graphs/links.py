@@ -48,7 +48,12 @@ class Pairs(NamedTuple):
 
 
 def pairs_of_one_kind(found: EdgeTable, path: Path | FrameSource) -> Pairs:
-    """Return the undirected edges of a file with one node type."""
+    """Return the undirected edges of a file with one node type.
+
+    Args:
+        found: edges and ids read from the file.
+        path: the file, or a data frame.
+    """
     nodes = range(len(found.ids))
     return Pairs(undirected(found.pairs), nodes, nodes, found.ids, path, found.column)
 
@@ -77,7 +82,7 @@ class Links(Data):
     Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, positive pairs first. Validation
     and test have one :class:`LinkBatch` each.
 
-    A run folder stores the whole graph and the ids, to predict new links.
+    The whole graph and the ids are saved with a trained model, to predict new links.
 
     Attributes:
         val, test: fractions of the edges used for validation and test.

@@ -102,7 +102,13 @@ class NeighbourSampler:
         return Neighbourhood(node, edges(pairs, count), self._edge[slot], len(seeds))
 
     def _draw(self, targets: Tensor, fanout: int, generator: Generator) -> Tensor:
-        """Sample incoming edges of the nodes; return their positions in the sorted edges."""
+        """Sample incoming edges; return their positions among all edges sorted by target.
+
+        Args:
+            targets: nodes whose incoming edges are sampled.
+            fanout: number of edges per node; -1 takes all.
+            generator: random generator.
+        """
         degree, first = self._degree[targets], self._first[targets]
         few = degree <= fanout if fanout >= 0 else torch.ones_like(degree, dtype=torch.bool)
         every = ranges(first[few], degree[few])

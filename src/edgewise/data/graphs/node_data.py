@@ -51,7 +51,12 @@ class NodeData(Data):
 
 
 def kept_graph(found: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:
-    """Return the graph and class names that a run saves; see ``Splits.preprocessing``."""
+    """Return the values saved with a trained model; see ``Splits.preprocessing``.
+
+    Args:
+        found: the graph.
+        labels: class names.
+    """
     kept: dict[str, Any] = {"ids": found.ids, "labels": list(labels), "edges": found.edge_index}
     if found.x.layout is torch.strided:
         return kept | {"x": found.x}
@@ -86,7 +91,14 @@ def identity(count: int) -> Tensor:
 
 
 def node_split(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -> Split:
-    """Return a split whose only batch is the whole graph, with a loss on the nodes ``select``."""
+    """Return a split whose only batch is the whole graph.
+
+    Args:
+        x: node features, ``[N, F]``.
+        graph: the edges.
+        target: targets of the nodes in the loss, ``[M, ...]``.
+        select: indices ``[M]`` of these nodes; ``None`` for all nodes.
+    """
     batch = Batch((x, graph), target, select)
     return Split(1, lambda _index: batch)
 

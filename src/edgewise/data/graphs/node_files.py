@@ -306,9 +306,16 @@ def are_counts(x: Tensor) -> bool:
 
 
 def scaled(x: Tensor, scale: FeatureScaling, mean: Tensor, std: Tensor) -> Tensor:
-    """Return scaled features for the model, with 0 for the NaN of nodes without features.
+    """Return scaled features for the model; NaN, for nodes without features, becomes 0.
 
     If most features are 0, the result is a ``torch.sparse_csr`` tensor, which multiplies faster.
+
+    Args:
+        x: features ``[N, F]``.
+        scale: ``"rows"`` divides the features of each node by their sum; other values standardise
+            each feature.
+        mean: mean of each feature, ``[F]``.
+        std: standard deviation of each feature, ``[F]``.
     """
     if scale == "rows":
         x = (x / x.abs().sum(1, keepdim=True).clamp(min=1e-12)).nan_to_num(0.0)
@@ -333,7 +340,12 @@ def _usual(columns: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _come_again(table: Table, taken: Collection[str]) -> list[str]:
-    """Return the text columns that may contain classes, because most values are repeated."""
+    """Return the text columns that may contain classes, because most values are repeated.
+
+    Args:
+        table: table of the nodes.
+        taken: columns that have another use and are not returned.
+    """
     free = [name for name in table.columns if name not in {*taken, *table.numeric()}]
     return [name for name in free if len(set(table.columns[name])) <= len(table) / 2]
 
@@ -366,7 +378,7 @@ def _parts(table: Table, column: str) -> list[str]:
 
 
 def _check_same_features(table: Table, names: Sequence[str]) -> None:
-    """Raise ArgumentError if a new graph does not have all features of the training graph."""
+    """Raise ArgumentError if a table lacks one of ``names``, the features of the training graph."""
     missing = [name for name in names if name not in table.columns]
     if missing:
         raise unreadable(
@@ -378,7 +390,7 @@ def _check_same_features(table: Table, names: Sequence[str]) -> None:
 
 
 def _features(table: Table, names: list[str]) -> Tensor:
-    """Return features ``[N, F]``; a node without any feature has only NaN."""
+    """Return the columns ``names`` as features ``[N, F]``; a row of only blank cells gets NaN."""
     if not names:
         return torch.empty(len(table), 0)
     for name in names:
@@ -400,7 +412,13 @@ def _features(table: Table, names: list[str]) -> Tensor:
 
 
 def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
-    """Add edges given by ids; an id that is not in the table of nodes becomes a new node."""
+    """Add edges to nodes; an id that is not in the table of nodes becomes a new node.
+
+    Args:
+        found: nodes of the table.
+        ids: ids that occur in the edges.
+        pairs: edges ``[2, E]``, as positions in ``ids``.
+    """
     number = {name: i for i, name in enumerate(found.ids)}
     new = [name for name in ids if name not in number]
     number |= {name: len(found.ids) + i for i, name in enumerate(new)}
@@ -477,7 +495,12 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
 
 
 def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
-    """Return the class or number of each node; "" if ``y`` is NaN or a negative class."""
+    """Return the class or number of each node; "" if ``y`` is NaN or a negative class.
+
+    Args:
+        path: the ``.npz`` file, for the error.
+        found: arrays of the file, by name.
+    """
     y = found["y"]
     if y.dtype.kind not in "iuf":
         return [str(label) for label in y.tolist()]

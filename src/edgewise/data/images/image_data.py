@@ -124,7 +124,13 @@ def bright_on_dark(values: Tensor) -> Tensor:
 
 
 def bytes_of(count: int, channels: int, size: int) -> int:
-    """Return the bytes that ``count`` images need in memory."""
+    """Return the memory in bytes for images, with one byte per channel and pixel.
+
+    Args:
+        count: number of images.
+        channels: channels per image.
+        size: height and width in pixels.
+    """
     return math.prod((count, channels, size, size))
 
 

@@ -102,6 +102,11 @@ def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]
     """Set the elements of some atoms and the types of some bonds, and return the SMILES.
 
     The result is empty if RDKit rejects the molecule, for example carbon with five bonds.
+
+    Args:
+        molecule: RDKit molecule; it is not changed.
+        atoms: dict from atom index to element symbol, such as ``"N"``.
+        bonds: dict from bond index to the name of an RDKit bond type, such as ``"DOUBLE"``.
     """
     chem = rdkit()
     from rdkit import rdBase

@@ -93,7 +93,13 @@ class MaskedMolecules(Data):
         )
 
     def _fixed(self, codes: PrecomputedEncodings, part: Tensor, seed: int) -> Split:
-        """Return a split whose masks are sampled once, and do not depend on the batches."""
+        """Return a split whose masks are sampled once, and do not depend on the batches.
+
+        Args:
+            codes: graphs of all molecules, with their precomputed encodings.
+            part: indices of the molecules in the split.
+            seed: random seed of the masks.
+        """
         counts, generator = _counts(codes, part), Generator().manual_seed(seed)
         hidden = [chosen(count, self.mask_fraction, generator) for count in counts]
 
@@ -110,7 +116,10 @@ class MaskedMolecules(Data):
 
 @dataclass(frozen=True)
 class HiddenParts(Batch):
-    """:class:`Batch` with bonds to predict; in ``select``, the bonds are numbered after the atoms.
+    """:class:`Batch` of molecules in which masked atoms and masked bonds are predicted.
+
+    ``select`` has the indices of the masked atoms, then N, N + 1, ... for the masked bonds, where N
+    is the number of atoms in the batch.
 
     Attributes:
         bonds: both atoms of each masked bond, ``[2, M]``.
@@ -125,7 +134,13 @@ class HiddenParts(Batch):
         return replace(moved, bonds=self.bonds.to(device))
 
     def select_outputs(self, outputs: Tensor) -> Tensor:
-        """Return the scores of masked atoms and bonds; columns of the other kind are -inf."""
+        """Return the scores of the masked atoms, then of the masked bonds.
+
+        For an atom, the columns of bond types are -inf. For a bond, the columns of elements are.
+
+        Args:
+            outputs: outputs of the model for all atoms, ``[N, 12 + 4]``.
+        """
         is_atom = torch.arange(outputs.shape[-1], device=outputs.device) < ATOM_KINDS
         atoms = outputs.masked_fill(~is_atom, -torch.inf)
         bonds = outputs[self.bonds].sum(0).masked_fill(is_atom, -torch.inf)
@@ -138,8 +153,8 @@ def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tenso
     Args:
         codes: graphs of all molecules, with their precomputed encodings.
         which: indices of the molecules of the batch, ``[B]``, in ascending order.
-        atoms: whether each of their atoms is masked, ``[N]``.
-        bonds: whether each of their bonds is masked, ``[E / 2]``.
+        atoms: mask of the atoms of the batch, ``[N]``; True hides an atom.
+        bonds: mask of the bonds of the batch, ``[E / 2]``; True hides a bond.
     """
     x, graph, members, edges = codes.graphs.take(which)
     both = bonds.repeat_interleave(2)  # A bond is two consecutive edges.
@@ -161,7 +176,7 @@ def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tenso
 
 
 def _counts(codes: PrecomputedEncodings, which: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the number of atoms and the number of bonds in each of some molecules."""
+    """Return the numbers of atoms and of bonds of the molecules ``which``; all are ``[B]``."""
     return codes.graphs.sizes[which], codes.graphs.edge_start.diff()[which] // 2
 
 

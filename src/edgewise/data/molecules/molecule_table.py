@@ -278,7 +278,12 @@ class MoleculeTable(Data):
         return Split(len(y), make)
 
     def _target_scale(self, targets: Sequence[Target], y: Tensor) -> TargetScale | None:
-        """Return the scale of each output; ``None`` if there are only classes."""
+        """Return the scale of each output; ``None`` if there are only classes.
+
+        Args:
+            targets: descriptions of the target columns.
+            y: targets of the training rows, ``[rows, targets]``; NaN for a missing value.
+        """
         if not self.fraction:
             return TargetScale.of(targets)
         each = [values[~values.isnan()] for values in y.unbind(1)]
@@ -317,7 +322,13 @@ class MoleculeTable(Data):
     def _readable(
         self, table: Table, smiles: str, targets: Sequence[str]
     ) -> tuple[Table, dict[str, Any]]:
-        """Return the rows with readable SMILES and a target, and the molecule of each SMILES."""
+        """Return the rows with valid SMILES and a target, and a dict from SMILES to molecule.
+
+        Args:
+            table: the table.
+            smiles: column of the SMILES.
+            targets: target columns; a row needs a value in at least one of them.
+        """
         texts = table.columns[smiles]
         parsed = {text: self.molecule(text) for text in dict.fromkeys(texts)}
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
@@ -391,7 +402,14 @@ class MoleculeTable(Data):
     def _units(
         self, table: Table, date: str, molecules: Mapping[str, Any], number: Tensor
     ) -> tuple[How, Sequence[Key]]:
-        """Return how rows are split, and the key of each row: molecule, scaffold or time."""
+        """Return how rows are split, and the key of each row: molecule, scaffold or time.
+
+        Args:
+            table: the table.
+            date: column of dates for a split by time, or "".
+            molecules: dict from SMILES to RDKit molecule.
+            number: index in ``molecules`` of the molecule of each row, ``[rows]``.
+        """
         if date:
             return "time", read_times(table, "data.date", date)
         if self.split == "random":
@@ -409,7 +427,14 @@ class MoleculeTable(Data):
     def _index(
         self, table: Table, by_column: str, how: How, keys: Sequence[Key]
     ) -> dict[str, Tensor]:
-        """Return the indices of the rows of each split."""
+        """Return the indices of the rows of each split.
+
+        Args:
+            table: the table.
+            by_column: column that assigns rows to splits; "" assigns them by folds.
+            how: how rows are assigned to folds; see :func:`edgewise.data.folds.deal`.
+            keys: molecule, scaffold or time of each row.
+        """
         if not by_column:
             return self._folds().split(how, keys)
         if self.fold:
@@ -456,7 +481,10 @@ def packed(molecules: Iterable[Any]) -> PackedGraphs:
 
 
 def described_all(molecules: Iterable[Any]) -> Tensor:
-    """Return a row ``[D]`` per molecule: descriptors of it, its cations and its other fragments."""
+    """Return descriptors ``[G, D]`` of G molecules.
+
+    A row has the descriptors of the whole molecule, of its cations and of its other fragments.
+    """
     rows = [
         [value for part in (one, *ions(one)) for value in descriptors(part)] for one in molecules
     ]
@@ -464,7 +492,12 @@ def described_all(molecules: Iterable[Any]) -> Tensor:
 
 
 def described_by(values: Tensor, scale: Standardisation) -> Tensor:
-    """Return the scaled descriptors ``[G, D]`` that are not constant in training."""
+    """Return the standardised and clipped columns of descriptors that vary in training.
+
+    Args:
+        values: descriptors of all molecules, ``[G, D]``.
+        scale: mean and standard deviation of each column over the training molecules.
+    """
     return scale.scaled(values)[:, scale.std > CONSTANT].clamp(-FURTHEST, FURTHEST)
 
 

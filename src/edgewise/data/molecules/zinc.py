@@ -90,7 +90,12 @@ class ZINC(Data):
         return Splits(sizes, train, val, test, self.batch_size, codes=codes)
 
     def inputs(self, graphs: PackedGraphs, which: Tensor) -> Batch:
-        """Return the inputs of some graphs ``[B]``, as a batch without targets."""
+        """Return the inputs for a batch of graphs, as a batch without targets.
+
+        Args:
+            graphs: all graphs.
+            which: indices of the graphs in the batch, ``[B]``.
+        """
         x, graph, members, bonds = graphs.take(which)
         keywords: dict[str, Any] = {"batch": members}
         if self.bonds:
@@ -109,7 +114,7 @@ class ZINC(Data):
 
 
 def one_hot(kinds: Tensor, count: int) -> Tensor:
-    """Encode type indices one-hot, ``[N, count]``."""
+    """Encode type indices ``[N]`` from 0 to ``count - 1`` one-hot, as ``[N, count]``."""
     return F.one_hot(kinds.long(), count).float()
 
 

@@ -77,12 +77,13 @@ class TimeSeries(Data):
             skipped), one day for steps of 5, 10, 15, 30 or 60 minutes, and 1 in other cases.
         history: number of input values, at least 2; 0 for three seasons if the series is long
             enough.
-        horizon: number of values to forecast; 0 for one season.
+        horizon: number of values to forecast; 0 for one season (8 values if the season is below 4),
+            but at most the length of the validation part.
         val, test: fractions of the series used for validation and test, at its end.
         batch_size: windows per batch.
         windows: training windows sampled per epoch; 0 for all.
 
-    The run folder stores the end of the series, from which forecasts start.
+    The end of the series, from which forecasts start, is saved with a trained model.
 
     Example:
         >>> import pandas as pd
@@ -243,6 +244,12 @@ def _split(values: Tensor, starts: Tensor, history: int, horizon: int, season: i
 def history_of(table: Table, column: str, date: str, step: Step | None) -> Series:
     """Read another series from a table of the same form as the training data.
 
+    Args:
+        table: the table.
+        column: column of the values.
+        date: column of the dates; "" for a series without dates.
+        step: step and format of the dates of the training data.
+
     Raises:
         ArgumentError: a column is missing, or a date does not have the format or step of the
             training data; the error names the row.
@@ -266,6 +273,12 @@ def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> S
     """Return a column as a regularly spaced series, in order of date.
 
     Dates without a value are interpolated linearly, with a warning.
+
+    Args:
+        table: the table.
+        column: column of the values.
+        dates: date of each row.
+        step: step between consecutive dates.
 
     Raises:
         ArgumentError: two rows have the same date, a date does not match the step, or more than a

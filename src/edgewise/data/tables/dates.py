@@ -211,7 +211,10 @@ def check_distinct(table: Table, dates: Sequence[Any]) -> None:
 
 
 def _first_unread(texts: Sequence[str], formats: Sequence[str]) -> int:
-    """For each format, find the first row that it cannot parse; return the last of these."""
+    """Return the first row that the most suitable format cannot parse.
+
+    This is the format that parses the most rows before its first failure.
+    """
     return max(
         next((row for row, text in enumerate(texts) if not parse_dates([text], one)), 0)
         for one in formats
@@ -219,7 +222,12 @@ def _first_unread(texts: Sequence[str], formats: Sequence[str]) -> int:
 
 
 def _step_of(dates: Sequence[datetime], format_: str) -> Step | None:
-    """Return the step of sorted dates, which may have gaps; ``None`` if they are irregular."""
+    """Return the step of dates; ``None`` if they are irregular.
+
+    Args:
+        dates: dates in ascending order; some may be missing.
+        format_: ``strftime`` format of the dates, which the step stores.
+    """
     differences = [later - earlier for earlier, later in pairwise(dates) if later != earlier]
     if not differences:
         return None

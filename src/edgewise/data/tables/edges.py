@@ -222,7 +222,13 @@ def read_interactions(
 
 
 def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:
-    """Return index pairs ``[2, E]``: first field of each line with each other field."""
+    """Return index pairs ``[2, E]`` of the first field of each line and each of its other fields.
+
+    Args:
+        lines: lines such as ``user item item``.
+        groups: index of each id that may be a first field.
+        members: index of each id that may be another field.
+    """
     group = torch.tensor([groups[line.fields[0]] for line in lines])
     count = torch.tensor([len(line.fields) - 1 for line in lines])
     member = [members[field] for line in lines for field in line.fields[1:]]
@@ -230,7 +236,13 @@ def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:
 
 
 def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
-    """Sort the ids in the fields ``part`` of all lines, and return the index of each id."""
+    """Sort the ids of all files, and return the index of each id.
+
+    Args:
+        files: lines with ids.
+        part: positions of the fields of a line that have the ids.
+        names: whether ids are names, even if they look like numbers.
+    """
     found = {field for file in files for line in file.lines for field in line.fields[part]}
     whole = sum(map(_is_whole, found))
     if names or 2 * whole <= len(found):
@@ -250,7 +262,13 @@ def _is_whole(field: str) -> bool:
 
 
 def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Column] = ()) -> File:
-    """Read the lines, without comments, and the column names if there is a header."""
+    """Read the lines, without comments, and the column names if there is a header.
+
+    Args:
+        path: the file, or a data frame.
+        header: whether the first line names the columns; ``None`` detects it.
+        columns: columns that are needed; their names help to detect a header.
+    """
     if not is_text(path):
         table = read_table(path)
         names = list(table.frame.columns)
@@ -320,6 +338,11 @@ def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
 
     This is the case if the words of the first line occur in no other line, while other ids are
     repeated.
+
+    Args:
+        path: the file, for the error.
+        lines: lines of the file, split into fields.
+        first: text of the first line, for the error.
     """
     if len(lines) < 2 or not all(map(WORD.fullmatch, lines[0].fields)):
         return
@@ -380,7 +403,13 @@ def _numbered_column(file: File, column: Column) -> int:
 
 
 def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> File:
-    """Return the file reduced to these two columns."""
+    """Return the file reduced to two columns, such as those of the users and the items.
+
+    Args:
+        file: lines with two or more fields.
+        columns: the two columns; if the file has only two, they need no name.
+        expected: description of a valid line, for the error.
+    """
     if not file.lines:
         return file
     places = [find_column(file, column) for column in columns]
@@ -412,7 +441,10 @@ def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> F
 
 
 def _numbers(file: File, columns: Sequence[Column]) -> dict[str, Tensor]:
-    """Return the values (numbers or dates) of the columns that exist, by ``Column.argument``."""
+    """Return the values ``[E]`` of those columns that the file has, by ``Column.argument``.
+
+    Values are numbers, or dates as seconds since 1970.
+    """
     found = {}
     for column in columns:
         place = find_column(file, column)

@@ -70,7 +70,8 @@ def open_source(text: str | Path, argument: str = "data.path") -> Path | FrameSo
     """Return the frame, or the path with ``~`` expanded.
 
     Raises:
-        ArgumentError: ``text`` is the digest of a frame, from ``recipe.json``, not the frame.
+        ArgumentError: ``text`` is the digest of a frame, read from the saved options of a training
+            (``recipe.json``), instead of the frame.
     """
     if isinstance(text, (Path, FrameSource)):
         return text

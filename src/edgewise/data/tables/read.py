@@ -149,6 +149,13 @@ def _chunks(
     """Yield the line numbers and rows of a CSV or TSV file, chunk by chunk.
 
     The cells of a blank row are missing values.
+
+    Args:
+        path: the file.
+        form: encoding and size of the file.
+        delimiter: delimiter of the cells.
+        argument: field that gives the file, for errors.
+        size: rows per chunk; ``None`` reads all rows at once.
     """
     pandas = pandas_for("reading a table")
     names: list[str] = []
@@ -207,7 +214,14 @@ class _WrongWidthError(Exception):
 
 
 def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[str]:
-    """Return the names of the columns, without empty columns that spreadsheets append."""
+    """Return the names of the columns, without empty columns at the end (spreadsheets add them).
+
+    Args:
+        part: cells of the file, of which the first row has the names.
+        path: the file, for the error.
+        argument: field that gives the file, for the error.
+        delimiter: delimiter of the cells, for the error.
+    """
     names = [str(name).strip() for name in part.iloc[0].fillna("")]
     while len(names) > 1 and not names[-1]:
         names.pop()
@@ -242,7 +256,15 @@ def _is_blank(frame: DataFrame) -> list[bool]:
 def _bad_row(
     path: Path, form: TextForm, delimiter: str, argument: str, cause: str
 ) -> ArgumentError:
-    """Return the error for the first row that pandas could not use, with its line number."""
+    """Return the error for the first row that pandas could not use, with its line number.
+
+    Args:
+        path: the file.
+        form: encoding and size of the file.
+        delimiter: delimiter of the cells.
+        argument: field that gives the file, for the error.
+        cause: message of pandas, for the error if no row is found.
+    """
     with opened_text(path, form.encoding) as text:
         records = _records(text, delimiter)
         try:
@@ -266,6 +288,7 @@ def _records(
     """Yield each row as ``(line, cells)``.
 
     ``line`` is the number of the last line of the row; a quoted cell may span several lines.
+    ``strict`` raises ``csv.Error`` for wrong quotes.
     """
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(

@@ -98,7 +98,14 @@ class LabelledText(TextData):
         preprocessing: dict[str, Any],
         targets: tuple[Target, ...] = (),
     ) -> TextSplits:
-        """Return the splits, with the model arguments and targets of the data."""
+        """Return the loaded data set, with the model arguments that the data determine.
+
+        Args:
+            splits: the splits, by name.
+            tokenizer: tokenizer of the texts.
+            preprocessing: values that prediction needs, such as the label names in ``"labels"``.
+            targets: descriptions of the targets, if a text has several targets instead of a label.
+        """
         lengths = [part.lengths for part in splits.values() if part.lengths is not None]
         sizes = {
             "vocab_size": tokenizer.get_vocab_size(),
@@ -193,7 +200,12 @@ class LabelledSentences(LabelledText):
 
 
 def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
-    """Return the index of each label in ``labels``.
+    """Return the index of the label of each text, ``[N]``.
+
+    Args:
+        found: pairs of text and label.
+        labels: known labels, in the order of their indices.
+        file: file of the texts, for the error.
 
     Raises:
         ArgumentError: a label is unknown; the error names the file.

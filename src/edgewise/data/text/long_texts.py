@@ -67,7 +67,13 @@ class WikiText2(TextStream):
 
 
 def _texts(name: str, at: str, stream: TextStream) -> list[str]:
-    """Return the text of each file of a public data set in a folder on GitHub."""
+    """Return the text of each file of a public data set in a folder on GitHub.
+
+    Args:
+        name: name of the data set.
+        at: path of the folder on GitHub.
+        stream: data set with the names of the files.
+    """
     addresses = {file: f"{GITHUB}/{at}/{file.removesuffix('.gz')}" for file in stream.files()}
     return list(raw_texts(name, addresses).values())
 

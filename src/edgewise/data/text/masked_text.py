@@ -123,7 +123,7 @@ class MaskedText(UnlabelledTexts):
 
 
 def _apart(lines: list[str], held_out: float) -> tuple[list[str], list[str]]:
-    """Split off an evenly spaced fraction of the lines, such as every 50th for 0.02."""
+    """Split off a fraction ``held_out`` of the lines, evenly spaced: for 0.02, every 50th."""
     # The fraction is exact, because rounding of floats would shift the lines.
     share = Fraction(str(held_out))
     out = [int((i + 1) * share) > int(i * share) for i in range(len(lines))]

@@ -90,7 +90,7 @@ class OwnFiles(TextData, ABC):
 
 
 def check_filled(table: Table, columns: Sequence[str]) -> None:
-    """Check that some columns have no blank value.
+    """Check that no row has a blank value in one of these columns.
 
     Raises:
         ArgumentError: a value is blank; the error names the row.

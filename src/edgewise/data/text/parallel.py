@@ -154,7 +154,13 @@ class Pairs:
 
     @classmethod
     def of_sources(cls, tokenizer: Tokenizer, source: PackedTexts, targets: Sequence[str]) -> Pairs:
-        """Create pairs from encoded sources and from target texts, which are encoded here."""
+        """Create pairs from sources that are encoded already and targets that are not.
+
+        Args:
+            tokenizer: tokenizer of both sides.
+            source: encoded source texts.
+            targets: target texts, one for each source.
+        """
         target = PackedTexts(*encode_all(tokenizer, targets, first="bos", last="eos"))
         return cls(source, target, targets, tokenizer)
 

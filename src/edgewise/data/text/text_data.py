@@ -24,8 +24,8 @@ class TextData(Data, ABC):
         kind: kind of tokens; see :func:`edgewise.data.text.tokenizer.train_tokenizer`.
         vocab_size: maximum vocabulary size; ``None`` for all characters or words.
         lowercase: convert texts to lower case.
-        tokenizer: path of a ``tokenizer.json``, or of a run folder, to use instead of training a
-            tokenizer. kind, vocab_size and lowercase are then ignored.
+        tokenizer: path of a ``tokenizer.json``, or of a run folder (files of a trained model), to
+            use instead of training a tokenizer. kind, vocab_size and lowercase are then ignored.
         batch_size: batch size.
     """
 
@@ -42,7 +42,7 @@ class TextData(Data, ABC):
             self.at_least("vocab_size", 1, 8000)
 
     def at_least(self, name: str, least: int, good: int) -> None:
-        """Check that a field is at least ``least``; the remedy suggests the value ``good``."""
+        """Check that field ``name`` is at least ``least``; the error suggests ``good`` instead."""
         check_least(f"data.{name}", getattr(self, name), least, f"choose for example {good}")
 
     def shares(self, *names: str) -> None:
@@ -51,7 +51,11 @@ class TextData(Data, ABC):
         check_shares(held_out, "choose for example 0.1")
 
     def make_tokenizer(self, texts: Iterable[str], special: Sequence[Special] = ()) -> Tokenizer:
-        """Load the tokenizer that ``tokenizer`` names, or train one on the texts."""
+        """Load the tokenizer that the field ``tokenizer`` names, or train one on the texts.
+
+        ``special`` has the names of its special tokens; see
+        :func:`edgewise.data.text.tokenizer.train_tokenizer`.
+        """
         if self.tokenizer:
             return load_tokenizer(Path(self.tokenizer))
         options = {"special": special, "lowercase": self.lowercase}

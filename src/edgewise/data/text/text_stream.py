@@ -79,11 +79,14 @@ class TextStream(TextData):
         self.shares("val", "test")
 
     def encode(self, tokenizer: Tokenizer, text: str) -> Tensor:
-        """Encode a text to ids ``[N]``; with kind ``"words"``, lines end with ``<eos>``."""
+        """Encode a text to token ids ``[N]``.
+
+        If the kind of the tokenizer is ``"words"``, line breaks become the token ``<eos>``.
+        """
         return encode_all(tokenizer, [self._line_ends(text)])[0]
 
     def decode(self, tokenizer: Tokenizer, ids: Tensor) -> str:
-        """Decode ids ``[N]``; the inverse of :meth:`encode`."""
+        """Decode token ids ``[N]`` to a text; the inverse of :meth:`encode`."""
         rows: list[list[int]] = [[]]
         end = tokenizer.token_to_id(EOS) if self.kind == "words" else None
         for token in ids.tolist():
@@ -94,7 +97,10 @@ class TextStream(TextData):
         return "\n".join(tokenizer.decode_batch(rows))
 
     def _line_ends(self, text: str) -> str:
-        """Replace line ends by tokens for kind ``"words"``, whose tokens have no white space."""
+        """Replace line breaks by ``<eos>`` if the tokenizer has the kind ``"words"``.
+
+        That kind splits texts at white space, which is lost.
+        """
         return text.replace("\n", f" {EOS} ") if self.kind == "words" else text
 
     @abstractmethod
@@ -144,7 +150,13 @@ class TextStream(TextData):
 
 
 def check_some(name: str, stream: Tensor, wanted: str = "tokens") -> None:
-    """Check that a part of the text, such as ``"val"``, has tokens."""
+    """Check that a part of the text has tokens.
+
+    Args:
+        name: name of the part: ``"train"``, ``"val"`` or ``"test"``.
+        stream: token ids of the part, ``[N]``.
+        wanted: description of the tokens that it needs, for the error.
+    """
     if not len(stream):
         train = name == "train"
         raise ArgumentError(

@@ -28,7 +28,10 @@ WORDS = 3.0  # Minimum mean number of words per cell in a column of texts.
 
 
 class Columns(NamedTuple):
-    """Names of the text and label columns; ``given``: names for both columns without a header."""
+    """Names of the text and label columns.
+
+    ``given`` has the names that both columns of a table without a header get, in their order.
+    """
 
     text: str
     label: str
@@ -111,7 +114,15 @@ class TextTable(LabelledSentences, OwnFiles):
         where: dict[str, str],
         separator: str = "",
     ) -> LabelledParts:
-        """Return the texts of each split with the values of several targets, or of numbers."""
+        """Return the texts of each split with the values of their targets.
+
+        Args:
+            tables: table of each given split; the training table is the first.
+            text: column of the texts.
+            names: columns of the targets, or one column with several labels in a cell.
+            where: file of each split, named in errors.
+            separator: separator of the labels in a cell; "" if each cell has one target.
+        """
         first: TargetColumns | None = None
         read: dict[str, Labelled] = {}
         for split, table in tables.items():  # The training table is the first.

@@ -260,7 +260,15 @@ def _untrained(kind: Kind, lowercase: bool, unknown: bool) -> Tokenizer:
 def _counted(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
-    """Make a vocabulary of characters or words; characters are sorted by code point."""
+    """Make a vocabulary of characters or words; characters are sorted by code point.
+
+    Args:
+        tokenizer: tokenizer that normalises the texts.
+        texts: training texts.
+        kind: ``"characters"``, or ``"words"`` for words split at white space.
+        max_tokens: maximum vocabulary size; ``None`` for no limit.
+        tokens: special tokens, which get the first ids.
+    """
     counts: Counter[str] = Counter()
     for text in _normalised(tokenizer, texts):
         counts.update(text if kind == "characters" else text.split())

@@ -174,13 +174,25 @@ class StreamSplit(Split):
 
     @classmethod
     def to_train(cls, stream: Tensor, context: int, draw: int) -> StreamSplit:
-        """Create a training split with ``draw`` windows per epoch."""
+        """Create a training split.
+
+        Args:
+            stream: token ids, ``[N]``.
+            context: tokens per window.
+            draw: windows per epoch; 0 for all.
+        """
         plain = training_windows(stream, context, draw)
         return cls(plain.count, plain.make, draw=draw or None, stream=stream, context=context)
 
     @classmethod
     def to_test(cls, before: Tensor, stream: Tensor, context: int) -> StreamSplit:
-        """Create a test split that predicts every token of the stream once."""
+        """Create a test split that predicts every token of the stream once.
+
+        Args:
+            before: token ids that precede the stream, at least ``context`` of them.
+            stream: token ids, ``[N]``.
+            context: tokens per window.
+        """
         plain = held_out_windows(before, stream, context, context)
         whole = torch.cat([before[-context:], stream])
         return cls(plain.count, plain.make, stream=whole, context=context, held_out=True)
