@@ -67,7 +67,7 @@ class Centrality(nn.Module):
         return degrees(graph).clamp(max=self.max_degree)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return x ``[N, width]`` plus the vectors of the degrees ``code`` ``[N, 2]``."""
+        """Return x ``[N, width]`` plus the vectors of the node degrees ``code``, ``[N, 2]``."""
         check_code(code, x.shape[-2], 2)
         out: Tensor = x + self.reads(code[:, 0]) + self.read_by(code[:, 1])
         return out

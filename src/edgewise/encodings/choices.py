@@ -53,8 +53,9 @@ TEXT_POSITIONS: dict[str, Callable[[Sizes], TextPositions]] = {
         relative=TransformerXLRelative(n.heads, n.width // n.heads)
     ),
 }
-"""Functions that create the position encodings of a text model, by name. All layers of a model
-share one relative encoding."""
+"""Functions that create the position encodings of a text model, by name of the encoding.
+
+All layers of a model share one relative encoding."""
 
 
 def text_positions(name: str, *, width: int, heads: int, max_length: int) -> TextPositions:

@@ -1,4 +1,4 @@
-"""Check of the shape of precomputed codes, the results of ``encoding.code(graph)``."""
+"""Check of the shape of precomputed encodings, the results of ``encoding.code(graph)``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from edgewise.errors import ArgumentError
 
 
 def check_code(code: Tensor, *shape: int, argument: str = "positions") -> None:
-    """Raise ArgumentError if ``code`` is not a tensor of this shape.
+    """Raise ArgumentError if ``code`` is not a tensor of the given shape.
 
-    Without the check, the code of another graph could broadcast silently.
+    Without the check, the result for another graph could broadcast silently.
+
+    Args:
+        code: result of ``encoding.code(graph)``.
+        shape: expected size of each dimension.
+        argument: name of ``code`` in the error message.
     """
     if not isinstance(code, Tensor) or code.shape != shape:
         raise ArgumentError(

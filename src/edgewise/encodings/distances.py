@@ -58,15 +58,15 @@ def shortest_paths(graph: Graph) -> Tensor:
 
 
 def hops(members: Members, wanted: Tensor | None = None) -> Tensor:
-    """Compute shortest path lengths ``[B, n, n]`` by breadth-first search from all nodes at once.
+    """Return shortest path lengths ``[B, n, n]``, by breadth-first search from all nodes at once.
 
-    Each step is one matrix product. Unreachable pairs have length -1.
+    Entry ``[b, i, j]`` is the distance from source j to target i of graph b, or -1 if there is no
+    path. Each step of the search is one matrix product.
 
     Args:
-        members: graphs of equal size; entry ``[b, i, j]`` is the distance from source j to target
-            i.
+        members: B graphs with n nodes each.
         wanted: mask ``[B, n, n]`` of the pairs to search for; all by default. The search stops when
-            distances of these pairs are found, and other entries may remain -1.
+            the distances of these pairs are found; the entries of other pairs may remain -1.
     """
     n = members.nodes.shape[1]
     reads = members.adjacency.float()
@@ -87,7 +87,7 @@ def hops(members: Members, wanted: Tensor | None = None) -> Tensor:
 
 
 def sparse_matrix(matrix: Tensor) -> Tensor:
-    """Convert to ``torch.sparse_csr``, without PyTorch's warning that this layout is in beta."""
+    """Convert to ``torch.sparse_csr``, without PyTorch's warning that CSR support is in beta."""
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         return matrix.to_sparse_csr()
 
@@ -142,9 +142,15 @@ def path_edges(graph: Graph, max_path_length: int) -> Tensor:
 
 
 def _before(members: Members, steps: Tensor) -> Tensor:
-    """Return the node before target i on a shortest path from j, ``[B, n, n]``; -1 if i = j.
+    """Return the last node before i on a shortest path from j to i, for all i and j.
 
-    ``steps`` are the distances ``[B, n, n]`` from :func:`hops`. Entries without a path are -1.
+    Args:
+        members: B graphs with n nodes each.
+        steps: distances ``[B, n, n]`` from :func:`hops`.
+
+    Returns:
+        Node indices ``[B, n, n]``; -1 if i = j or there is no path. Of several nodes, the lowest
+        index is returned.
     """
     n = steps.shape[1]
     before = torch.full_like(steps, FAR)
@@ -299,14 +305,20 @@ class DistanceEncoding(nn.Module):
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the number of nodes at each distance, ``[N, max_distance + 1]``.
+        """Return for each node the number of nodes at each distance, ``[N, max_distance + 1]``.
 
-        Compute it once per data set.
+        The distances are 1, ..., ``max_distance``; the last column counts nodes that are farther
+        away or unreachable. Compute the numbers once per data set.
         """
         return distance_encoding(graph, None, self.max_distance)[:, 1:]
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return x ``[N, width]`` plus the linear map of log(1 + ``code``), from :meth:`code`."""
+        """Return x plus the linear map of log(1 + ``code``), ``[N, width]``.
+
+        Args:
+            x: node features ``[N, width]``.
+            code: number of nodes at each distance ``[N, max_distance + 1]``, from :meth:`code`.
+        """
         check_code(code, x.shape[-2], self.max_distance + 1)
         out: Tensor = x + self.project(code.to(x).log1p())
         return out
@@ -355,7 +367,12 @@ class ShortestPath(nn.Module):
         return torch.where(steps == FAR, self.max_distance + 1, steps.clamp(max=self.max_distance))
 
     def forward(self, code: Tensor) -> EdgeTerms:
-        """Return the attention bias of each pair of nodes, for the edges of the complete graph."""
+        """Return the attention bias of each pair of nodes, as keyword arguments of attention.
+
+        Args:
+            code: clipped distances ``[P]``, from :meth:`code`. The P pairs are the edges of
+                ``graphs.complete()``.
+        """
         return {"bias": TableBias(code, self.table)}
 
 
@@ -397,17 +414,17 @@ class PathEdges(nn.Module):
         return (self.max_path_length,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the edges of a shortest path for each pair; see :func:`path_edges`.
+        """Return the edges of a shortest path for each pair of nodes, ``[P, max_path_length]``.
 
-        The shape is ``[P, max_path_length]``. Compute them once per data set.
+        See :func:`path_edges`. Compute them once per data set.
         """
         return path_edges(graph, self.max_path_length)
 
     def forward(self, code: Tensor, edge_attr: Tensor) -> Tensor:
-        """Return the bias of each pair, ``[P, H]``.
+        """Return the attention bias of each of the P pairs of nodes, ``[P, H]``.
 
         Args:
-            code: edges of the paths, from :meth:`code`.
+            code: edge indices of the paths ``[P, max_path_length]``, from :meth:`code`.
             edge_attr: edge features ``[E, edge_width]``.
         """
         of_edges = edge_attr @ self.weight  # [max_path_length, E, H]

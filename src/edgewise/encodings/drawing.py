@@ -75,7 +75,11 @@ def draw(
 def _codes(
     encoding: nn.Module, length: int, width: int, graph: Graph | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the code of each position (or of each offset), and the pairwise similarities."""
+    """Return the encoding of each position and the pairwise similarities of the positions.
+
+    The arguments are those of :func:`draw`. For a relative encoding, the first result holds the
+    terms that it adds to the scores of the last position, one row per source.
+    """
     if graph is None:
         graph = window(1).bind(length).without_self_loops()
     of_graph: Any = encoding
@@ -99,7 +103,12 @@ def _codes(
 
 
 def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return given codes, and their similarities: inner products of node codes, or pair codes."""
+    """Return precomputed encodings as a matrix, and the pairwise similarities of the nodes.
+
+    Args:
+        codes: encodings of nodes ``[N, K]``, whose similarities are their inner products; or of
+            pairs of nodes ``[N · N]``, which are themselves the similarities.
+    """
     nodes = math.isqrt(codes.numel())
     if codes.dim() not in (1, 2) or (codes.dim() == 1 and nodes**2 != len(codes)):
         raise ArgumentError(
@@ -115,9 +124,11 @@ def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _relative(encoding: nn.Module, length: int) -> tuple[Tensor, Tensor]:
-    """Return the score terms of the last position, one row per source, and those of all pairs.
+    """Return the terms that a relative encoding adds to attention scores on ``length`` positions.
 
-    The first have one column per head; the second, ``[length, length]``, are means over heads.
+    Returns:
+        The terms of the last position, ``[length, H]`` with one row per source, and the terms of
+        all pairs of positions, ``[length, length]``, averaged over the heads.
     """
     graph = complete().bind(length)
     terms = encoding(graph)
@@ -127,7 +138,11 @@ def _relative(encoding: nn.Module, length: int) -> tuple[Tensor, Tensor]:
 
 
 def _numbers(terms: EdgeTerms, graph: Graph) -> Tensor:
-    """Return the bias of each edge plus the sum of the vector added to its key, ``[E, H]``."""
+    """Return one number for each edge and head, ``[E, H]``, from the edge terms of attention.
+
+    The number is the bias of the edge plus the sum of the entries of the vector that is added to
+    its key.
+    """
     bias, key = terms.get("bias"), terms.get("edge_key")
     total = torch.zeros(graph.num_edges, 1)
     if bias is not None:

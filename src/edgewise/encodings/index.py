@@ -87,7 +87,7 @@ class RawIndex(nn.Module):
         self.project = nn.Linear(1, width, bias=False)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return x ``[..., T, width]`` plus the encoding of ``positions``, by default 0, 1, ..."""
+        """Add the encodings of ``positions``, by default 0 to T - 1, to x ``[..., T, width]``."""
         out: Tensor = x + self.project(positions_or_count(x, positions)[..., None].to(x))
         return out
 
@@ -112,7 +112,7 @@ class ScaledIndex(nn.Module):
         self.project = nn.Linear(1, width, bias=False)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return x ``[..., T, width]`` plus the encoding of ``positions``, by default 0, 1, ..."""
+        """Add the encodings of ``positions``, by default 0 to T - 1, to x ``[..., T, width]``."""
         code = scaled_positions(positions_or_count(x, positions))
         out: Tensor = x + self.project(code.to(x))
         return out
@@ -138,7 +138,7 @@ class Binary(nn.Module):
         self.project = nn.Linear(bits, width, bias=False)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return x ``[..., T, width]`` plus the encoding of ``positions``, by default 0, 1, ..."""
+        """Add the encodings of ``positions``, by default 0 to T - 1, to x ``[..., T, width]``."""
         code = binary_positions(positions_or_count(x, positions), self.bits)
         out: Tensor = x + self.project(code.to(x))
         return out

@@ -129,13 +129,13 @@ def has_repeated_eigenvalues(values: Tensor) -> Tensor:
 
 
 def _with_sign(vectors: Tensor) -> Tensor:
-    """Return eigenvectors ``[..., n, k]`` with signs that make first nonzero entries positive."""
+    """Return eigenvectors ``[..., n, k]``, negated if their first nonzero entry is negative."""
     first = (vectors.abs() > NOTHING).byte().argmax(-2, keepdim=True)
     return vectors * vectors.gather(-2, first).sign()
 
 
 def _laplacian(members: Members) -> Tensor:
-    """Return the normalised Laplacians ``[B, n, n]``; an isolated node has 0 on the diagonal."""
+    """Return the normalised Laplacians ``[B, n, n]`` of B graphs; rows of isolated nodes are 0."""
     adjacency = members.without_loops()
     degree = adjacency.sum(2)
     scale = degree.clamp(min=1).rsqrt()
@@ -143,7 +143,11 @@ def _laplacian(members: Members) -> Tensor:
 
 
 def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
-    """Compute the eigenpairs of one large graph by the Lanczos method on a sparse matrix."""
+    """Return k eigenvalues ``[1, k]`` and eigenvectors ``[n, k]`` of one large graph of n nodes.
+
+    The eigenvalues are the lowest nonzero ones of the Laplacian, a sparse matrix. They are computed
+    by the Lanczos method.
+    """
     require("scipy", extra="graphs", purpose="eigenvectors of a large graph")
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components, laplacian
@@ -183,7 +187,7 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
 
 
 def random_signs(k: int, like: Tensor) -> Tensor:
-    """Sample a sign, 1 or -1, for each of k eigenvectors, ``[k]``, in the dtype of ``like``."""
+    """Sample k random signs, 1 or -1, as ``[k]`` in the dtype and on the device of ``like``."""
     return (torch.randint(2, (k,), device=like.device) * 2 - 1).to(like)
 
 

@@ -30,7 +30,7 @@ class Learned(nn.Module):
         nn.init.normal_(self.table, std=std)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return x ``[..., T, width]`` plus the vectors of ``positions``, by default 0, 1, ...
+        """Add the vectors of ``positions``, by default 0 to T - 1, to x ``[..., T, width]``.
 
         Raises:
             ArgumentError: a position is out of range.
@@ -77,7 +77,8 @@ class Learned2d(nn.Module):
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """Return x ``[..., rows · columns, width]`` plus the row and column vectors.
 
-        Nodes are in raster order; ``positions`` replaces their indices 0, 1, ...
+        The nodes of x are the grid cells in raster order (row by row). If ``positions`` is given,
+        it holds the raster index of the cell of each node.
 
         Raises:
             ArgumentError: x has more nodes than the grid.

@@ -23,7 +23,7 @@ LARGEST = 8192  # maximum number of nodes per graph; a float64 matrix takes 512 
 
 
 class Members(NamedTuple):
-    """Some graphs of a batch: B graphs with n nodes each.
+    """Adjacency matrices of some graphs of a batch: B graphs with n nodes each.
 
     Attributes:
         which: indices of these graphs in the batch, ``[B]``.
@@ -37,7 +37,7 @@ class Members(NamedTuple):
     adjacency: Tensor
 
     def without_loops(self) -> Tensor:
-        """Return the adjacency matrices without self-loops."""
+        """Return the adjacency matrices ``[B, n, n]`` with diagonal 0 (no self-loops)."""
         adjacency = self.adjacency.clone()
         adjacency.diagonal(dim1=1, dim2=2).zero_()
         return adjacency
@@ -103,7 +103,7 @@ def members_by_size(graph: Graph) -> Iterator[Members]:
 
 
 def check_undirected(members: Members) -> None:
-    """Raise an error if a graph is directed.
+    """Raise an error if one of the graphs ``members`` is directed.
 
     Raises:
         ArgumentError: a graph has an edge without the reverse edge.
@@ -129,9 +129,14 @@ def pair_starts(graph: Graph) -> Tensor:
 
 
 def pair_index(graph: Graph, members: Members) -> Tensor:
-    """Return the indices of all pairs of nodes of these graphs, ``[B, n · n]``.
+    """Return the indices of the pairs of nodes of some graphs among all pairs of the batch.
 
-    They index the pairs of the whole batch; see :func:`pair_starts`.
+    Args:
+        graph: batch of graphs; :func:`pair_starts` describes the order of its pairs.
+        members: B graphs of this batch with n nodes each.
+
+    Returns:
+        Indices ``[B, n · n]``.
     """
     count = members.nodes.shape[1] ** 2
     pairs = torch.arange(count, device=members.nodes.device)

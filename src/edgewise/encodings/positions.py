@@ -11,7 +11,7 @@ from edgewise.ragged import runs_and_positions
 
 
 def positions_or_count(x: Tensor, positions: Tensor | None) -> Tensor:
-    """Return the given positions, or 0, 1, ... for the nodes of x ``[..., T, width]``."""
+    """Return ``positions``; if they are None, return 0 to T - 1 for x ``[..., T, width]``."""
     return torch.arange(x.shape[-2], device=x.device) if positions is None else positions
 
 

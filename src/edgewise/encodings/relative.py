@@ -88,7 +88,12 @@ class Buckets(nn.Module):
         return {"bias": by_offset(graph, key, self.bucket, self.table)}
 
     def bucket(self, behind: Tensor) -> Tensor:
-        """Return the bucket of sources that are ``behind`` positions before their target."""
+        """Return the bucket index of each offset.
+
+        Args:
+            behind: offsets i - j from source j to target i, any shape; negative for sources after
+                the target.
+        """
         count = self.table.shape[0]
         shift = torch.zeros_like(behind)
         if self.bidirectional:
@@ -176,7 +181,7 @@ class Shaw(nn.Module):
     def forward(self, graph: Graph) -> EdgeTerms:
         """Return the vectors added to keys and values, as keyword arguments of a layer.
 
-        They are stored as projections of the one-hot class of each edge's offset.
+        For each edge, the vectors are rows of two tables, selected by the clipped offset.
         """
         index = _clipped(graph, self.radius)
         one_hot = nn.functional.one_hot(index, 2 * self.radius + 1).to(self.key.dtype)

@@ -72,7 +72,7 @@ class Rotary(nn.Module):
         return self
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return x ``[..., T, H, D]`` rotated by angles of ``positions``, by default 0, 1, ..."""
+        """Rotate x ``[..., T, H, D]`` by the angles of ``positions``, by default 0 to T - 1."""
         if positions is None:
             positions = torch.arange(x.shape[-3], device=x.device)
         wide = torch.promote_types(x.dtype, torch.float32)  # 16 bits are too few for angles.

@@ -44,7 +44,7 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
 
 
 class Sinusoidal(nn.Module):
-    """Add the sinusoidal code of its position to each node, :math:`x_p + PE(p)`.
+    """Add the sinusoidal encoding of its position to each node, :math:`x_p + PE(p)`.
 
     For PE, see :func:`sinusoidal_positions`.
 

@@ -36,9 +36,12 @@ def real_pairs(sizes: Tensor) -> Tensor:
 
 
 def graphs_of_outputs(sizes: Tensor, membership: Graph) -> Tensor:
-    """Return, for each output of ``membership``, the index of the graph that it pools, ``[B]``.
+    """Return the index of the graph that each of B outputs pools, ``[B]``.
 
-    ``sizes`` is the number of nodes of each graph of the batch.
+    Args:
+        sizes: number of nodes of each graph of the batch, ``[G]``.
+        membership: bipartite graph from nodes to outputs, as of ``graphs.membership``. Each output
+            pools the nodes of one graph.
     """
     assert isinstance(membership, Intervals)
     known = 2 * starts(sizes) + (sizes > 0)  # An empty graph starts where the next graph starts.
@@ -47,11 +50,11 @@ def graphs_of_outputs(sizes: Tensor, membership: Graph) -> Tensor:
 
 
 def with_virtual_pairs(classes: Tensor, sizes: Tensor, virtual_class: int) -> Tensor:
-    """Return the class of every pair of real or virtual nodes.
+    """Return the class index of each pair of nodes, real or virtual.
 
     Args:
-        classes: classes of the pairs of real nodes.
-        sizes: number of real nodes of each graph.
+        classes: class indices of the P pairs of real nodes, ``[P]``.
+        sizes: number of real nodes of each graph, ``[G]``.
         virtual_class: class of the pairs that contain a virtual node.
     """
     total = int((sizes + 1).square().sum())

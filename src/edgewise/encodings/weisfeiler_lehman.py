@@ -110,7 +110,7 @@ class WeisfeilerLehman(nn.Module):
         return wl_colors(graph, self.rounds)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return x ``[N, width]`` plus the vector of each node's colour, ``code`` ``[N]``."""
+        """Return x ``[N, width]`` plus the learned vector of the colour ``code``, ``[N]``."""
         check_code(code, x.shape[-2])
         out: Tensor = x + self.table(code.clamp(max=self.colors - 1))
         return out

@@ -27,7 +27,7 @@ class _Entry:
 
 
 class BoundGraphs:
-    """Least-recently-used cache of ``pattern._build(num_targets, num_sources)``.
+    """Least-recently-used cache of the graphs ``pattern._build(num_targets, num_sources)``.
 
     A graph needs more memory after its first use, because its edge list and other derived tensors
     are cached on it. Before a graph is added, the memory of the graphs used since the last addition
@@ -45,7 +45,7 @@ class BoundGraphs:
         self._lock = RLock()
 
     def __call__(self, pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-        """Return the graph of the pattern for these numbers of nodes, from the cache if there."""
+        """Return the graph of a pattern for these numbers of nodes, from the cache if possible."""
         key = pattern, num_targets, num_sources
         entry = self._entries.get(key)
         if entry is None or entry is not self._newest:

@@ -159,9 +159,14 @@ def _join_edges(graph: Graph) -> Tensor:
 
 
 def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -> Graph:
-    """Return the union of graphs without common edges.
+    """Return the union of graphs that have no edges in common.
 
-    Graphs without edges are left out. All graphs given by edge lists become one edge list.
+    Graphs without edges are omitted. All graphs that are stored as edge lists become one edge list.
+
+    Args:
+        parts: graphs on the same nodes.
+        num_targets: number of targets of each of these graphs.
+        num_sources: number of sources of each of these graphs.
     """
     kept = [part for part in parts if part.num_edges and not isinstance(part, Edges)]
     listed = [part for part in parts if part.num_edges and isinstance(part, Edges)]
@@ -178,7 +183,7 @@ def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -
 
 
 def common_segments(graphs: Sequence[Graph]) -> tuple[Tensor, Tensor] | None:
-    """Return the attribute ``segments`` of the graphs if all have the same, else None."""
+    """Return the sizes of the batch, ``segments``, if they are equal in all graphs, else None."""
     first = graphs[0].segments
     same = first is not None and all(
         graph.segments is not None and all(map(torch.equal, graph.segments, first))
@@ -197,7 +202,7 @@ def _chosen(graph: Graph, keep: Tensor, segments: tuple[Tensor, Tensor] | None) 
 
 
 def _raggedness(graph: Graph) -> int:
-    """Return a sort key: the step of a graph of intervals; edge lists come last."""
+    """Return the step of a graph of intervals, or a large number for other graphs (a sort key)."""
     return graph.step if isinstance(graph, Intervals | Runs) else torch.iinfo(torch.int).max
 
 
@@ -211,7 +216,7 @@ def _common(left: Graph, right: Graph) -> Graph:
 
 
 def _difference(graph: Graph, others: Sequence[Graph]) -> Graph:
-    """Return ``graph`` without the edges of ``others``, as intervals if possible."""
+    """Return ``graph`` without the edges of ``others``, as a graph of intervals if possible."""
     rest = []
     for other in [part for whole in others for part in whole.parts]:
         runs = remainder(graph, other)

@@ -77,7 +77,7 @@ def check_square(graph: Any, remedy: str) -> Graph:
 
 
 def _described(thing: Any) -> tuple[str, str]:
-    """Return two parts of an error message: what the argument is, and how to convert it."""
+    """Return a description of a value that is not a graph, and how to convert it to a graph."""
     name = type(thing).__name__
     if isinstance(thing, type) and issubclass(thing, Pattern):
         return f"the class {thing.__name__}", f"call it: graphs.{thing.__name__.lower()}(...)"

@@ -62,7 +62,7 @@ def _check_format(figure: Figure, path: Path) -> None:
 
 
 def _of_edges(graph: Graph, weights: Tensor) -> Tensor:
-    """Return one weight per edge on the CPU: weights ``[E, H]`` are averaged over the heads."""
+    """Return one weight per edge, ``[E]`` on the CPU; ``[E, H]`` is averaged over the heads."""
     weights = weights.detach().float().cpu()
     if weights.dim() == 2:
         weights = weights.mean(-1)
@@ -86,8 +86,8 @@ def draw_nodes(
         axes: axes to draw on.
         weights: attention weights ``[E]``; edges with a larger weight are darker and wider.
         places: coordinates ``[N, 2]`` of the nodes, for a graph with as many targets as sources.
-            Default: ``graph.positions()``; if that is None, the nodes lie on a circle, and
-            different numbers of sources and targets lie in two vertical lines.
+            Default: ``graph.positions()``; if that is None, the nodes lie on a circle. If the
+            numbers of sources and targets differ, each of them lies on a vertical line.
     """
     from matplotlib.collections import LineCollection
 
@@ -145,10 +145,11 @@ def draw_matrix(graph: Graph, axes: Axes, weights: Tensor | None = None) -> Axes
 
 
 def _places(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return the coordinates of the targets and of the sources, each ``[N, 2]``.
+    """Return the coordinates of the targets ``[num_targets, 2]`` and sources ``[num_sources, 2]``.
 
-    These are ``graph.positions()`` if defined. Otherwise the nodes lie on a circle; different
-    numbers of sources and targets lie in two vertical lines.
+    The coordinates are ``graph.positions()`` if defined. Otherwise the nodes lie on a circle, or,
+    if the numbers of sources and targets differ, on one vertical line for sources and one for
+    targets.
     """
     own = graph.positions()
     if own is not None:

@@ -78,7 +78,7 @@ class Edges(Graph):
         return Edges(joined, self.num_targets, self.num_sources, segments)
 
     def _keys(self) -> Tensor:
-        """Return one number per edge, ``target * num_sources + source``, sorted and distinct."""
+        """Return sorted distinct integers ``target * num_sources + source``, one for each edge."""
         return self.derived(_unique_keys)
 
     def _moved(self, device: torch.device) -> Graph:
@@ -101,9 +101,11 @@ def _unique_keys(graph: Graph) -> Tensor:
 
 
 def edges_of_keys(keys: Tensor, like: Graph) -> Edges:
-    """Return the graph whose edges are given as sorted numbers ``target * num_sources + source``.
+    """Return the graph whose edges are encoded as integers ``target * num_sources + source``.
 
-    The numbers of nodes and the segments are those of ``like``.
+    Args:
+        keys: sorted integers, ``[E]``.
+        like: graph with the same numbers of nodes and the same batch sizes (``segments``).
     """
     width = max(like.num_sources, 1)
     pairs = torch.stack([keys % width, torch.div(keys, width, rounding_mode="floor")])

@@ -61,7 +61,11 @@ class Expand(Pattern):
 
 
 def _runs_of(blocks: Graph) -> Lists:
-    """Return the source blocks of each block as ranges of consecutive blocks, sorted by target."""
+    """Return the edges between blocks as ranges of consecutive source blocks, sorted by target.
+
+    Args:
+        blocks: graph with one node per block.
+    """
     lists = lists_of(blocks)
     if lists is not None and lists.step == 1:
         return lists

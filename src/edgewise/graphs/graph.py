@@ -77,7 +77,10 @@ class Pattern(ABC):
         )
 
     def _sources_ahead(self, num_targets: int, num_sources: int) -> int:
-        """Return the position of the first target: the targets are the last source positions."""
+        """Return the position of the first target among the sources.
+
+        The targets are the last source positions, so this is ``num_sources - num_targets``.
+        """
         if num_targets > num_sources:
             self._refuse("no more targets than sources", num_targets, num_sources)
         return num_sources - num_targets
@@ -328,7 +331,7 @@ class Graph(Pattern):
         return self.cached(("to", str(device)), make)
 
     def cached(self, key: Any, make: Callable[[], T]) -> T:
-        """Return ``make()``, computed once per graph and stored in its cache under ``key``.
+        """Return ``make()``, computed once and stored in the cache of this graph under ``key``.
 
         ``make`` runs outside of modes such as ``torch.inference_mode`` and ``torch.device``, so
         that later calls in any mode can use the result.
@@ -386,7 +389,7 @@ def _exists(graph: Graph) -> bool:
 
 
 def _counts(node: Tensor, count: int) -> Tensor:
-    """Return how often each of the nodes 0 to ``count - 1`` occurs in ``node``.
+    """Return how often each index from 0 to ``count - 1`` occurs in ``node``, ``[count]``.
 
     Unlike ``torch.bincount``, this works for meta tensors and under ``torch.compile``.
     """

@@ -1,4 +1,4 @@
-"""Global attention: a few nodes (hubs) are connected to all nodes."""
+"""Global attention: a few global tokens (hubs) are connected to all nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Hubs(Pattern):
-    """Global attention: hubs attend to all nodes, and all nodes to the hubs (Longformer, BigBird).
+    """Global attention: global tokens (hubs) attend to all nodes, and all nodes attend to them.
 
     With ``is_read=False``, the hubs attend to all nodes, and other nodes attend to nothing. With
     ``reads=False``, all nodes, including the hubs, attend to the hubs only. Longformer

@@ -85,7 +85,7 @@ def _check_nodes(argument: str, node: Tensor, count: int) -> None:
 
 
 def _at(values: Tensor, node: Tensor) -> Tensor:
-    """Move ``values[i]`` to index ``node[i]``."""
+    """Return a tensor with ``values[i]`` at index ``node[i]``; ``node`` is a permutation."""
     return torch.empty_like(values).index_copy_(0, node, values)
 
 
@@ -96,7 +96,7 @@ def _renumbered(graph: Graph) -> Tensor:
 
 
 def _places(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return the old number of each source and of each target (the inverse permutations)."""
+    """Return the inverse permutations: the old number of each new source and of each new target."""
     assert isinstance(graph, Permuted)
     place = [torch.arange(len(x), device=x.device) for x in (graph.source_perm, graph.target_perm)]
     return _at(place[0], graph.source_perm), _at(place[1], graph.target_perm)

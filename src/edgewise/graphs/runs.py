@@ -117,7 +117,7 @@ class Lists:
         return _lengths(self.start, self.stop, self.step)
 
     def at(self, index: Tensor) -> Lists:
-        """Return only the runs that ``index``, a tensor of indices or a mask, selects."""
+        """Return the runs selected by ``index``, integer indices or a boolean mask of the runs."""
         return Lists(self.row[index], self.start[index], self.stop[index], self.step)
 
 
@@ -132,7 +132,13 @@ def lists_of(graph: Graph) -> Lists | None:
 
 
 def graph_of(lists: Lists, like: Graph, segments: tuple[Tensor, Tensor] | None) -> Graph:
-    """Return the graph of disjoint runs, with the numbers of nodes of ``like``."""
+    """Return the graph of disjoint runs (intervals of sources).
+
+    Args:
+        lists: the runs.
+        like: graph with the same numbers of nodes.
+        segments: sizes of the graphs of a batch, as in :class:`Graph`, or None.
+    """
     order = (lists.row * (like.num_sources + 1) + lists.start).argsort()
     lists = lists.at(order)
     targets, sources = like.num_targets, like.num_sources
@@ -145,7 +151,12 @@ def graph_of(lists: Lists, like: Graph, segments: tuple[Tensor, Tensor] | None) 
 
 
 def runs_of_keys(keys: Tensor, width: int) -> Lists:
-    """Group sorted distinct numbers ``row * width + source`` into runs of consecutive sources."""
+    """Group edges into runs, intervals of consecutive sources with the same target.
+
+    Args:
+        keys: sorted distinct integers ``row * width + source``, where row is the target.
+        width: number of sources.
+    """
     row = torch.div(keys, max(width, 1), rounding_mode="floor")
     begins = torch.ones_like(keys, dtype=torch.bool)
     begins[1:] = (keys[1:] != keys[:-1] + 1) | (row[1:] != row[:-1])
@@ -156,7 +167,7 @@ def runs_of_keys(keys: Tensor, width: int) -> Lists:
 
 
 def overlap(left: Graph, right: Graph) -> Graph | None:
-    """Return the intersection of two graphs, or None if it cannot be written as runs."""
+    """Return the edges in both graphs, or None if these cannot be stored as runs (intervals)."""
     a, b = lists_of(left), lists_of(right)
     if a is None or b is None:
         return None
@@ -167,7 +178,7 @@ def overlap(left: Graph, right: Graph) -> Graph | None:
 
 
 def remainder(graph: Graph, other: Graph) -> Graph | None:
-    """Return the difference of two graphs, or None if it cannot be written as runs."""
+    """Return ``graph`` without the edges of ``other``, or None if the rest is not made of runs."""
     a, b = lists_of(graph), lists_of(other)
     if a is None or b is None:
         return None
@@ -177,10 +188,17 @@ def remainder(graph: Graph, other: Graph) -> Graph | None:
 def _clipped(
     a: Lists, b: Lists, like: Graph, segments: tuple[Tensor, Tensor] | None, *, others: bool
 ) -> Graph | None:
-    """Return the edges of ``a`` that are in ``b``, or with ``others`` those that are not.
+    """Return the graph of the edges of ``a`` that are also in ``b``.
 
-    The graph has the numbers of nodes of ``like``. Returns None if the steps of ``a`` and ``b``
-    cannot be combined.
+    Args:
+        a: runs of the first graph.
+        b: runs of the second graph.
+        like: graph with the same numbers of nodes.
+        segments: sizes of the graphs of a batch, as in :class:`Graph`, or None.
+        others: if True, return the edges of ``a`` that are not in ``b``.
+
+    Returns:
+        The graph, or None if the steps of ``a`` and ``b`` cannot be combined.
     """
     step = math.lcm(a.step, b.step) if b.step > 1 else 1
     if step > MOST_STEPS and a.step != b.step:
@@ -200,9 +218,14 @@ def _clipped(
 
 
 def _within(a: Lists, begin: Tensor, end: Tensor, width: int) -> Lists:
-    """Intersect the runs ``a`` with the intervals from ``begin`` to ``end``, which are sorted.
+    """Return the intersection of the runs ``a`` with sorted disjoint intervals.
 
-    An interval gives its positions as ``row * width + source``.
+    Args:
+        a: runs, ``range(start, stop, step)`` of the sources of a row.
+        begin: first position of each interval; ``row * width + source`` is the position of a
+            source in a row.
+        end: position after the last position of each interval.
+        width: positions per row, above the largest source.
     """
     ahead = a.row * width
     first = torch.searchsorted(end, ahead + a.start, right=True)
@@ -216,9 +239,13 @@ def _within(a: Lists, begin: Tensor, end: Tensor, width: int) -> Lists:
 
 
 def _apart(a: Lists, step: int) -> Lists:
-    """Split runs by the remainder r of the source modulo ``step``.
+    """Split each run into one run of step 1 for each remainder of the sources modulo ``step``.
 
-    The results have step 1: row ``row * step + r`` and source ``source // step``.
+    A source with remainder r is numbered ``source // step`` in row ``row * step + r``.
+
+    Args:
+        a: runs, whose own step divides ``step``.
+        step: common step of the runs to combine.
     """
     if step == 1:
         return a
@@ -233,7 +260,7 @@ def _apart(a: Lists, step: int) -> Lists:
 
 
 def _together(a: Lists, step: int) -> Lists:
-    """Undo :func:`_apart`: return the original rows and sources, with this step."""
+    """Undo :func:`_apart`: return runs in the original numbering, with step ``step``."""
     if step == 1:
         return a
     row = torch.div(a.row, step, rounding_mode="floor")
@@ -246,9 +273,9 @@ def _filled(a: Lists) -> Lists:
 
 
 def _line(graph: Graph) -> tuple[Tensor, Tensor, int]:
-    """Return the sorted begins and ends of all runs in one sequence of numbers, and its row length.
+    """Return the begin and end of each run as integers of :func:`_place`, sorted by begin.
 
-    The numbers are those of :func:`_place`.
+    The third result is the argument ``width`` of :func:`_place`.
     """
     assert isinstance(graph, Runs)
     step, width = graph.step, graph.num_sources // graph.step + 2
@@ -258,5 +285,12 @@ def _line(graph: Graph) -> tuple[Tensor, Tensor, int]:
 
 
 def _place(row: Tensor, source: Tensor, step: int, width: int) -> Tensor:
-    """Return a number for each pair of row and source; adding ``step`` to a source adds 1."""
+    """Return distinct integers for pairs of row and source, consecutive along a run.
+
+    Args:
+        row: row indices.
+        source: source indices, of the same shape.
+        step: step of the runs; the integers of a source and of ``source + step`` differ by 1.
+        width: integers reserved for each row and remainder modulo ``step``.
+    """
     return (row * step + source % step) * width + torch.div(source, step, rounding_mode="floor")

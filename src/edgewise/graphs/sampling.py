@@ -22,8 +22,9 @@ def distinct_numbers(
     Args:
         rows: number of rows.
         count: number of integers in each row, at most ``below``.
-        below: exclusive upper bound, one for all rows or one per row.
-        draw: function that gets such a bound and returns one random integer per row, below it.
+        below: exclusive upper bound of the integers: one for all rows, or ``[rows]``.
+        draw: function that maps an exclusive upper bound, such as ``below``, to one random integer
+            from 0 for each row, ``[rows]``.
     """
     chosen = torch.empty(rows, count, dtype=torch.long)
     for k in range(count):

@@ -27,7 +27,7 @@ TRACED = Traced()
 
 @while_tracing
 def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) -> str | None:
-    """Bind a pattern during tracing, store the graph on ``TRACED`` and return the attribute's name.
+    """Store the graph of a pattern on ``TRACED`` during tracing, and return the attribute's name.
 
     Returns None if the compiled code itself creates the pattern, because its fields then have no
     values during tracing.
@@ -50,7 +50,10 @@ _bind_after_a_break = torch.compiler.disable(
 
 
 def bind_traced(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-    """Bind a pattern in compiled code. The code is compiled again for each number of nodes."""
+    """Return the graph of a pattern for these numbers of nodes, in compiled code.
+
+    The code is compiled again for each number of nodes.
+    """
     name = _bind_while_tracing(pattern, num_targets, num_sources)
     graph: Graph = (
         _bind_after_a_break(pattern, num_targets, num_sources)

@@ -54,7 +54,10 @@ class Virtual(Pattern):
 
 
 def behind(inner: Graph, count: int) -> list[Graph]:
-    """Return ``inner.parts`` with ``count`` isolated nodes inserted in front of all nodes."""
+    """Return the graphs ``inner.parts`` with ``count`` isolated nodes added in front.
+
+    The old nodes are renumbered: node i becomes node ``i + count``.
+    """
     nodes, parts = inner.num_targets + count, list[Graph]()
     for part in inner.parts:
         if isinstance(part, Intervals):

@@ -143,7 +143,7 @@ class Cache:
         return key, value
 
     def select(self, rows: Tensor) -> None:
-        """Keep the batch members with the indices ``rows``; they may repeat, as in beam search."""
+        """Keep the sequences with the indices ``rows``; an index may repeat, as in beam search."""
         self._room.clear()
         for layer, kept in self._kept.items():
             self._kept[layer] = tuple(part.index_select(0, rows) for part in kept)

@@ -162,7 +162,7 @@ class Pool(nn.Module):
 
 
 def _one_of_each(graph: Graph, *, first: bool) -> Graph:
-    """Return a membership graph with only the first or the last node of each graph."""
+    """Return a membership graph with edges from only the first or last node of each graph."""
     assert isinstance(graph, Intervals)
     if first:
         start, stop = graph.start, torch.minimum(graph.start + 1, graph.stop)

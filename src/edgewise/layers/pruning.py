@@ -90,7 +90,7 @@ def rows_of_heads(heads: Sequence[int], width: int) -> Tensor:
 
 
 def select(parameter: Any, index: Tensor, dim: int = 0) -> Any:
-    """Return a parameter with only the rows or columns ``index``; ``None`` for ``None``."""
+    """Return a parameter with only the indices ``index`` of dimension ``dim``; None for None."""
     if parameter is None:
         return None
     chosen = parameter.detach().index_select(dim, index.to(parameter.device)).clone()

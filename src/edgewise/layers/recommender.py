@@ -37,7 +37,7 @@ class Recommender(nn.Module):
         """Return refined embeddings ``[num_users + num_items, width]``."""
 
     def products(self, z: Tensor, users: Tensor, items: Tensor) -> Tensor:
-        """Return inner products ``[B, M]`` of refined embeddings z."""
+        """Return the inner products ``[B, M]`` of rows of z: B ``users`` times M ``items``."""
         user, item = z.index_select(0, users), z.index_select(0, items + self.num_users)
         return user @ item.t()
 

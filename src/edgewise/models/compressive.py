@@ -147,5 +147,5 @@ class Compressed(Recent):
         return super().mask(mask, past, count)
 
     def _means(self, inputs: int) -> int:
-        """Return the number of compressed memories after ``inputs`` inputs."""
+        """Return the number of means (compressed memories) stored after ``inputs`` inputs."""
         return max(inputs - self.length, 0) // self.rate

@@ -177,7 +177,7 @@ class LongformerAttention(GraphLayer):
     def _attend_from_hubs(
         self, x: Tensor, hubs: Tensor, hub_graph: Pattern, dropout: float
     ) -> Tensor:
-        """Return the attention outputs of the hubs, ``[..., G, width]``."""
+        """Return the attention outputs of the G global tokens (hubs), ``[..., G, width]``."""
         query = self._heads(self.hub_query(x.index_select(-2, hubs)))
         by_head = isinstance(hub_graph, Graph) and hub_graph.num_targets == len(hubs) * self.heads
         if not by_head:
@@ -334,7 +334,7 @@ def _positions(mask: Tensor) -> list[int]:
 def _add_hub_sources(
     pattern: Pattern, hubs_by_text: Sequence[Sequence[int]], sizes: list[int] | None
 ) -> Pattern:
-    """Return the union of the pattern with edges from the hubs of each text to all its tokens."""
+    """Return the pattern plus edges from the global tokens (hubs) of a text to all its tokens."""
     if sizes is None:
         return pattern | hubs(hubs_by_text[0], reads=False)
     sources = [
