@@ -189,7 +189,7 @@ def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> str:
 
 
 def _changes(recipe: Recipe) -> dict[str, str] | None:
-    """Return the fields that differ from the built-in recipe of the same name, as typed text.
+    """Return the fields that differ from the recipe of the same name, as they would be typed.
 
     The result is None if no command can train the recipe, because there is no recipe of its name,
     the data are a data frame, or Python code has replaced a part of the recipe.

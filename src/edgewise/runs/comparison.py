@@ -45,7 +45,7 @@ class Outcome:
     graph: Graph | None = None
 
     def mean(self, name: str) -> float:
-        """Return the mean of a metric over the seeds."""
+        """Return the mean of the metric ``name``, such as "val/loss", over the seeds."""
         return mean_and_std(self.values(name))[0]
 
     def std(self, name: str) -> float:

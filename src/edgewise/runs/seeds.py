@@ -144,7 +144,8 @@ def _summarise(recipe: Recipe, folders: list[Path], metrics: list[dict[str, floa
         metrics: metrics of each run.
 
     Returns:
-        Result of :func:`summarise`. The key "ensemble" has the metrics of the mean prediction.
+        Result of :func:`summarise`. With several seeds, if the data describe their targets, the
+        dict of a metric also has the key "ensemble", the metric of the mean prediction.
     """
     summary = summarise(metrics)
     if folders[0].name.startswith("seed-"):

@@ -286,7 +286,7 @@ def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
 
 
 def refuse_other_kind(folder: RunFolder, kind: str) -> None:
-    """Raise ArgumentError if a run is resumed with other kinds of options than it started with.
+    """Raise ArgumentError unless ``--seeds`` or ``--folds`` are used as when the run started.
 
     Args:
         folder: folder of the run to resume.
