@@ -214,7 +214,10 @@ def _new(folder: Path) -> Path:
 
 
 def _layer_and_heads(text: str) -> tuple[str, list[int]]:
-    """Parse ``LAYER:HEAD,HEAD``, such as ``0:1,3``; the layer is a name or a number."""
+    """Parse ``LAYER:HEAD,HEAD``, such as ``0:1,3``, into a layer and the numbers of its heads.
+
+    The layer is a name or a number.
+    """
     layer, _, numbers = text.rpartition(":")
     try:
         chosen = [int(number) for number in numbers.split(",")]

@@ -68,7 +68,7 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
     Args:
         name: a name that :func:`listing` prints, or a graph such as "window(2)".
         draw: image file to which a figure of the graph is saved.
-        nodes: number of nodes to which a graph is bound.
+        nodes: number of nodes with which a graph is created.
 
     Raises:
         ArgumentError: the name is unknown, ``nodes`` is below 1, or ``draw`` is given although

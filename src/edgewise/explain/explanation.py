@@ -424,7 +424,8 @@ def _named(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
     """Return a name for each node of a layer.
 
     Nodes without a label are named by their number. If there are more labels than nodes, all nodes
-    are named by their number. The only target of a readout is called "whole graph" or "whole molecule".
+    are named by their number. The only target of a readout is called "whole graph" or "whole
+    molecule".
 
     Args:
         labels: names of the nodes of the input.

@@ -207,7 +207,13 @@ class _Arrays:
 
 
 class _Page:
-    """Builder of the data of a page, which are a header and arrays."""
+    """Builder of the data of a page, which are a header and arrays.
+
+    Args:
+        explanation: explanation that the page shows.
+        heads: pairs (layer name, head number) of the heads whose weights are in the page, or
+            ``None`` for a default choice.
+    """
 
     def __init__(self, explanation: Explanation, heads: Sequence[tuple[str, int]] | None) -> None:
         self.explanation, self.wanted = explanation, heads
@@ -224,7 +230,7 @@ class _Page:
         self.columns: list[dict[str, Any]] = []
 
     def data(self) -> str:
-        """Return header and arrays, compressed, in base 85."""
+        """Return the data of the page: header and arrays, compressed with zlib, in base 85."""
         explanation = self.explanation
         for layer in self.layers:
             layer.entropy = _entropy(self.groups[layer.group], layer.weights)

@@ -130,8 +130,9 @@ def suggest(
 ) -> Suggestion:
     """Suggest a sparse pattern for each layer of self-attention, and measure it.
 
-    Hubs (global tokens) are nodes at the beginning or end of a text that receive at least 10 % of the attention
-    weight, and at least twice as much as if all weights were equal (means over heads and targets).
+    Hubs (global tokens) are nodes at the beginning or end of a text that receive at least 10 % of
+    the attention weight, and at least twice as much as if all weights were equal (means over heads
+    and targets).
     They lie within the shortest text, so that the pattern is defined for all texts. The window is
     the smallest one for which window and hubs together have the fraction ``coverage`` of the
     weight.
