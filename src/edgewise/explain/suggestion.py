@@ -38,8 +38,8 @@ class LayerSuggestion:
     """Sparse pattern that is suggested for a layer.
 
     Attributes:
-        pattern: pattern (graph for any number of nodes): ``window(w)``, or ``window(w) |
-            hubs([...])``, where hubs are global tokens.
+        pattern: pattern (graph for any number of nodes), with global tokens if there are any:
+            ``window(w)`` or ``window(w) | hubs([...])``.
         weight: fraction of the attention weight that is on edges of the pattern, averaged over
             heads.
         edges: fraction of the edges of the recorded graphs that are in the pattern.
