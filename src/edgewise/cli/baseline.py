@@ -68,8 +68,8 @@ def write(
     Args:
         out: folder, which is created.
         recipe: recipe that was evaluated.
-        found: evaluated baselines; with folds, their metrics are means over folds.
-        folds: evaluated baselines of each fold.
+        found: baselines with their metrics; with folds, the metrics are means over folds.
+        folds: baselines with their metrics, for each fold.
     """
     record: dict[str, Any] = {
         "recipe": runs.to_record(recipe),
@@ -118,7 +118,12 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
 
 
 def _advice(recipe: Recipe, best: Baseline) -> str:
-    """Return advice, as text, for a run whose result is worse than the best baseline."""
+    """Return advice, as text, for a run whose result is worse than the best baseline.
+
+    Args:
+        recipe: recipe of the run.
+        best: the best baseline.
+    """
     if isinstance(recipe.data, LabelledText) and not recipe.start:
         return (
             f"Fine-tune a pre-trained BERT or RoBERTa: `{command('train', recipe)} {FINE_TUNING}`. "
@@ -128,9 +133,9 @@ def _advice(recipe: Recipe, best: Baseline) -> str:
 
 
 def command(name: str, recipe: Recipe) -> str:
-    """Return the text of a command on a recipe, with the options that select the same task.
+    """Return the text of an ``edgewise`` command for a recipe.
 
-    These are the changed fields of data, task, seed and monitored metric.
+    The options of the command are the changed fields of data, task, seed and monitored metric.
 
     Args:
         name: command, such as "baseline".
@@ -151,7 +156,11 @@ def _named(found: Baseline) -> str:
 
 
 def _mean(found: Sequence[Baseline]) -> Baseline:
-    """Return one baseline with the mean metrics and total time over folds."""
+    """Average a baseline over folds; its time is the sum.
+
+    Args:
+        found: the same baseline on each fold.
+    """
     settings = list(dict.fromkeys(each.setting for each in found))
     names = found[0].metrics
     metrics = {name: mean_and_std([each.metrics[name] for each in found])[0] for name in names}

@@ -108,7 +108,13 @@ def _print_notes(recipe: recipes.Recipe) -> None:
 
 
 def _print_comparison(recipe: recipes.Recipe, metrics: Mapping[str, Any], out: Path) -> None:
-    """Print how a run compares with the quick baselines of its task, if there are any."""
+    """Print a comparison of a run with the quick baselines of its task, if there are any.
+
+    Args:
+        recipe: recipe of the run.
+        metrics: metrics of the run.
+        out: run folder, in which ``baseline.json`` is written.
+    """
     try:
         print(comparison(recipe, metrics, out))
     except NoBaselineError:

@@ -46,7 +46,12 @@ def explain(arguments: Namespace) -> int:
 
 
 def _inputs(predictor: Predictor, words: Sequence[str]) -> list[Any]:
-    """Return the inputs given on the command line; if there are none, the run's default inputs."""
+    """Return the inputs to explain.
+
+    Args:
+        predictor: predictor of the run.
+        words: inputs on the command line. If there are none, the run's default inputs are used.
+    """
     if not words and type(predictor).default_inputs is Predictor.default_inputs:
         raise ArgumentError(
             "INPUT", expected=predictor.input, got="none", remedy=f"give {predictor.input}"

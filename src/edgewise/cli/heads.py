@@ -189,7 +189,7 @@ def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> str:
 
 
 def _changes(recipe: Recipe) -> dict[str, str] | None:
-    """Return the fields that differ from the recipe of this name in ``RECIPES``, as typed text.
+    """Return the fields that differ from the recipe of the same name, as they would be typed.
 
     The result is None if no command can train the recipe, because there is no recipe of its name,
     the data are a data frame, or Python code has replaced a part of the recipe.
@@ -214,7 +214,10 @@ def _new(folder: Path) -> Path:
 
 
 def _layer_and_heads(text: str) -> tuple[str, list[int]]:
-    """Parse ``LAYER:HEAD,HEAD``, such as ``0:1,3``; the layer is a name or a number."""
+    """Parse ``LAYER:HEAD,HEAD``, such as ``0:1,3``, into a layer and the numbers of its heads.
+
+    The layer is a name or a number.
+    """
     layer, _, numbers = text.rpartition(":")
     try:
         chosen = [int(number) for number in numbers.split(",")]

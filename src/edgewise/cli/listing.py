@@ -68,7 +68,7 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
     Args:
         name: a name that :func:`listing` prints, or a graph such as "window(2)".
         draw: image file to which a figure of the graph is saved.
-        nodes: number of nodes to which a graph is bound.
+        nodes: number of nodes with which a graph is created.
 
     Raises:
         ArgumentError: the name is unknown, ``nodes`` is below 1, or ``draw`` is given although
@@ -126,7 +126,12 @@ def recipe_text(recipe: Recipe) -> str:
 
 
 def _with_meanings(rows: str, meanings: Sequence[str]) -> str:
-    """Return a printed table of fields with the description of each field below its row."""
+    """Insert the description of each recipe field below its row of a table.
+
+    Args:
+        rows: table as text, with one line for each field.
+        meanings: description of each field.
+    """
     head, line, *lines = rows.split("\n")
     found = [head, line]
     for row, meaning in zip(lines, meanings, strict=True):
@@ -137,7 +142,12 @@ def _with_meanings(rows: str, meanings: Sequence[str]) -> str:
 
 
 def _part_text(name: str, kind: Any) -> str:
-    """Return the description of a data set or task, with the default and type of each field."""
+    """Return the description of a data set or task, with the default and type of each field.
+
+    Args:
+        name: name of the data set or task.
+        kind: its class.
+    """
     rows = [
         [f"  {field}", as_typed(about.value), describe(about.kind)]
         for field, about in part_fields(kind()).items()

@@ -152,7 +152,7 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
 
 
 def _recipe_for_help(words: Sequence[str]) -> Recipe | None:
-    """Return the recipe that the command line names, with the model of ``--model``; else None."""
+    """Return the recipe on the command line, with the model of ``--model``; None without one."""
     name = next((word for word in words[1:] if not word.startswith("-")), "")
     if not name or name not in RECIPES:
         return None
@@ -163,7 +163,7 @@ def _recipe_for_help(words: Sequence[str]) -> Recipe | None:
 
 
 def _run_for_help(words: Sequence[str]) -> Recipe | None:
-    """Return the recipe of the run that the command line names; None if it cannot predict."""
+    """Return the recipe of the run on the command line; None if the run cannot predict."""
     name = next((word for word in words[1:] if not word.startswith("-")), "")
     with suppress(EdgewiseError, OSError):
         if name:

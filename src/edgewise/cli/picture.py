@@ -69,7 +69,8 @@ def _colour(place: int) -> str:
 def _draw_results(found: Comparison, split: Measured, axes: Axes) -> None:
     """Draw a bar for each value of the compared field, and a dot for each seed.
 
-    The length is the first metric of the task, such as accuracy, or the loss if the task has none.
+    The length of a bar is the mean of the first metric of the task, such as accuracy, or of the
+    loss if the task has no metric.
     """
     name = measured(found, split)[0]
     for place, outcome in enumerate(found.outcomes):

@@ -57,7 +57,13 @@ def write_report(found: Comparison, path: Path, split: Measured = "val") -> list
 
 
 def page(found: Comparison, image: str, split: Measured = "val") -> str:
-    """Return the HTML page of a comparison; ``image`` is its figure, a PNG in base64."""
+    """Return the HTML page of a comparison.
+
+    Args:
+        found: the comparison.
+        image: figure of the comparison, a PNG in base64.
+        split: split whose metrics are shown.
+    """
     recipe, count = found.recipe, len(found.outcomes)
     title = f"{recipe.name}: {found.field} compared"
     seeds = len(found.outcomes[0].runs)

@@ -34,7 +34,7 @@ def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) 
 
 
 def metrics_table(metrics: Mapping[str, Any]) -> str:
-    """Return a table of metrics; for several runs, it has mean ± standard deviation."""
+    """Return metrics as a text table; for several seeds or folds, mean ± standard deviation."""
     rows = []
     for name, value in metrics.items():
         if isinstance(value, Mapping):
@@ -48,13 +48,23 @@ def metrics_table(metrics: Mapping[str, Any]) -> str:
 
 
 def measured(found: Comparison, split: Measured) -> list[str]:
-    """Return the names of the metrics of a split, with the loss last."""
+    """Return the names of the metrics of a comparison, with the loss last.
+
+    Args:
+        found: the comparison.
+        split: split on which the metrics were computed, such as "val".
+    """
     names = [name for name in found.outcomes[0].metrics[0] if name.startswith(f"{split}/")]
     return sorted(names, key=f"{split}/loss".__eq__)
 
 
 def comparison_rows(found: Comparison, split: Measured = "val") -> list[list[str]]:
-    """Return the table of a comparison: a header, and one row for each value of the field."""
+    """Return the table of a comparison: a header, and one row for each value of the field.
+
+    Args:
+        found: the comparison.
+        split: split whose metrics are shown.
+    """
     graphs = any(outcome.graph is not None for outcome in found.outcomes)
     names = measured(found, split)
     header = [found.field.rpartition(".")[2], *["edges per token"] * graphs]
@@ -68,7 +78,12 @@ def comparison_rows(found: Comparison, split: Measured = "val") -> list[list[str
 
 
 def comparison_table(found: Comparison, split: Measured = "val") -> str:
-    """Return the table of a comparison as text, with the best value for the validation split."""
+    """Return the table of a comparison as text.
+
+    Args:
+        found: the comparison.
+        split: split whose metrics are shown; for "val", the text also names the best value.
+    """
     rows = table(comparison_rows(found, split))
     if split == "test":
         return rows
@@ -76,7 +91,12 @@ def comparison_table(found: Comparison, split: Measured = "val") -> str:
 
 
 def shown_metric(outcome: Outcome, name: str) -> str:
-    """Return the mean of a metric over the seeds as text; with several seeds, mean ± std."""
+    """Return the mean of a metric over the seeds as text; with several seeds, mean ± std.
+
+    Args:
+        outcome: runs with one value of the compared field.
+        name: name of the metric, such as "val/loss".
+    """
     mean, std = outcome.mean(name), outcome.std(name)
     several = len(outcome.runs) > 1
     if name.endswith("accuracy"):

@@ -38,7 +38,7 @@ class Check:
         theirs: name of the layer of the other library.
         dtype: dtype of weights and inputs.
         limit: maximum difference allowed.
-        difference: function that computes the maximum difference in a dtype.
+        difference: function from a dtype to the maximum difference of the two layers.
     """
 
     ours: str
@@ -104,7 +104,13 @@ def checks() -> Iterator[Check]:
 
 
 def _distance(mine: Tensor, other: Tensor, x: Tensor) -> float:
-    """Return the maximum difference of two outputs and of their gradients with respect to x."""
+    """Return the maximum absolute difference of two outputs and of their gradients.
+
+    Args:
+        mine: output of one implementation.
+        other: output of the other implementation, of the same shape.
+        x: input of both, with respect to which the gradients are computed.
+    """
     probe = torch.randn_like(mine)
     grad, other_grad = (torch.autograd.grad((out * probe).sum(), x)[0] for out in (mine, other))
     return max(_largest(mine - other), _largest(grad - other_grad))
@@ -198,7 +204,11 @@ def _gcn_conv(dtype: torch.dtype) -> float:
 
 
 def _equivariance(name: str) -> Callable[[torch.dtype], float]:
-    """Return a function that computes how much a model depends on the order of nodes and edges."""
+    """Return a function that measures how much a model depends on the order of nodes and edges.
+
+    Args:
+        name: name of the model.
+    """
 
     def difference(dtype: torch.dtype) -> float:
         model = NODE_MODELS[name](WIDTH, WIDTH).to(dtype).eval()

@@ -81,7 +81,12 @@ class Case:
         return receptive_field(self)
 
     def members(self, num_sources: int) -> Tensor | None:
-        """Return the member of each source; ``None`` if the sources are not nodes of the input."""
+        """Return the index of the member (part of the input) to which each source node belongs.
+
+        Args:
+            num_sources: number of source nodes of an attention call. The result is ``None`` if this
+                is not the number of nodes of the input, with or without a class token.
+        """
         if num_sources == len(self.member):
             return self.member
         if self.class_token and num_sources == len(self.member) + 1:
@@ -166,8 +171,8 @@ def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = No
 
     Args:
         case: the answer.
-        members: mask of removed members, ``[M]``.
-        pairs: removed edges as pairs of members, ``[2, P]``.
+        members: boolean mask ``[M]``, true for removed members (parts of the input).
+        pairs: removed edges as pairs of member indices, ``[2, P]``.
     """
     if members is None and pairs is not None and case.field is not None:
         return case.field.without(pairs)
@@ -176,7 +181,7 @@ def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = No
 
 
 def listed(case: Case) -> Tensor:
-    """Return the mask ``[M]`` of the members that an explanation may list."""
+    """Return a boolean mask ``[M]``: the members (input parts) that an explanation may list."""
     allowed = torch.zeros(len(case.labels), dtype=torch.bool)
     allowed[case.member[case.member >= 0]] = True
     if case.own is not None:
@@ -185,9 +190,14 @@ def listed(case: Case) -> Tensor:
 
 
 def named_pairs(case: Case, pairs: Tensor) -> Tensor:
-    """Return the indices of the pairs that an explanation may name.
+    """Return the indices of the edges that an explanation may name.
 
-    In a large graph (``whole_graph``), these are the edges at the node that the answer is about.
+    These are all edges or, in a large graph (``whole_graph``), the edges at the node that the
+    answer is about.
+
+    Args:
+        case: the answer.
+        pairs: edges as pairs of member indices, ``[2, P]``.
     """
     if not case.whole_graph or case.own is None:
         return torch.arange(pairs.shape[1])
@@ -199,7 +209,12 @@ def named_pairs(case: Case, pairs: Tensor) -> Tensor:
 def _recorded(
     case: Case,
 ) -> tuple[list[Step], list[tuple[Tensor | None, Tensor | None]]]:
-    """Run the model; return the recorded calls that affect the score, and their gradients."""
+    """Run the model, and record the attention and aggregation calls that affect the score.
+
+    Returns:
+        The calls and, for each call, the gradients of the score with respect to its output and its
+        log-sum-exp; ``None`` for a missing gradient.
+    """
     tape = Tape()
     with torch.enable_grad(), intercepting(tape):
         score = case.score().sum()
@@ -218,7 +233,15 @@ def _recorded(
 
 
 def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
-    """Return the distinct pairs of members that an edge joins, ``[2, P]``."""
+    """Return the distinct pairs of members (parts of the input) that are joined by an edge.
+
+    Args:
+        case: the answer.
+        graphs: graphs of the calls; those with unequal source and target nodes are ignored.
+
+    Returns:
+        Member indices ``[2, P]``, the smaller index first.
+    """
     count, keys = len(case.labels), []
     for graph in {id(graph): graph for graph in graphs}.values():
         if graph.num_targets == graph.num_sources:
@@ -232,7 +255,16 @@ def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
 
 
 def _add(case: Case, graph: Graph, each: Tensor, found: Contributions) -> None:
-    """Add the contribution of each edge of a call to its source and to its pair of members."""
+    """Add the contributions of edges to the totals of the members (parts of the input).
+
+    The contribution of an edge counts for the member of its source and for the pair of its ends.
+
+    Args:
+        case: the answer.
+        graph: graph of a call.
+        each: contribution of each edge of this graph, ``[E]``.
+        found: totals, changed in place.
+    """
     members, edges = found.members, found.edges
     keys = pair_keys(found.pairs[0], found.pairs[1], len(case.labels))
     member = case.members(graph.num_sources)
@@ -251,12 +283,20 @@ def _add(case: Case, graph: Graph, each: Tensor, found: Contributions) -> None:
 
 
 def _of_edges(each: Tensor) -> Tensor:
-    """Sum values of edges over heads and batch dimensions, to ``[E]``."""
+    """Sum edge values ``[..., E, H]`` over batch dimensions and heads, to ``[E]``."""
     return each.float().sum(-1).reshape(-1, each.shape[-2]).sum(0)
 
 
 def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
-    """Compute attention rollout from the answer to the input; residual connections weigh 1/2."""
+    """Compute the contributions by attention rollout, from the answer back to the input.
+
+    Residual connections have the weight 1/2.
+
+    Args:
+        case: the answer.
+        steps: recorded calls, in the order of the forward pass.
+        pairs: edges as pairs of member indices, ``[2, P]``.
+    """
     found = Contributions(
         torch.zeros(len(case.labels)), pairs, torch.zeros(pairs.shape[1]), "rollout"
     )
@@ -286,7 +326,12 @@ def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
 
 
 def _removed(case: Case, pairs: Tensor) -> Contributions:
-    """Compute the contributions by the method ``"removed"``."""
+    """Compute the score again without each part; the contribution is the decrease.
+
+    Args:
+        case: the answer.
+        pairs: edges as pairs of member indices, ``[2, P]``.
+    """
     with torch.no_grad():
         whole = case.score().sum()
     count = len(case.labels)
@@ -305,7 +350,10 @@ def _removed(case: Case, pairs: Tensor) -> Contributions:
 
 @contextmanager
 def outputs_of(model: torch.nn.Module) -> Iterator[list[tuple[tuple[Any, ...], Tensor]]]:
-    """Collect the positional arguments and the output of each call of a model within the block."""
+    """Collect the positional arguments and the output of each call of a model.
+
+    The list that the ``with`` statement returns gets one pair for each call within the block.
+    """
     found: list[tuple[tuple[Any, ...], Tensor]] = []
     hook = model.register_forward_hook(
         # A copy, because predictors may change the output in place.

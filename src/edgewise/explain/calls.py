@@ -1,4 +1,4 @@
-"""Recorder of the calls of attention and aggregation in a forward pass, to attribute an answer."""
+"""Recorder of the attention and aggregation calls of a forward pass, for attributions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,17 @@ from edgewise.scores import Dot
 
 @dataclass(eq=False)
 class Step:
-    """A recorded call of attention or aggregation: arguments, graph and output."""
+    """A recorded call of :func:`edgewise.attend` or :func:`edgewise.aggregate`.
+
+    Attributes:
+        graph: graph of the call.
+        out: output of the call.
+        call: arguments of attention; ``None`` for aggregation.
+        lse: log-sum-exp of the scores of each target, if the call returned it.
+        value: values that aggregation sums, ``[..., N_src, H, D]``; ``None`` for attention.
+        weight: edge weights of aggregation, ``[..., E, H]``, or ``None``.
+        reduce: reduction of aggregation, such as ``"sum"``.
+    """
 
     graph: Graph
     out: Tensor
@@ -34,7 +44,11 @@ class Step:
     reduce: Any = "sum"
 
     def weights(self) -> Tensor:
-        """Return the weight of each edge, ``[..., E, H]``; the weights of a target sum to 1."""
+        """Return the weight of each edge for each head, ``[..., E, H]``.
+
+        Attention weights are returned unchanged. Absolute values of aggregation weights are
+        divided by their sum for each target.
+        """
         if self.call is not None:
             terms = terms_of(self.call)
             terms.pop("edge_value")
@@ -47,7 +61,12 @@ class Step:
         return weight / total.clamp(min=1e-30).index_select(-2, self.graph.target)
 
     def contributions(self, method: str, gradients: Sequence[Tensor | None]) -> Tensor:
-        """Return the contribution of each edge in this call, ``[..., E, H]``."""
+        """Return the contribution of each edge to the score of the answer, ``[..., E, H]``.
+
+        Args:
+            method: ``"left_out"``, ``"gradient"`` or ``"attention"``.
+            gradients: gradients of the score with respect to the output and to the log-sum-exp.
+        """
         if method == "attention":
             return self.weights()
         gradient, of_lse = gradients
@@ -73,7 +92,7 @@ class Step:
         return -found
 
     def only(self, kept: Tensor) -> Step:
-        """Return a copy with only the edges ``kept``; the output is unchanged."""
+        """Return a copy with only the edges of the indices ``kept``; the output is unchanged."""
         if self.call is not None:
             call, graph = call_with(self.call, self.graph, kept)
             return replace(self, call=call, graph=graph)
@@ -82,7 +101,7 @@ class Step:
 
 
 class Tape(Interceptor):
-    """Interceptor that keeps the calls of attention and aggregation that the answer depends on."""
+    """Interceptor that records all attention and aggregation calls of a forward pass."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -125,7 +144,13 @@ def terms_of(call: AttentionCall) -> dict[str, Any]:
 
 
 def call_with(call: AttentionCall, graph: Graph, kept: Tensor) -> tuple[AttentionCall, Graph]:
-    """Return a call and its graph with the kept edges only."""
+    """Return the arguments of a call and its graph with only some of the edges.
+
+    Args:
+        call: arguments of the call.
+        graph: graph of the call.
+        kept: indices of the edges to keep, ``[K]``.
+    """
     chosen = call.chosen(kept)
     vector = call.edge_value
     if vector is not None:
@@ -134,5 +159,10 @@ def call_with(call: AttentionCall, graph: Graph, kept: Tensor) -> tuple[Attentio
 
 
 def graph_with(graph: Graph, kept: Tensor) -> Graph:
-    """Return the graph with the kept edges only."""
+    """Return a graph with only some of the edges, and with all nodes.
+
+    Args:
+        graph: the graph.
+        kept: indices of the edges to keep, ``[K]``.
+    """
     return Edges(graph.edge_index[:, kept], graph.num_targets, graph.num_sources)

@@ -96,7 +96,12 @@ def cases(predictor: Predictor, value: Any, *, top: int = 1) -> list[Case]:
 
 
 def _outputs(predictor: Any, example: Any) -> tuple[tuple[Any, ...], Tensor]:
-    """Predict on one example; return the positional arguments of the model and its output."""
+    """Predict on one example, and return the positional arguments and the output of the model.
+
+    Args:
+        predictor: predictor of a run.
+        example: result of ``predictor.prepare``.
+    """
     with outputs_of(predictor.model) as found:
         predictor.answer([example])
     return found[-1]
@@ -119,7 +124,16 @@ def _row_odds(scores: Scores, row: int, label: int) -> Scores:
 
 
 def _rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Scores]:
-    """Return the model's arguments, its outputs ``[R, K]``, and a function for the outputs."""
+    """Predict on one input.
+
+    Args:
+        predictor: predictor of a run.
+        value: the input.
+
+    Returns:
+        The positional arguments of the model; its outputs, flattened to ``[R, K]`` for K output
+        columns; and a function that computes these outputs again, with gradients.
+    """
     example = predictor.prepare(value)
 
     def scores() -> Tensor:
@@ -143,11 +157,11 @@ def _target_cases(
 
     Args:
         predictor: the predictor.
-        out: outputs for one input, ``[1, widths]``.
-        scores: function that computes the outputs.
-        member: member of each node of the model's graph.
+        out: outputs for one input, ``[1, K]`` for K output columns.
+        scores: function that computes these outputs again.
+        member: for each node of the model's graph, the index of its member (part of the input).
         labels: name of each member.
-        fields: further fields of each case.
+        fields: further attributes of each :class:`Case`.
     """
     start = 0
     for target in predictor.targets:
@@ -208,7 +222,7 @@ def _hidden_words(predictor: HiddenWords, value: Any, _: int) -> Iterator[Case]:
 
 
 def _continuation(predictor: Continuations, value: Any, _: int) -> Iterator[Case]:
-    """Explain the most probable next token, from the last tokens that fit the context."""
+    """Yield a case for the most probable next token, whose members are the last tokens."""
     data: Any = predictor.recipe.data
     ids = predictor.prepare(value)[-data.context :]
     model = predictor.model
@@ -228,7 +242,7 @@ def _continuation(predictor: Continuations, value: Any, _: int) -> Iterator[Case
 
 
 def _translation(predictor: Translations, value: Any, _: int) -> Iterator[Case]:
-    """Explain each token of the translation by the words of the source."""
+    """Yield a case for each token of the translation, whose members are the source words."""
     from edgewise.data.text.packed_texts import PackedTexts
     from edgewise.data.text.parallel import Pairs
 
@@ -274,7 +288,14 @@ def _properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[C
 
 
 def _class_odds(scores: Scores, places: slice, label: int, target: Target) -> Scores:
-    """Return a function that computes the log-odds of a class from its logits."""
+    """Return a function that computes the log-odds of a class.
+
+    Args:
+        scores: function that computes the outputs of the model.
+        places: output columns of the target.
+        label: index of the class.
+        target: description of the classes. A target of width 1 has two classes and one logit.
+    """
 
     def odds() -> Tensor:
         own = scores()[:1, places]
@@ -338,7 +359,7 @@ def _image(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
 
 
 def _forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
-    """Explain each value of the forecast by the steps of the history, in units of the series."""
+    """Yield a case for each forecast value, whose members are the time steps of the history."""
     series = predictor.prepare(value)
     given, out, scores = _rows(predictor, value)
     count = given[0].shape[-1]
@@ -440,7 +461,10 @@ class NodeCases:
         self.hops = self._find_hops()
 
     def _find_hops(self) -> int | None:
-        """Return the number of hops that suffice for equal answers, or ``None`` for all nodes."""
+        """Return the radius (in hops) of neighbourhoods that give the answers of the whole graph.
+
+        The result is ``None`` if no tested radius does, so that the whole graph is needed.
+        """
         tape = Tape()
         with torch.no_grad(), intercepting(tape):
             self.model(self.x, edges(self.edge_index, len(self.ids)))
@@ -460,7 +484,12 @@ class NodeCases:
         return None
 
     def _scores(self, outputs: Tensor, nodes: Sequence[int]) -> Tensor:
-        """Return the log-odds of the predicted classes of ``nodes``, or the predicted numbers."""
+        """Return the log-odds of the predicted class, or the predicted number, of each node.
+
+        Args:
+            outputs: model outputs for these nodes, one row for each node.
+            nodes: indices of the nodes in the training graph.
+        """
         return log_odds(outputs, self.best[list(nodes)]) if self.is_odds else outputs[:, 0]
 
     def answer(self, node: int) -> str:
@@ -470,10 +499,15 @@ class NodeCases:
         return rounded(float(self.predictor.all_outputs[node, 0]))
 
     def neighbourhood(self, node: int, hops: int) -> tuple[Tensor, int]:
-        """Return the nodes from which a node is reached in at most ``hops`` steps, nearest first.
+        """Return the nodes from which a node can be reached in a number of steps.
 
-        The node itself is the first one. The second result is the number of nodes that are closer
-        than ``hops``.
+        Args:
+            node: index of the node.
+            hops: maximum number of steps.
+
+        Returns:
+            Indices of the nodes, nearest first, beginning with ``node``; and the number of those
+                from which fewer than ``hops`` steps are needed.
         """
         known = torch.tensor([node])
         new, inner = known, 0
@@ -564,7 +598,14 @@ class NodeCases:
                 )
 
     def induced(self, blocks: Sequence[tuple[Tensor, int]], offset: Tensor) -> Tensor:
-        """Return the edges into the inner nodes of all blocks, with nodes numbered over blocks."""
+        """Return the edges within several neighbourhoods, packed into one graph.
+
+        Edges into the outermost nodes are omitted. Nodes are renumbered in the order of the blocks.
+
+        Args:
+            blocks: results of :meth:`neighbourhood`.
+            offset: new number of the first node of each block.
+        """
         place = torch.full((len(self.ids),), -1)
         found = []
         for (block, inner), start in zip(blocks, offset.tolist(), strict=True):
@@ -581,7 +622,12 @@ class NodeCases:
 
 
 def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
-    """Select rows of a dense or compressed sparse matrix."""
+    """Select rows of a dense or compressed sparse matrix.
+
+    Args:
+        x: the matrix.
+        nodes: indices of the rows.
+    """
     if x.layout is torch.strided:
         return x[nodes]
     start, count = x.crow_indices()[nodes], x.crow_indices().diff()[nodes]
@@ -592,9 +638,15 @@ def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
 
 
 def _words(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
-    """Join the tokens of each word; return the word index of each token, and the words.
+    """Join tokens to words.
 
-    Special tokens such as ``[CLS]`` belong to no word.
+    Args:
+        tokenizer: tokenizer of the run.
+        ids: token ids, ``[T]``.
+
+    Returns:
+        The word index of each token, ``[T]``, which is -1 for special tokens such as ``[CLS]``; and
+        the words.
     """
     special = set(special_ids(tokenizer).tolist())
     member: list[int] = []
@@ -619,7 +671,7 @@ def _words(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
 
 
 def _marks_words(tokenizer: Any) -> bool:
-    """Return whether tokens mark the beginnings of words."""
+    """Return whether the tokens at the beginnings of words have a mark, such as ``Ġ``."""
     return any(piece.startswith(("▁", "Ġ")) for piece in list(tokenizer.get_vocab())[:2000])
 
 

@@ -114,10 +114,13 @@ def gradients_of_gains(
     gradient: Tensor,
     **options: Unpack[AttendOptions],
 ) -> Tensor:
-    """Compute gradient × gain, ``[..., E, H]``, from the gradient of the output.
+    """Compute the gradient of a score of the model with respect to the gain of each edge.
 
-    The gain multiplies the score of an edge (see :func:`edgewise.attend`). The arguments are those
-    of :func:`effects_left_out`.
+    A gain is a factor 1 on the attention score of an edge (see :func:`edgewise.attend`). The
+    arguments are those of :func:`effects_left_out`.
+
+    Returns:
+        Gradient × gain, ``[..., E, H]``, in the order of ``graph.edge_index``.
     """
     terms = _without(options, "edge_value", "dropout")
     weights = attention_weights(query, key, graph, **terms)
@@ -134,11 +137,11 @@ def effects_of_aggregation(
     """Compute the change of a score if each edge of :func:`edgewise.aggregate` is left out.
 
     Args:
-        value: ``[..., N_src, H, D]``.
-        weight: ``[..., E, H]``, or ``None``.
+        value: values of the sources, ``[..., N_src, H, D]``.
+        weight: weights of the edges, ``[..., E, H]``, or ``None``.
         graph: graph of the call.
         reduce: reduction of the call.
-        gradient: gradient of the score ``[..., N_dst, H, D]``.
+        gradient: gradient of the score with respect to the output, ``[..., N_dst, H, D]``.
 
     Returns:
         ``[..., E, H]`` in the order of ``graph.edge_index``.
@@ -160,7 +163,11 @@ def effects_of_aggregation(
 def _effects_of_extremes(
     value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce, gradient: Tensor
 ) -> Tensor:
-    """Compute the effects of edges on a maximum or minimum: only the extreme edge has an effect."""
+    """Compute :func:`effects_of_aggregation` for a maximum or minimum.
+
+    Only the edge with the extreme value of a target has an effect, and none if several are equal.
+    The arguments are those of :func:`effects_of_aggregation`.
+    """
     message = value.index_select(-3, graph.source)
     if weight is not None:
         message = message * weight[..., None]
@@ -178,7 +185,12 @@ def _effects_of_extremes(
 def _outputs(
     query: Tensor, key: Tensor, value: Tensor, graph: Graph, options: AttendOptions
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return weights, output, and the output without edges above ``DOMINANT``, or ``None``."""
+    """Compute attention with all edges, and again without edges of large weight.
+
+    Returns:
+        The weights; the output; and the output without edges of a weight above ``DOMINANT``, which
+        is ``None`` if there are no such edges.
+    """
     given = _without(options, "dropout")
     weights = attention_weights(query, key, graph, **_without(given, "edge_value"))
     out = attend(query, key, value, graph, layout="NHD", **given)
@@ -194,7 +206,14 @@ def _outputs(
 
 
 def _along(gradient: Tensor, value: Tensor, graph: Graph, options: AttendOptions) -> Tensor:
-    """Return, for each edge, the product of the target's gradient and the message."""
+    """Return the inner product of gradient and message for each edge and head.
+
+    Args:
+        gradient: gradient with respect to the output of each target, ``[..., N_dst, H, D]``.
+        value: values of the sources, which are the messages, ``[..., N_src, H, D]``.
+        graph: graph of the call.
+        options: options of :func:`edgewise.attend`. An ``edge_value`` is added to the messages.
+    """
     value = for_each_query(gradient, value)
     terms: AttendOptions = {"score": Dot(scale=1.0)}
     edge_value = options.get("edge_value")

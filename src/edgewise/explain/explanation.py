@@ -66,7 +66,7 @@ class Explanation:
         return _named(target, targets, self.kind), _named(source, sources, self.kind)
 
     def positions_of(self, layer: LayerRecord) -> Tensor | None:
-        """Return coordinates of the targets of a layer, or ``None``."""
+        """Return the coordinates of the target nodes of a layer, or ``None`` if unknown."""
         count = layer.graph.num_targets
         if self.positions is not None and len(self.positions) == count:
             return self.positions
@@ -150,7 +150,14 @@ def _of_model(model: nn.Module, inputs: Any, recording: Mapping[str, Any]) -> Ex
 def _of_pixels(
     model: nn.Module, recorded: Recorded, image: Tensor, answer: str = ""
 ) -> Explanation:
-    """Return the explanation of an image, with the positions of the patches of the first layer."""
+    """Return the explanation of an image, with the coordinates of its patches.
+
+    Args:
+        model: image model.
+        recorded: weights of each layer. The first layer determines the number of patches.
+        image: the input, ``[C, H, W]``.
+        answer: prediction as text.
+    """
     count = recorded.layers[0].graph.num_sources
     grids = (one.grid for one in model.modules() if isinstance(one, PatchEmbedding))
     rows, columns = next(grids, (math.isqrt(count), math.isqrt(count)))
@@ -179,7 +186,13 @@ def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
 
 
 def _of_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
-    """Explain a text whose tokens are an argument of the model."""
+    """Explain a prediction of a run on a text.
+
+    Args:
+        run: run whose model takes the tokens as an argument.
+        value: the text.
+        recording: arguments of :func:`edgewise.explain.record`.
+    """
     from edgewise.layers import Tokens
 
     with record(run.model, **recording) as recorded, _arguments(run.model) as calls:
@@ -197,7 +210,13 @@ def _of_beginning(run: Any, value: Any, recording: Mapping[str, Any]) -> Explana
 
 
 def _of_translation(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
-    """Explain a translation: encoder, decoder and cross-attention in one call."""
+    """Explain a translation by the weights of encoder, decoder and cross-attention.
+
+    Args:
+        run: run of a translation model.
+        value: the source text.
+        recording: arguments of :func:`edgewise.explain.record`.
+    """
     from edgewise.data.text.packed_texts import PackedTexts
     from edgewise.data.text.parallel import Pairs
 
@@ -239,8 +258,13 @@ def _of_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
 def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     """Explain a prediction of a model of graphs, series or interactions.
 
-    Some predictors compute the states of all nodes in ``set_up``, so ``set_up`` is called again
+    Some predictors compute the embeddings of all nodes in ``set_up``, so ``set_up`` is called again
     while recording.
+
+    Args:
+        run: the run.
+        value: the input.
+        recording: arguments of :func:`edgewise.explain.record`.
     """
     predictor = run.predictor
     options = {"top": 3, "evidence": 0} if "evidence" in predictor.options() else {}
@@ -256,7 +280,16 @@ def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
 
 
 def _nodes_of(predictor: Any, value: Any) -> tuple[list[str], dict[str, Any]]:
-    """Return the names of the nodes, and the index of the explained node, if any."""
+    """Return the names of the nodes, and the explained node.
+
+    Args:
+        predictor: predictor of a run on graphs, series or interactions.
+        value: the input.
+
+    Returns:
+        The names; and a dict with the index of the explained node as ``"node"``, which is empty if
+        the prediction is not about one node.
+    """
     if isinstance(predictor, Forecasts):
         return steps_of(predictor.prepare(value), predictor.length), {}
     if isinstance(predictor, Recommendations):
@@ -269,9 +302,16 @@ def _nodes_of(predictor: Any, value: Any) -> tuple[list[str], dict[str, Any]]:
 
 
 def _neighbourhood(run: Any, node: int) -> Tensor | None:
-    """Return the targets to record: in a graph with too many edges, those nearest to a node.
+    """Return the indices of the target nodes whose weights are recorded to explain a node.
 
-    In a smaller graph, return ``None`` to record all targets.
+    In a graph with too many edges to record, these are the nodes nearest to the explained node.
+
+    Args:
+        run: run on one graph.
+        node: index of the explained node.
+
+    Returns:
+        ``None`` in a smaller graph, to record all targets.
     """
     from edgewise.explain.influence import outputs_of_graph
 
@@ -290,7 +330,12 @@ def _neighbourhood(run: Any, node: int) -> Tensor | None:
 
 
 def steps_of(series: Any, count: int) -> list[str]:
-    """Return names of the last steps of a series: their dates, or numbers from the end."""
+    """Return names of the last time steps of a series: dates, or numbers from the end.
+
+    Args:
+        series: the series.
+        count: number of steps.
+    """
     if series.step:
         return [str(series.date(step - count + 1)) for step in range(count)]
     return [f"{count - 1 - step} steps before the end" for step in range(count)]
@@ -319,7 +364,7 @@ def has_order(run: Any) -> bool:
 
 @contextmanager
 def _arguments(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
-    """Collect the arguments of all calls of a model within the ``with`` block."""
+    """Collect the positional arguments of all calls of a model within the ``with`` block."""
     calls: list[tuple[Any, ...]] = []
     handle = model.register_forward_pre_hook(lambda _, args: calls.append(args))
     try:
@@ -330,6 +375,11 @@ def _arguments(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
 
 def _answer(run: Any, value: Any, **options: Any) -> str:
     """Return the prediction of a run as text.
+
+    Args:
+        run: the run.
+        value: the input.
+        options: options of the predictor.
 
     Raises:
         ArgumentError: the input is invalid.
@@ -371,10 +421,16 @@ def _atom_positions(molecule: Any) -> Tensor:
 
 
 def _named(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
-    """Return a name for each node.
+    """Return a name for each node of a layer.
 
-    Nodes that the model adds, and those of a layer with fewer nodes than the input, are named by
-    number; the only target of a readout is the whole graph.
+    Nodes without a label are named by their number. If there are more labels than nodes, all nodes
+    are named by their number. The only target of a readout is called "whole graph" or "whole
+    molecule".
+
+    Args:
+        labels: names of the nodes of the input.
+        count: number of nodes of the layer.
+        kind: kind of the input.
     """
     if len(labels) == count:
         return list(labels)
@@ -401,10 +457,14 @@ def patch_labels(rows: int, columns: int) -> list[str]:
 
 
 def grid_positions(count: int, columns: int | None = None) -> Tensor | None:
-    """Return coordinates ``[N, 2]`` of N patches in a grid, or of a class token and N - 1 patches.
+    """Return the coordinates of image patches in a grid, and of a class token if there is one.
 
-    The result is ``None`` if N is neither a multiple of the number of columns nor a multiple plus
-    1. By default the grid is a square.
+    Args:
+        count: number N of nodes: all patches, or a class token and all patches.
+        columns: number of columns of the grid; by default, the grid is a square.
+
+    Returns:
+        ``[N, 2]``, or ``None`` if neither N nor N - 1 patches fill the grid.
     """
     side = math.isqrt(count)
     rows, columns = (side, side) if columns is None else (count // columns, columns)

@@ -30,7 +30,7 @@ class Fidelity:
 
 
 def parts_of(case: Case, found: Contributions) -> tuple[Tensor, Tensor]:
-    """Return the parts that may be named, by index, and the contribution of each.
+    """Return the indices of the parts that may be named, and their contributions.
 
     If the case has ``by_edge``, the parts are edges, otherwise members. In a large graph, only
     edges at the node that the answer is about are named.

@@ -51,7 +51,7 @@ def draw_head(
         found: an explanation, or recorded weights without names of nodes.
         layer: index or name of the layer.
         head: the head; the mean over recorded heads by default.
-        member: index of a member of the batch.
+        member: index of an example in the batch.
         path: file to which the figure is saved.
 
     Raises:
@@ -95,7 +95,7 @@ def draw_heads(
     Args:
         found: an explanation, or recorded weights.
         layers: indices or names of the layers; all by default.
-        member: index of a member of the batch.
+        member: index of an example in the batch.
         path: file to which the figure is saved.
 
     Example:
@@ -141,7 +141,7 @@ def draw_rollout(
     Args:
         found: an explanation, or recorded weights.
         layers: see :meth:`Recorded.rollout`.
-        member: index of a member of the batch.
+        member: index of an example in the batch.
         path: file to which the figure is saved.
 
     Example:
@@ -240,7 +240,12 @@ def draw_statistics(
 
 
 def _importance_of(one: LayerRecord, importance: Mapping[str, Tensor]) -> Tensor:
-    """Return the importance of the recorded heads of a layer; NaN if it is unknown."""
+    """Return the importance of each recorded head of a layer, ``[H]``; NaN if it is unknown.
+
+    Args:
+        one: recorded weights of the layer.
+        importance: importance of the heads of each layer, by name of the layer.
+    """
     values = importance.get(one.module, torch.full((len(one.heads),), torch.nan))
     if len(values) == len(one.heads):
         return values
@@ -284,7 +289,13 @@ def _saved(figure: Figure, path: str | Path | None) -> Figure:
 
 
 def _member(values: Tensor, member: int, dims: int) -> Tensor:
-    """Return one member of the leading batch dimensions."""
+    """Select one example of a batch.
+
+    Args:
+        values: tensor with any number of batch dimensions before the last ``dims`` dimensions.
+        member: index of the example, counted over all batch dimensions.
+        dims: number of dimensions of one example.
+    """
     flat = values.detach().float().cpu()
     flat = flat.flatten(0, -dims - 1) if flat.dim() > dims else flat[None]
     if 0 <= member < len(flat):
@@ -303,7 +314,15 @@ def _weights(one: LayerRecord, head: int | None, member: int) -> Tensor:
 
 
 def _matrix(one: LayerRecord, weights: Tensor) -> Tensor:
-    """Return weights ``[K]`` as a matrix; pixels without an edge are NaN."""
+    """Return the weights of one head as a matrix of targets and sources.
+
+    Args:
+        one: record of the layer.
+        weights: weights of its K recorded edges, ``[K]``.
+
+    Returns:
+        Matrix with NaN where there is no edge. If there are many nodes, an entry is for several.
+    """
     source, target = one.edge_index.cpu()
     rows, columns = (
         min(size, MAX_PIXELS) for size in (one.graph.num_targets, one.graph.num_sources)
@@ -340,5 +359,5 @@ def _draw_matrix(
 
 
 def _plain(labels: Sequence[str]) -> list[str]:
-    """Return labels with escaped ``$``, which starts mathematics, and ``⏎`` for line breaks."""
+    """Return labels for Matplotlib, with escaped ``$`` and with ``⏎`` in place of line breaks."""
     return [label.replace("$", r"\$").replace("\n", "⏎") for label in labels]

@@ -1,4 +1,4 @@
-"""Attention heads: importance, entropy, distance, and weight on hubs and on the first token."""
+"""Attention heads: importance, entropy, distance, weight on global and on first tokens."""
 
 from __future__ import annotations
 
@@ -145,7 +145,11 @@ def _mask(name: str, numbers: Sequence[int], heads: Iterable[int]) -> Tensor:
 
 
 class _Gates(NamedInterceptor):
-    """Interceptor that multiplies the output of each head by a number."""
+    """Interceptor that multiplies the output of each head by a number.
+
+    Args:
+        make: function from the name of a layer and the numbers of its heads to the factors ``[H]``.
+    """
 
     def __init__(self, make: Callable[[str, Sequence[int]], Tensor]) -> None:
         super().__init__()
@@ -181,7 +185,7 @@ class _Gates(NamedInterceptor):
 
 
 class _Gains(NamedInterceptor):
-    """Interceptor that multiplies the score of each edge and head by 1 and keeps this gain."""
+    """Interceptor that multiplies each score by a gain of 1, whose gradient can be computed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -219,7 +223,7 @@ class HeadStatistics:
         relative_entropy: entropy divided by that of equal weights, from 0 to 1.
         distance: distance between target and source, by index or, on a grid, by position. NaN in
             cross-attention.
-        own: weight of the edge from the target to itself. NaN in cross-attention.
+        own: weight of the edge from a target to itself. NaN in cross-attention.
         first: weight of the first source of each text.
         hubs: weight of sources that receive more than 4 times the mean weight in their text.
     """
@@ -299,7 +303,11 @@ def _statistics(layer: LayerRecord) -> HeadStatistics:
 
 
 def _texts(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return the index of the text of each source, and the number of sources of each text."""
+    """Return the texts in a graph that packs several texts.
+
+    Returns:
+        For each source node, the index of its text; and for each text, its number of nodes.
+    """
     if graph.segments is None:
         size = torch.tensor([graph.num_sources], device=graph.device)
     else:

@@ -44,7 +44,7 @@ blindness."""
 
 @dataclass(frozen=True, eq=False)
 class Influence:
-    """Measures of the influence of each member of a graph.
+    """Measures of the influence of each member (node) of a graph.
 
     Attributes:
         labels: names of the members.
@@ -68,7 +68,7 @@ class Influence:
         return f"change of the outputs {end}"
 
     def ranks(self, name: str) -> Tensor:
-        """Return the rank of each member by a measure, 1 for the highest, ``[N]``."""
+        """Return the rank of each member by the measure ``name``, ``[N]``; 1 is the highest."""
         check_choice("name", name, self.measures)
         order = self.measures[name].argsort(descending=True, stable=True)
         ranks = torch.empty_like(order)
@@ -76,16 +76,26 @@ class Influence:
         return ranks
 
     def ranking(self, by: str = MODEL, top: int = 10) -> list[dict[str, Any]]:
-        """Return the ``top`` members by the measure ``by``, with their ranks by all measures."""
+        """Return the members with the highest values of a measure, and their ranks by all measures.
+
+        Args:
+            by: name of the measure.
+            top: number of members.
+        """
         ranks = {name: self.ranks(name) for name in self.measures}
         order = ranks[by].argsort()[:top].tolist()
         return [self._row(member, ranks) for member in order]
 
     def disagreements(self, name: str = "PageRank", top: int = 5) -> list[dict[str, Any]]:
-        """Return the members that the model ranks far above ``name``, then those far below it.
+        """Return the members whose rank by the model differs most from that by another measure.
 
         Differences are between logarithms of ranks, because rank 1 against 10 matters more than
         rank 991 against 1000.
+
+        Args:
+            name: name of the other measure.
+            top: number of members that the model ranks higher, followed by as many that it ranks
+                lower.
         """
         ranks = {each: self.ranks(each) for each in self.measures}
         apart = ranks[name].double().log() - ranks[MODEL].double().log()
@@ -182,7 +192,9 @@ def _shortened(label: str) -> str:
 
 
 def removals(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
-    """Compute the norm of the change of all other outputs if a member is removed, for each member.
+    """Compute the change of all other outputs if a member (node) is removed, for each member.
+
+    The change is the Euclidean norm over the outputs of all other members.
 
     Args:
         run: run as for :func:`influence`.
@@ -204,9 +216,10 @@ def removals(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
 
 
 def changes(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
-    """Compute the norm of the change of all other outputs if a member is changed, for each member.
+    """Compute the change of all other outputs if a member (node) is changed, for each member.
 
-    To change a member, its features are replaced by the mean features of all members.
+    To change a member, its features are replaced by the mean features of all members. The change of
+    the outputs is the Euclidean norm over the outputs of all other members.
 
     Args:
         run: run as for :func:`influence`.
@@ -231,7 +244,10 @@ def changes(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
 
 
 def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
-    """Return the member features ``[N, F]``, and a function that computes all outputs from them."""
+    """Return the features of the nodes, and a function that computes all outputs from them.
+
+    The features ``[N, F]`` are those of the data, or the learned vectors of the model.
+    """
     outputs, graph, _ = outputs_of_graph(run)
     model: Any = run.model
     if not isinstance(run.predictor, OnNodes):
@@ -242,7 +258,13 @@ def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
 
 
 def _changed_norms(run: Run, seed: int, track: Track = iter) -> Tensor:
-    """Estimate the result of :func:`changes` to first order for all members at once, ``[N]``."""
+    """Estimate the result of :func:`changes` to first order for all N members at once, ``[N]``.
+
+    Args:
+        run: run as for :func:`influence`.
+        seed: random seed of the projections.
+        track: function that shows the progress.
+    """
     x, outputs = _features(run)
     step = x.detach().mean(0) - x.detach()
 
@@ -336,7 +358,14 @@ def outputs_of_graph(run: Run) -> tuple[Callable[[], Tensor], Graph, list[str]]:
 def _norms(
     outputs: Callable[[], Tensor], labels: list[str], seed: int, track: Track = iter
 ) -> Tensor:
-    """Estimate the result of :func:`removals` for all members at once, ``[N]``."""
+    """Estimate the result of :func:`removals` for all N members at once, ``[N]``.
+
+    Args:
+        outputs: function that computes all outputs, ``[N, D]``.
+        labels: names of the members.
+        seed: random seed of the projections.
+        track: function that shows the progress.
+    """
 
     def project(probe: Tensor) -> Tensor:
         case = Case(lambda: (outputs() * probe).sum().reshape(1), torch.arange(len(labels)), labels)
@@ -376,6 +405,13 @@ def _of_paths(matrix: Any, sources: Any) -> tuple[Any, Any]:
     """Compute closeness and betweenness as NetworkX does, by searches from many nodes at once.
 
     Betweenness is that of shortest paths from ``sources``, scaled to all nodes (Brandes, 2001).
+
+    Args:
+        matrix: sparse adjacency matrix, ``[N, N]``.
+        sources: indices of the nodes from which paths count for betweenness.
+
+    Returns:
+        Closeness and betweenness of each node.
     """
     import numpy as np
 

@@ -18,7 +18,7 @@ REPELLED = 12
 def force_layout(
     source: NDArray[Any], target: NDArray[Any], count: int, seed: int = 0
 ) -> NDArray[np.float32]:
-    """Return coordinates ``[count, 2]`` in which neighbours are near each other.
+    """Return coordinates of nodes, ``[count, 2]``, in which neighbours are near each other.
 
     Random coordinates are smoothed over the edges, which approximates a spectral layout. Then
     edges attract their ends, and each node is repelled by random nodes, as in UMAP. A step costs
@@ -60,7 +60,16 @@ def force_layout(
 
 
 def _smoothed(both: Tensor, degree: Tensor, xy: Tensor) -> Tensor:
-    """Average coordinates over neighbours repeatedly; keep the mean 0 and the axes comparable."""
+    """Smooth the coordinates of nodes by repeated averages over neighbours.
+
+    After each average, the coordinates are shifted to the mean 0, and both axes are made orthogonal
+    and scaled to the same norm.
+
+    Args:
+        both: edges in both directions, ``[2, E]``.
+        degree: number of neighbours of each node, ``[N]``.
+        xy: initial coordinates, ``[N, 2]``.
+    """
     size = float(max(len(degree), 1)) ** 0.5
     for _ in range(SMOOTHING):
         mean = torch.zeros_like(xy).index_add_(0, both[0], xy[both[1]])

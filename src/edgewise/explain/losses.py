@@ -86,7 +86,7 @@ def losses_of(
 
 
 def _spaced(loader: Any, most: int | None) -> list[Any]:
-    """Return all batches, or at most ``most`` evenly spaced batches."""
+    """Return all batches of a loader or, if ``most`` is given, at most this many evenly spaced."""
     count = len(loader)
     kept = count if most is None else min(most, count)
     wanted = {(2 * place + 1) * count // (2 * kept) for place in range(kept)}

@@ -110,7 +110,7 @@ def naming_the_run(
 
 
 def places_of(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[int]:
-    """Return the positions of heads among the remaining heads of a layer.
+    """Return the index of each wanted head among the remaining heads of a pruned layer.
 
     Args:
         heads: numbers of the wanted heads.

@@ -98,7 +98,12 @@ def html_page(explanation: Explanation, *, heads: Sequence[tuple[str, int]] | No
 
 
 def notebook_frame(explanation: Explanation, height: int = 640) -> str:
-    """Return the page in an iframe, for notebooks."""
+    """Return the page as the HTML of an iframe, for notebooks.
+
+    Args:
+        explanation: the explanation that the page shows.
+        height: height of the iframe, in pixels.
+    """
     page = escape(html_page(explanation), quote=True)
     style = f"width:100%;height:{height}px;border:0"
     return (
@@ -113,9 +118,14 @@ def _title(explanation: Explanation) -> str:
 
 @dataclass
 class _Layer:
-    """Weights of a layer, sorted by target, then by source.
+    """Attention weights of a layer, whose edges are sorted by target, then by source.
 
     Attributes:
+        name: name of the layer.
+        number: number of the layer in the page.
+        weights: weight of each edge for each head, ``[E, H]``.
+        heads: numbers of the heads, before any pruning.
+        entropy: mean entropy of the weights of each head, in nats.
         group: index of the edges in ``_Page.groups``; layers with the same edges have the same
             index.
     """
@@ -130,10 +140,14 @@ class _Layer:
 
 @dataclass
 class _Edges:
-    """Edges that layers share, sorted by target, then by source.
+    """Edges of one or several layers, sorted by target, then by source.
 
     Attributes:
-        order: indices of the edges in the record, in this order.
+        source: source of each edge.
+        target: target of each edge.
+        num_sources: number of source nodes.
+        num_targets: number of target nodes.
+        order: index of each edge in the recorded graph.
         rows: index in ``_Page.sides`` of the labels of the targets.
         columns: index in ``_Page.sides`` of the labels of the sources.
         kept: indices of the edges in the page, or ``None`` for all.
@@ -157,12 +171,12 @@ class _Edges:
         return len(self.source)
 
     def has_nodes_of(self, other: _Edges) -> bool:
-        """Return whether other edges have as many nodes, with the same labels."""
+        """Return whether another set of edges has the same nodes: equal numbers and labels."""
         names = "num_sources", "num_targets", "rows", "columns"
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def equals(self, other: _Edges) -> bool:
-        """Return whether other edges are equal, in the same order, with the same labels."""
+        """Return whether another set has the same edges in the same order, and equal labels."""
         arrays = "source", "target", "order"
         return self.has_nodes_of(other) and all(
             np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays
@@ -177,7 +191,7 @@ class _Arrays:
         self.size = self.packed = 0
 
     def add(self, values: NDArray[Any]) -> list[int]:
-        """Add unsigned integers; return their offset, count and number of bytes each."""
+        """Add an array of unsigned integers; return its offset, length and bytes per entry."""
         values = np.ascontiguousarray(values)
         width = values.dtype.itemsize
         planes = values.view(np.uint8).reshape(-1, width).T.tobytes()
@@ -188,12 +202,18 @@ class _Arrays:
         return place
 
     def add_signed(self, values: NDArray[np.int64]) -> list[int]:
-        """Add signed integers as unsigned integers, counted in the order 0, -1, 1, -2 and so on."""
+        """Add signed integers, encoded as unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3."""
         return self.add(((values << 1) ^ (values >> 63)).astype("<u4"))
 
 
 class _Page:
-    """Builder of the data of a page, which are a header and arrays."""
+    """Builder of the data of a page, which are a header and arrays.
+
+    Args:
+        explanation: explanation that the page shows.
+        heads: pairs (layer name, head number) of the heads whose weights are in the page, or
+            ``None`` for a default choice.
+    """
 
     def __init__(self, explanation: Explanation, heads: Sequence[tuple[str, int]] | None) -> None:
         self.explanation, self.wanted = explanation, heads
@@ -210,7 +230,7 @@ class _Page:
         self.columns: list[dict[str, Any]] = []
 
     def data(self) -> str:
-        """Return header and arrays, compressed, in base 85."""
+        """Return the data of the page: header and arrays, compressed with zlib, in base 85."""
         explanation = self.explanation
         for layer in self.layers:
             layer.entropy = _entropy(self.groups[layer.group], layer.weights)
@@ -246,7 +266,7 @@ class _Page:
         return b85encode(zlib.compress(packed, 6)).decode().replace("<", ",")
 
     def _answer(self) -> str:
-        """Return the answer, after the SMILES of a molecule."""
+        """Return the answer as text; for a molecule, the text begins with its SMILES."""
         answer, smiles = self.explanation.answer, self.explanation.details.get("smiles")
         return answer if smiles is None else f"{smiles}: {answer}" if answer else smiles
 
@@ -289,7 +309,14 @@ class _Page:
         return layers
 
     def _group(self, edge_index: Tensor, graph: Any, rows: int, columns: int) -> int:
-        """Return the index of these edges; layers with equal edges share an index."""
+        """Return the index of a set of edges in ``groups``; add the set if it is new.
+
+        Args:
+            edge_index: sources and targets of the edges, ``[2, E]``.
+            graph: graph with the numbers of source and target nodes.
+            rows: index in ``sides`` of the labels of the targets.
+            columns: index in ``sides`` of the labels of the sources.
+        """
         source, target = edge_index.cpu().numpy()
         order = np.lexsort((source, target))
         sizes = graph.num_sources, graph.num_targets
@@ -305,13 +332,13 @@ class _Page:
             self.notes.append(text)
 
     def _side(self, labels: list[str]) -> int:
-        """Return the index of a list of labels in the header."""
+        """Return the index in ``sides`` of a list of node labels; add the list if it is new."""
         if labels not in self.sides:
             self.sides.append(labels)
         return self.sides.index(labels)
 
     def _heads_in_full(self) -> list[tuple[int, int]]:
-        """Return the layers and positions of the heads whose weights are in the page."""
+        """Return the heads whose weights are in the page, as pairs (layer index, head index)."""
         every = [(i, h) for i, layer in enumerate(self.layers) for h in range(len(layer.heads))]
         size = [min(self.groups[self.layers[i].group].count, MAX_EDGES) for i, _ in every]
         if sum(size) <= MAX_VALUES and self.wanted is None:
@@ -333,7 +360,14 @@ class _Page:
         return sorted(chosen)
 
     def _first(self, full: list[tuple[int, int]]) -> int | None:
-        """Return the last layer of cross-attention, which a page of a translation shows first."""
+        """Return the layer that the page shows first: the last cross-attention of a translation.
+
+        Args:
+            full: heads whose weights are in the page, as pairs (layer index, head index).
+
+        Returns:
+            Index of the layer, or ``None`` if the input is not a pair of sequences.
+        """
         if self.explanation.kind != "pair of sequences":
             return None
         recorded = self.explanation.recorded.layers
@@ -352,7 +386,12 @@ class _Page:
         )
 
     def _select_edges(self, full: list[tuple[int, int]], most: int) -> None:
-        """Keep at most ``most`` edges of each graph: those with the largest weights in ``full``."""
+        """Select the edges with the largest weights in each graph.
+
+        Args:
+            full: heads whose weights are compared, as pairs (layer index, head index).
+            most: maximum number of edges of a graph.
+        """
         for index, group in enumerate(self.groups):
             if group.count <= most:
                 continue
@@ -369,7 +408,11 @@ class _Page:
             )
 
     def _drop_nodes(self, full: list[tuple[int, int]]) -> None:
-        """For graphs too large to show in full, leave out nodes without an edge in the page."""
+        """Remove nodes without an edge in the page from graphs that are too large to show in full.
+
+        Args:
+            full: heads whose weights are in the page, as pairs (layer index, head index).
+        """
         first = self.groups[0]
         count = first.num_sources
         parts = any(group.kept is not None for group in self.groups) or self.is_part
@@ -391,7 +434,11 @@ class _Page:
             )
 
     def _touched(self, count: int) -> NDArray[np.int64]:
-        """Return the nodes with an edge in the page, and the node that is explained."""
+        """Return the indices of nodes with an edge in the page, and of the explained node.
+
+        Args:
+            count: number of all nodes.
+        """
         touched = np.zeros(count, dtype=bool)
         for group in self.groups:
             kept = slice(None) if group.kept is None else group.kept
@@ -401,7 +448,12 @@ class _Page:
         return np.flatnonzero(touched)
 
     def _keep_nodes(self, nodes: NDArray[np.int64], count: int) -> None:
-        """Keep only these nodes, numbered anew, and the selected edges."""
+        """Keep only some nodes, renumber them from 0, and keep only the selected edges.
+
+        Args:
+            nodes: sorted indices of the nodes to keep.
+            count: number of all nodes.
+        """
         place = np.full(count, -1)
         place[nodes] = np.arange(len(nodes))
         for index, group in enumerate(self.groups):
@@ -419,7 +471,12 @@ class _Page:
         self.nodes = nodes
 
     def _add_columns(self, full: list[tuple[int, int]], most: int) -> None:
-        """Add the weights of some heads, and the rollout, in at most ``most`` bytes."""
+        """Add the weights of some heads, and the attention rollout, to the data of the page.
+
+        Args:
+            full: heads to add, as pairs (layer index, head index).
+            most: number of bytes available, from which the bits per weight are chosen.
+        """
         for index in sorted({self.layers[i].group for i, _ in full}):
             self._add_graph(self.groups[index])
         count = sum(self._kept(self.groups[self.layers[i].group]) for i, _ in full)
@@ -539,7 +596,7 @@ class _Page:
         return count * min(degree**depth, 2 * offset * depth + 1, count) > MAX_ENTRIES
 
     def _positions(self) -> dict[str, Any] | None:
-        """Return the coordinates of the nodes; without given coordinates, compute a layout."""
+        """Return the coordinates of the nodes; if the explanation has none, compute them."""
         explanation = self.explanation
         if explanation.kind in ("sequence", "pair of sequences"):
             return None
@@ -578,7 +635,14 @@ class _Page:
         }
 
     def _image(self, unit: NDArray[np.float64]) -> dict[str, Any] | None:
-        """Return the pixels, and the rectangle that they cover in the coordinates of the nodes."""
+        """Return the pixels of the input image, and the rectangle that the image covers.
+
+        Args:
+            unit: coordinates of the nodes in the unit square, ``[N, 2]``.
+
+        Returns:
+            ``None`` if the input is not an image.
+        """
         image = self.explanation.details.get("image")
         if image is None:
             return None
@@ -611,7 +675,11 @@ class _Page:
         }
 
     def _bonds(self) -> list[int] | None:
-        """Store the first and then the second atoms of all bonds; return the place in the data."""
+        """Add the bonds of a molecule to the arrays: all first atoms, then all second atoms.
+
+        Returns:
+            Place in the data, as :meth:`_Arrays.add` returns it; ``None`` without a molecule.
+        """
         smiles = self.explanation.details.get("smiles")
         if smiles is None:
             return None
@@ -622,7 +690,12 @@ class _Page:
         return self.arrays.add(np.array(ends + [bond.GetEndAtomIdx() for bond in bonds], "<u4"))
 
     def _overview(self, layer: _Layer, points: dict[str, Any] | None) -> dict[str, Any]:
-        """Return statistics and a small picture of each head of a layer."""
+        """Return statistics and a small picture of each head of a layer.
+
+        Args:
+            layer: the layer.
+            points: result of :meth:`_positions`.
+        """
         group = self.groups[layer.group]
         in_plane = points and (
             "image" in self.explanation.details or len(points["unit"]) > THUMBNAIL
@@ -645,9 +718,14 @@ class _Page:
 
 
 def _strongest(target: NDArray[Any], weights: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Return the sorted indices of ``most`` weights: the largest of each target, then others.
+    """Return the indices of the edges with the largest weights, sorted.
 
-    The edges are sorted by target.
+    The edge with the largest weight of each target comes first in the selection.
+
+    Args:
+        target: target of each edge, sorted.
+        weights: weight of each edge.
+        most: number of edges to return.
     """
     if len(weights) <= most:
         return np.arange(len(weights))
@@ -658,7 +736,12 @@ def _strongest(target: NDArray[Any], weights: NDArray[Any], most: int) -> NDArra
 
 
 def _entropy(group: _Edges, weights: NDArray[np.float32]) -> list[float]:
-    """Return the mean entropy of each head's weights over the targets, in nats."""
+    """Return the entropy of the weights of each head in nats, averaged over targets.
+
+    Args:
+        group: the edges.
+        weights: weight of each edge for each head, ``[E, H]``.
+    """
     positive = np.maximum(weights, 1e-30)
     present = max(len(np.unique(group.target)), 1)
     return [float(value) for value in -(positive * np.log(positive)).sum(0) / present]
@@ -669,7 +752,7 @@ def _is_banded(offset: int, count: int) -> bool:
 
 
 def _spacing(places: NDArray[np.float64]) -> float:
-    """Return the smallest gap between distinct coordinates on one axis."""
+    """Return the smallest difference between distinct coordinates on one axis."""
     gaps = np.diff(np.unique(np.round(places, 4)))
     return float(gaps.min()) if len(gaps) else 1.0
 
@@ -677,10 +760,19 @@ def _spacing(places: NDArray[np.float64]) -> float:
 def _thumbnails(
     group: _Edges, weights: NDArray[np.float32], unit: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.uint8], int, int]:
-    """Return small pictures of all heads, their width and height.
+    """Return a small grey picture of the weights of each head.
 
-    A picture shows the matrix, with cells summed; for a band matrix, the offsets of the sources at
-    each place; for nodes in a plane, the weight that the nodes at each place receive.
+    A pixel is a sum of weights. The axes are targets and sources or, if all edges are short,
+    targets and offsets from target to source. If the nodes have coordinates, a pixel shows the
+    weight that the nodes at this place receive.
+
+    Args:
+        group: the edges.
+        weights: weight of each edge for each head, ``[E, H]``.
+        unit: coordinates of the nodes in the unit square, ``[N, 2]``, or ``None``.
+
+    Returns:
+        All pixels, the width of a picture, and its height.
     """
     offset = group.source - group.target
     most = int(np.abs(offset).max(initial=0))

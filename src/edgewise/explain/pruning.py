@@ -165,7 +165,12 @@ def layers_with_heads(model: Any) -> dict[str, list[int]]:
 
 
 def keep(model: nn.Module, kept: Mapping[str, Sequence[int]]) -> None:
-    """Keep only some heads of layers, in place; other layers are not changed."""
+    """Remove all but some heads from layers, in place.
+
+    Args:
+        model: the model.
+        kept: numbers of the heads to keep, by name of the layer. Other layers are not changed.
+    """
     own = set(prunable_layers(model))
     keep_heads(model, {name: heads for name, heads in kept.items() if name in own})
     modules = dict(model.named_modules())
@@ -244,7 +249,16 @@ def _get(module: nn.Module, names: Sequence[str]) -> Any:
 
 
 def _form_of(layer: nn.Module, name: str, model: nn.Module) -> list[nn.Module] | None:
-    """Return query, key, value and output projections of a ``transformers`` layer, or ``None``."""
+    """Return the query, key, value and output projections of a ``transformers`` layer.
+
+    Args:
+        layer: module of the model.
+        name: name of this module in the model.
+        model: the model.
+
+    Returns:
+        ``None`` if the module is not such a layer, or its heads cannot be removed.
+    """
     if not type(layer).__module__.startswith("transformers."):
         return None
     if _get(layer, (*HEAD_COUNTS, "head_dim")) is None:
@@ -266,7 +280,14 @@ def _form_of(layer: nn.Module, name: str, model: nn.Module) -> list[nn.Module] |
 
 
 def _keep_theirs(model: nn.Module, name: str, layer: Any, heads: list[int]) -> None:
-    """Keep only some heads of a layer of ``transformers``, in place."""
+    """Remove all but some heads from a layer of ``transformers``, in place.
+
+    Args:
+        model: the model.
+        name: name of the layer in the model.
+        layer: the layer.
+        heads: numbers of the heads to keep, before any pruning.
+    """
     query, key, value, output = _form_of(layer, name, model) or []
     count = _count(layer, output)
     known = list(getattr(layer, "kept_heads", range(count)))
@@ -296,7 +317,13 @@ def _keep_theirs(model: nn.Module, name: str, layer: Any, heads: list[int]) -> N
 
 
 def _count(layer: nn.Module, output: nn.Module) -> int:
-    """Return the number of heads, which Llama does not store in the layer."""
+    """Return the number of heads of a ``transformers`` layer.
+
+    Args:
+        layer: the layer.
+        output: its output projection, from whose size the number is computed if the layer does not
+            store it (Llama).
+    """
     count = _get(layer, HEAD_COUNTS)
     return _columns(output) // int(_get(layer, ("head_dim",))) if count is None else int(count)
 

@@ -189,5 +189,5 @@ def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> set[str]:
 
 
 def _pairs(found: Attribution) -> list[list[Any]]:
-    """Return the names and contributions of the reasons, for JSON."""
+    """Return the reasons as pairs (name of the part, contribution), for JSON."""
     return [[reason.part, reason.contribution] for reason in found.reasons]

@@ -86,7 +86,11 @@ class LayerRecord:
         return self.weights[..., self.position(head)]
 
     def position(self, head: int) -> int:
-        """Return the index of a head in the last dimension of ``weights``."""
+        """Return the index of a head in the last dimension of ``weights``.
+
+        Args:
+            head: number of the head, before any pruning.
+        """
         if head in self.heads:
             return self.heads.index(head)
         raise ArgumentError(
@@ -224,7 +228,7 @@ def record(
             layers by default.
         heads: numbers of recorded heads, before any pruning; all heads by default.
         targets: indices of target nodes whose edges are recorded; all targets by default.
-        max_edges: maximum number of edges to record for a call, over all members of a batch. If a
+        max_edges: maximum number of edges to record for a call, over all examples of a batch. If a
             call has more, only the edges of evenly spaced targets are recorded, with a warning.
 
     Yields:
@@ -281,7 +285,10 @@ def _nothing_recorded(
 
 
 class _Recorder(NamedInterceptor):
-    """Interceptor that adds the weights of each call to a :class:`Recorded`."""
+    """Interceptor that adds the weights of each call to a :class:`Recorded`.
+
+    The arguments are those of :func:`record`.
+    """
 
     def __init__(
         self,
@@ -345,14 +352,20 @@ class _Recorder(NamedInterceptor):
         return out
 
     def _keep_unweighted(self, value: Tensor, graph: Graph, reduce: str) -> None:
-        """Keep a sum or mean without weights, in case that the model has no weighted calls."""
+        """Store a sum or mean without weights, to be recorded if the model has no weighted calls.
+
+        Args:
+            value: values that are summed, ``[..., N_src, H, D]``.
+            graph: graph of the call.
+            reduce: reduction of the call, such as ``"sum"``.
+        """
         if isinstance(self.module, SparseLinear) or value.shape[-2:].numel() == 1:
             return
         if graph.num_targets == graph.num_sources and not self.recorded.layers:
             self.unweighted.append((self.name, graph, reduce))
 
     def record_unweighted(self) -> None:
-        """Add the kept calls as layers, with weights of 1, or 1 / in-degree for means."""
+        """Add the stored sums and means as layers, with weights 1, or 1 / in-degree for means."""
         for module, graph, reduce in self.unweighted:
             weight = torch.ones(graph.num_edges, 1, device=graph.device)
             if reduce == "mean":
@@ -429,7 +442,13 @@ class _Recorder(NamedInterceptor):
             layer.name = layer.module if times == 1 else f"{layer.module}#{times}"
 
     def _chosen_edges(self, module: str, graph: Graph, members: int) -> Tensor | None:
-        """Return the indices of the edges to record; ``None`` for all."""
+        """Return the indices of the edges to record; ``None`` for all.
+
+        Args:
+            module: name of the module that makes the call, for messages.
+            graph: graph of the call.
+            members: number of examples of the batch, each of which has these edges.
+        """
         most = self.max_edges // max(members, 1)
         chosen = None
         if self.targets is not None:
@@ -460,7 +479,12 @@ class _Recorder(NamedInterceptor):
 
 
 def _spread(degree: Tensor, most: int) -> Tensor:
-    """Select as many evenly spaced targets as possible with at most ``most`` edges in total."""
+    """Return the indices of evenly spaced targets, at least one.
+
+    Args:
+        degree: number of edges of each target.
+        most: maximum number of edges of the selected targets together, if there are several.
+    """
     step = max(2, -(-int(degree.sum()) // max(most, 1)))
     while step < len(degree) and int(degree[::step].sum()) > most:
         step += 1
@@ -468,7 +492,15 @@ def _spread(degree: Tensor, most: int) -> Tensor:
 
 
 def _merged(layers: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor) -> LayerRecord:
-    """Merge the weights of calls over parts of a graph; weights of equal edges are added."""
+    """Merge the weights of several attention calls, whose graphs are parts of one graph.
+
+    Weights of equal edges are added.
+
+    Args:
+        layers: record of each call.
+        lses: log-sum-exp of the scores of each target in each call.
+        total: log-sum-exp over all calls.
+    """
     with torch.no_grad():
         graph, heads = layers[0].graph, layers[0].heads
         keys, weights = [], []

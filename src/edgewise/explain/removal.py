@@ -22,17 +22,25 @@ TOLERANCE = 1e-4
 
 
 def pair_keys(first: Tensor, second: Tensor, count: int) -> Tensor:
-    """Return a number for each pair of members, the same in both directions."""
+    """Return a number for each unordered pair of members (parts of the input).
+
+    Args:
+        first: index of one member of each pair.
+        second: index of the other member of each pair.
+        count: number of all members.
+    """
     return torch.minimum(first, second) * count + torch.maximum(first, second)
 
 
 class Removal(Interceptor):
-    """Interceptor that removes all edges out of some members, and some pairs, from every call.
+    """Interceptor that removes edges from all attention and aggregation calls.
+
+    It removes all edges from some members (parts of the input) and the edges between some pairs.
 
     Args:
         case: the answer.
-        members: mask of removed members, ``[M]``.
-        pairs: removed edges as pairs of members, ``[2, P]``.
+        members: boolean mask ``[M]``, true for removed members, or ``None``.
+        pairs: removed edges as pairs of member indices, ``[2, P]``, or ``None``.
     """
 
     def __init__(self, case: Case, members: Tensor | None, pairs: Tensor | None) -> None:
@@ -80,7 +88,7 @@ class Removal(Interceptor):
 
 
 def remaining(graph: Graph) -> Graph:
-    """Return a graph without the pairs that the active :class:`Removal` removes.
+    """Return a graph without the edges that the active :class:`Removal` removes.
 
     Scores that depend on the graph outside of attention and aggregation, such as a count of common
     neighbours, use this graph.
@@ -108,7 +116,12 @@ class _Incoming:
 
 
 def edges_around(graph: Graph, nodes: Tensor) -> Tensor:
-    """Return the indices of all edges into some nodes and into the sources of these edges."""
+    """Return the indices of all edges that end in some nodes or in their in-neighbours.
+
+    Args:
+        graph: the graph.
+        nodes: indices of the nodes.
+    """
     incoming = _Incoming(graph)
     return incoming.into(torch.cat([nodes, graph.source[incoming.into(nodes)]]).unique())
 
@@ -144,7 +157,11 @@ class ReceptiveField:
         self.around = [incoming[id(step.graph)].into(first) for step in steps]
 
     def pairs(self) -> Tensor:
-        """Return the distinct pairs of members at the nodes of the answer, ``[2, P]``."""
+        """Return the edges at the nodes that the answer is about.
+
+        Returns:
+            Distinct pairs of member indices, ``[2, P]``, the smaller index first.
+        """
         assert self.case.own is not None
         own, keys = self.case.member[self.case.own], []
         for step, around in zip(self.steps, self.around, strict=True):
@@ -156,10 +173,10 @@ class ReceptiveField:
         return torch.stack([every // count, every % count])
 
     def without(self, pairs: Tensor) -> Tensor:
-        """Compute the scores ``[C]`` without some edges.
+        """Compute the scores ``[C]`` of the C answers without some edges.
 
         Args:
-            pairs: removed edges as pairs of members, ``[2, P]``.
+            pairs: removed edges as pairs of member indices, ``[2, P]``.
         """
         with torch.no_grad(), intercepting(_LocalRemoval(self, pairs)):
             return self.case.score()
@@ -189,7 +206,12 @@ def receptive_field(case: Case) -> ReceptiveField | None:
 
 
 class _LocalRemoval(Removal):
-    """Interceptor that computes only the outputs that change if some pairs are removed."""
+    """Interceptor that computes only the outputs that change if some edges are removed.
+
+    Args:
+        field: recorded calls and edges that the score depends on.
+        pairs: removed edges as pairs of member indices, ``[2, P]``.
+    """
 
     def __init__(self, field: ReceptiveField, pairs: Tensor) -> None:
         super().__init__(field.case, None, pairs)
@@ -197,7 +219,12 @@ class _LocalRemoval(Removal):
         self.changed = torch.zeros(len(field.case.member), dtype=torch.bool)
 
     def _next(self) -> tuple[Step, Tensor, Tensor]:
-        """Return the recorded step of this call, the targets to compute, and their edges."""
+        """Advance to the next call, and select what to compute in it.
+
+        Returns:
+            The record of the call, the indices of the targets to compute, and the indices of their
+            remaining edges.
+        """
         step, edges = self.field.steps[self.place], self.field.edges[self.place]
         self.place += 1
         source, target = step.graph.edge_index[:, edges]
@@ -232,7 +259,14 @@ class _LocalRemoval(Removal):
 
 
 def _rows_of(graph: Graph, rows: Tensor, edges: Tensor) -> Graph:
-    """Return the graph of the given edges, with only the targets ``rows``."""
+    """Return the subgraph with some targets and some of the edges into them.
+
+    Args:
+        graph: the graph.
+        rows: sorted indices of the targets to keep, which are renumbered from 0. All sources are
+            kept with their numbers.
+        edges: indices of the edges to keep, all of which end in these targets.
+    """
     source, target = graph.edge_index[:, edges]
     index = torch.stack([source, torch.searchsorted(rows, target)])
     return Edges(index, len(rows), graph.num_sources)

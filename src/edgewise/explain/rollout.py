@@ -78,7 +78,18 @@ def rollout(layers: Sequence[tuple[str, Graph, Tensor, Tensor]], residual: float
 def _step(
     edge_index: Tensor, weights: Tensor, count: int, residual: float, *, sparse: bool
 ) -> Tensor:
-    """Return ``residual * I + (1 - residual) * A``, where A has the weights of one layer."""
+    """Return ``residual * I + (1 - residual) * A``, where A is the attention matrix of a layer.
+
+    Args:
+        edge_index: sources and targets of the edges, ``[2, E]``.
+        weights: weights of the edges, ``[..., E]``, which are divided by their sum for each target.
+        count: number N of nodes.
+        residual: weight of the residual connection.
+        sparse: whether to return a sparse tensor.
+
+    Returns:
+        ``[..., N, N]``, with targets as rows.
+    """
     source, target = edge_index
     total = weights.new_zeros(*weights.shape[:-1], count).index_add(-1, target, weights)
     reached = total > 0

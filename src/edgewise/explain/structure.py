@@ -270,8 +270,8 @@ def roc_auc(values: Tensor, positive: Tensor) -> float:
     """Return the area under the ROC curve; equal values count one half.
 
     Args:
-        values: ``[P]``.
-        positive: mask ``[P]``.
+        values: predicted value of each of P examples, ``[P]``.
+        positive: boolean mask ``[P]``, true for positive examples.
     """
     _, place, counts = values.unique(return_inverse=True, return_counts=True)
     rank = counts.cumsum(0).double() - (counts.double() - 1) / 2
@@ -281,7 +281,16 @@ def roc_auc(values: Tensor, positive: Tensor) -> float:
 
 
 def _word_weights(run: Run, words: list[str]) -> tuple[list[str], Tensor]:
-    """Return the names of all heads and their weights between words, ``[heads, W, W]``."""
+    """Return the attention weights between the words of a sentence, for each head.
+
+    Args:
+        run: run of a tagger.
+        words: the W words.
+
+    Returns:
+        Names of the heads, as ``"layer/head"``; and the weights of both directions added,
+        ``[heads, W, W]``.
+    """
     predictor = run.predictor
     assert isinstance(predictor, WordTags)
     sizes: list[Tensor] = []
@@ -325,12 +334,25 @@ def _tree(weights: Tensor) -> set[tuple[int, int]]:
 
 
 def _scores(weights: Tensor, combination: Tensor) -> Tensor:
-    """Return the log-odds of an edge for each pair of words, ``[W, W]``."""
+    """Return the log-odds of an edge for each pair of words, up to a constant, ``[W, W]``.
+
+    Args:
+        weights: weights between words for each head, ``[heads, W, W]``.
+        combination: coefficient of each head, ``[heads]``.
+    """
     return torch.einsum("hij,h->ij", weights, combination)
 
 
 def _fit(weights: Sequence[Tensor], sentences: Sequence[Sentence]) -> Tensor:
-    """Fit a logistic regression of edges on the weights of all heads, ``[heads]``."""
+    """Fit a logistic regression that predicts syntax edges from the weights of all heads.
+
+    Args:
+        weights: weights between words of each sentence, ``[heads, W, W]``.
+        sentences: sentences with their trees.
+
+    Returns:
+        Coefficient of each head, ``[heads]``.
+    """
     features, labels = [], []
     for found, sentence in zip(weights, sentences, strict=True):
         low, high = torch.triu_indices(found.shape[1], found.shape[1], 1)

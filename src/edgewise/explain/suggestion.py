@@ -38,7 +38,8 @@ class LayerSuggestion:
     """Sparse pattern that is suggested for a layer.
 
     Attributes:
-        pattern: ``window(w)``, or ``window(w) | hubs([...])``.
+        pattern: pattern (graph for any number of nodes), with global tokens if there are any:
+            ``window(w)`` or ``window(w) | hubs([...])``.
         weight: fraction of the attention weight that is on edges of the pattern, averaged over
             heads.
         edges: fraction of the edges of the recorded graphs that are in the pattern.
@@ -129,8 +130,9 @@ def suggest(
 ) -> Suggestion:
     """Suggest a sparse pattern for each layer of self-attention, and measure it.
 
-    Hubs are nodes at the beginning or end of a text that receive at least 10 % of the attention
-    weight, and at least twice as much as if all weights were equal (means over heads and targets).
+    Hubs (global tokens) are nodes at the beginning or end of a text that receive at least 10 % of
+    the attention weight, and at least twice as much as if all weights were equal (means over heads
+    and targets).
     They lie within the shortest text, so that the pattern is defined for all texts. The window is
     the smallest one for which window and hubs together have the fraction ``coverage`` of the
     weight.
@@ -175,7 +177,7 @@ def suggest(
 
 
 def _tables(losses: Losses) -> dict[str, _Table]:
-    """Return a :class:`_Table` for each layer with self-attention, by the name of the layer."""
+    """Return the statistics of each layer with self-attention, by the name of the layer."""
     tables: dict[str, _Table] = {}
     cross: set[str] = set()
     for one in losses.batches:
@@ -199,9 +201,14 @@ def _tables(losses: Losses) -> dict[str, _Table]:
 
 
 def _measured(losses: Losses, *patterns: Mapping[str, Pattern]) -> list[tuple[float, float]]:
-    """Return the mean loss with each set of patterns, and the shortest time of several passes.
+    """Return the mean loss and the time with each set of attention patterns.
 
-    The passes alternate, so that other work on the machine slows all of them.
+    The time in seconds is the shortest of several passes over all batches. The passes of the sets
+    alternate, so that other work on the machine slows all of them.
+
+    Args:
+        losses: model, batches and loss.
+        patterns: sets of patterns, each by name of the layer.
     """
     variants = [_Restricted(own) for own in patterns]
     means: list[float] = []
@@ -223,16 +230,23 @@ def restricted_to(model: nn.Module, patterns: Mapping[str, Pattern]) -> Iterator
     """Restrict the attention of each named layer to its pattern within the ``with`` block.
 
     In a batch, the pattern applies to each text separately.
+
+    Args:
+        model: the model.
+        patterns: patterns (graphs for any number of nodes), by name of the layer.
     """
     with _Restricted(patterns).watching(model):
         yield
 
 
 class _Table:
-    """Statistics of each edge of a layer, over all texts.
+    """Statistics of each edge of a layer, over all texts of all batches.
 
     The statistics are the distance between source and target, the position of the source from both
-    ends of the text, the attention weight, and the equal weight.
+    ends of the text, the attention weight, and the weight if all weights of a target were equal.
+
+    Args:
+        number: number of the layer in commands, pages and figures.
     """
 
     def __init__(self, number: int) -> None:
@@ -282,14 +296,21 @@ class _Table:
 
 
 def _places(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return the position of each source in its text, from the start (0) and from the end (1)."""
+    """Return the position of each source in its text: from the start, and from the end.
+
+    The first node has the position 0 from the start, and the last node 1 from the end.
+    """
     size = torch.tensor([graph.num_sources]) if graph.segments is None else graph.segments[1].cpu()
     text, position = runs_and_positions(size, graph.num_sources)
     return position, size[text] - position
 
 
 class _Restricted(NamedInterceptor):
-    """Interceptor that restricts the attention of each named module to its pattern."""
+    """Interceptor that restricts the attention of each named module to its pattern.
+
+    Args:
+        patterns: patterns (graphs for any number of nodes), by name of the module.
+    """
 
     def __init__(self, patterns: Mapping[str, Pattern]) -> None:
         super().__init__()
@@ -314,10 +335,17 @@ class _Restricted(NamedInterceptor):
         return compute(chosen, smaller)
 
     def _graph(self, graph: Graph, pattern: Pattern, *, bare: bool) -> tuple[Graph, Tensor | None]:
-        """Return the graph of the edges in both graph and pattern, and their indices in the graph.
+        """Return the edges that are in a graph and in a pattern.
 
-        Without edge terms, if the graph is complete in each text, the result is the pattern's
-        graph, for which engines are faster than for a list of edges.
+        Args:
+            graph: graph of the call.
+            pattern: pattern that is applied to each text of the graph.
+            bare: whether the call has no terms for edges, such as a bias.
+
+        Returns:
+            The graph of these edges, and their indices in ``graph``. If ``bare`` is true and the
+            graph is complete in each text, the graph of the pattern, which is faster to compute
+            with than a list of edges, and ``None``.
         """
         size = (
             torch.tensor([graph.num_sources]) if graph.segments is None else graph.segments[1].cpu()

@@ -12,14 +12,16 @@ from edgewise.targets import Target, mean_prediction
 
 
 class Ensemble(nn.Module):
-    """Mean of several models: averages the predicted numbers and the probabilities of classes.
+    """Model whose prediction is the mean of the predictions of several models.
+
+    Predicted numbers and probabilities of classes are averaged.
 
     Paper: Lakshminarayanan et al., Simple and scalable predictive uncertainty estimation using deep
     ensembles, 2017.
 
     Args:
-        members: models with the same outputs.
-        targets: descriptions of the targets, which say what each output column predicts.
+        members: models of the ensemble, which have the same output columns.
+        targets: description of each predicted quantity, in the order of the output columns.
     """
 
     def __init__(self, members: Sequence[nn.Module], targets: Sequence[Target]) -> None:
@@ -28,9 +30,25 @@ class Ensemble(nn.Module):
         self.targets = tuple(targets)
 
     def forward(self, *inputs: Any, **keywords: Any) -> Tensor:
-        """Return outputs ``[M, widths]`` that give the mean numbers and mean probabilities."""
+        """Return the mean prediction of the models, in the form of the outputs of one model.
+
+        Args:
+            inputs: positional arguments of each model.
+            keywords: keyword arguments of each model.
+
+        Returns:
+            ``[M, K]`` for M examples and K output columns.
+        """
         return mean_prediction(self.targets, self.each(*inputs, **keywords))
 
     def each(self, *inputs: Any, **keywords: Any) -> Tensor:
-        """Return the outputs of each member, ``[members, M, widths]``."""
+        """Return the outputs of each model of the ensemble.
+
+        Args:
+            inputs: positional arguments of each model.
+            keywords: keyword arguments of each model.
+
+        Returns:
+            ``[models, M, K]`` for M examples and K output columns.
+        """
         return torch.stack([member(*inputs, **keywords) for member in self.members])

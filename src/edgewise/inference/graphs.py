@@ -35,7 +35,7 @@ class GraphClasses(Predictor):
     input = 'a graph, such as {"edges": [[0, 1], [1, 2]]} with the labels of its nodes'
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """Read one graph per row or line, or a folder in the format of TU Dortmund."""
+        """Read the graphs of a file, one per row, or of a folder in the format of TU Dortmund."""
         if not path.is_dir():
             yield from super().from_file(path)
             return

@@ -53,8 +53,8 @@ def intervals(
     """Return the prediction interval of each numeric target, by name.
 
     Args:
-        folders: run folders of the members of an ensemble, or of one run.
-        targets: targets of the runs.
+        folders: run folders (files of a trained model), one for each model of an ensemble.
+        targets: descriptions of the predicted quantities.
         level: probability of the interval, such as 0.9.
 
     Raises:
@@ -93,7 +93,16 @@ def intervals(
 
 
 def _errors(rows: HeldOut, targets: Sequence[Target], place: int) -> Tensor:
-    """Return the absolute errors of one target, for the rows that have its value."""
+    """Return the absolute errors of the predictions of one target, without missing values.
+
+    Args:
+        rows: outputs and true values of the examples.
+        targets: descriptions of all predicted quantities.
+        place: index of the target in ``targets``.
+
+    Returns:
+        One error for each example whose true value is known.
+    """
     outputs = split_outputs(targets, rows.outputs)[place][:, 0]
     errors = (outputs.double() - rows.target[:, place].double()).abs()
     return errors[~torch.isnan(errors)]

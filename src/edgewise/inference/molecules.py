@@ -43,8 +43,8 @@ def read_smiles(value: Any, read: Callable[[str], Any] = parse) -> Any:
     """Parse a SMILES string and return RDKit's molecule.
 
     Args:
-        value: the string.
-        read: function that parses a string, and returns ``None`` if it cannot.
+        value: the SMILES string.
+        read: parser of RDKit, which returns ``None`` for an invalid string.
 
     Raises:
         ArgumentError: RDKit cannot parse the string.
@@ -112,7 +112,10 @@ class MoleculeProperties(Properties):
         return (self.smiles, *self.names)
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """Read each argument as a SMILES; ``T=300`` sets a condition for all molecules."""
+        """Read each command-line argument as a SMILES.
+
+        An argument such as ``T=300`` sets a condition (here the column ``T``) for all molecules.
+        """
         split = [(word, *word.partition("=")[::2]) for word in words]
         at = {name: value for _, name, value in split if name in self.names}
         for word, name, _ in split:
@@ -235,11 +238,11 @@ class HiddenAtoms(Predictor):
         return Masked(molecule, atoms, bonds)
 
     def answer(self, examples: list[Masked], *, top: int = 1) -> list[Answer]:
-        """Return each molecule with its unknown parts filled, and the candidates for each part.
+        """Return each molecule with its masked atoms and bonds predicted, and the candidates.
 
         Args:
             examples: molecules with masked atoms and bonds.
-            top: number of elements or kinds of bonds for each unknown part.
+            top: number of candidates (elements or kinds of bonds) for each masked atom or bond.
         """
         check_least("top", top, 1, "choose a number of elements, such as 3")
         codes = PrecomputedEncodings(packed([one.molecule for one in examples]))
@@ -258,10 +261,11 @@ class HiddenAtoms(Predictor):
 
 
 def _flags(chosen: list[tuple[int, list[int]]]) -> Tensor:
-    """Return a boolean mask over all atoms or bonds of a batch.
+    """Return a boolean mask over all atoms, or all bonds, of a batch of molecules.
 
     Args:
-        chosen: for each molecule, the number of its atoms or bonds and the indices to mark.
+        chosen: for each molecule, the number of its atoms (or bonds), and the indices of those
+            for which the mask is true.
     """
     parts = [torch.zeros(count, dtype=torch.bool) for count, _ in chosen]
     for part, (_, index) in zip(parts, chosen, strict=True):
@@ -270,7 +274,14 @@ def _flags(chosen: list[tuple[int, list[int]]]) -> Tensor:
 
 
 def _found(one: Masked, of_atoms: Tensor, of_bonds: Tensor, top: int) -> Answer:
-    """Return the prediction for a molecule; atoms are numbered from 1 in SMILES order."""
+    """Return the prediction for one molecule; its atoms are numbered from 1 in SMILES order.
+
+    Args:
+        one: molecule with masked atoms and bonds.
+        of_atoms: probabilities of the elements of each masked atom.
+        of_bonds: probabilities of the kinds of each masked bond.
+        top: number of elements or kinds to list for each masked part.
+    """
     ends = [one.molecule.GetBondWithIdx(at) for at in one.bonds]
     places = [f"atom {at + 1}" for at in one.atoms]
     places += [f"bond {bond.GetBeginAtomIdx() + 1}-{bond.GetEndAtomIdx() + 1}" for bond in ends]

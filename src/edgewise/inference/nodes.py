@@ -31,7 +31,7 @@ CHUNK = 65536
 
 
 class KnownIds:
-    """Map between the ids of the training file and their indices.
+    """Map between the node ids in the training file and node indices.
 
     Args:
         ids: the ids, ordered by index.
@@ -49,7 +49,7 @@ class KnownIds:
         return self.ids[number]
 
     def number(self, value: Any) -> int:
-        """Return the index of an id, given as text or as an integer.
+        """Return the index of a node id, which is a text or an integer.
 
         Raises:
             ArgumentError: the id is unknown; the error suggests the most similar one.
@@ -75,8 +75,8 @@ class Neighbours:
     """Neighbours of each node, sorted once for fast lookup.
 
     Args:
-        pairs: ``[2, E]``, a node and its neighbour.
-        count: number of nodes that can occur in the first row.
+        pairs: E pairs of node indices, ``[2, E]``: a node in row 0, its neighbour in row 1.
+        count: number of nodes, of which the indices in row 0 are a subset.
     """
 
     def __init__(self, pairs: Tensor, count: int) -> None:
@@ -91,7 +91,7 @@ class Neighbours:
 
 
 class NewNode(NamedTuple):
-    """Node of a graph other than the training graph: its id, and its outputs ``[out_width]``."""
+    """Node of a graph other than the training graph: its id and the model outputs for it."""
 
     id: str
     outputs: Tensor
@@ -113,7 +113,7 @@ class OnNodes(Predictor):
 
     @torch.no_grad()
     def _all_outputs(self, found: NodeGraph) -> Tensor:
-        """Return the outputs for all nodes, ``[N, out_width]``."""
+        """Return the model outputs for all N nodes of a graph, ``[N, out_width]``."""
         outputs: Tensor = self.model(found.x, found.graph)
         return outputs
 
@@ -122,7 +122,11 @@ class OnNodes(Predictor):
         return outputs
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """Read ids from a table or lines, or all nodes of a new graph from a folder or ``.npz``."""
+        """Read the nodes to predict.
+
+        A table or text file lists node ids of the training graph. A folder or ``.npz`` file
+        contains a new graph, all of whose nodes are predicted.
+        """
         if not path.is_dir() and path.suffix != ".npz":
             yield from super().from_file(path)
             return
@@ -163,15 +167,18 @@ class NodeClasses(OnNodes):
 
 
 class NodeProperties(OnNodes, Properties):
-    """Number that is predicted for a node."""
+    """Predicted number for a node."""
 
     ensembles = True
 
     @torch.no_grad()
     def _all_outputs(self, found: NodeGraph) -> Tensor:
-        """Return the number of each node, and those of the members of an ensemble.
+        """Return the predicted number of each node.
 
-        The first of the ``[N, 1]`` or ``[N, 1 + members]`` columns is the predicted number.
+        An ensemble of models adds a column with the prediction of each model.
+
+        Returns:
+            ``[N, 1]``, or ``[N, 1 + models]`` for an ensemble.
         """
         outputs, each = self.called(found.x, found.graph)
         return outputs if each is None else torch.cat([outputs, *each], dim=1)
@@ -238,7 +245,12 @@ class LinkSuggestions(Predictor):
             yield found
 
     def _scores(self, node: int, others: range) -> Tensor:
-        """Return the probability of a link from ``node`` to each node of ``others``."""
+        """Return the probability of a link from one node to each of several nodes.
+
+        Args:
+            node: index of the first node.
+            others: indices of the other nodes.
+        """
         assert isinstance(self.model, LinkPredictor)
         other = torch.arange(others.start, others.stop)
         parts = [

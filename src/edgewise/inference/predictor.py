@@ -81,7 +81,7 @@ class Predictor(ABC):
         self.set_up()
 
     def set_up(self) -> None:  # noqa: B027 - subclasses may override it
-        """Compute values that all predictions share, such as the states of a graph's nodes."""
+        """Compute values that all predictions use, such as the embeddings of a graph's nodes."""
 
     @classmethod
     def serves(cls, recipe: Recipe) -> bool:
@@ -102,7 +102,11 @@ class Predictor(ABC):
         )
 
     def from_python(self, inputs: Any) -> Iterable[Any]:
-        """Return the inputs in a Python value: one, several, or the rows of a data frame."""
+        """Return an iterable over the inputs.
+
+        Args:
+            inputs: one input, a list of inputs, or a data frame with one input in each row.
+        """
         # A tensor of fewer than two dimensions holds ids or numbers, not an image.
         if isinstance(inputs, Tensor) and inputs.dim() < 2:
             inputs = inputs.tolist()
@@ -113,7 +117,7 @@ class Predictor(ABC):
         return inputs
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """Return the inputs in the arguments of a command line, by default one per argument."""
+        """Return the inputs in command-line arguments; by default, each argument is one input."""
         yield from words
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
@@ -131,7 +135,11 @@ class Predictor(ABC):
         """Return the names of the columns that a table must have."""
 
     def from_row(self, row: Mapping[str, Any]) -> Any:
-        """Return the input that a row holds; ``row`` has at least the keys :meth:`columns`."""
+        """Return the input in a row of a table.
+
+        Args:
+            row: values by column name, with at least the columns of :meth:`columns`.
+        """
         return row[self.columns()[0]]
 
     @abstractmethod
@@ -152,7 +160,7 @@ class Predictor(ABC):
         """
 
     def show(self, value: Any) -> str:
-        """Format an input for the ``input`` key of its prediction."""
+        """Return an input as text, for the key ``input`` of the prediction."""
         return as_words(value)
 
     def notes(self, options: Mapping[str, Any]) -> list[str]:  # noqa: ARG002
@@ -209,7 +217,12 @@ class Predictor(ABC):
 
     @torch.no_grad()
     def answers(self, values: Sequence[Any], options: Mapping[str, Any]) -> list[Answer]:
-        """Return a prediction for each input in order, with ``error`` if the input is invalid."""
+        """Return a prediction for each input, in order.
+
+        Args:
+            values: the inputs. The prediction for an invalid input has the key ``error``.
+            options: keyword arguments of :meth:`answer`.
+        """
         found: list[Answer] = []
         examples, places = [], []
         for place, value in enumerate(values):
@@ -228,7 +241,7 @@ class Predictor(ABC):
         return found
 
     def given(self, value: Any) -> Any:
-        """Return the input of a row, or the value itself if it is not a row.
+        """Return the input in a row of a table; return a value that is not a row unchanged.
 
         Raises:
             ArgumentError: the row lacks a column, or a text cannot be encoded as UTF-8.
@@ -268,10 +281,15 @@ def check_renamed(name: str, argument: str, dashes: str) -> None:
 
 
 def top_labels(probabilities: Tensor, labels: list[str], top: int) -> list[Answer]:
-    """Return the most probable label of each row of ``[B, classes]``.
+    """Return a prediction with the most probable label, for each example.
 
-    Each prediction has ``label`` and ``probability``. If ``top`` is above 1, it also has ``top``, a
-    list of the most probable labels with their probabilities.
+    Args:
+        probabilities: probability of each label for B examples, ``[B, labels]``.
+        labels: names of the labels.
+        top: if above 1, the prediction also lists this number of most probable labels.
+
+    Returns:
+        Dicts with ``label`` and ``probability`` and, if ``top`` is above 1, the list ``top``.
     """
     check_least("top", top, 1, "choose a number of labels, such as 3")
     found = torch.topk(probabilities, min(top, len(labels)), dim=-1)
@@ -306,6 +324,10 @@ def check_unicode(value: Any) -> None:
 def check_text(value: Any, what: str) -> str:
     """Return a text without surrounding white space.
 
+    Args:
+        value: the text.
+        what: noun for the text in the error, such as "a sentence".
+
     Raises:
         ArgumentError: the value is not a text, or is blank.
     """
@@ -316,6 +338,10 @@ def check_text(value: Any, what: str) -> str:
 
 def whole_numbers(value: Any, what: str) -> list[int]:
     """Return the integers of a list, or of a text separated by spaces, commas or semicolons.
+
+    Args:
+        value: the list or text.
+        what: noun for the integers in the error.
 
     Raises:
         ArgumentError: the value is not a list or text of integers, or is empty.

@@ -1,4 +1,4 @@
-"""Base class of the predictors of numbers and classes for molecules, texts and nodes."""
+"""Base class for predicting numbers and classes of molecules, texts and nodes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Properties(Predictor):
     """Base of predictors of all targets of a run: numbers, and classes with probabilities.
 
     For a target of classes, the prediction has the most probable class and ``P(NAME=CLASS)``, the
-    probability of the second of two classes or of each of several classes. An ensemble of seeds
-    adds the standard deviation of its members, as ``NAME_std``.
+    probability of the second of two classes or of each of several classes. An ensemble of models
+    with different seeds adds the standard deviation over its models, as ``NAME_std``.
     """
 
     task = PropertyPrediction
@@ -33,9 +33,15 @@ class Properties(Predictor):
         self.unit: dict[str, str] = {}
 
     def called(self, *inputs: Any, **keywords: Any) -> tuple[Tensor, Tensor | None]:
-        """Return the model outputs ``[M, widths]``, and those of each member of an ensemble.
+        """Call the model, and return its outputs and those of each model of an ensemble.
 
-        The second value is ``[members, M, widths]``, or ``None`` for a single model.
+        Args:
+            inputs: positional arguments of the model.
+            keywords: keyword arguments of the model.
+
+        Returns:
+            Outputs ``[M, K]`` for M examples and K output columns; and ``[models, M, K]`` for an
+            ensemble, or ``None`` for a single model.
         """
         # Explanations call this method with gradients.
         outputs = self.model(*inputs, **keywords).detach()
@@ -44,11 +50,11 @@ class Properties(Predictor):
         return outputs, self.model.each(*inputs, **keywords).detach()
 
     def described(self, outputs: Tensor, each: Tensor | None, interval: float) -> list[Answer]:
-        """Return the properties of each input.
+        """Return the properties of each input as a dict.
 
         Args:
-            outputs: outputs of the model, ``[M, widths]``.
-            each: outputs of the members of an ensemble, ``[members, M, widths]``.
+            outputs: outputs of the model for M inputs, ``[M, K]`` with K output columns.
+            each: outputs of each model of an ensemble, ``[models, M, K]``; else ``None``.
             interval: probability with which the interval from ``NAME_low`` to ``NAME_high``
                 contains the true number; 0 for no interval.
         """
@@ -87,7 +93,12 @@ class Properties(Predictor):
         ]
 
     def _bounds(self, numbers: list[float], interval: Interval) -> dict[str, list[Any]]:
-        """Return the columns ``NAME_low`` and ``NAME_high`` of a prediction interval."""
+        """Return the columns ``NAME_low`` and ``NAME_high`` of a prediction interval.
+
+        Args:
+            numbers: predicted number of each input.
+            interval: prediction interval of the target NAME.
+        """
         low, high = self.bounds
         return {
             f"{interval.name}_low": [max(low, one - interval.half_width) for one in numbers],
@@ -96,13 +107,21 @@ class Properties(Predictor):
 
 
 def _keys(target: Target) -> tuple[str, ...]:
-    """Return the keys of the probabilities: only the second of two classes, or all classes."""
+    """Return the names of probability columns: only the second of two classes, or all."""
     shown = target.classes if target.width > 1 else target.classes[1:]
     return tuple(f"P({target.name}={one})" for one in shown)
 
 
 def _columns(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
-    """Return the columns of a target: numbers, or the most probable class and probabilities."""
+    """Return the predictions of one target as table columns.
+
+    Args:
+        target: description of the predicted quantity.
+        outputs: output columns of this target, one row for each input.
+
+    Returns:
+        Columns by name: the number, or the most probable class and the probabilities.
+    """
     if not target.classes:
         return {target.name: outputs[:, 0].tolist()}
     chances, keys = probabilities(target, outputs), _keys(target)
@@ -112,7 +131,12 @@ def _columns(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
 
 
 def _spread(target: Target, outputs: Tensor) -> dict[str, list[Any]]:
-    """Return the standard deviations over the first axis of ``[members, M, width]``, by key."""
+    """Return the standard deviations over the models of an ensemble, as table columns.
+
+    Args:
+        target: description of the predicted quantity.
+        outputs: output columns of this target, ``[models, M, width]`` for M inputs.
+    """
     values = probabilities(target, outputs) if target.classes else outputs
     names = _keys(target) if target.classes else (target.name,)
     stds = values.std(0).unbind(-1)[-len(names) :]

@@ -67,7 +67,16 @@ class Recommendations(Predictor):
         return answers
 
     def _reasons(self, items: Tensor, own: Tensor, count: int) -> list[list[int]]:
-        """For each of ``items``, return the ``count`` most similar items of the user, by cosine."""
+        """Return the user's items that are most similar to each recommended item.
+
+        Args:
+            items: indices of the recommended items.
+            own: indices of the items that the user already has.
+            count: number of items to return for each recommended item.
+
+        Returns:
+            Indices of the items by decreasing cosine similarity, for each recommended item.
+        """
         alike = self.directions[items] @ self.directions[own].t()
         nearest: list[list[int]] = own[alike.topk(min(count, len(own))).indices].tolist()
         return nearest

@@ -33,13 +33,13 @@ def flat(
 ) -> list[dict[str, Any]]:
     """Convert a prediction to rows of a table.
 
-    A prediction with a list of dicts has one row for each dict, with its rank. Other predictions
-    have one row. The reasons (``why``) of the prediction are in the first row, which is the most
-    probable one.
+    A prediction that contains a list of dicts, such as recommended items, has one row for each
+    dict, with its rank. Other predictions have one row. The explanation (key ``why``) is in the
+    first row, which is the most probable one.
 
     Args:
         answer: the prediction.
-        effect: function that formats the numbers of ``why``, by default with all digits.
+        effect: function that formats the contributions in ``why``, by default with all digits.
     """
 
     def cell(value: Any) -> Any:
@@ -58,7 +58,7 @@ def flat(
 
 
 def is_of_dicts(value: Any) -> bool:
-    """Return whether a value of a prediction is a list of dicts, which become rows of a table."""
+    """Return whether a value is a list of dicts, each of which becomes a row of a table."""
     return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
 
 
@@ -72,7 +72,7 @@ def _cell(value: Any, effect: Callable[[float], str]) -> Any:
 
 
 def check_form(path: Path) -> None:
-    """Check the suffix of a file for predictions.
+    """Check the suffix of the file to which predictions are written.
 
     Raises:
         ArgumentError: the suffix is not one of ``FORMS``.

@@ -203,7 +203,7 @@ def _parts(values: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
-    """Join a row of a table with its prediction; columns of the row keep their names.
+    """Join a row of the input table with its prediction; columns of the row keep their names.
 
     A column ``error`` is renamed to ``own_error``, because the key ``error`` marks an invalid
     input.
@@ -216,7 +216,12 @@ def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
 
 
 def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
-    """Prefix keys of a prediction by ``predicted_`` if the row has them, also in lists of dicts."""
+    """Prefix keys of a prediction by ``predicted_`` if the input row has the same keys.
+
+    Args:
+        row: row of the input table.
+        found: the prediction. Keys of dicts in its lists are prefixed, too.
+    """
     return {
         f"predicted_{name}" if name in row else name: [_beside(row, one) for one in value]
         if is_of_dicts(value)

@@ -180,7 +180,12 @@ class Forecasts(Predictor):
 
 
 def _cell(value: Any, written: str) -> str:
-    """Format a cell of a ``DataFrame`` as in a file, dates in the format of the training file."""
+    """Return a cell of a ``DataFrame`` as the text that a file would contain.
+
+    Args:
+        value: the cell.
+        written: date format of the training file.
+    """
     if hasattr(value, "strftime"):
         return str(value.strftime(written))
     return "" if value is None or str(value) == "nan" else str(value)

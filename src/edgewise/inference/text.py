@@ -56,7 +56,11 @@ class OnTexts(Predictor):
         return check_text(value, self.input)
 
     def truncated(self, examples: list[str]) -> tuple[PackedTexts, list[Answer]]:
-        """Return the tokens, and a dict for each text, with a note if the text is truncated."""
+        """Tokenize texts, and truncate those that are too long for the model.
+
+        Returns:
+            The tokens, and a dict for each text: empty, or a note that the text was truncated.
+        """
         whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
         longest = self.preprocessing.model_arguments["longest_text"]
         notes: list[Answer] = [
@@ -75,7 +79,7 @@ class OnSentences(OnTexts):
     data, input = LabelledSentences, "a sentence"
 
     def read(self, examples: list[str]) -> tuple[Tokens, list[Answer]]:
-        """Return the tokens in the form of the training data, and the dicts of `truncated`."""
+        """Tokenize sentences as in training; return the tokens and the notes of `truncated`."""
         data = self.recipe.data
         assert isinstance(data, LabelledSentences)
         texts, notes = self.truncated(examples)
@@ -124,7 +128,7 @@ class WordTags(OnTexts):
     data, task, input = TaggedWords, Tagging, "a sentence, or a list of its words"
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """Read the words of each sentence of a CoNLL-U file, or one sentence per row or line."""
+        """Read the sentences of a CoNLL-U file, a table (one per row) or a text (one per line)."""
         if form_of(path) != ".conllu":
             yield from super().from_file(path)
             return
@@ -251,9 +255,16 @@ class HiddenWords(OnTexts):
 
 
 def fill_masks(text: str, found: list[list[dict[str, Any]]]) -> Answer:
-    """Replace each mask by its most probable word, and list the words ``found`` for each mask.
+    """Replace each mask by its most probable word.
 
     A word piece, which WordPiece writes as ``##ing``, is joined to the word before it.
+
+    Args:
+        text: text with masks.
+        found: for each mask, its candidates by decreasing probability.
+
+    Returns:
+        The filled text and the candidates.
     """
     for words in found:
         best = words[0]["word"]
@@ -319,9 +330,14 @@ class Continuations(OnTexts):
         return [{"text": text} for text in texts]
 
     def _continue(self, ids: Tensor, max_new_tokens: int, choose: Choose) -> str:
-        """Generate in windows of the context length that the model was trained with.
+        """Generate the continuation of a text, in windows of the model's context length.
 
         When a window is full, the next window starts with the second half of the full one.
+
+        Args:
+            ids: token ids of the beginning, ``[T]``.
+            max_new_tokens: number of tokens to generate.
+            choose: function that samples the next token.
         """
         data, model = self.recipe.data, self.model
         assert isinstance(data, TextStream)

@@ -1,4 +1,4 @@
-"""Train, resume, evaluate, compare and record recipes."""
+"""Train, resume, evaluate, compare and store recipes (settings of model, data and training)."""
 
 from __future__ import annotations
 

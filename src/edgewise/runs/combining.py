@@ -1,4 +1,4 @@
-"""Combination of a text classifier with naive Bayes, fitted to the validation set."""
+"""Callback that fits the scales of naive Bayes in a text classifier to the validation set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def combining(model: nn.Module, val: Loader) -> tuple[lightning.Callback, ...]:
-    """Return the callback that calls :func:`fit_scales` before each validation, if needed.
+    """Return a callback that calls :func:`fit_scales` before each validation.
+
+    The tuple is empty if the model has no naive Bayes part.
 
     Args:
         model: model to train.
@@ -36,7 +38,12 @@ def combining(model: nn.Module, val: Loader) -> tuple[lightning.Callback, ...]:
 
 @torch.no_grad()
 def fit_scales(model: TextClassifier, val: Loader) -> None:
-    """Fit the scales of :class:`edgewise.layers.NaiveBayes` to the validation set."""
+    """Fit the scales of :class:`edgewise.layers.NaiveBayes` to the validation set.
+
+    Args:
+        model: text classifier with this layer, changed in place.
+        val: loader of the validation set.
+    """
     assert model.naive_bayes is not None
     device = next(model.parameters()).device
     batches = [batch.to(device) for batch in val]

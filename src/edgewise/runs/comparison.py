@@ -1,4 +1,4 @@
-"""Comparison of runs that differ in the value of one recipe field."""
+"""Comparison of trained models that differ in the value of one recipe field."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Outcome:
     graph: Graph | None = None
 
     def mean(self, name: str) -> float:
-        """Return the mean of a metric over the seeds."""
+        """Return the mean of the metric ``name``, such as "val/loss", over the seeds."""
         return mean_and_std(self.values(name))[0]
 
     def std(self, name: str) -> float:
@@ -63,7 +63,7 @@ class Outcome:
 
     @property
     def edges_per_token(self) -> float | None:
-        """Mean number of edges to a patch, if ``graph`` is given, else None."""
+        """Mean in-degree of the image patches; None if there is no ``graph``."""
         return None if self.graph is None else self.graph.num_edges / self.graph.num_targets
 
 
@@ -173,12 +173,12 @@ def compare(
 
 
 def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:
-    """Train with one value of the field.
+    """Train a recipe that has one value of the compared field.
 
     Args:
         record: the recipe in JSON form, which can be sent to another process.
-        value: value of the field, as text.
-        seeds: number of seeds, or None.
+        value: value of the field, as text, for the title of the progress display.
+        seeds: number of seeds to train with, or None to train once.
         folder: run folder.
     """
     recipe, started = from_record(record), RunFolder(folder).has(RECIPE)
@@ -200,6 +200,12 @@ def _slug(text: str) -> str:
 
 
 def _bind(value: Any, model: nn.Module) -> Graph | None:
-    """Return the pattern ``value``, bound to the patches of an image model; else None."""
+    """Return the attention graph over the patches of an image model.
+
+    Args:
+        value: value of the compared field. The result is None unless it is a pattern, a graph
+            for any number of nodes.
+        model: the trained model. The result is None unless it is an image model.
+    """
     patches = [layer.num_patches for layer in model.modules() if isinstance(layer, PatchEmbedding)]
     return value.bind(patches[0]) if isinstance(value, Pattern) and patches else None

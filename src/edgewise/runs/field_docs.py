@@ -1,4 +1,4 @@
-"""Descriptions of recipe fields, read from the docstrings of the classes that have these fields."""
+"""Descriptions of recipe fields, read from docstrings of the classes that define the fields."""
 
 from __future__ import annotations
 

@@ -91,17 +91,17 @@ def _model_of(run: RunFolder) -> str:
 
 
 def _kind_of(name: str) -> str:
-    """Return the inputs that a model is for, such as "text"; empty if they are not known."""
+    """Return the kind of input of a model with this name, such as "text"; "" if unknown."""
     return next((kind for kind, known in KINDS.items() if name in known), "")
 
 
 def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentError:
-    """Return the error for a run whose model has another name, other fields or other weights.
+    """Return the error for a finished run whose weights do not fit the model of a recipe.
 
     Args:
         recipe: recipe to train.
-        run: the run.
-        wrong: descriptions of the weights that differ.
+        run: folder of the finished run.
+        wrong: descriptions of the weights whose shapes differ.
     """
     ours, theirs = recipe.model.func.__name__, _model_of(run)
     fields = _differing_fields(recipe, run.read_json(RECIPE).get("model", {}))
@@ -120,10 +120,14 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
 
 
 def _differing_fields(recipe: Recipe, recorded: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return integer fields of the model, such as width, whose recorded value differs.
+    """Return the integer arguments of a model, such as width, that differ from a finished run.
+
+    Args:
+        recipe: recipe to train.
+        recorded: content of ``recipe.json`` of the finished run.
 
     Returns:
-        Recorded value and value in ``recipe``, by field.
+        For each such argument, its value in the run and its value in ``recipe``.
     """
     fields = model_fields(recipe.model, recipe.data.provides)
     recorded = with_new_names(recorded, fields)
@@ -136,9 +140,13 @@ def _differing_fields(recipe: Recipe, recorded: dict[str, Any]) -> dict[str, tup
 
 
 def _check_heads(model: nn.Module, run: RunFolder) -> None:
-    """Raise ArgumentError if the run has another number of heads.
+    """Raise ArgumentError if a model and a finished run differ in the number of heads.
 
     The shapes of the weights do not show this.
+
+    Args:
+        model: model to train.
+        run: folder of the finished run.
     """
     heads = run.read_json(RECIPE).get("model", {}).get("heads")
     found = {layer.heads for layer in model.modules() if isinstance(layer, MultiHeadAttention)}

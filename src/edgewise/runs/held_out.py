@@ -36,7 +36,15 @@ class HeldOut(NamedTuple):
 
 @torch.no_grad()
 def keep_held_out(folder: RunFolder, model: nn.Module, splits: Splits) -> None:
-    """Write the model's outputs on the validation and test sets, if the data describe targets."""
+    """Write the model's outputs on the validation and test sets to a file.
+
+    Nothing is written if the data do not describe their targets.
+
+    Args:
+        folder: run folder (files of a trained model) for the file.
+        model: trained model.
+        splits: training, validation and test data.
+    """
     if not splits.targets:
         return
     model.eval()
@@ -64,7 +72,7 @@ def read_held_out(folders: Sequence[Path], split: str, targets: Sequence[Target]
     Args:
         folders: run folders.
         split: "val" or "test".
-        targets: targets of the runs.
+        targets: descriptions of the predicted quantities.
 
     Raises:
         MissingDataError: a run has no such file, because an earlier version trained it.

@@ -131,7 +131,12 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
 
 
 def _same_labels(theirs: Sequence[str], ours: Sequence[str]) -> list[int] | None:
-    """Return the index of each label of the data in ``theirs``; None if the labels differ."""
+    """Return the index in ``theirs`` of each label in ``ours``; None if the labels differ.
+
+    Args:
+        theirs: labels of the checkpoint.
+        ours: labels of the data.
+    """
     # In transformers, a label without a name is called LABEL_ and its index.
     named = [label.removeprefix("LABEL_") for label in theirs]
     if sorted(named) != sorted(ours):
@@ -144,7 +149,13 @@ def _told(model: nn.Module) -> str:
 
 
 def _rows(name: str, weight: Tensor | None, vocab_size: int) -> Tensor | None:
-    """Return a weight without rows beyond the vocabulary (embeddings are often padded)."""
+    """Return a weight without the padding rows that embeddings have beyond the vocabulary.
+
+    Args:
+        name: name of the weight. Weights other than token embeddings are returned unchanged.
+        weight: the weight, or None.
+        vocab_size: number of rows to keep.
+    """
     if weight is None or name not in OF_TOKENS:
         return weight
     return weight[:vocab_size]

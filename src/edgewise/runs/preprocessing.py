@@ -110,7 +110,12 @@ def kept_preprocessing(folder: RunFolder) -> Preprocessing | None:
 
 
 def with_known_targets(recipe: Recipe, run: Preprocessing | None) -> Recipe:
-    """Return the recipe of a run, with the task for the target columns of its training data."""
+    """Return a recipe whose task is set to the target columns of the training data.
+
+    Args:
+        recipe: recipe of a run.
+        run: properties of the training data of the run; None returns the recipe unchanged.
+    """
     return recipe if run is None else recipe.for_targets(run.targets)
 
 
@@ -135,5 +140,5 @@ def _lacking(path: Path, what: str) -> ArgumentError:
 
 
 def _as_given(value: Any) -> Any:
-    """Convert a list to a tuple, because JSON stores tuples (of height and width) as lists."""
+    """Convert a list from JSON back to a tuple, such as (height, width)."""
     return tuple(value) if isinstance(value, list) else value

@@ -137,7 +137,12 @@ def changed_fields(recipe: Recipe, base: Recipe) -> dict[str, Any]:
 
 
 def _with_model(recipe: Recipe, name: str) -> Recipe:
-    """Return the recipe with another model, which must be for the same inputs."""
+    """Return the recipe with another model.
+
+    Args:
+        recipe: recipe to change.
+        name: name of the new model, which must be for the same kind of input.
+    """
     own = recipe.model.func.__name__
     kind = next((kind for kind in models.KINDS.values() if own in kind), {own: recipe.model.func})
     if name in models.MODELS and name not in kind:

@@ -102,7 +102,15 @@ def _use(part: str, value: Any) -> str:
 
 
 def _shown(name: str, field: Field) -> Any:
-    """Return the JSON value of a field; raise ArgumentError if reading it gives another value."""
+    """Return the value of a recipe field as a JSON value.
+
+    Args:
+        name: name of the field, for the error.
+        field: the field.
+
+    Raises:
+        ArgumentError: reading the JSON value gives another value.
+    """
     shown = show_value(field.value)
     if read_value(name, shown, field.kind) != field.value:
         raise ArgumentError(

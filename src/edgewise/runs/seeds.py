@@ -136,7 +136,17 @@ def _train_each(
 
 
 def _summarise(recipe: Recipe, folders: list[Path], metrics: list[dict[str, float]]) -> Summary:
-    """Return :func:`summarise`, with the metrics of the mean prediction of several seeds."""
+    """Summarise the metrics of runs with several seeds, and of the mean of their predictions.
+
+    Args:
+        recipe: recipe of the runs.
+        folders: run folders, one for each seed.
+        metrics: metrics of each run.
+
+    Returns:
+        Result of :func:`summarise`. With several seeds, if the data describe their targets, the
+        dict of a metric also has the key "ensemble", the metric of the mean prediction.
+    """
     summary = summarise(metrics)
     if folders[0].name.startswith("seed-"):
         for name, value in ensemble_metrics(recipe, folders).items():
@@ -156,10 +166,13 @@ def summarise(runs: list[dict[str, float]]) -> Summary:
 
 
 def single_values(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return one number for each metric of one run or of several seeds or folds.
+    """Return one number for each metric.
 
-    This is the metric of the mean prediction, if it was measured, and otherwise the mean over the
-    runs. Times are summed.
+    For several seeds or folds, this is the metric of the mean prediction, if it was measured,
+    and otherwise the mean over the runs. Times are summed.
+
+    Args:
+        metrics: metrics of one run, or the summary of several runs.
     """
     found = {}
     for name, value in metrics.items():

@@ -75,7 +75,12 @@ def _start(
 
 
 def _ended(answer: Connection, process: BaseProcess) -> str:
-    """Return the error message of an ended process; empty if it succeeded."""
+    """Return the error message of an ended process; empty if it succeeded.
+
+    Args:
+        answer: connection through which the process sends its error message.
+        process: the process.
+    """
     try:
         said: str = answer.recv()
     except EOFError:
@@ -86,7 +91,7 @@ def _ended(answer: Connection, process: BaseProcess) -> str:
 
 
 def _stop(processes: Any) -> None:
-    """Send SIGTERM to each process, once, as a second one would stop it without a checkpoint."""
+    """Send SIGTERM once to each process. A second one would end it without a checkpoint."""
     for process in processes:
         if not getattr(process, "asked_to_stop", False) and process.pid is not None:
             process.asked_to_stop = True

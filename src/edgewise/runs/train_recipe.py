@@ -102,7 +102,13 @@ def train(
 
 
 def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float]:
-    """Train in an existing run folder, in this process, one of several distributed processes."""
+    """Train a recipe in the current process, which is the only or one of several processes.
+
+    Args:
+        recipe: recipe to train.
+        folder: existing run folder.
+        title: title of the progress display.
+    """
     model, splits = _started(recipe, folder)
     return _fit(recipe, model, splits, folder, title)
 
@@ -110,8 +116,12 @@ def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float
 def _started(recipe: Recipe, folder: RunFolder | None) -> tuple[nn.Module, Splits]:
     """Build the model and load the data for training.
 
-    If ``recipe.start`` is set, the backbone gets the weights in that folder, unless ``folder`` has
-    a checkpoint from which the run is resumed.
+    If ``recipe.start`` is set, the backbone is initialised with the weights in that folder, unless
+    training is resumed.
+
+    Args:
+        recipe: recipe to train.
+        folder: run folder. Training is resumed if the folder has a checkpoint.
     """
     begins = recipe.start and not (folder and folder.checkpoint.is_file())
     if begins and not is_hugging_face(recipe.start):
@@ -209,7 +219,7 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
     """Build the model of a recipe with the arguments that the data determine.
 
     Args:
-        recipe: recipe.
+        recipe: recipe of the model.
         preprocessing: properties of the training data, which contain these arguments.
 
     Raises:
@@ -278,7 +288,7 @@ def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
 
 
 def refuse_other_kind(folder: RunFolder, kind: str) -> None:
-    """Raise ArgumentError if ``--seeds`` or ``--folds`` are used otherwise than when a run started.
+    """Raise ArgumentError unless ``--seeds`` or ``--folds`` are used as when the run started.
 
     Args:
         folder: folder of the run to resume.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def with_vocabulary(recipe: Recipe, folder: RunFolder | None) -> Recipe:
-    """Return the recipe with the tokenizer in its run folder or in the folder ``recipe.start``.
+    """Set the tokenizer of a recipe to that in its run folder or in ``recipe.start``.
 
     Args:
         recipe: recipe to train or test.
