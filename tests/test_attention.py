@@ -110,7 +110,10 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
         ("bias", "[..., 4, 2]", "[4, 5]", "one row per edge"),
     ),
     "gain of another length": ({"gain": zeros(3, 1)}, ("gain", "4", "[3, 1]", "edge_index")),
-    "edge keys": ({"edge_key": zeros(E, H, 5)}, ("edge_key", "[4, 2, 3]", "[4, 2, 5]", "one vector")),
+    "edge keys": (
+        {"edge_key": zeros(E, H, 5)},
+        ("edge_key", "[4, 2, 3]", "[4, 2, 5]", "one vector"),
+    ),
     "edge values": (
         {"edge_value": zeros(E, H, D)},
         ("edge_value", "[4, 2, 5]", "[4, 2, 3]", "order of graph.edge_index"),
