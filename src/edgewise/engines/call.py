@@ -20,12 +20,14 @@ class AttentionCall:
     """Arguments of ``attend`` after all checks.
 
     Attributes:
-        query, key, value: features of the nodes, all of one dtype.
+        query, key, value: vectors of the nodes, ``[..., N, H, D]``, all of one dtype.
         batch: shape to which the leading dimensions of all arguments broadcast.
         score: score function.
-        bias, gain: one number per edge and head in the dtype of :func:`accumulator`, or a table.
-        edge_key, edge_value: one vector per edge and head in the dtype of :func:`accumulator`, or
-            in 16 bits if the nodes are in 16 bits.
+        bias, gain: one number per edge and head in the dtype of :func:`accumulator`, or a table
+            with the class of each edge. A score is multiplied by the gain; then the bias is added.
+        edge_key, edge_value: vectors that are added to the key and the value of a source, one per
+            edge and head, in the dtype of :func:`accumulator`, or in 16 bits if the nodes are in 16
+            bits.
         dropout: probability that a weight is set to 0.
         seed: seed of the dropout mask.
         first_edge: index of the first edge in a larger graph, if this call computes a part of it.
@@ -60,14 +62,17 @@ class AttentionCall:
         )
 
     def ungrouped(self) -> AttentionCall:
-        """Return the call with the heads of key and value repeated, as many as the query has."""
+        """Return the call with the heads of key and value repeated to the number of query heads."""
         if self.key.shape[-2] == self.query.shape[-2]:
             return self
         key, value = (for_each_query(self.query, x) for x in (self.key, self.value))
         return replace(self, key=key, value=value)
 
     def chosen(self, edges: Tensor) -> AttentionCall:
-        """Return the call that computes the scores of these edges (indices), in this order."""
+        """Return the call restricted to some edges, for computing their scores.
+
+        ``edges`` are the indices of these edges, and the scores have their order.
+        """
         return replace(
             self,
             bias=_of_edges(self.bias, edges, 2),
@@ -79,7 +84,15 @@ class AttentionCall:
 
 
 def _of_edges(given: Any, edges: slice | Tensor, dims: int) -> Any:
-    """Select edges of a tensor or table; the edge dimension is ``dims`` from the end."""
+    """Return the entries of some edges of ``given``.
+
+    Args:
+        given: a tensor with one entry per edge, a table with the class of each edge, edge features,
+            or ``None``.
+        edges: the edges, as a slice or as indices.
+        dims: position of the edge dimension of a tensor, counted from the last dimension, which is
+            1.
+    """
     if given is None:
         return None
     if isinstance(given, Tensor):
@@ -88,7 +101,7 @@ def _of_edges(given: Any, edges: slice | Tensor, dims: int) -> Any:
 
 
 def for_each_query(query: Tensor, x: Tensor) -> Tensor:
-    """Repeat the heads of keys or values ``[..., N, H, D]``, so that there are as many as queries.
+    """Repeat the heads of keys or values ``x [..., N, H, D]`` to the number of query heads.
 
     This is grouped-query attention: consecutive query heads share a head of ``x``.
     """

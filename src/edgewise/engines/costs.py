@@ -42,9 +42,10 @@ class Costs:
     seconds: dict[str, dict[str, float]]
 
     def of(self, works: Iterable[Work]) -> list[float]:
-        """Return the estimated seconds of each work, forward and backward together.
+        """Return, for each work, its estimated seconds, forward and backward together.
 
-        The estimate is infinite if the table does not know the method of computation.
+        A work consists of the name of a method of computation and the count of each operation. The
+        estimate is infinite if the table does not know the method.
         """
         estimates = []
         for form, amounts in works:
@@ -66,7 +67,12 @@ OTHERS = "cuda"
 
 
 def entry_name(kind: str, dtype: torch.dtype) -> str:
-    """Return the name of the table's entry for a type of device and a dtype: "cpu, 16 bits"."""
+    """Return the table's name for a device type and a dtype, such as "cpu, 16 bits".
+
+    Args:
+        kind: type of device, such as "cpu".
+        dtype: dtype of the call.
+    """
     return f"{kind}, 16 bits" if dtype.itemsize == 2 else kind
 
 

@@ -110,9 +110,9 @@ class Dense:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return how often each operation runs, for the time estimate in ``costs.py``.
+        """Return the number of times each operation runs, for the time estimate in ``costs.py``.
 
-        Pairs cost most, because their scores are written to memory.
+        Pairs of a target and a source cost most, because their scores are written to memory.
         """
         heads = problem.batch * problem.heads
         pairs, elements = heads * problem.grid, problem.width + problem.value_width
@@ -180,7 +180,10 @@ class Dense:
         return _from_places(_shaped(out, shape), layout.row_places)
 
     def attend_with_lse(self, call: AttentionCall, layout: DenseLayout) -> tuple[Tensor, Tensor]:
-        """Return output and log-sum-exp ``[..., N_dst, H]``; all scores are kept in memory."""
+        """Return output ``[..., N_dst, H, Dv]`` and log-sum-exp of the scores ``[..., N_dst, H]``.
+
+        All scores are kept in memory.
+        """
         if _would_spread(call, layout):
             return REFERENCE.attend_with_lse(call, layout.edges)
         scores = self._scores(call, layout)
@@ -200,7 +203,13 @@ class Dense:
     ) -> Tensor:
         """Return the sum or mean of weight · value for each target, ``[..., N_dst, H, D]``.
 
-        It is the product of the matrix of edge weights and the values.
+        It is computed as the matrix of edge weights times the matrix of values.
+
+        Args:
+            value: vectors of the source nodes, ``[..., N_src, H, D]``.
+            weight: weights of the edges, ``[..., E, H]``; ``None`` for weights of 1.
+            reduce: "sum" or "mean".
+            layout: mask of the graph.
         """
         if not layout.full and _may_look(value) and not _finite(value):
             return REFERENCE.aggregate(value, weight, reduce, layout.edges)
@@ -223,7 +232,10 @@ class Dense:
         )
 
     def _scores(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
-        """Return scores ``[..., blocks, H, rows, columns]``, -inf for pairs without an edge."""
+        """Return the scores of all pairs, ``[..., blocks, H, rows, columns]``; -inf for non-edges.
+
+        A block is one graph of a packed batch. Its rows are targets, and its columns are sources.
+        """
         query, key = wide(_rows(call.query, layout)), wide(_columns(call.key, layout))
         heads = call.query.shape[-2]
         if isinstance(call.score, Dot):
@@ -246,7 +258,10 @@ class Dense:
 
 
 def _normalised(scores: Tensor, normaliser: Entmax | None) -> tuple[Tensor, Tensor]:
-    """Return the attention weights and the log-sum-exp of the scores, which is 0 for entmax."""
+    """Return the attention weights and the log-sum-exp of the scores over the last dimension.
+
+    ``normaliser`` is ``None`` for softmax. With α-entmax, the log-sum-exp is not needed and is 0.
+    """
     if normaliser is None:
         return softmax_with_lse(scores, -1)
     lse = scores.detach().new_zeros(scores.shape[:-1])
@@ -294,9 +309,9 @@ def _may_look(*nodes: Tensor) -> bool:
 
 
 def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
-    """Return whether all values are finite. With ``or_dropped``, -inf is allowed too.
+    """Return whether all values of ``given``, a tensor or a table of biases, are finite.
 
-    A bias of -inf removes an edge.
+    With ``or_dropped``, -inf is allowed too: a bias of -inf removes an edge.
     """
     x = (given.table if isinstance(given, TableBias) else given).detach()
     if x.is_meta or not x.numel():
@@ -334,11 +349,11 @@ def _positive(query: Tensor, scale: float) -> tuple[Tensor, float]:
 
 
 def _centred(bias: Tensor) -> Tensor:
-    """Subtract the maximum of each row from the bias, which does not change the weights.
+    """Subtract from a bias ``[..., rows, columns]`` the maximum of each row.
 
-    PyTorch's kernel saves the log-sum-exp of a row as one number, maximum + log(sum). If all biases
-    are around -1e9, rounding would remove the second term, and gradients would be too large by a
-    factor of up to the row length.
+    This does not change the attention weights. PyTorch's kernel saves the log-sum-exp of a row as
+    one number, maximum + log(sum). If all biases are around -1e9, rounding would remove the second
+    term, and gradients would be too large by a factor of up to the row length.
     """
     greatest = bias.detach().amax(-1, keepdim=True) if bias.shape[-1] else bias.detach()
     return bias - greatest.masked_fill(greatest == -torch.inf, 0.0)
@@ -349,6 +364,12 @@ def _members(x: Tensor, places: Places | None, length: int, batch: torch.Size) -
 
     The function creates few views, because in a small model each view takes as long as the
     computation.
+
+    Args:
+        x: query, key or value.
+        places: indices of the nodes after padding; ``None`` without padding.
+        length: padded number of nodes of each graph of a packed batch.
+        batch: shape to which the leading dimensions are broadcast.
     """
     x = _to_places(x, places)
     if x.shape[:-3] != batch:
@@ -362,7 +383,7 @@ def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _to_places(x: Tensor, places: Places | None) -> Tensor:
-    """Pad the graphs of a batch: gather ``[..., N, H, D]`` to ``[..., blocks * length, H, D]``."""
+    """Pad the packed graphs: gather ``[..., N, H, D]`` to ``[..., blocks * length, H, D]``."""
     return x if places is None else x.index_select(-3, places.node)
 
 
@@ -388,7 +409,14 @@ def _columns(x: Tensor, layout: DenseLayout) -> Tensor:
 
 
 def _blocks(x: Tensor, places: Places | None, blocks: int, length: int) -> Tensor:
-    """Pad and reshape ``[..., N, H, D]`` to ``[..., blocks, H, length, D]``."""
+    """Pad and reshape ``[..., N, H, D]`` to ``[..., blocks, H, length, D]``.
+
+    Args:
+        x: vectors of the nodes.
+        places: indices of the nodes after padding; ``None`` without padding.
+        blocks: number of graphs of a packed batch.
+        length: padded number of nodes of each graph.
+    """
     x = _to_places(x, places)
     # Tensor.reshape is faster than Tensor.unflatten.
     split = x.reshape(*x.shape[:-3], blocks, length, *x.shape[-2:])
@@ -403,7 +431,11 @@ def _nodes(x: Tensor, layout: DenseLayout) -> Tensor:
 def _grid(term: EdgeTerm, layout: DenseLayout, heads: int, fill: float) -> Tensor:
     """Scatter a bias or gain ``[..., E, H]`` to a matrix ``[..., blocks, H, rows, columns]``.
 
-    Pairs without an edge get the value ``fill``.
+    Args:
+        term: the bias or gain.
+        layout: dense form of the graph.
+        heads: number of heads H, to which a term that all heads share is expanded.
+        fill: value of pairs without an edge.
     """
     edge = expand(term).movedim(-1, -2)  # [..., H or 1, E]
     if layout.slot is not None:
@@ -414,7 +446,10 @@ def _grid(term: EdgeTerm, layout: DenseLayout, heads: int, fill: float) -> Tenso
 
 
 def _edge_counts(layout: DenseLayout, like: Tensor) -> Tensor:
-    """Return the adjacency matrix ``[blocks, 1, rows, columns]`` as ones and zeros."""
+    """Return the adjacency matrix ``[blocks, 1, rows, columns]`` as ones and zeros.
+
+    It has the device of ``like``, and its dtype (float32 instead of a 16-bit dtype).
+    """
     shape = (layout.blocks, layout.rows, layout.columns)
     matrix = torch.ones(shape, dtype=wide(like).dtype, device=like.device)
     if layout.mask is not None:

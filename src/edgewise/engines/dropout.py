@@ -20,9 +20,16 @@ def dropout_mask(
 ) -> Tensor:
     """Return the dropout mask ``[batch, edges, heads]``: 1 / (1 - p) for kept weights, else 0.
 
-    ``first_edge`` is the index of the first edge in a larger graph, or 0. The mask has the dtype
-    and the device of ``like``. The C++ and Triton kernels compute the same mask, in the forward and
-    again in the backward pass.
+    The C++ and Triton kernels compute the same mask, in the forward and again in the backward pass.
+
+    Args:
+        seed: seed of the mask.
+        probability: probability p that a weight is set to 0.
+        batch: number of examples.
+        first_edge: index of the first edge in a larger graph, or 0.
+        edges: number of edges.
+        heads: number of heads.
+        like: tensor that has the dtype and device of the mask.
     """
     edge = torch.arange(first_edge, first_edge + edges, device=like.device)[None, :, None]
     head = torch.arange(heads, device=like.device)

@@ -116,8 +116,15 @@ def _threshold(
 
     The product of (sum of weights - 1) and the sum of slopes is at most count² at first. Each step
     divides it by at least 4, and the sum of slopes stays above 1. This bounds the number of steps
-    for any scores; usually far fewer are needed. With ``looks``, the loop stops at convergence. On
-    a GPU it always makes all steps, because each test would wait for the device.
+    for any scores; usually far fewer are needed.
+
+    Args:
+        gap: scores minus the greatest score of their neighbourhood.
+        power: α - 1.
+        total: function that sums over each neighbourhood.
+        count: size of the largest neighbourhood.
+        looks: whether to stop at convergence. On a GPU this is False and all steps are made,
+            because each test would wait for the device.
     """
     tiny = torch.finfo(gap.dtype).eps
     steps = math.ceil(math.log(max(count, 2) ** 2 / tiny, 4))
@@ -133,7 +140,12 @@ def _threshold(
 
 
 def _weights(y: Tensor, power: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Return exp L(y) and its derivative with respect to y; ``power`` is α - 1."""
+    """Return exp L(y) and its derivative with respect to y.
+
+    Args:
+        y: score minus threshold, for each pair.
+        power: α - 1.
+    """
     t = y * power
     if isinstance(power, float) and power in (0.5, 1.0):
         left = (1 + t).clamp(min=0)
@@ -148,7 +160,12 @@ def _weights(y: Tensor, power: float | Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_power(logs: Tensor, power: float | Tensor) -> Tensor:
-    r"""Return ∂L / ∂ε for given L: :math:`-L^2 (e^{-t} - 1 + t) / t^2` with t = ε L."""
+    r"""Return ∂L / ∂ε for given L: :math:`-L^2 (e^{-t} - 1 + t) / t^2` with t = ε L.
+
+    Args:
+        logs: L, the logarithms of the weights.
+        power: ε = α - 1.
+    """
     t = power * logs
     near = t.abs() < NEAR
     series = torch.zeros_like(t)
@@ -161,7 +178,10 @@ def _by_power(logs: Tensor, power: float | Tensor) -> Tensor:
 def _traced(
     scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, count: int
 ) -> Tensor:
-    """Return the α-entmax weights by differentiable operations, for ``torch.func`` and tracing."""
+    """Return the α-entmax weights by differentiable operations, for ``torch.func`` and tracing.
+
+    The arguments are those of :func:`entmax`.
+    """
     power = (alpha if isinstance(alpha, Tensor) else scores.new_full((), alpha)) - 1
     dropped = scores == -torch.inf
     gap = (scores - most.detach()).masked_fill(dropped, NEVER)
@@ -177,7 +197,10 @@ def _traced(
 
 
 def _smooth_weights(y: Tensor, dropped: Tensor, power: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same as :func:`_weights`, by operations whose derivatives are all finite."""
+    """Return the same as :func:`_weights`, by operations whose derivatives are all finite.
+
+    ``dropped`` is True for scores of -inf, whose weights are 0.
+    """
     t = power * y
     off = dropped | (t <= -1)
     near = (t.abs() < NEAR) & ~dropped
@@ -192,5 +215,5 @@ def _smooth_weights(y: Tensor, dropped: Tensor, power: Tensor) -> tuple[Tensor, 
 
 
 def _divisor(slope: Tensor) -> Tensor:
-    """Replace zeros by 1: an empty neighbourhood has slope 0, by which nothing can be divided."""
+    """Return the slope with 0 replaced by 1, as a divisor; empty neighbourhoods have slope 0."""
     return slope.masked_fill(slope == 0, 1.0)

@@ -54,7 +54,12 @@ def _merge(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def merge_work(parts: int, elements: int) -> Work:
-    """Return the work of merging ``parts`` outputs of ``elements`` elements, for the cost model."""
+    """Return the work of merging attention outputs of several graphs, for the cost model.
+
+    Args:
+        parts: number of outputs.
+        elements: number of elements of each output.
+    """
     return "merge", {"call": 1, "element": parts * elements}
 
 

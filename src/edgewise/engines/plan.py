@@ -78,7 +78,7 @@ class Engine(Protocol[L]):
         """Return the reasons why this engine cannot compute a call; an empty list if it can."""
 
     def work(self, problem: Problem) -> Work:
-        """Return how often each operation runs, for the time estimate in ``costs.py``."""
+        """Return the number of times each operation runs, for the time estimate in ``costs.py``."""
 
     def attend(self, call: AttentionCall, layout: L) -> Tensor:
         """Return the attention output ``[..., N_dst, H, Dv]``."""
@@ -86,15 +86,26 @@ class Engine(Protocol[L]):
     def attend_with_lse(self, call: AttentionCall, layout: L) -> tuple[Tensor, Tensor]:
         """Return output ``[..., N_dst, H, Dv]`` and log-sum-exp of the scores ``[..., N_dst, H]``.
 
-        Both are differentiable, so that results on graphs without common edges can be merged.
+        Both are differentiable, so that results on several graphs without common edges can be
+        merged into the result on their union.
         """
 
     def aggregate(self, value: Tensor, weight: Tensor | None, reduce: str, layout: L) -> Tensor:
-        """Return sum, mean, max or min of weight · value per target, ``[..., N_dst, H, D]``."""
+        """Reduce weight · value over the edges of each target to ``[..., N_dst, H, D]``.
+
+        Args:
+            value: vectors of the source nodes, ``[..., N_src, H, D]``.
+            weight: weights of the edges, ``[..., E, H]``; ``None`` for weights of 1.
+            reduce: "sum", "mean", "max" or "min".
+            layout: the graph in the form that the engine reads.
+        """
 
 
 class EdgeEngine(Protocol[L]):
-    """Interface of an engine that also returns scores and weights of edges, in their order."""
+    """Interface of an engine that also computes the scores and attention weights of single edges.
+
+    Scores and weights are in the caller's edge order.
+    """
 
     layout: type[L]
 
@@ -102,7 +113,12 @@ class EdgeEngine(Protocol[L]):
         """Return the reasons why this engine cannot compute a call; an empty list if it can."""
 
     def edge_scores(self, call: AttentionCall, layout: L) -> Tensor:
-        """Return score · gain + bias for each edge, ``[..., E, H]``."""
+        """Return score · gain + bias for each edge, ``[..., E, H]``.
+
+        Args:
+            call: checked arguments of attention.
+            layout: the graph in the form that the engine reads.
+        """
 
     def edge_softmax(self, scores: Tensor, layout: L) -> Tensor:
         """Return attention weights ``[..., E, H]``: the softmax over the edges of each target."""
@@ -167,11 +183,17 @@ def _about(seconds: float) -> str:
 
 
 def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Choice:
-    """Return the first entry of :func:`plan`; unlike it, do not check slower engines.
+    """Return the fastest engine for a call, which is the first entry of :func:`plan`.
+
+    Unlike :func:`plan`, this function does not check slower engines.
+
+    Args:
+        problem: properties of the call and its graph.
+        engines: engines by name.
+        engine: name of the engine to use, or "auto" to choose it by the estimated time.
 
     Raises:
         ArgumentError: the name is unknown, or the named engine cannot compute the call.
-
     """
     if engine in engines and not engines[engine].refuses(problem):
         return Choice(engine, math.nan)
@@ -204,12 +226,16 @@ def _fastest(seconds: Mapping[str, float]) -> str:
 
 
 def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Plan:
-    """Return the estimates of all engines for a call; ``engine`` may name the one to use.
+    """Return the estimated times of all engines for a call.
+
+    Args:
+        problem: properties of the call and its graph.
+        engines: engines by name.
+        engine: name of the engine to use, or "auto" to choose it by the estimated time.
 
     Raises:
         ArgumentError: the name is unknown, or the named engine cannot compute the call. The message
             gives the reasons of all engines.
-
     """
     check_choice("engine", engine, ["auto", *engines])
     choices = []

@@ -45,7 +45,7 @@ class Reference:
         return []
 
     def work(self, problem: Problem) -> Work:
-        """Return how often each operation runs, for the time estimate in ``costs.py``.
+        """Return the number of times each operation runs, for the time estimate in ``costs.py``.
 
         Gathers take most of the time.
         """
@@ -100,7 +100,7 @@ class Reference:
         return out.to(call.value.dtype), lse
 
     def edge_scores(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:
-        """Return score · gain + bias for each edge, ``[..., E, H]``."""
+        """Return score · gain + bias for each edge, ``[..., E, H]``, in the caller's edge order."""
         query = wide(call.query).index_select(-3, layout.target)
         key = wide(call.key).index_select(-3, layout.source)
         if call.edge_key is not None:
@@ -129,7 +129,14 @@ class Reference:
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: EdgeLayout
     ) -> Tensor:
-        """Return sum, mean, max or min of weight · value per target, ``[..., N_dst, H, D]``."""
+        """Reduce weight · value over the edges of each target to ``[..., N_dst, H, D]``.
+
+        Args:
+            value: vectors of the source nodes, ``[..., N_src, H, D]``.
+            weight: weights of the edges, ``[..., E, H]``; ``None`` for weights of 1.
+            reduce: "sum", "mean", "max" or "min".
+            layout: source and target of each edge.
+        """
         message = wide(value).index_select(-3, layout.source)
         if weight is not None:
             message = message * wide(weight)[..., None]
@@ -153,7 +160,11 @@ def wide(x: Tensor) -> Tensor:
 
 
 def expand(term: EdgeTerm | EdgeVector) -> Tensor:
-    """Return one entry per edge as a tensor, also for a table or projected edge features."""
+    """Return one entry per edge as a tensor.
+
+    ``term`` is such a tensor already, a table with the class of each edge, or edge features with
+    the weight that projects them.
+    """
     return term.expand() if isinstance(term, (TableBias, Projected)) else term
 
 
@@ -165,7 +176,10 @@ def _score(score: Score, query: Tensor, key: Tensor) -> Tensor:
 
 
 def _softmax(scores: Tensor, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
-    """Return the softmax weights ``[..., E, H]`` and the log-sum-exp ``[..., N_dst, H]``."""
+    """Return the softmax over the edges of each target, and the log-sum-exp of the scores.
+
+    The shapes are ``[..., E, H]``, as of the scores, and ``[..., N_dst, H]``.
+    """
     target, rows = layout.target, layout.num_targets
     most = _greatest(scores, layout)
     exponential = (scores - most.index_select(-2, target)).exp()
@@ -198,6 +212,11 @@ def _scatter_extreme(message: Tensor, layout: EdgeLayout, reduce: str) -> Tensor
     """Return the maximum or minimum over the edges of each target, 0 for a target without edges.
 
     If several edges reach the extreme, the gradient is divided evenly between them.
+
+    Args:
+        message: vector of each edge, ``[..., E, H, D]``.
+        layout: source and target of each edge.
+        reduce: "max" or "min".
     """
     shape = list(message.shape)
     shape[-3] = layout.num_targets

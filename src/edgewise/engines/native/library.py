@@ -102,7 +102,10 @@ def instruction_set() -> str:
 
 
 def sum_copies(x: Tensor) -> Tensor:
-    """Sum over dimension 0, with bitwise the same result for any number of threads."""
+    """Return the sum of a tensor over dimension 0.
+
+    The result is bitwise the same for any number of threads.
+    """
     if x.dtype not in (torch.float32, torch.float64):
         return x.sum(0)
     if not x.shape[0]:

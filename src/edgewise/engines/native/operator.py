@@ -47,11 +47,14 @@ Fields = dict[str, float]
 
 
 def left_out(_job: Job, _name: str, _value: Any) -> None:
-    """Write nothing: the kernel does not read this argument, or other code writes it."""
+    """Write nothing: the kernel does not read this argument, or other code writes it.
+
+    This is the ``put`` function of such an :class:`Argument`.
+    """
 
 
 def as_it_is(job: Job, name: str, value: float) -> None:
-    """Write a number to the field of the same name."""
+    """Write the number ``value`` to the field ``name`` of the C structure ``job``."""
     job.fields[name] = value
 
 
@@ -93,7 +96,11 @@ class Job:
         self.fields[name] = x.data_ptr()
 
     def nodes(self, name: str, x: Tensor) -> None:
-        """Write the address and strides of ``x [B, N, H, D]`` or ``[N, H, D]`` to the fields."""
+        """Write the address and strides of ``x [B, N, H, D]`` or ``[N, H, D]`` to the C structure.
+
+        The fields are ``<name>.data``, ``<name>.node_stride`` and ``<name>.batch_stride``. If the
+        H·D numbers of a node are not contiguous in memory, ``x`` is copied first.
+        """
         if x.is_neg():
             x = x.resolve_neg()
         shape, stride = x.shape, x.stride()
@@ -109,7 +116,13 @@ class Job:
             fields[name + ".batch_stride"] = stride[0] if shape[0] > 1 else 0
 
     def scratch(self, name: str, *shape: int, zeros: bool = False) -> Tensor:
-        """Allocate a tensor of the accumulation dtype, and write its address to field ``name``."""
+        """Allocate a tensor of the accumulation dtype, and write its address to field ``name``.
+
+        Args:
+            name: field of the C structure.
+            shape: shape of the tensor.
+            zeros: whether to fill the tensor with zeros; else, its values are undefined.
+        """
         make = torch.zeros if zeros else torch.empty
         x = make(shape, dtype=library.ACCUMULATORS[self.like.dtype], device="cpu")
         self.array(name, x)
@@ -136,15 +149,14 @@ class Job:
 def structure_fields(
     structure: str, like: Tensor, sizes: Fields, results: Mapping[str, tuple[int, int]]
 ) -> Fields:
-    """Return the fields of a C structure, with all addresses still 0.
+    """Return the fields of a C structure by name, with all addresses still 0.
 
     Args:
         structure: name of the structure.
         like: tensor of the dtype of query, key and value.
         sizes: fields with known values; all other numbers are 0.
-        results: names of contiguous results, with their number of nodes and the number of elements
-            of a node. From these the strides are computed.
-
+        results: for each contiguous result, its number of nodes and the number of elements of a
+            node. From these the strides are computed.
     """
     dtype = library.DTYPES[like.dtype]
     fields = {**library.structures()[structure].zeros, "dtype": dtype, **sizes}
@@ -159,7 +171,10 @@ MOST_SIZES = 32
 
 
 def cached_choice(known: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
-    """Return ``known[key]``; if it is missing, store ``make()`` there first."""
+    """Return ``known[key]``; if it is missing, store the result of ``make()`` there first.
+
+    A full cache, with :data:`MOST_SIZES` entries, is emptied before.
+    """
     kept = known.get(key)
     if kept is None:
         if len(known) >= MOST_SIZES:
@@ -173,7 +188,7 @@ LEAST_WORK = 200_000
 
 
 def threads_for(work: int) -> int:
-    """Return the number of threads to use for ``work`` multiplications."""
+    """Return the number of threads to use for ``work`` multiplications, at least 1."""
     return max(1, min(torch.get_num_threads(), work // LEAST_WORK))
 
 
@@ -201,7 +216,7 @@ class KernelOperator(ABC):
         """Return empty tensors for the results, in the order of ``results``.
 
         Differentiable results that were not requested are left out. PyTorch's fake kernel calls
-        this method too.
+        this method too. ``given`` has the arguments of the operator by name.
         """
 
     @abstractmethod
@@ -212,7 +227,14 @@ class KernelOperator(ABC):
     def backward(
         self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        """Return the gradients of the arguments in ``needed``, given those of the results."""
+        """Return the gradients of the arguments in ``needed``.
+
+        Args:
+            given: arguments of the operator, by name.
+            results: results of the forward pass, by name.
+            grads: gradients of the results, by name; ``None`` for a result that was not used.
+            needed: names of the arguments whose gradients are computed.
+        """
 
     def __init__(self) -> None:
         self.names = tuple(argument.name for argument in self.arguments)
@@ -246,7 +268,7 @@ class KernelOperator(ABC):
         self.operator.register_autograd(self._backward, setup_context=self._save)
 
     def __call__(self, leaves: dict[str, Tensor], others: Given) -> Results:
-        """Return the results; call the custom operator only if a mode or tracer needs it.
+        """Return the results by name; call the custom operator only if a mode or tracer needs it.
 
         Args:
             leaves: arguments that can have gradients.
@@ -267,7 +289,7 @@ class KernelOperator(ABC):
         return dict(zip(self.results, results, strict=False))
 
     def fill(self, job: Job, given: Given) -> None:
-        """Write all arguments to the C structure of ``job``."""
+        """Write all arguments of the operator, ``given`` by name, to the C structure ``job``."""
         for name in self.numbers:  # This loop is faster than calling as_it_is for each number.
             job.fields[name] = given[name]
         for name, put in self.puts.items():
@@ -288,7 +310,7 @@ class KernelOperator(ABC):
         return self._all(self.allocate(self._given(arguments)))
 
     def _all(self, made: Results) -> Any:
-        """Return all results as a tuple, or as a tensor if there is only one.
+        """Return the results ``made`` as a tuple, or as a tensor if there is only one result.
 
         Results that were not requested are empty tensors.
         """
@@ -372,7 +394,13 @@ class AttentionOperator(KernelOperator):
     with_gradient = 2
 
     def allocate_rows(self, given: Given, rows: int, heads: int) -> Results:
-        """Return empty tensors for the results with ``rows`` targets and ``heads`` heads."""
+        """Return empty tensors for the results, by name.
+
+        Args:
+            given: arguments of the operator, by name.
+            rows: number of targets.
+            heads: number of heads of the query.
+        """
         value: Tensor = given["value"]
         batch, dtype = value.shape[:-3], library.ACCUMULATORS[value.dtype]
         results = {"out": value.new_empty(*batch, rows, heads, value.shape[-1])}
@@ -382,7 +410,14 @@ class AttentionOperator(KernelOperator):
         return results
 
     def put_gradients(self, job: Job, given: Given, results: Results, grads: Grads) -> None:
-        """Write the results and their gradients to the C structure of ``job``."""
+        """Write the results and their gradients to the C structure ``job``, for the backward pass.
+
+        Args:
+            job: C structure with the arguments of the kernel.
+            given: arguments of the operator, by name.
+            results: results of the forward pass, by name.
+            grads: gradients of the results, by name.
+        """
         out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
         job.nodes("grad_out", torch.zeros_like(out) if grad_out is None else grad_out)
         job.nodes("out", out)
@@ -468,8 +503,8 @@ def wants_gradient(tensors: Iterable[Tensor]) -> bool:
 def flat(x: Tensor, batch: torch.Size) -> Tensor:
     """Reshape ``[..., N, H, D]`` to ``[B, N, H, D]``, or to ``[N, H, D]`` without a batch.
 
-    The leading dimensions are broadcast to ``batch`` first. The function creates few views, because
-    in a small call each view takes as long as the kernel.
+    The leading dimensions are first broadcast to the shape ``batch``, which has B elements. The
+    function creates few views, because in a small call each view takes as long as the kernel.
     """
     if x.shape[:-3] != batch:
         x = x.expand(*batch, *x.shape[-3:])
@@ -477,7 +512,10 @@ def flat(x: Tensor, batch: torch.Size) -> Tensor:
 
 
 def unflat(x: Tensor, batch: torch.Size) -> Tensor:
-    """Reshape a result from one batch dimension to the leading dimensions ``batch``."""
+    """Reshape a result ``[B, ...]`` to ``[*batch, ...]``; ``batch`` is a shape with B elements.
+
+    This is the inverse of :func:`flat`.
+    """
     return x.view(*batch, *x.shape[1:]) if len(batch) > 1 else x
 
 
@@ -492,8 +530,8 @@ def refusals(
     """Return the reasons why no kernel can compute a call; an empty list if one can.
 
     Args:
-        problem: properties of the call.
-        largest: largest index that the kernels would use.
+        problem: properties of the call and its graph.
+        largest: largest index of a node or an edge that the kernels would use.
         device: type of device on which the kernels run.
         missing: reason why no kernel can run at all; empty if they can.
     """

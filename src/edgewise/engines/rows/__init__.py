@@ -56,7 +56,11 @@ ACTIVATIONS = {
 }
 
 FURTHER = ((2e6, "element, far"), (1e7, "element, farther"), (5e7, "element, farthest"))
-"""Sizes of key and value in bytes above which gathering is slower, and their cost names."""
+"""Pairs of a size in bytes and the name of a cost in ``costs.json``.
+
+If the keys and values of all sources are at least this large, gathering them is slower and has this
+cost. The last such pair applies.
+"""
 LANES = 8
 """The kernels are slower if the width of a head is not a multiple of this number."""
 
@@ -88,7 +92,7 @@ class Rows:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return how often each operation runs, for the time estimate in ``costs.py``.
+        """Return the number of times each operation runs, for the time estimate in ``costs.py``.
 
         Gathered elements cost more if all nodes together do not fit in a fast cache.
         """
@@ -129,7 +133,7 @@ class Rows:
         return out, unflat(results["lse"], call.batch)
 
     def edge_scores(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
-        """Return score · gain + bias for each edge, ``[..., E, H]``."""
+        """Return score · gain + bias for each edge, ``[..., E, H]``, in the caller's edge order."""
         call = _widened(replace(call, edge_value=None))
         scores = OPERATORS[type(layout)].scores(*_arguments(call, layout))["scores"]
         return unflat(scores, call.batch)
@@ -145,7 +149,14 @@ class Rows:
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: RowsLayout
     ) -> Tensor:
-        """Return sum, mean, max or min of weight · value per target, ``[..., N_dst, H, D]``."""
+        """Reduce weight · value over the edges of each target to ``[..., N_dst, H, D]``.
+
+        Args:
+            value: vectors of the source nodes, ``[..., N_src, H, D]``.
+            weight: weights of the edges, ``[..., E, H]``; ``None`` for weights of 1.
+            reduce: "sum", "mean", "max" or "min".
+            layout: sorted edges.
+        """
         batch = value.shape[:-3]
         if weight is not None:
             batch = torch.broadcast_shapes(batch, weight.shape[:-2])
@@ -169,9 +180,10 @@ class Rows:
 
 
 def _widened(call: AttentionCall) -> AttentionCall:
-    """Convert a call in 16 bits to float32 if it has an additive score and projected edge keys.
+    """Convert a 16-bit call to float32 if it has an additive score and projected edge features.
 
-    The kernel computes projected keys in the dtype of the nodes, which would round them to 16 bits.
+    The kernel computes the projected features in the dtype of query, key and value; in 16 bits, it
+    would round them. All other calls are returned unchanged.
     """
     expands = isinstance(call.score, Additive) and isinstance(call.edge_key, Projected)
     if not expands or call.query.dtype.itemsize > 2:
@@ -182,7 +194,15 @@ def _widened(call: AttentionCall) -> AttentionCall:
 def _arguments(
     call: AttentionCall, layout: RowsLayout, *, with_lse: bool = False
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return two dicts of arguments for the operators: those with gradients, and the others."""
+    """Return the arguments of the operator ``attend`` or ``scores`` as two dicts.
+
+    The first has the tensors that can have gradients, the second all other arguments.
+
+    Args:
+        call: checked arguments of attention.
+        layout: sorted edges.
+        with_lse: whether the operator returns the log-sum-exp of the scores, too.
+    """
     batch, score = call.batch, call.score
     query, key, value = call.query, call.key, call.value
     if batch:
@@ -226,9 +246,13 @@ def _arguments(
 def _put_vectors(
     leaves: dict[str, Tensor], name: str, vectors: EdgeVector, batch: torch.Size
 ) -> None:
-    """Add the edge vectors called ``name`` to the arguments ``leaves``.
+    """Add the edge keys or edge values to the arguments ``leaves`` of an operator.
 
-    These are one tensor ``[B or 1, E, H, D]``, or edge features and the weight that projects them.
+    Args:
+        leaves: dict of the arguments that can have gradients, changed in place.
+        name: "edge_key" or "edge_value".
+        vectors: a tensor ``[..., E, H, D]``, or edge features with the weight that projects them.
+        batch: shape of the leading dimensions of the call.
     """
     if isinstance(vectors, Projected):
         leaves[f"{name}_features"], leaves[f"{name}_weight"] = vectors.features, vectors.weight

@@ -33,7 +33,13 @@ REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """Write the edge weights ``x`` to the arguments of the kernel."""
+    """Write the address and batch stride of the edge weights to the C structure ``job``.
+
+    Args:
+        job: C structure with the arguments of the kernel.
+        name: field that gets the address.
+        x: edge weights, ``[B or 1, E, H]``.
+    """
     job.array(name, x)
     job.fields["weight_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
@@ -105,7 +111,13 @@ class RowsAggregate(KernelOperator):
         return made
 
     def _reduce(self, given: Given, side: RowsSide, out: Tensor) -> None:
-        """Reduce over the edges of each row of ``side`` (targets or sources) into ``out``."""
+        """Run the kernel that reduces over the edges of each row of ``side``, into ``out``.
+
+        Args:
+            given: arguments of the operator, by name.
+            side: edges sorted by row. Rows are targets, or sources for the gradient of a sum.
+            out: result, ``[B, rows, H, D]`` or ``[rows, H, D]``.
+        """
         job = self._job(given, side)
         job.nodes("out", out)
         job.run("ew_aggregate")

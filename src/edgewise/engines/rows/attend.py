@@ -51,20 +51,29 @@ Each thread writes at least one, so this also limits the number of threads.
 
 
 def put_vectors(job: Job, name: str, x: Tensor) -> None:
-    """Write edge vectors ``[B or 1, E, H, D]`` to the kernel's arguments."""
+    """Write edge keys or edge values ``x [B or 1, E, H, D]`` to the C structure ``job``.
+
+    ``name`` is "edge_key" or "edge_value".
+    """
     job.array(f"{name}.full", x)
     job.fields[f"{name}.full_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 def put_features(job: Job, name: str, x: Tensor) -> None:
-    """Write the features of projected edge vectors, ``[E, F]``, to the kernel's arguments."""
+    """Write the edge features ``x [E, F]``, which the kernel projects, to the C structure ``job``.
+
+    ``name`` is "edge_key_features" or "edge_value_features".
+    """
     vectors = name.removesuffix("_features")
     job.array(f"{vectors}.features", x)
     job.fields[f"{vectors}.count"] = x.shape[-1]
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """Write the weight of projected edge vectors, ``[H, D, F]``, to the kernel's arguments."""
+    """Write the weight ``x [H, D, F]`` that projects edge features to the C structure ``job``.
+
+    ``name`` is "edge_key_weight" or "edge_value_weight".
+    """
     job.array(f"{name.removesuffix('_weight')}.weight", x.permute(2, 0, 1))
 
 
@@ -169,14 +178,25 @@ class RowsScores(KernelOperator):
         return made
 
     def gradients(self, given: Given, grad: Tensor, needed: Sequence[str]) -> dict[str, Tensor]:
-        """Return the gradients of the arguments in ``needed``, given the gradient of the scores."""
+        """Return the gradients of the arguments in ``needed``.
+
+        Args:
+            given: arguments of the operator, by name.
+            grad: gradient of the scores.
+            needed: names of the arguments.
+        """
         job, side = _job(self, given)
         job.array("scores", grad)
         return _gradients(job, side, given, needed)
 
 
 def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
-    """Return the kernel's C structure with all arguments, and the edges sorted by target."""
+    """Return the C structure with the arguments of an operator, and the edges sorted by target.
+
+    Args:
+        operator: operator that writes its arguments to the structure.
+        given: arguments of the operator, by name.
+    """
     value: Tensor = given["value"]
     query: Tensor | None = given.get("query")
     side = rows_side(given["by_target"], value.shape[-3])
@@ -192,7 +212,13 @@ def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
 
 
 def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
-    """Return the fields of the C structure that depend only on the graph and the shapes."""
+    """Return the fields of the C structure that depend only on the graph and the shapes.
+
+    Args:
+        value: values, ``[B, N_src, H, Dv]`` or ``[N_src, H, Dv]``.
+        width: width D of a head of the query; 0 without a query.
+        side: edges sorted by target.
+    """
     batch, sources, heads, value_width = node_sizes(value)
     keys, values = heads * width, heads * value_width
     sizes: Fields = {
@@ -213,7 +239,13 @@ def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
 
 
 def _allocate_pieces(job: Job, slots: int, given: Given) -> None:
-    """Allocate memory for the partial results of rows that are cut into several pieces."""
+    """Allocate memory for the partial results of targets or sources that are cut into pieces.
+
+    Args:
+        job: C structure that gets the address of the memory.
+        slots: number of pieces; with 0, nothing is allocated.
+        given: arguments of the operator, by name.
+    """
     if not slots:
         return
     batch, _, heads, value_width = node_sizes(given["value"])
@@ -222,9 +254,10 @@ def _allocate_pieces(job: Job, slots: int, given: Given) -> None:
 
 
 def one_sided(given: Given) -> bool:
-    """Return whether the backward pass over sources reads stored numbers of each edge and head.
+    """Return whether the first backward pass (over targets) stores results for the second pass.
 
-    Otherwise it recomputes weights and gradients; see ``csrc/attend_backward_sources.h``.
+    The results are the attention weight and the score gradient of each edge and head. If they are
+    not stored, the pass over sources recomputes them; see ``csrc/attend_backward_sources.h``.
     """
     if "edge_value" in given or "edge_value_features" in given:
         return True
@@ -234,7 +267,14 @@ def one_sided(given: Given) -> bool:
 def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
     """Return the gradients of the arguments in ``needed``.
 
-    A pass over targets computes most of them; a pass over sources those of key and value.
+    One pass over targets computes most of them. A second pass, over sources, computes the gradients
+    of key and value.
+
+    Args:
+        job: C structure with the arguments of the kernel.
+        side: edges sorted by target.
+        given: arguments of the operator, by name.
+        needed: names of the arguments.
     """
     batch, _, heads, _ = node_sizes(given["value"])
     edges = side.edges
@@ -283,7 +323,8 @@ def summed(name: str, copies: Tensor, shape: torch.Size) -> Tensor:
 
     Args:
         name: name of the argument.
-        copies: partial sums. If they already have the shape, they are returned unchanged.
+        copies: partial sums ``[copies, ...]``. If their shape is already ``shape``, they are
+            returned unchanged.
         shape: shape of the gradient.
     """
     if name in PROJECTIONS:

@@ -30,9 +30,14 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
 
     This is the CSR format (see :class:`RowsLayout`). Edges of the same row keep their order.
 
+    Args:
+        row: node by which an edge is sorted (its target or its source), ``[E]``.
+        column: node at the other end of the edge, ``[E]``.
+        rows: number of nodes to which ``row`` refers.
+        columns: number of nodes to which ``column`` refers.
+
     Raises:
         ArgumentError: an index is out of range, or there are 2³¹ - 1 or more edges or nodes.
-
     """
     loaded = library.library()
     if loaded is None:
@@ -182,7 +187,10 @@ class RowsLayout:
         self._by_source: Sides | None = None
 
     def make_side(self, row: Tensor, column: Tensor, rows: int, columns: int) -> Sides:
-        """Return the edges sorted by ``row``; in compiled code, only a list of their tensors."""
+        """Return the edges sorted by ``row``; in compiled code, only a list of their tensors.
+
+        The arguments are those of :func:`sort_edges`.
+        """
         if torch.compiler.is_compiling():
             return tuple(_sort_operator(row, column, rows, columns))
         # The layout keeps these tensors, so they must be valid in calls under other PyTorch modes.
@@ -217,9 +225,12 @@ _KNOWN = WeakTensorKeyDictionary()
 
 
 def rows_side(given: Sides, columns: int) -> RowsSide:
-    """Return sorted edges for the C++ kernels, also if a list of their tensors is given.
+    """Return the sorted edges as a :class:`RowsSide`, for the C++ kernels.
 
-    For a list, the result is cached until one of the tensors is replaced or modified.
+    Args:
+        given: a :class:`RowsSide`, which is returned unchanged, or the list of its tensors. For a
+            list, the result is cached until one of the tensors is replaced or modified.
+        columns: number of nodes at the end by which edges are not sorted.
     """
     if isinstance(given, RowsSide):
         return given
@@ -230,7 +241,15 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
 def cached_side(
     cache: WeakTensorKeyDictionary, tensors: Sequence[Tensor], columns: int, make: Callable[[], S]
 ) -> S:
-    """Return the cached object for these tensors; call ``make`` if a tensor was modified."""
+    """Return the object that was cached for these tensors, or else create it with ``make``.
+
+    Args:
+        cache: dict from the first tensor to the cached object.
+        tensors: pointer, column and edge of sorted edges. If one was modified, the cached object is
+            replaced.
+        columns: number of nodes at the end by which edges are not sorted.
+        make: function that creates the object.
+    """
     versions = [(x.data_ptr(), version_of(x)) for x in tensors]
     known: tuple[object, S] | None = cache.get(tensors[0])
     if known is None or known[0] != (columns, versions):
@@ -251,10 +270,16 @@ def bad_layout(got: str) -> ArgumentError:
 
 
 def num_rows(given: Sides) -> int:
-    """Return the number of rows; it is read from the shapes, so meta tensors work too."""
+    """Return the number of rows (nodes by which edges are sorted), read from the tensors' shapes.
+
+    Meta tensors, which have no data, work too.
+    """
     return given.rows if isinstance(given, SortedEdges) else given[0].shape[0] - 1
 
 
 def num_edges(given: Sides) -> int:
-    """Return the number of edges; it is read from the shapes, so meta tensors work too."""
+    """Return the number of edges, read from the tensors' shapes.
+
+    Meta tensors, which have no data, work too.
+    """
     return given.edges if isinstance(given, SortedEdges) else given[1].shape[0]

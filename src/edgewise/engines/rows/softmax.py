@@ -59,8 +59,8 @@ class RowsSoftmax(KernelOperator):
     def run_softmax(self, given: Given, scores: Tensor, out: Tensor, grad: Any = None) -> None:
         """Run the kernel, which writes the softmax of ``scores`` to ``out``.
 
-        With ``grad``, the gradient of the weights, it runs the backward kernel instead: ``scores``
-        are the weights, and the gradient of the scores is written to ``out``.
+        With ``grad``, the backward kernel runs instead. ``scores`` are then the softmax weights,
+        ``grad`` is their gradient, and the gradient of the scores is written to ``out``.
         """
         side = rows_side(given["by_target"], given["columns"])
         batch, edges, heads = scores.shape

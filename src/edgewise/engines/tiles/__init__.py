@@ -24,9 +24,10 @@ from edgewise.scores import Dot
 class Tiles:
     """Attention if the sources of each target form ranges ("runs") of evenly spaced nodes.
 
-    This engine supports full and causal attention, windows, dilated windows, hubs and blocks, their
-    unions, intersections and differences, and batches of these graphs. It computes small matrix
-    products over tiles of neighbouring targets and sources, in one pass forward and one backward.
+    This engine supports full and causal attention, windows, dilated windows, global tokens and
+    blocks, their unions, intersections and differences, and batches of these graphs. It computes
+    small matrix products over tiles of neighbouring targets and sources, in one pass forward and
+    one backward.
 
     There is no n×n matrix and no list of edges, so memory grows with the number of runs. A long
     text is divided among threads in both passes. Each output is written by one thread, so results
@@ -62,9 +63,10 @@ class Tiles:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return how often each operation runs, for the time estimate in ``costs.py``.
+        """Return the number of times each operation runs, for the time estimate in ``costs.py``.
 
-        Nodes are copied to packed arrays; products and exponentials are computed for each pair.
+        Nodes are copied to packed arrays. Products and exponentials are computed for each pair of a
+        target and a source.
         """
         if problem.device.type in flex.DEVICES:
             return flex.work(problem)
@@ -116,7 +118,15 @@ class Tiles:
 def _arguments(
     call: AttentionCall, layout: TilesLayout, *, with_lse: bool
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return two dicts of arguments for the operator: those with gradients, and the others."""
+    """Return the arguments of the operator as two dicts.
+
+    The first has the tensors that can have gradients, the second all other arguments.
+
+    Args:
+        call: checked arguments of attention.
+        layout: the graph as ranges of sources.
+        with_lse: whether the operator returns the log-sum-exp of the scores, too.
+    """
     assert isinstance(call.score, Dot)
     batch = call.batch
     query, key, value = call.query, call.key, call.value

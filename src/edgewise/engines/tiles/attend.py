@@ -40,11 +40,15 @@ COUNTED = {
     "use": "uses",
     "merge": "merges",
 }
-"""Dict from arrays of the layout to the fields of ``ew_tiles_args`` that hold their lengths."""
+"""Dict from tensors of the layout to the fields of ``ew_tiles_args`` that hold their lengths."""
 
 
 def _put_place(job: Job, name: str, place: Tensor) -> None:
-    """Write the position of each node to the kernel's arguments, for a bias that uses offsets."""
+    """Write the address of ``place``, the position of each node, to the C structure ``job``.
+
+    The kernel reads it for a bias that depends on the offset between two positions. ``name`` is the
+    field in the structure ``offsets``.
+    """
     job.array(f"offsets.{name}", place)
 
 
@@ -121,7 +125,13 @@ class TilesAttend(AttentionOperator):
 
 
 def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
-    """Return the fields of the C structure that depend only on the graph and the shapes."""
+    """Return the fields of the C structure that depend only on the graph and the shapes.
+
+    Args:
+        query: ``[B, N_dst, H, D]`` or ``[N_dst, H, D]``.
+        value: ``[B, N_src, H, Dv]`` or ``[N_src, H, Dv]``, possibly with fewer heads.
+        layout: the graph as ranges of sources.
+    """
     batch, rows, heads, width = node_sizes(query)
     columns, key_heads, value_width = value.shape[-3:]
     queries, outputs = heads * width, heads * value_width
@@ -154,11 +164,16 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
 
 
 def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
-    """Allocate the gradients of the arguments in ``needed``.
+    """Allocate the gradients of the arguments in ``needed``, and write their addresses to ``job``.
 
     If query, key and value are slices of one tensor ``[..., N, 3, H, D]``, then so are their
     gradients. The gradient of the whole tensor is then not copied; see
     ``edgewise.layers.projections``.
+
+    Args:
+        job: C structure with the arguments of the kernel.
+        given: arguments of the operator, by name.
+        needed: names of those of query, key and value that need a gradient.
     """
     if not needed:
         return {}
@@ -179,9 +194,10 @@ def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tenso
 
 
 def _bias_gradient(job: Job, given: Given) -> Tensor:
-    """Allocate the gradient of the bias, as partial sums ``[copies, rows, H]``.
+    """Allocate the gradient of the bias as partial sums ``[copies, rows, H]``, filled with zeros.
 
-    If the bias is a table, each chunk of work adds to a separate copy.
+    There is one copy for each example. If the bias is a table, its rows are classes, and each chunk
+    of work adds to a separate copy; otherwise its rows are edges.
     """
     batch, _, heads, _ = node_sizes(given["query"])
     copies = int(job.fields["chunks"]) if "bias_index" in given else 1
@@ -189,7 +205,10 @@ def _bias_gradient(job: Job, given: Given) -> Tensor:
 
 
 def _summed(copies: Tensor, bias: Tensor) -> Tensor:
-    """Add the partial sums into a gradient of the shape of the bias, ``[B or 1, rows, H or 1]``."""
+    """Return the gradient of ``bias [B or 1, rows, H or 1]``, the sum of ``copies``.
+
+    A row is an edge, or a class of a table.
+    """
     if bias.shape[0] == 1:
         copies = sum_copies(copies)[None]
     return copies.sum(-1, keepdim=True) if bias.shape[-1] < copies.shape[-1] else copies

@@ -48,7 +48,7 @@ MOST_VARIANTS = 256
 def refuses(problem: Problem, largest: int) -> list[str]:
     """Return the reasons why FlexAttention cannot compute a call; an empty list if it can.
 
-    ``largest`` is the largest index that the kernels would use.
+    ``largest`` is the largest index of a node or an edge that the kernels would use.
     """
     kind = problem.device.type
     reasons = refusals(problem, largest, device=kind, missing=MISSING if kind == "cuda" else "")
@@ -67,7 +67,7 @@ def refuses(problem: Problem, largest: int) -> list[str]:
 
 
 def work(problem: Problem) -> Work:
-    """Return how often each operation runs, for the time estimate in ``costs.py``.
+    """Return the number of times each operation runs, for the time estimate in ``costs.py``.
 
     All pairs of a block are computed, even if few of them are edges.
     """
@@ -112,14 +112,26 @@ class FlexLayout:
     brought: int = 0
 
     def permuted(self, target_perm: Tensor, source_perm: Tensor) -> FlexLayout:
-        """Return the layout for the graph with node i renumbered to ``perm[i]``."""
+        """Return the layout for the renumbered graph.
+
+        Args:
+            target_perm: new number of each target.
+            source_perm: new number of each source.
+        """
         row = target_perm if self.row is None else target_perm[self.row]
         column = source_perm if self.column is None else source_perm[self.column]
         return replace(self, row=row, place=row.argsort(), column=column, sequences=None)
 
     @classmethod
     def of(cls, runs: TileRuns, rows: int, columns: int, sequences: Sequences | None) -> FlexLayout:
-        """Return the layout of a graph with ``rows`` targets and ``columns`` sources."""
+        """Return the layout of a graph.
+
+        Args:
+            runs: for each target, the ranges of sources to which it attends.
+            rows: number of targets.
+            columns: number of sources.
+            sequences: the graph as packed sequences, or ``None`` if it does not have this form.
+        """
         from torch.nn.attention.flex_attention import BlockMask
 
         runs, count = _by_row(runs, rows)
@@ -148,7 +160,10 @@ class FlexLayout:
 
 
 def _by_row(runs: TileRuns, rows: int) -> tuple[TileRuns, Tensor]:
-    """Return the non-empty runs sorted by target and start, and the number of runs per target."""
+    """Return the non-empty runs sorted by target and start, and the number of runs per target.
+
+    A run is a range of sources to which a target attends; ``rows`` is the number of targets.
+    """
     device = runs.start.device
     if runs.pointer is None:
         row = torch.arange(rows, device=device)
@@ -165,11 +180,18 @@ def _by_row(runs: TileRuns, rows: int) -> tuple[TileRuns, Tensor]:
 def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
     """Find the blocks of 128 × 128 pairs that contain edges.
 
-    Returns three tensors with one entry per such block, sorted by the first two: its row and its
-    column in the grid of all blocks, and whether all of its pairs are edges.
-
     All blocks are numbered row by row. The blocks that a run touches are an interval of these
     numbers; overlapping intervals are joined.
+
+    Args:
+        runs: non-empty ranges of sources, sorted by target.
+        count: number of runs of each target.
+        columns: number of sources.
+
+    Returns:
+        Three tensors with one entry per block that contains edges, sorted by the first two: its row
+            and
+        its column in the grid of all blocks, and whether all of its pairs are edges.
     """
     row = segment_index(count, runs.start.numel())
     across = -(-columns // BLOCK)
@@ -200,8 +222,14 @@ def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor
 def _listed(of: Tensor, other: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Convert pairs ``(of, other)``, sorted by ``of``, to the lists that FlexAttention reads.
 
-    Returns the number of pairs for each of the ``size`` values of ``of``, and the values of
-    ``other`` for each, padded with 0.
+    Args:
+        of: row (or column) in the grid of blocks, of each block that contains edges.
+        other: column (or row) of this block.
+        size: number of rows (or columns) in the grid.
+
+    Returns:
+        Number of blocks in each row, ``[1, 1, size]``, and their columns, padded with 0,
+        ``[1, 1, size, maximum number]``.
     """
     count = torch.zeros(size, dtype=torch.long, device=of.device)
     count.index_add_(0, of, torch.ones_like(of))
@@ -214,7 +242,12 @@ def _listed(of: Tensor, other: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
-    """Return FlexAttention's mask function, which says whether a pair of places is an edge."""
+    """Return FlexAttention's mask function, which tells whether a target attends to a source.
+
+    Args:
+        runs: non-empty ranges of sources, sorted by target.
+        count: number of runs of each target.
+    """
     # The pointer of the last row may be past the end if the row has no runs, so add one entry.
     nothing = runs.start.new_zeros(1)
     start, stop = (torch.cat([x, nothing]).int() for x in (runs.start, runs.stop))
@@ -307,7 +340,10 @@ def _attention(
 
 
 def _flex() -> Callable[..., tuple[Tensor, Tensor | None]]:
-    """Return the attention function, compiled for a GPU unless the caller's code is compiled."""
+    """Return the attention function; it is compiled, unless the caller's code is being compiled.
+
+    On CPU tensors (``EDGEWISE_FLEX=1``), it is not compiled either.
+    """
     return _attention if torch.compiler.is_compiling() or "cpu" in DEVICES else _compiled()
 
 

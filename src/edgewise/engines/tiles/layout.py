@@ -103,11 +103,16 @@ class TilesLayout:
 
     @property
     def slots(self) -> int:
-        """Number of tiles for which several chunks of work write partial gradients."""
+        """Number of buffers for the gradients of tiles to which several chunks of work add."""
         return int(self.merge[-1, 2]) if len(self.merge) else 0
 
     def permuted(self, target_perm: Tensor, source_perm: Tensor) -> TilesLayout:
-        """Return the layout for the graph with node i renumbered to ``perm[i]``."""
+        """Return the layout for the renumbered graph.
+
+        Args:
+            target_perm: new number of each target.
+            source_perm: new number of each source.
+        """
         row, column = _at(target_perm, self.row), _at(source_perm, self.column)
         return replace(self, row=row, column=column, call_fields={})
 
@@ -156,7 +161,10 @@ def _at(node: Tensor, place: Tensor) -> Tensor:
 
 
 def _numbers(*shapes: tuple[int, ...]) -> list[Tensor]:
-    """Return empty int32 tensors, made by NumPy: ``torch.jit.trace`` would record torch.empty."""
+    """Return empty int32 tensors of these shapes.
+
+    They are made by NumPy, because ``torch.jit.trace`` would record ``torch.empty``.
+    """
     made = []
     for shape in shapes:  # A loop is faster than a comprehension up to Python 3.11.
         made.append(torch.from_numpy(np.empty(shape, np.int32)))

@@ -59,10 +59,15 @@ class Pieces(NamedTuple):
 
 
 def spanned_pairs(start: Tensor, stop: Tensor, num_sources: int) -> int:
-    """Return the number of pairs that the kernels compute if target i has one run of sources.
+    """Return the number of pairs that the kernels compute if each target has one range of sources.
 
     Each group of 8 neighbouring targets computes all sources from the smallest ``start`` to the
     largest ``stop`` in the group.
+
+    Args:
+        start: first source of each target, ``[N_dst]``.
+        stop: last source of each target + 1, ``[N_dst]``.
+        num_sources: number of sources.
     """
     empty = start >= stop
     start, stop = start.masked_fill(empty, num_sources), stop.masked_fill(empty, 0)
@@ -174,13 +179,24 @@ def schedule_runs(
 
 
 def _units(blocks: Pieces, tiles: Pieces, sources: Tensor) -> Tensor:
-    """Return the first block, tile and source of each segment, and in a last row their numbers."""
+    """Return ``[segments + 1, 3]``: the first block, first tile and first source of each segment.
+
+    The last entry has the total numbers of blocks, tiles and sources.
+
+    Args:
+        blocks: division of the targets into blocks.
+        tiles: division of the sources into tiles.
+        sources: number of sources of each segment.
+    """
     sizes = torch.stack([blocks.counts, tiles.counts, sources])
     return F.pad(sizes.cumsum(1), (1, 0)).T.int().contiguous()
 
 
 def _cut(sizes: Tensor, most: int) -> Pieces:
-    """Cut segments with these numbers of nodes into pieces of at most ``most`` nodes."""
+    """Cut segments (ranges of consecutive nodes) into pieces of at most ``most`` nodes.
+
+    ``sizes`` has the number of nodes of each segment.
+    """
     counts = (sizes + most - 1) // most
     segment = segment_index(counts)
     piece = torch.arange(segment.numel(), device=sizes.device)
@@ -191,11 +207,18 @@ def _cut(sizes: Tensor, most: int) -> Pieces:
 def _cut_targets(
     degree: Tensor, num_edges: int, targets: Tensor, remainder: Tensor
 ) -> tuple[Tensor, Pieces]:
-    """Return the target at each place, and the division of the places into blocks.
+    """Return the target at each place (new index), and the division of the places into blocks.
 
-    Targets are sorted by segment, then by remainder. Targets with many edges, such as hubs, come
-    last in their segment and in separate blocks: each target of a block computes the sources of all
-    targets of the block, so one hub would make the others slow.
+    Targets are sorted by segment, then by remainder. Targets with many edges, such as global
+    tokens, come last in their segment and in separate blocks: each target of a block computes the
+    sources of all targets of the block, so one global token would make the others slow.
+
+    Args:
+        degree: number of edges of each target, ``[N_dst]``.
+        num_edges: number of edges.
+        targets: number of targets of each segment, such as a graph of a batch.
+        remainder: key by which the targets of a segment are sorted, ``[N_dst]``: the remainder of
+            their sources modulo the common step.
     """
     num_targets = len(degree)
     at = _sort_within(targets, remainder)
@@ -216,18 +239,21 @@ def _cut_targets(
 
 
 def _sort_within(sizes: Tensor, key: Tensor) -> Tensor:
-    """Return the nodes sorted by segment, then by ``key``; ``sizes`` are those of the segments."""
+    """Return the indices of the nodes sorted by segment, then by ``key [N]``.
+
+    ``sizes`` has the number of nodes of each segment (range of consecutive nodes).
+    """
     segment, _ = runs_and_positions(sizes)
     return (segment * (int(key.max()) + 1 if key.numel() else 1) + key).argsort(stable=True)
 
 
 def _invert(node_at: Tensor) -> Tensor:
-    """Return the place of each node, given the node at each place."""
+    """Return the place (new index) of each node, given ``node_at``, the node at each place."""
     place = torch.arange(node_at.numel(), device=node_at.device)
     return torch.empty_like(node_at).index_copy_(0, node_at, place)
 
 
 def _unless_sorted(node_at: Tensor) -> Tensor | None:
-    """Return the node at each place, or ``None`` if all nodes kept their order."""
+    """Return ``node_at``, the node at each place (new index), or ``None`` if no node was moved."""
     in_order = node_at.equal(torch.arange(node_at.numel(), device=node_at.device))
     return None if in_order else node_at.int()

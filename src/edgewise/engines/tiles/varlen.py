@@ -44,10 +44,17 @@ class Sequences(NamedTuple):
 
 
 def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) -> Sequences | None:
-    """Return the packed sequences for a graph in which target i attends to ``start`` to ``stop``.
+    """Return the packed sequences of a graph in which target i attends to one range of sources.
 
-    ``targets`` and ``sources`` are the lengths of the sequences. Returns None if attention within
-    the sequences is neither full nor the same sliding window everywhere.
+    Args:
+        start: first source of each target, ``[N_dst]``.
+        stop: last source of each target + 1, ``[N_dst]``.
+        targets: number of targets of each sequence.
+        sources: number of sources of each sequence.
+
+    Returns:
+        The sequences. ``None`` if attention within them is neither full nor the same sliding window
+        everywhere.
     """
     if not start.numel():
         return None
@@ -102,7 +109,10 @@ def _recent(device: torch.device) -> bool:
 def attend(query: Tensor, key: Tensor, value: Tensor, by: Sequences, scale: float) -> Tensor:
     """Return the attention output for query, key and value ``[B, N, H, D]`` or ``[N, H, D]``.
 
-    ``by`` gives the sequences within the N nodes, which are the same for each example of the batch.
+    Args:
+        query, key, value: vectors of the nodes.
+        by: division of the N nodes into sequences, the same for each example of the batch.
+        scale: factor of the scores.
     """
     from torch.nn.attention.varlen import varlen_attn
 
@@ -127,6 +137,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, by: Sequences, scale: floa
 
 
 def _repeated(bounds: Tensor, members: int) -> Tensor:
-    """Repeat the starts of the sequences for each of the ``members`` examples of a batch."""
+    """Return the starts of the sequences in a batch of ``members`` equal examples, ``[S + 1]``.
+
+    The last entry is the total number of nodes, as in ``bounds``, the starts for one example.
+    """
     ahead = torch.arange(members, dtype=torch.int32, device=bounds.device)[:, None] * bounds[-1]
     return torch.cat([(bounds[:-1] + ahead).flatten(), bounds[-1:] * members])
