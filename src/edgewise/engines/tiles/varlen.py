@@ -110,7 +110,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, by: Sequences, scale: floa
     """Return the attention output for query, key and value ``[B, N, H, D]`` or ``[N, H, D]``.
 
     Args:
-        query, key, value: vectors of the nodes.
+        query: query of each node.
+        key: key of each node.
+        value: value of each node.
         by: division of the N nodes into sequences, the same for each example of the batch.
         scale: factor of the scores.
     """
