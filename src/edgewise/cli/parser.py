@@ -419,8 +419,8 @@ def _add_data(command: argparse.ArgumentParser, *, importance: bool) -> None:
         help_ = (
             "measure of the importance of a head: the gradient of the loss with respect to the "
             "output of the head (`gradient`, the default), the gradient of the loss with respect "
-            "to a factor of the head's scores (`gain`), or the increase of the loss without the "
-            "head (`leaving_out`, the slowest)"
+            "to a factor 1 by which all scores of the head are multiplied (`gain`), or the "
+            "increase of the loss without the head (`leaving_out`, the slowest)"
         )
         kinds = ("gradient", "gain", "leaving_out")
         command.add_argument("--by", choices=kinds, default="gradient", help=help_)

@@ -1,4 +1,7 @@
-"""Input of an engine: the tensors of a call, and the properties that decide which engine runs."""
+"""Input of an engine (an implementation of attention): the tensors of a call, and its properties.
+
+The properties, such as device and dtype, decide which engine computes the call.
+"""
 
 from __future__ import annotations
 

@@ -42,9 +42,10 @@ class LinkPredictor(nn.Module):
         decoder: how the embeddings of a pair are scored: "dot" (inner product) or "network" (a
             two-layer network).
         dropout: dropout probability between the layers.
-        overlap: add to the score the output of a network on five features of the pair: three
-            indices of common neighbours, and both degrees. Message passing on single nodes cannot
-            count common neighbours (Zhang et al., Labeling trick, 2021).
+        overlap: add to the score the output of a network on five features of the pair: the
+            number of common neighbours, the Adamic–Adar and resource allocation indices, and both
+            degrees. Message passing on single nodes cannot count common neighbours (Zhang et al.,
+            Labeling trick, 2021).
 
     Example:
         >>> import torch

@@ -3,7 +3,7 @@
 Formula: as BERT, x = norm(token + position); x = norm(x + attention(x)); x = norm(x + FFN(x))
 Graph: complete by default; ``causal()`` makes the model unidirectional
 Score: ``Dot`` (scaled dot product); each head projects all features
-Encoding: learned; the token after p real tokens uses row p + padding id + 1 of the position table
+Encoding: learned; position p (from 0, without padding) uses row p + padding id + 1 of the table
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
 Paper: Liu et al., RoBERTa: a robustly optimized BERT pretraining approach, 2019

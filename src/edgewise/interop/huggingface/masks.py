@@ -341,9 +341,15 @@ def graph_of_rows(parts: Sequence[tuple[int, Tensor]], targets: int) -> Graph:
 
 
 def place(graph: Graph, targets: int, sources: int, row: int, column: int) -> Graph:
-    """Embed a graph in a larger one, with its first target at ``row`` and source at ``column``.
+    """Return a larger graph that contains the edges of a graph, with other numbers of the nodes.
 
-    Sources before 0 are dropped.
+    Args:
+        graph: graph to embed.
+        targets: number of targets of the larger graph.
+        sources: number of sources of the larger graph.
+        row: new number of the first target.
+        column: new number of the first source. If it is negative, edges from sources with negative
+            new numbers are dropped.
     """
     if (row, column, graph.num_targets, graph.num_sources) == (0, 0, targets, sources):
         return graph
