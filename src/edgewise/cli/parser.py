@@ -417,10 +417,10 @@ def _add_heads(add: Commands) -> None:
 def _add_data(command: argparse.ArgumentParser, *, importance: bool) -> None:
     if importance:
         help_ = (
-            "measure of the importance of a head: the gradient of the loss with respect to the "
-            "output of the head (`gradient`, the default), the gradient of the loss with respect "
-            "to a factor 1 by which all scores of the head are multiplied (`gain`), or the "
-            "increase of the loss without the head (`leaving_out`, the slowest)"
+            "how the importance of a head is measured. `gradient` (default): gradient of the loss "
+            "with respect to the output of the head. `gain`: gradient of the loss with respect to "
+            "a factor of all scores of the head. `leaving_out` (slowest): increase of the loss "
+            "without the head"
         )
         kinds = ("gradient", "gain", "leaving_out")
         command.add_argument("--by", choices=kinds, default="gradient", help=help_)

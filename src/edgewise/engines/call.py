@@ -1,6 +1,6 @@
-"""Input of an engine (an implementation of attention): the tensors of a call, and its properties.
+"""Input of an engine (an implementation of attention): tensors and properties of a call.
 
-The properties, such as device and dtype, decide which engine computes the call.
+The properties of the call, such as device and dtype, decide which engine computes it.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ def _of_hugging_face(split: str, dataset: Any) -> tuple[str, str]:
 def _no_loader(split: str, got: str, remedy: str) -> ArgumentError:
     return ArgumentError(
         f"loaders[{split!r}]",
-        expected="for each of train, val and test, a list of batches or a loader with a "
-        "length, such as PyTorch's DataLoader",
+        expected="a list of batches, or a loader with a length such as PyTorch's DataLoader, for "
+        "each of train, val and test",
         got=got,
         remedy=f"give {remedy}",
     )

@@ -341,7 +341,7 @@ def graph_of_rows(parts: Sequence[tuple[int, Tensor]], targets: int) -> Graph:
 
 
 def place(graph: Graph, targets: int, sources: int, row: int, column: int) -> Graph:
-    """Return a larger graph that contains the edges of a graph, with other numbers of the nodes.
+    """Return a larger graph that contains the edges of a graph, with its nodes renumbered.
 
     Args:
         graph: graph to embed.
