@@ -419,8 +419,8 @@ def _add_data(command: argparse.ArgumentParser, *, importance: bool) -> None:
         help_ = (
             "how the importance of a head is measured. `gradient` (default): gradient of the loss "
             "with respect to the output of the head. `gain`: gradient of the loss with respect to "
-            "a factor of all scores of the head. `leaving_out` (slowest): increase of the loss "
-            "without the head"
+            "a factor that multiplies the scores of the head. `leaving_out` (slowest): increase of "
+            "the loss without the head"
         )
         kinds = ("gradient", "gain", "leaving_out")
         command.add_argument("--by", choices=kinds, default="gradient", help=help_)

@@ -109,8 +109,8 @@ def _of_hugging_face(split: str, dataset: Any) -> tuple[str, str]:
 def _no_loader(split: str, got: str, remedy: str) -> ArgumentError:
     return ArgumentError(
         f"loaders[{split!r}]",
-        expected="a list of batches, or a loader with a length such as PyTorch's DataLoader, for "
-        "each of train, val and test",
+        expected="for each of train, val and test: a list of batches, or a loader that has a "
+        "length (for example PyTorch's DataLoader)",
         got=got,
         remedy=f"give {remedy}",
     )

@@ -120,9 +120,9 @@ def _listed(leave_out: Sequence[str]) -> Sequence[str]:
         return leave_out
     raise ArgumentError(
         "leave_out",
-        expected="a list of parts of tensor names",
+        expected="a list of strings, each a part of a tensor name",
         got=repr(leave_out),
-        remedy='write leave_out=["pooler"]',
+        remedy='write a list, such as leave_out=["pooler"]',
     )
 
 

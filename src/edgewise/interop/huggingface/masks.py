@@ -341,10 +341,10 @@ def graph_of_rows(parts: Sequence[tuple[int, Tensor]], targets: int) -> Graph:
 
 
 def place(graph: Graph, targets: int, sources: int, row: int, column: int) -> Graph:
-    """Return a larger graph that contains the edges of a graph, with its nodes renumbered.
+    """Place the edges of a graph in a larger graph, in which its nodes have other numbers.
 
     Args:
-        graph: graph to embed.
+        graph: graph to place.
         targets: number of targets of the larger graph.
         sources: number of sources of the larger graph.
         row: new number of the first target.
