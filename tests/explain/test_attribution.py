@@ -219,10 +219,10 @@ def test_the_page_says_which_method_is_the_default() -> None:
     assert f"at most {attribution.MOST_NODES:,}" in text
     assert "Links always use `removed`" in text
     assert "Forecasts use `attention`" in text
-    header, _, *rows = [line for line in section.splitlines() if line.startswith("|")]
-    methods = [
-        cell.strip().removeprefix("fidelity of ").strip("`") for cell in header.split("|")[2:-1]
-    ]
+    table = section.split("Arguments for the rows")[0]
+    header, _, *rows = [line for line in table.splitlines() if line.startswith("|")]
+    titles = [cell.strip().removeprefix("fidelity of ") for cell in header.split("|")[2:-1]]
+    methods = [title.strip("`") for title in titles]
     assert len(rows) > 10
     for row in rows:
         run, *cells = [cell.strip() for cell in row.split("|")[1:-1]]
