@@ -143,7 +143,7 @@ NO_LOADERS: dict[str, tuple[Any, str, str]] = {
 def test_what_is_no_loader_is_told_the_line_to_write(kind: str, tmp_path: Path) -> None:
     make, got, remedy = NO_LOADERS[kind]
     with refused(
-        "loaders['train']", expected="a list of batches or a loader", got=got, remedy=remedy
+        "loaders['train']", expected="a list of batches, or a loader", got=got, remedy=remedy
     ):
         go(tmp_path / "run", dict.fromkeys(SPLITS, make()))
 

@@ -369,7 +369,7 @@ def test_what_is_no_loader_is_explained(
 ) -> None:
     given = dict.fromkeys(("train", "val", "test"), GOOD) | {split: wrong}
     with refused(
-        f"loaders[{split!r}]", expected="a list of batches or a loader", got=got, remedy=remedy
+        f"loaders[{split!r}]", expected="a list of batches, or a loader", got=got, remedy=remedy
     ):
         go(tmp_path / "run", given)
     assert not (tmp_path / "run").exists()

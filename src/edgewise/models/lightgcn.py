@@ -43,8 +43,9 @@ class LightGCN(Recommender):
         cosine: score by cosine similarity instead of the inner product.
         low_pass: weight w of a low-pass filter of the graph. In evaluation and prediction,
             :math:`w \log(f_{ui} + 0.001)` is added to :math:`s_{ui}`, with the scores f of
-            :func:`low_pass_filter`, or 0 if they are negative. The filter has no parameters. It is
-            not used in training, because it contains the interactions that are trained on.
+            ``edgewise.models.lightgcn.low_pass_filter``, or 0 if they are negative. The filter has
+            no parameters. It is not used in training, because it contains the interactions that are
+            trained on.
 
     Example:
         >>> import torch
