@@ -152,7 +152,9 @@ def test_a_split_of_another_name_is_asked_for(tmp_path: Path) -> None:
     splits = by_splits().with_format("torch")
     given = {name: DataLoader(splits[name]) for name in splits}
     got = "only 'train', 'validation', 'test'"
-    with refused("loaders['val']", expected="a loader that has a length", got=got, remedy="as 'val'"):
+    with refused(
+        "loaders['val']", expected="a loader that has a length", got=got, remedy="as 'val'"
+    ):
         go(tmp_path / "run", given)
 
 
