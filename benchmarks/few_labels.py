@@ -219,8 +219,10 @@ def word_vectors(recipe: Recipe, columns: int = 50) -> float:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    parts = {name: texts_and_labels(recipe, name) for name in ("train", "val", "test")}
-    every, _ = texts_and_labels(with_values(recipe, {"data.labelled": 0}), "train")
+    plain = replace(recipe, data=without_augmentation(recipe.data))
+    labelled = plain.data.load()
+    parts = {name: texts_and_labels(labelled, name) for name in ("train", "val", "test")}
+    every, _ = texts_and_labels(with_values(plain, {"data.labelled": 0}).data.load(), "train")
     words = CountVectorizer(binary=True, min_df=2, token_pattern=r"\w+|[^\w\s]")
     x = words.fit_transform(every).astype(float)
     pairs = (x.T @ x).tocoo()
@@ -233,18 +235,17 @@ def word_vectors(recipe: Recipe, columns: int = 50) -> float:
         name: counts @ vectors / np.maximum(counts.sum(1).A1, 1)[:, None]
         for name, counts in ((name, words.transform(texts)) for name, (texts, _) in parts.items())
     }
-    best = (-1.0, 0.0)
-    for penalty in (0.01, 0.1, 1.0, 10.0):
-        model = make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=1000))
-        model.fit(means["train"], parts["train"][1])
-        scores = [float(model.score(means[name], parts[name][1])) for name in ("val", "test")]
-        best = max(best, (scores[0], scores[1]), key=lambda one: one[0])
-    return best[1]
+    models = [
+        make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=1000))
+        for strength in (0.01, 0.1, 1.0, 10.0)
+    ]
+    fitted = [model.fit(means["train"], parts["train"][1]) for model in models]
+    best = max(fitted, key=lambda model: model.score(means["val"], parts["val"][1]))
+    return float(best.score(means["test"], parts["test"][1]))
 
 
-def texts_and_labels(recipe: Recipe, split: str) -> tuple[list[str], list[int]]:
+def texts_and_labels(splits: Splits, split: str) -> tuple[list[str], list[int]]:
     """Return the texts of a split, decoded from their tokens, and the index of their labels."""
-    splits = without_augmentation(recipe.data).load()
     assert isinstance(splits, TextSplits)
     texts: list[str] = []
     labels: list[int] = []
@@ -293,10 +294,8 @@ def main() -> None:
     given = parser.parse_args()
     study = STUDIES[given.study]
     given.folder.mkdir(parents=True, exist_ok=True)
-    begin, began = (
-        [given.folder / f"{given.study}-{i}" for i in range(given.seeds)],
-        time.process_time(),
-    )
+    began = time.process_time()
+    begin = [given.folder / f"{given.study}-{seed}" for seed in range(given.seeds)]
     for seed, folder in enumerate(begin):
         recipe = replace(study.pretraining, seed=seed)
         train(recipe, folder, resume=(folder / "recipe.json").is_file())

@@ -85,7 +85,7 @@ def test_a_function_that_checks_its_arguments() -> None:
     assert made.__doc__ == "A model, say."
     bad = [("width", 0, "at least 1"), ("types", -1, "at least 0"), ("heads", 0, "at least 1")]
     for argument, value, expected in [*bad, ("dropout", 1.1, "from 0 to 1"), ("width", 1.0, "")]:
-        with refused(argument, expected=expected, got=repr(value), remedy="set"):
+        with refused(argument, expected=expected, got=repr(value), remedy=f"set {argument}"):
             made(**{"width": 1, argument: value})
 
 

@@ -46,7 +46,7 @@ def test_each_output_reads_its_own_graph_which_is_there_once() -> None:
 
 
 def test_nothing_to_pack_is_refused() -> None:
-    with refused("graphs", expected="at least one", got="none", remedy="give"):
+    with refused("graphs", expected="at least one", got="none", remedy="give at least one graph"):
         PackedGraphs.of([], [], [])
 
 

@@ -216,7 +216,7 @@ def test_the_page_says_which_method_is_the_default() -> None:
     section = page.split("## Which method is right")[1].split("\n## ")[0]
     text = " ".join(section.split())
     assert f"up to {attribution.MOST_REMOVED} parts" in text
-    assert f"at most {attribution.MOST_NODES:,}" in text
+    assert f"parts times the number of nodes is at most {attribution.MOST_NODES:,}" in text
     assert "Links always use `removed`" in text
     assert "Forecasts use `attention`" in text
     table = section.split("Arguments for the rows")[0]

@@ -149,9 +149,9 @@ def test_spans_grow_where_what_counts_is_far() -> None:
 def test_bad_input_is_refused() -> None:
     with refused("begin", expected="span, 20", got="21", remedy="larger span"):
         small(begin=21)
-    with refused("penalty", expected="at least 0", got="-1", remedy="set"):
+    with refused("penalty", expected="at least 0", got="-1", remedy="set penalty to"):
         small(penalty=-1.0)
-    with refused("ramp", expected="at least 1", got="0", remedy="set"):
+    with refused("ramp", expected="at least 1", got="0", remedy="set ramp to"):
         small(ramp=0)
     with refused("heads", expected="divisor of the width 12", got="5", remedy="heads"):
         small(heads=5)

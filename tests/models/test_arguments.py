@@ -59,7 +59,7 @@ def test_integers_and_numbers_out_of_range(name: str) -> None:
         for bad in values:
             with (
                 case(f"{argument}={bad!r}"),
-                refused(argument, expected=expected, got=repr(bad), remedy="set"),
+                refused(argument, expected=expected, got=repr(bad), remedy=f"set {argument}"),
             ):
                 MODELS[name](**{**needed(name), argument: bad})
 

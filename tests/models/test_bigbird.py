@@ -153,7 +153,7 @@ def test_what_it_cannot_do_is_refused() -> None:
     model, text = small(), ids(5)
     with refused("random_attention", expected="always", got="'never'", remedy=""):
         small(random_attention="never")
-    with refused("block", expected="at least 1", got="0", remedy="set"):
+    with refused("block", expected="at least 1", got="0", remedy="set block to"):
         small(block=0)
     with refused("attention_mask", expected="counted from the start", got="before", remedy="right"):
         model(text, torch.tensor([[0, 1, 1, 1, 1]]).expand(2, 5))

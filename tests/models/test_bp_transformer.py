@@ -174,7 +174,7 @@ def test_what_it_cannot_do_is_refused() -> None:
     model(text)
     with refused("x", expected="at most 16 tokens", got="17", remedy="larger max_length"):
         model(ids(17))
-    with refused("near", expected="at least 1", got="0", remedy="set"):
+    with refused("near", expected="at least 1", got="0", remedy="set near to"):
         small(near=0)
     with refused("graph", expected="builds its own graph", got="Window", remedy="bert"):
         model(text, graph=graphs.window(1))

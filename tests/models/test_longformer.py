@@ -152,7 +152,7 @@ def test_what_it_cannot_do_is_refused() -> None:
     model, text = small(), ids(5)
     with refused("radius", expected="a sequence of 2 integers", got="(1, 2, 3)", remedy="as many"):
         small(radius=(1, 2, 3))
-    with refused("radius", expected="at least 0", got="-1", remedy="set"):
+    with refused("radius", expected="at least 0", got="-1", remedy="set radius to"):
         small(radius=-1)
     with refused("heads", expected="divisor of the width 8", got="3", remedy="change"):
         small(heads=3)

@@ -256,9 +256,9 @@ def test_bad_input_is_refused() -> None:
         small("linformer", max_length=6).backbone(torch.zeros(1, 7, 8).double())
     with refused("sharing", expected="heads", got="head", remedy="heads"):
         small("linformer", sharing="head")
-    for name, options in (("linformer", {"rank": 0}), ("performer", {"features": 0})):
-        with refused(*options, expected="at least 1", got="0", remedy="set"):
-            small(name, **options)
+    for name, option in (("linformer", "rank"), ("performer", "features")):
+        with refused(option, expected="at least 1", got="0", remedy=f"set {option} to"):
+            small(name, **{option: 0})
     with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
         mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
         small("performer", causal=True)(ids(3), mask, cache=Cache())

@@ -284,7 +284,7 @@ def test_without_a_cache_it_writes_and_with_one_it_would_not_write_the_same() ->
 
 def test_what_it_cannot_do_is_refused() -> None:
     model, text = small(), ids(5)
-    with refused("num_buckets", expected="even", got="3", remedy="even"):
+    with refused("num_buckets", expected="even", got="3", remedy="each number in num_buckets even"):
         small(num_buckets=3)
     with refused("kinds", expected="local", got="'lhs'", remedy="did you mean 'lsh'"):
         small(kinds=["lhs"])

@@ -200,7 +200,7 @@ def test_outputs_change_with_the_node_order_only_by_the_free_choices_of_eigenvec
 
 
 def test_its_sizes_are_refused_by_name() -> None:
-    with refused("gamma", expected="at least 0", got="-1", remedy="set"):
+    with refused("gamma", expected="at least 0", got="-1", remedy="set gamma to"):
         models.san(IN, 2, gamma=-1.0)
     with refused("heads", expected="divisor", got="3", remedy="heads or width"):
         models.san(IN, 2, heads=3)

@@ -289,11 +289,11 @@ def test_bad_input_is_refused() -> None:
         small(halting=True, halting_threshold=1.5)
     with refused("threshold", expected="new name", got="old name", remedy="halting_threshold"):
         small(halting=True, threshold=0.9)
-    with refused("ponder_cost", expected="at least 0", got="-1", remedy="set"):
+    with refused("ponder_cost", expected="at least 0", got="-1", remedy="set ponder_cost to"):
         small(halting=True, ponder_cost=-1.0)
     with refused("model", expected="universal", got="TextModel", remedy="trunk"):
         num_steps(models.gpt(VOCABULARY, width=8, depth=1, heads=2), ids())
-    with refused("depth", expected="at least 1", got="0", remedy="set"):
+    with refused("depth", expected="at least 1", got="0", remedy="set depth to"):
         small(depth=0)
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Hashable
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import check_even
 from edgewise.biases import EdgeTerms, OffsetBias, Offsets, Projected, TableBias
 from edgewise.encodings.positions import offsets
 from edgewise.encodings.sinusoidal import sinusoidal_positions
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, check_sized
 
 
@@ -220,14 +220,8 @@ class TransformerXLRelative(nn.Module):
 
     def __init__(self, heads: int, width: int, encoding_width: int = 64) -> None:
         super().__init__()
-        if encoding_width % 2:
-            raise ArgumentError(
-                "encoding_width",
-                expected="an even number, because half of the features are sines and half are "
-                "cosines",
-                got=repr(encoding_width),
-                remedy="add 1 to encoding_width",
-            )
+        why = "half of the features are sines and half are cosines"
+        check_even("encoding_width", encoding_width, why)
         self.weight = nn.Parameter(torch.randn(heads, width, encoding_width) * encoding_width**-0.5)
         self.offset = nn.Parameter(torch.zeros(heads, width))
 

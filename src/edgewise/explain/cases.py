@@ -408,9 +408,7 @@ def _recommended(predictor: Recommendations, value: Any, top: int) -> Iterator[C
     user = predictor.prepare(value)
     model, first = predictor.model, len(predictor.users.ids)
     assert isinstance(model, Recommender)
-    pairs = predictor.preprocessing.values["known"] + torch.tensor([[0], [first]])
-    labels = [*predictor.users.ids, *predictor.items.ids]
-    graph = edges(both_ways(pairs), len(labels))
+    graph, labels = predictor.graph, [*predictor.users.ids, *predictor.items.ids]
     with torch.no_grad():
         items = predictor.answer([user], top=top, evidence=0)[0]["items"]
     for item in items:
@@ -598,9 +596,10 @@ class NodeCases:
                 )
 
     def induced(self, blocks: Sequence[tuple[Tensor, int]], offset: Tensor) -> Tensor:
-        """Return the edges within several neighbourhoods, packed into one graph.
+        """Return the edges within several neighbourhoods, packed into one graph, ``[2, E]``.
 
-        Edges into the outermost nodes are omitted. Nodes are renumbered in the order of the blocks.
+        The nodes of a neighbourhood get consecutive new numbers. Edges into its outermost nodes are
+        omitted.
 
         Args:
             blocks: results of :meth:`neighbourhood`.

@@ -343,10 +343,8 @@ def outputs_of_graph(run: Run) -> tuple[Callable[[], Tensor], Graph, list[str]]:
         graph = edges(both_ways(kept["known"]), len(kept["ids"]))
         return lambda: model.embed(graph), graph, list(kept["ids"])
     if isinstance(predictor, Recommendations):
-        labels = [*kept["users"], *kept["items"]]
-        pairs = kept["known"] + torch.tensor([[0], [len(kept["users"])]])
-        graph = edges(both_ways(pairs), len(labels))
-        return lambda: model.embed(graph), graph, labels
+        graph = predictor.graph
+        return lambda: model.embed(graph), graph, [*kept["users"], *kept["items"]]
     raise ArgumentError(
         "run",
         expected="a run on one graph: node classification, link prediction or recommendation",

@@ -126,14 +126,13 @@ def low_pass_filter(users: Tensor, graph: Graph, num_users: int) -> Tensor:
         >>> low_pass_filter(torch.tensor([1]), graph, 2)  # user 1 has item 1
         tensor([[0.0763, 0.5312]])
     """
-    to_users, to_items, vectors, values = graph.cached(
+    to_users, to_items, weight, vectors, values = graph.cached(
         ("low pass", num_users), lambda: _both_directions(graph, num_users)
     )
-    scale = to_items.in_degree()[:, None].float().clamp(min=1) ** EXPONENT
+    scale = graph.in_degree()[:, None].float().clamp(min=1) ** EXPONENT
 
     def smooth(h: Tensor) -> Tensor:
-        h = aggregate(h, to_users, weight=_weight(to_users))
-        return aggregate(h, to_items, weight=_weight(to_items))
+        return aggregate(aggregate(h, to_users, weight=weight), to_items, weight=weight)
 
     filtered = []
     for part in users.split(USERS):
@@ -145,30 +144,26 @@ def low_pass_filter(users: Tensor, graph: Graph, num_users: int) -> Tensor:
     return torch.cat(filtered)
 
 
-def _both_directions(graph: Graph, num_users: int) -> tuple[Graph, Graph, Tensor, Tensor]:
+def _both_directions(graph: Graph, num_users: int) -> tuple[Graph, Graph, Tensor, Tensor, Tensor]:
     """Return the edges to users, the edges to items, and the first singular vectors and values.
 
     Returns:
-        Two graphs on all N nodes; the right singular vectors ``[N, K]``, 0 for users; and the
-        singular values ``[K]``.
+        Two graphs on all N nodes, with the interactions in the same order; the weight of each
+        interaction; the right singular vectors ``[N, K]``, 0 for users; and the singular values
+        ``[K]``.
     """
     source, target = graph.edge_index
     chosen = target < num_users
     pairs = torch.stack([source[chosen], target[chosen]])
     to_users, to_items = (edges(one, graph.num_targets) for one in (pairs, pairs.flip(0)))
     shape = (num_users, graph.num_targets - num_users)
+    weight = symmetric_weight(graph)[chosen].float()
     place = torch.stack([pairs[1], pairs[0] - num_users])
-    matrix = torch.sparse_coo_tensor(place, _weight(to_users), shape, check_invariants=False)
+    matrix = torch.sparse_coo_tensor(place, weight, shape, check_invariants=False)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         # A few more vectors than needed make the last ones more accurate.
         _left, values, right = torch.svd_lowrank(matrix, q=min(VECTORS + 10, *shape), niter=4)
     vectors = right.new_zeros(graph.num_targets, min(VECTORS, right.shape[1]))
     vectors[num_users:] = right[:, :VECTORS]
-    return to_users, to_items, vectors, values[:VECTORS]
-
-
-def _weight(graph: Graph) -> Tensor:
-    """Return the inverse root of the product of both degrees, for each edge ``[E]``."""
-    product = graph.in_degree()[graph.target] * graph.out_degree()[graph.source]
-    return product.float().rsqrt()
+    return to_users, to_items, weight, vectors, values[:VECTORS]

@@ -17,11 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import Dot, attend
-from edgewise.arguments import check_divides, checked
+from edgewise.arguments import check_divides, check_even, checked
 from edgewise.biases import EdgeTerm
 from edgewise.checks import bind_graph
 from edgewise.encodings.sinusoidal import sinusoidal_positions
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, causal, check_graph
 from edgewise.layers import (
     AttentionBlock,
@@ -79,7 +78,7 @@ def transformer_xl(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
-    check_even(width)
+    check_even("width", width, "positions are pairs of sine and cosine")
     embedding = TextEmbedding(vocab_size, width, dropout=dropout)
     layers = [
         AttentionBlock(  # norm(x + attention(x)), then norm(x + FFN(x))
@@ -97,17 +96,6 @@ def transformer_xl(
         "transformer_xl", stack, GlobalRelativeBias(heads, width), Recent(memory)
     )
     return init_normal(TextModel(embedding, backbone, LanguageModelHead(vocab_size, width)))
-
-
-def check_even(width: int) -> None:
-    """Raise ArgumentError if the hidden size is odd, because sines and cosines come in pairs."""
-    if width % 2:
-        raise ArgumentError(
-            "width",
-            expected="an even width, because positions are pairs of sine and cosine",
-            got=repr(width),
-            remedy="add 1 to the width",
-        )
 
 
 class GlobalRelativeBias(nn.Module):

@@ -261,7 +261,7 @@ class _ItemsOf:
         return row, self.item[self.start[users][row] + nth]
 
     def rows(self, users: Tensor) -> Tensor:
-        """Return the items of each of the users ``[B]``, as ``[B, K]`` padded with -1."""
+        """Return the item indices of each user, ``[B, K]``, padded with -1."""
         count = self.count[users, None]
         rows = torch.full((len(users), int(count.max())), -1)
         rows[torch.arange(rows.shape[1]) < count] = self.all(users)[1]
