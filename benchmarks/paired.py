@@ -1,86 +1,75 @@
-"""Paired comparison of the test accuracy of two runs.
+"""Paired t-test of two runs, or of a run and its best baseline, on the same test examples.
 
-    python benchmarks/paired.py RUN OTHER
+    edgewise train ionic-liquids-co2 --folds --seeds 3
+    edgewise baseline ionic-liquids-co2 --folds
+    python -m benchmarks.paired runs/ionic-liquids-co2 runs/ionic-liquids-co2-baseline --by Smiles
 
-RUN and OTHER are run folders. For each test example, the accuracy is averaged over the seeds of a
-run. The benchmark prints the mean difference over examples and its standard error. This is smaller
-than without pairing, because examples that are equally hard for both runs do not contribute. It
-also prints mean and standard deviation over the seeds of each run. Both runs must have the same
-test examples in the same order.
+For each metric that is a mean over examples, the benchmark prints the mean difference with its
+standard error, and the p-value. The difference between seeds of a run is averaged out. With --by,
+the scores of all test rows with the same value of a column are averaged first, because rows of the
+same molecule are not independent.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+import numpy as np
+import pandas
 import torch
 from torch import Tensor
 
-import edgewise
-from edgewise.batches import UNLABELLED
+from edgewise import runs
+from edgewise.cli.baseline import SCORES
+from edgewise.training import RunFolder
+from edgewise.training.folder import METRICS
 
 
-class Answers(NamedTuple):
-    """Test results of a run: whether the answer is correct, and the target, ``[N]`` each."""
-
-    right: Tensor
-    target: Tensor
-
-
-def answered(folder: Path) -> Answers:
-    """Return the test results of the run in a folder."""
-    run = edgewise.load(folder)
-    if "test/accuracy" not in run.metrics:
-        raise SystemExit(f"{folder}: expected a classifier, but its metrics lack test/accuracy")
-    right, target = [], []
-    with torch.inference_mode():
-        for batch in run.recipe.data.load().loaders(run.recipe.seed)["test"]:
-            outputs = batch.select_outputs(run.model(*batch.inputs, **batch.keywords))
-            counts = batch.target != UNLABELLED
-            right.append((outputs.argmax(-1) == batch.target)[counts])
-            target.append(batch.target[counts])
-    return Answers(torch.cat(right).double(), torch.cat(target))
+def scores(folder: Path) -> dict[str, Tensor]:
+    """Return the score of each test example by metric, of a run or of a baseline."""
+    if RunFolder(folder).has(METRICS):
+        return runs.scores_of_run(folder)
+    return RunFolder(folder).read_tensors(SCORES)
 
 
-def of_seeds(folder: Path) -> list[Answers]:
-    """Return the test results of each seed of a run; one result if it was run without --seeds."""
-    return [answered(seed) for seed in sorted(folder.glob("seed-*")) or [folder]]
+def tested_values(run: Path, column: str) -> np.ndarray:
+    """Return the value of a column of the data file for each test row of a run, fold by fold."""
+    values = []
+    for folder in RunFolder(run).runs() or [run]:
+        one = next(iter(RunFolder(folder).runs()), folder)  # Seeds of a fold have the same rows.
+        data = runs.load_recipe(RunFolder(one)).data
+        lines = data.load().preprocessing["test_lines"].numpy()
+        values.append(
+            pandas.read_csv(data.source())[column].to_numpy()[lines - 2]
+        )  # after a header
+    return np.concatenate(values)
 
 
-def on_the_same(runs: Sequence[Sequence[Answers]]) -> list[Tensor]:
-    """Return for each run whether its answers are correct, ``[seeds, N]``.
-
-    The program exits if the test examples differ.
-    """
-    first, *others = (seed.target for seeds in runs for seed in seeds)
-    if not all(torch.equal(first, other) for other in others):
-        raise SystemExit("the runs have different test examples, or the same in another order")
-    return [torch.stack([seed.right for seed in seeds]) for seeds in runs]
-
-
-def difference(one: Tensor, other: Tensor) -> tuple[float, float]:
-    """Return the mean difference ``one - other`` over the N examples, and its standard error.
-
-    Both arguments are ``[seeds, N]``.
-    """
-    differences = one.mean(0) - other.mean(0)
-    return float(differences.mean()), float(differences.std() / len(differences) ** 0.5)
+def by_group(scores: Tensor, values: np.ndarray) -> Tensor:
+    """Return the mean score of the examples with the same value, for each value."""
+    return torch.tensor(pandas.Series(scores.numpy()).groupby(values).mean().to_numpy())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("runs", type=Path, nargs=2, metavar="RUN", help="folders of the two runs")
-    folders = parser.parse_args().runs
-    both = on_the_same([of_seeds(folder) for folder in folders])
-    for folder, found in zip(folders, both, strict=True):
-        each = 100 * found.mean(1)
-        spread = f" ± {each.std():.2f} %, {len(each)} seeds" if len(each) > 1 else " %, one seed"
-        print(f"{folder.name}: {each.mean():.2f}{spread}")
-    mean, error = difference(*both)
-    print(f"difference {100 * mean:+.2f} points, standard error {100 * error:.2f}")
+    parser.add_argument("run", type=Path, help="run folder")
+    parser.add_argument("other", type=Path, help="run folder, or folder of `edgewise baseline`")
+    parser.add_argument("--by", metavar="COLUMN", help="column of the run's data file")
+    arguments = parser.parse_args()
+    one, other = scores(arguments.run), scores(arguments.other)
+    values = tested_values(arguments.run, arguments.by) if arguments.by else None
+    for name in one.keys() & other.keys():
+        pair = one[name], other[name]
+        if values is not None:
+            pair = by_group(pair[0], values), by_group(pair[1], values)
+        found = runs.paired_test(*pair)
+        squared = " (mean squares)" if name == "rmse" else ""
+        print(
+            f"{name}{squared}: {pair[0].mean():.4f} and {pair[1].mean():.4f}, difference "
+            f"{found.difference:+.4f} ± {found.standard_error:.4f} (standard error), "
+            f"p = {found.p:.2g}, {found.examples:,} {arguments.by or 'examples'}"
+        )
 
 
 if __name__ == "__main__":

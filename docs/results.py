@@ -28,8 +28,8 @@ from edgewise import recipes, runs
 from edgewise.baselines import NoBaselineError, lower_is_better
 from edgewise.baselines.kinds import kind_of
 from edgewise.baselines.measure import AUGMENTATION
-from edgewise.cli.baseline import FILE, measure
-from edgewise.errors import EdgewiseError
+from edgewise.cli.baseline import FILE, SCORES, measure
+from edgewise.errors import EdgewiseError, MissingDataError
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import fields_of
 from edgewise.runs.record import differences
@@ -51,7 +51,8 @@ This page lists the results of all recipes, compared with simple baselines and p
 - **ours**: Edgewise's result on the test set, mean ± standard deviation over seeds or folds.
 - **baseline**: the simple method that is best on the validation set, with its result on the same
   test sets, as measured by [`edgewise baseline RECIPE`](../howto/baselines.md). p is the p-value of
-  a paired t-test over the folds, for the first metric. *Not measured* means that baselines exist
+  a paired t-test for the first metric: over the folds, or without folds over the test examples,
+  each with its mean score over the seeds. *Not measured* means that baselines exist
   but were not run. The cell is empty for variants, and for tasks without a simple method.
 - **reference**: a result to compare with, and its source. *Not reached* means that ours is worse.
 - **protocol**: split sizes (training / validation / test), rule that chooses the epoch, and seeds
@@ -549,6 +550,38 @@ def collect_baseline(recipe: Recipe, measured: Measured, folder: Path, measures:
     }
 
 
+def collect_paired(recipe: Recipe, measured: Measured, folder: Path) -> None:
+    """Add the p-value of a paired test over the test examples, of a run and its baseline.
+
+    Nothing is added if the folders of the run and of the baseline lack the scores of the examples.
+
+    Args:
+        recipe: the recipe.
+        measured: measurements, which have the run and the baseline and receive the p-value.
+        folder: folder of the runs and baselines. `edgewise train` writes quick baselines to the
+            folder of the run.
+    """
+    best = baseline_of(recipe, measured)
+    if best is None or recipe.protocol is None or recipe.protocol.folds:
+        return
+    metric = recipe.protocol.metrics[0].removeprefix("test/")
+    for name in (f"{recipe.name}-baseline", recipe.name):
+        one = RunFolder(folder / name)
+        if not one.has(SCORES):
+            continue
+        found = one.read_json(FILE)
+        chosen = next(each for each in found["baselines"] if each["name"] == found["best"])
+        if any(chosen[key] != best[key] for key in ("name", "setting", "metrics")):
+            continue
+        try:
+            ours = runs.scores_of_run(folder / recipe.name)[metric]
+        except (MissingDataError, KeyError):
+            return
+        p = runs.paired_test(ours, one.read_tensors(SCORES)[metric]).p
+        measured[recipe.name]["paired"] = {"baseline": best["metrics"], "p": p}
+        return
+
+
 def mean(value: Any) -> float:
     """Return a number, or the mean of several."""
     return float(value["mean"] if isinstance(value, dict) else value)
@@ -578,6 +611,8 @@ def collect(
         if found is not None:
             measured[name] = found
         collect_baseline(recipe, measured, runs / f"{name}-baseline", baselines)
+        if found is not None:
+            collect_paired(recipe, measured, runs)
         for other in BESIDE.get(name, {}):
             if (runs / f"{other}.json").is_file():
                 measured[other] = json.loads((runs / f"{other}.json").read_text())
@@ -616,7 +651,7 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
         if baseline is not None:
             shared = tuple(name for name in protocol.metrics if name in baseline["metrics"])
             simple = f"{baseline['name']}: {numbers(baseline['metrics'], shared)}"
-            simple += paired(metrics, baseline, shared[0])
+            simple += p_value(measured[recipe.name], baseline, shared[0])
             behind = f"Behind {baseline['name']}: " * is_behind(recipe, metrics, baseline)
         elif own_fields(recipe) is not None:
             simple = "not measured"
@@ -635,14 +670,25 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
     return "\n".join([f"## {title}", "", *about, *table, "", "```", *commands, "```", ""])
 
 
-def paired(metrics: dict[str, Any], baseline: dict[str, Any], name: str) -> str:
-    """Format the p-value of the paired t-test over folds; empty without folds or a spread."""
+def p_value(found: dict[str, Any], baseline: dict[str, Any], name: str) -> str:
+    """Format the p-value of the paired t-test; empty if it was not measured.
+
+    Args:
+        found: measurement of the recipe.
+        baseline: measurement of its baseline.
+        name: metric, for a test over folds.
+    """
     if not baseline["folds"]:
-        return ""
-    ours, simple = (one[name]["values"] for one in (metrics, baseline["metrics"]))
+        known = found.get("paired", {"baseline": None})
+        return formatted(known["p"]) if known["baseline"] == baseline["metrics"] else ""
+    ours, simple = (one[name]["values"] for one in (found["metrics"], baseline["metrics"]))
     if len({round(a - b, 9) for a, b in zip(ours, simple, strict=True)}) == 1:
         return ""
-    p = ttest_rel(ours, simple).pvalue
+    return formatted(ttest_rel(ours, simple).pvalue)
+
+
+def formatted(p: float) -> str:
+    """Format a p-value, such as ``; p = 0.46``."""
     return f"; p = {p:.2f}" if p >= 0.01 else "; p < 0.01"
 
 

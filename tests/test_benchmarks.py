@@ -9,7 +9,6 @@ import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,14 +19,12 @@ from benchmarks import (
     long_texts,
     pages,
     paired,
-    paired_molecules,
     pruning,
     sparse_attention,
     tiles,
 )
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
 from edgewise import data, explain
-from edgewise.batches import UNLABELLED, Batch
 from edgewise.cli.baseline import measure
 from edgewise.recipes import find
 from edgewise.runs import train_folds, with_values
@@ -106,47 +103,6 @@ def test_the_memory_and_times_of_sparse_attention() -> None:
     assert {key: len(spent) for key, spent in found.items()} == {
         (step, side): 2 for step in ("forward", "both") for side in ("ours", "theirs")
     }
-
-
-def test_how_far_apart_two_runs_are() -> None:
-    """Two seeds of one run, one of the other; the examples' differences are ½, 0, -1 and 0."""
-    one = torch.tensor([[1, 1, 0, 0], [0, 1, 0, 0]]).double()
-    other = torch.tensor([[0, 1, 1, 0]]).double()
-    squares = (0.5 + 0.125) ** 2 + (-1 + 0.125) ** 2 + 2 * 0.125**2
-    assert paired.difference(one, other) == pytest.approx((-0.125, (squares / 3 / 4) ** 0.5))
-
-
-def test_runs_are_only_compared_on_the_same_examples(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    right, target = torch.tensor([1.0, 0.0]).double(), torch.tensor([3, 1])
-    one, other = paired.Answers(right, target), paired.Answers(1 - right, target)
-    first, second = paired.on_the_same([[one], [one, other]])
-    assert first.tolist() == [[1, 0]]
-    assert second.tolist() == [[1, 0], [0, 1]]
-    for strange in (target.flip(0), target[:1]):
-        with pytest.raises(SystemExit, match="different test examples"):
-            paired.on_the_same([[one], [one, paired.Answers(right, strange)]])
-    monkeypatch.setattr(edgewise, "load", lambda _: SimpleNamespace(metrics={"test/recall@3": 0.9}))
-    with pytest.raises(SystemExit, match=r"a classifier.*test/accuracy"):
-        paired.answered(tmp_path)
-
-
-def test_what_a_run_is_right_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of the outputs only those that count, and of these not what nobody knows; batch by batch."""
-    x, select = torch.eye(4)[[2, 0, 1, 3]], torch.tensor([3, 0, 1])
-    batches = [
-        Batch((x,), torch.tensor([3, 2, UNLABELLED]), select),
-        Batch((x,), torch.tensor([2, 1, 1, 3])),
-    ]
-    data = SimpleNamespace(load=lambda: SimpleNamespace(loaders=lambda _: {"test": batches}))
-    run = SimpleNamespace(
-        recipe=SimpleNamespace(seed=0, data=data), model=lambda x: x, metrics={"test/accuracy": 0.8}
-    )
-    monkeypatch.setattr(edgewise, "load", lambda _: run)
-    found = paired.answered(tmp_path)
-    assert found.right.tolist() == [1, 1, 1, 0, 1, 1]
-    assert found.target.tolist() == [3, 2, 2, 1, 1, 3]
 
 
 def test_scores_without_heads_are_measured_once(
@@ -286,16 +242,16 @@ def test_molecules_are_compared_with_a_baseline_in_pairs(
     recipe = with_values(find("molecules"), {**values, "model.width": 8, "model.heads": 2})
     train_folds(recipe, tmp_path / "run", seeds=2)
     measure(recipe, tmp_path / "baseline", folds=True)
-    folds = list(paired_molecules.errors_of_folds(tmp_path / "run", tmp_path / "baseline"))
-    assert [len(fold) for fold in folds] == [14, 14, 14]
-    assert sorted(set().union(*(fold["molecule"] for fold in folds))) == sorted(smiles)
+    run, baseline = (paired.scores(tmp_path / name)["mae"] for name in ("run", "baseline"))
     known = json.loads((tmp_path / "run" / "metrics.json").read_text())["test/mae"]["values"]
-    assert [float(fold["run"].mean()) for fold in folds] == pytest.approx(known, abs=1e-5)
+    assert run.view(3, 14).mean(1).tolist() == pytest.approx(known, abs=1e-5)
     found = json.loads((tmp_path / "baseline" / "baseline.json").read_text())
     number = [one["name"] for one in found["baselines"]].index(found["best"])
     theirs = [fold[number]["metrics"]["test/mae"] for fold in found["folds"]]
-    assert [float(fold["baseline"].mean()) for fold in folds] == pytest.approx(theirs, abs=1e-5)
+    assert baseline.view(3, 14).mean(1).tolist() == pytest.approx(theirs, abs=1e-5)
+    tested = paired.tested_values(tmp_path / "run", "smiles")
+    assert sorted(tested) == sorted(2 * smiles)
     folders = [str(tmp_path / "run"), str(tmp_path / "baseline")]
-    monkeypatch.setattr("sys.argv", ["paired_molecules", *folders])
-    paired_molecules.main()
-    assert "21 molecules: run " in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["paired", *folders, "--by", "smiles"])
+    paired.main()
+    assert ", 21 smiles\n" in capsys.readouterr().out

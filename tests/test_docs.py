@@ -161,6 +161,11 @@ def trained_on_texts(folder: Path) -> None:
     assert main(["train", "texts", "--data.path", "reviews.tsv", *small]) == 0
 
 
+def two_runs(_folder: Path) -> None:
+    for name in ("gcn-cora", "gat-cora"):
+        assert main(["train", name, "--trainer.epochs", "2"]) == 0
+
+
 def friends(folder: Path) -> None:
     """An edge list of someone's own."""
     pairs = sorted(
@@ -191,6 +196,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "README.md": partial(trained_on_molecules, "README.md"),
     "docs/howto/molecules.md": partial(trained_on_molecules, "docs/howto/molecules.md"),
     "docs/howto/series.md": trained_on_series,
+    "docs/howto/baselines.md": two_runs,
     "docs/howto/huggingface.md": checkpoints,
     "docs/howto/large_graphs.md": friends,
     "docs/howto/text.md": book,
@@ -198,6 +204,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
 }
 """The files that a page's reader is to have."""
 PACKAGES = {
+    "docs/howto/baselines.md": ["lightning", "scipy", "torch_geometric"],
     "docs/howto/export.md": ["torch_geometric", "transformers"],
     "docs/howto/processes.md": ["lightning", "sklearn"],
     "docs/reference/encodings.md": ["matplotlib"],

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from edgewise.baselines import Baseline
+from edgewise.cli.baseline import write
 from edgewise.recipes import RECIPES, find
-from edgewise.runs import to_record, with_values
+from edgewise.runs import paired_test, to_record, with_values
 from edgewise.runs.seeds import summarise
+from edgewise.training import RunFolder
 
 RESULTS = runpy.run_path(str(Path(__file__).resolve().parent.parent / "docs" / "results.py"))
 NAME = "gcn-cora"
@@ -165,3 +169,24 @@ def test_how_often_a_run_saved_makes_no_other_recipe_of_it(tmp_path: Path) -> No
     measured: dict[str, Any] = {}
     RESULTS["collect"](measured, tmp_path, [NAME], False)
     assert NAME in measured
+
+
+def test_a_row_has_the_p_value_over_test_examples(tmp_path: Path) -> None:
+    """Of two seeds, beside the baseline that `edgewise train` leaves in the folder of the run."""
+    finished(tmp_path)
+    ours, theirs = torch.tensor([[1.0, 1, 0, 1], [1, 1, 1, 1]]), torch.tensor([1.0, 0, 0, 1])
+    for seed, scores in enumerate(ours):
+        folder = RunFolder(tmp_path / NAME / f"seed-{seed}")
+        folder.make()
+        folder.write_json("recipe.json", to_record(find(NAME)))
+        folder.write_tensors("test_scores.safetensors", {"accuracy": scores})
+    metrics = {"val/accuracy": 0.5, "test/accuracy": 0.5}
+    write(tmp_path / NAME, find(NAME), [Baseline("SGC", "", metrics, 1.0, {"accuracy": theirs})])
+    measured: dict[str, Any] = {}
+    for name in (f"{NAME}-baseline", NAME):
+        RESULTS["collect_baseline"](find(NAME), measured, tmp_path / name, False)
+    RESULTS["collect"](measured, tmp_path, [NAME], False)
+    p = paired_test(ours.mean(0), theirs).p
+    assert f"SGC: accuracy 50.00 %; p = {p:.2f} |" in RESULTS["page"](measured)
+    measured["baselines"][NAME]["metrics"] = {"test/accuracy": 0.6}
+    assert "p = " not in RESULTS["page"](measured).split("## ", 1)[1], "of another baseline"

@@ -93,6 +93,14 @@ class Task(ABC):
             MissingExtraError: torchmetrics is not installed.
         """
 
+    def example_scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return, for metrics that are means over examples, the term of each example, ``[M]``.
+
+        Paired tests compare two methods with these terms. For the metric rmse they are squared
+        errors. Metrics such as ROC-AUC, which have no term for one example, are left out.
+        """
+        return {}
+
     def possible_metrics(self) -> dict[str, Metric]:
         """Return, by name, all metrics that a task returned by :meth:`with_targets` may have."""
         return self.metrics()

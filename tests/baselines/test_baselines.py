@@ -27,8 +27,9 @@ from edgewise.cli.baseline import comparison
 from edgewise.data import molecule_table
 from edgewise.graphs import edges
 from edgewise.recipes import RECIPES, find
-from edgewise.runs import with_values
+from edgewise.runs import paired_test, with_values
 from edgewise.tasks import TASKS
+from edgewise.training import RunFolder
 
 sparse = pytest.importorskip("scipy.sparse")
 pytest.importorskip("sklearn")
@@ -214,6 +215,9 @@ def test_digits_and_the_run_beside_them(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "BEHIND k-NN on pixels" in said, "one epoch of a tiny model"
     assert "\nUse k-NN on pixels, or tune the recipe" in said
+    files = ("test_scores.safetensors", "baseline.safetensors")
+    p = paired_test(*(RunFolder(out).read_tensors(name)["accuracy"] for name in files)).p
+    assert f", p = {p:.2g} over 360 test examples); " in said
     record = json.loads((out / "baseline.json").read_text())
     assert record["best"] == "k-NN on pixels"
     assert record["baselines"][0]["metrics"]["test/accuracy"] > 0.9

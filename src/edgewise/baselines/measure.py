@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from edgewise.baselines.candidate import Candidate, Score
 from edgewise.baselines.kinds import kind_of
@@ -31,12 +32,15 @@ class Baseline(NamedTuple):
         setting: hyperparameters with the best validation metric, as text; empty if there are none.
         metrics: metrics on the validation and test sets, by names such as ``test/accuracy``.
         seconds: processor time for all settings of the method, in seconds.
+        scores: score of each test example by metric, ``[N]``; see
+            :meth:`edgewise.tasks.Task.example_scores`.
     """
 
     name: str
     setting: str
     metrics: dict[str, float]
     seconds: float
+    scores: Mapping[str, Tensor] = {}
 
 
 def lower_is_better(recipe: Recipe, metric: str) -> bool:
@@ -154,7 +158,7 @@ def _validated(recipe: Recipe, splits: Splits, candidate: Candidate) -> tuple[Ba
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*failed to converge")
         score = candidate.fit()
-    found = _metrics_of(recipe, score, splits.loaders(recipe.seed)["val"])
+    found, _ = _metrics_of(recipe, score, splits.loaders(recipe.seed)["val"])
     metrics = {f"val/{name}": value for name, value in found.items()}
     seconds = time.process_time() - started
     return Baseline(candidate.name, candidate.setting, metrics, seconds), score
@@ -172,9 +176,11 @@ def _tested(recipe: Recipe, splits: Splits, chosen: Baseline, score: Score) -> B
     """
     started = time.process_time()
     test = splits.loaders(recipe.seed)["test"]
-    found = _metrics_of(recipe, score, test) | _generated(recipe, score, test)
+    found, scores = _metrics_of(recipe, score, test)
+    found |= _generated(recipe, score, test)
     metrics = chosen.metrics | {f"test/{name}": value for name, value in found.items()}
-    return chosen._replace(metrics=metrics, seconds=chosen.seconds + time.process_time() - started)
+    seconds = chosen.seconds + time.process_time() - started
+    return chosen._replace(metrics=metrics, seconds=seconds, scores=scores)
 
 
 def _generated(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:
@@ -189,17 +195,20 @@ def _generated(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]
     return {name: float(metric.compute()) for name, metric in metrics.items()}
 
 
-def _metrics_of(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:
+def _metrics_of(
+    recipe: Recipe, score: Score, loader: Loader
+) -> tuple[dict[str, float], dict[str, Tensor]]:
+    """Return the metrics on the examples of a loader, and the scores of each example."""
     require("torchmetrics", extra="train", purpose="metrics of baselines")
     from edgewise.training.split_metrics import SplitMetrics
 
-    metrics = SplitMetrics(recipe.task)
+    metrics = SplitMetrics(recipe.task, keep_examples=True)
     for batch in loader:
         metrics.add(score(batch), batch.target)
     found = metrics.finish()
     if recipe.task.metrics():  # Scores need not be logits, for which the loss is defined.
         del found["loss"]
-    return found
+    return found, metrics.example_scores()
 
 
 def without_augmentation(data: Data) -> Data:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from edgewise import recipes, runs
 from edgewise.baselines import (
     Baseline,
@@ -19,6 +21,7 @@ from edgewise.baselines import (
 )
 from edgewise.cli.table import table
 from edgewise.data.text.labelled_sentences import LabelledText
+from edgewise.errors import MissingDataError
 from edgewise.recipes import Recipe
 from edgewise.runs import fields_of
 from edgewise.runs.parsing import as_typed
@@ -26,7 +29,7 @@ from edgewise.runs.preprocessing import kept_preprocessing
 from edgewise.runs.seeds import fold_recipes, mean_and_std, single_values
 from edgewise.training import RunFolder
 
-FILE = "baseline.json"
+FILE, SCORES = "baseline.json", "baseline.safetensors"
 FINE_TUNING = "--from FOLDER --optimizer.lr 5e-5 --trainer.epochs 3"
 PAGE = "docs/howto/text.md"
 """Page that shows the Python code of the baseline for texts."""
@@ -63,7 +66,7 @@ def measure(recipe: Recipe, out: Path, *, folds: bool = False) -> str:
 def write(
     out: Path, recipe: Recipe, found: Sequence[Baseline], folds: Sequence[Sequence[Baseline]] = ()
 ) -> Path:
-    """Write ``baseline.json`` to a folder, and return its path.
+    """Write ``baseline.json`` and the test scores of the best baseline; return the first path.
 
     Args:
         out: folder, which is created.
@@ -71,18 +74,25 @@ def write(
         found: baselines with their metrics; with folds, the metrics are means over folds.
         folds: baselines with their metrics, for each fold.
     """
+    best = best_of(recipe, list(found))
     record: dict[str, Any] = {
         "recipe": runs.to_record(recipe),
         "metric": main_metric(recipe, found[0]),
-        "best": best_of(recipe, list(found)).name,
-        "baselines": [each._asdict() for each in found],
+        "best": best.name,
+        "baselines": [_as_record(each) for each in found],
     }
     if len(folds) > 1:
-        record["folds"] = [[each._asdict() for each in fold] for fold in folds]
+        record["folds"] = [[_as_record(each) for each in fold] for fold in folds]
     folder = RunFolder(out)
     folder.make()
+    if best.scores:
+        folder.write_tensors(SCORES, dict(best.scores))
     folder.write_json(FILE, record)
     return out / FILE
+
+
+def _as_record(found: Baseline) -> dict[str, Any]:
+    return {name: value for name, value in found._asdict().items() if name != "scores"}
 
 
 def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
@@ -112,9 +122,22 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     path = write(out, recipe, found)
     line = (
         f"baseline: {name} {ours:.4f} is {place} {_named(best)}, {theirs:.4f} "
-        f"(difference {gain:+.4f}); {path}"
+        f"(difference {gain:+.4f}{_significance(out, best, name)}); {path}"
     )
     return f"{line}\n{_advice(recipe, best)}" if gain < 0 else line
+
+
+def _significance(out: Path, best: Baseline, name: str) -> str:
+    """Return the p-value of a paired t-test of a run and a baseline; empty without scores."""
+    metric = name.removeprefix("test/")
+    if metric not in best.scores or len(best.scores[metric]) < 2:
+        return ""
+    try:
+        ours = runs.scores_of_run(out)
+    except MissingDataError:  # Several processes trained the model.
+        return ""
+    found = runs.paired_test(ours[metric], best.scores[metric])
+    return f", p = {found.p:.2g} over {found.examples:,} test examples"
 
 
 def _advice(recipe: Recipe, best: Baseline) -> str:
@@ -156,7 +179,7 @@ def _named(found: Baseline) -> str:
 
 
 def _mean(found: Sequence[Baseline]) -> Baseline:
-    """Average a baseline over folds; its time is the sum.
+    """Average a baseline over folds; times are added, and scores of examples concatenated.
 
     Args:
         found: the same baseline on each fold.
@@ -165,7 +188,8 @@ def _mean(found: Sequence[Baseline]) -> Baseline:
     names = found[0].metrics
     metrics = {name: mean_and_std([each.metrics[name] for each in found])[0] for name in names}
     seconds = sum(each.seconds for each in found)
-    return Baseline(found[0].name, "; ".join(filter(None, settings)), metrics, seconds)
+    scores = {name: torch.cat([each.scores[name] for each in found]) for name in found[0].scores}
+    return Baseline(found[0].name, "; ".join(filter(None, settings)), metrics, seconds, scores)
 
 
 def _table(recipe: Recipe, found: Sequence[Baseline]) -> str:

@@ -98,6 +98,27 @@ def read_held_out(folders: Sequence[Path], split: str, targets: Sequence[Target]
     return HeldOut(mean_prediction(targets, outputs), target)
 
 
+def held_out_scores(recipe: Recipe, folders: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the scores of each test example by the mean prediction of several runs, ``[N]``.
+
+    Args:
+        recipe: recipe of the runs, which differ only in their seeds.
+        folders: run folders.
+
+    Returns:
+        Scores by metric (:meth:`edgewise.tasks.Task.example_scores`). Empty in the cases of
+        :func:`ensemble_metrics`.
+    """
+    if not _have_outputs(folders):
+        return {}
+    targets = load_preprocessing(RunFolder(folders[0])).targets
+    return recipe.for_targets(targets).task.example_scores(*read_held_out(folders, "test", targets))
+
+
+def _have_outputs(folders: Sequence[Path]) -> bool:
+    return len(folders) > 1 and all(RunFolder(folder).has(HELD_OUT) for folder in folders)
+
+
 def ensemble_metrics(recipe: Recipe, folders: Sequence[Path]) -> dict[str, float]:
     """Return the metrics of the mean prediction of several runs, such as ``test/mae``.
 
@@ -109,7 +130,7 @@ def ensemble_metrics(recipe: Recipe, folders: Sequence[Path]) -> dict[str, float
         Empty for one run, and if a run has no file of outputs: its data do not describe their
         targets, or an earlier version trained it.
     """
-    if len(folders) < 2 or not all(RunFolder(folder).has(HELD_OUT) for folder in folders):
+    if not _have_outputs(folders):
         return {}
     # torchmetrics is an optional dependency.
     from edgewise.training.split_metrics import SplitMetrics

@@ -73,6 +73,10 @@ class Consistency(Task):
         known = MulticlassAccuracy(average="micro", ignore_index=UNLABELLED, validate_args=False)
         return {"accuracy": LambdaInputTransformer(known, transform_pred=_mean_view)}
 
+    def example_scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        known = target != UNLABELLED
+        return {"accuracy": (_mean_view(outputs).argmax(-1) == target)[known].double()}
+
 
 def _mean_view(outputs: Tensor) -> Tensor:
     """Return class probabilities ``[N, classes]`` of logits, averaged over views in training."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from edgewise.arguments import check_choice
 from edgewise.base_task import Task
 from edgewise.errors import ArgumentError, require
-from edgewise.targets import Target, split_outputs
+from edgewise.targets import Target, probabilities, split_outputs
 from edgewise.tasks.regression import Regression
 
 if TYPE_CHECKING:
@@ -125,3 +125,11 @@ class PropertyPrediction(Regression):
 
         # The data are not loaded yet while the monitored metric is checked for the first time.
         return property_metrics(self.targets or (Target("number"), Target("class", ("0", "1"))))
+
+    def example_scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        if len(self.targets) > 1:  # A metric is then a mean over columns.
+            return {}
+        [(column, logits, values)] = self._columns(outputs, target)
+        if not column.classes:
+            return super().example_scores(logits[:, 0], values)
+        return {"accuracy": (probabilities(column, logits).argmax(-1) == values).double()}

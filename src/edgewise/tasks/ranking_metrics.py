@@ -32,7 +32,13 @@ class RankingMetric(Metric):
         self.add_state("users", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
-        """Add the scores ``[B, M]`` of M items for B users, with targets.
+        """Add scores and targets of a batch; see :meth:`of_users`."""
+        values = self.of_users(outputs, target)
+        self.total += values.sum()
+        self.users += len(values)
+
+    def of_users(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return the metric of each user with a held-out item, given scores ``[B, M]`` of M items.
 
         Targets ``[B, M]`` are 1 for held-out items of the user, -1 for items to ignore and 0 for
         other items. Targets ``[B, K]`` are, for each user, column indices of outputs, padded with
@@ -50,8 +56,7 @@ class RankingMetric(Metric):
             found = target.gather(1, best.indices) == 1
             items = (target == 1).sum(1)
         asked = items > 0
-        self.total += self.of(found[asked].double(), items[asked]).sum()
-        self.users += asked.sum()
+        return self.of(found[asked].double(), items[asked])
 
     @abstractmethod
     def of(self, found: Tensor, items: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -78,3 +78,7 @@ class Recommendation(Task):
         from edgewise.tasks.ranking_metrics import NDCG, Recall
 
         return {f"recall@{self.k}": Recall(self.k), f"ndcg@{self.k}": NDCG(self.k)}
+
+    def example_scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        metrics: dict[str, Any] = self.metrics()
+        return {name: metric.of_users(outputs, target) for name, metric in metrics.items()}

@@ -80,3 +80,7 @@ class Regression(Task):
         from edgewise.tasks.regression_metrics import R2
 
         return {"rmse": MeanSquaredError(squared=False), "mae": MeanAbsoluteError(), "r2": R2()}
+
+    def example_scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        errors = (outputs.double() - target.double()).flatten()
+        return {"rmse": errors.square(), "mae": errors.abs()}

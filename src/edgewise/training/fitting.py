@@ -11,14 +11,14 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from edgewise.base_task import Task
 from edgewise.errors import require
 from edgewise.training.batch_forms import as_loaders, explain_loader_errors
 from edgewise.training.curves import curves
 from edgewise.training.distributed import check_world_size, rank_and_world_size, trainer_arguments
-from edgewise.training.folder import CURVES, METRICS, NOTES, RunFolder
+from edgewise.training.folder import CURVES, METRICS, NOTES, TEST_SCORES, RunFolder
 from edgewise.training.interrupt import Interrupted, interruptible
 from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.rng import seed_everything
@@ -61,7 +61,8 @@ def fit(
             of ``train``, ``val`` and ``test``. Batches are :class:`edgewise.data.Batch`, tuples
             ``(input, ..., target)``, dicts of tensors with ``labels`` (such as a Hugging Face data
             set in torch format), or the graphs of PyG's DataLoader.
-        folder: run folder, in which ``log.csv``, ``model.safetensors``, ``curves.png`` and, last,
+        folder: run folder, in which ``log.csv``, ``model.safetensors``, ``curves.png``,
+            ``test_scores.safetensors`` (:meth:`edgewise.tasks.Task.example_scores`) and, last,
             ``metrics.json`` are written. In ``metrics.json``, ``null`` stands for NaN and infinity.
         optimizer: optimizer settings.
         trainer: trainer settings.
@@ -152,12 +153,14 @@ def fit(
                 module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
             )
     model.load_state_dict(history.best_weights)
-    metrics = evaluate(model, task, loaders, accelerator=trainer.accelerator, logger=logger)
+    metrics, scores = _evaluated(model, task, loaders, trainer.accelerator, logger)
     metrics["best_epoch"] = history.best_epoch
     metrics["epochs"] = len(history.rows)
     metrics["parameters"] = sum(p.numel() for p in model.parameters())
     metrics.update(history.times)
     if rank == 0:
+        if scores and world_size == 1:  # Each of several processes has only a part of the examples.
+            folder.write_tensors(TEST_SCORES, scores)
         _write(folder, task, history, metrics)
     return metrics
 
@@ -194,6 +197,17 @@ def evaluate(
         >>> sorted(metrics)
         ['test/accuracy', 'test/loss', 'val/accuracy', 'val/loss']
     """
+    return _evaluated(model, task, loaders, accelerator, logger)[0]
+
+
+def _evaluated(
+    model: nn.Module,
+    task: Task,
+    loaders: Loaders,
+    accelerator: str,
+    logger: Logger | Iterable[Logger] | None,
+) -> tuple[dict[str, float], dict[str, Tensor]]:
+    """Return the metrics of :func:`evaluate`, and the scores of each test example."""
     _require_lightning()
     import lightning.pytorch as lightning
 
@@ -213,7 +227,7 @@ def evaluate(
         trainer.validate(module, loaders["val"], verbose=False)
         val = module.measured
         trainer.test(module, loaders["test"], verbose=False)
-    return {**module.measured, **val}
+    return {**module.measured, **val}, module.test_metrics.example_scores()
 
 
 def _require_lightning() -> None:

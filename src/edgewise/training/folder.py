@@ -38,6 +38,7 @@ RECIPE = "recipe.json"
 LOG, CURVES = "log.csv", "curves.png"
 METRICS, NOTES = "metrics.json", "notes.json"
 PREPROCESSING, PREPROCESSING_TENSORS = "preprocessing.json", "preprocessing.safetensors"
+TEST_SCORES = "test_scores.safetensors"
 HEADS = "kept_heads.json"
 """File in the folder of a pruned run that lists the remaining attention heads of each layer."""
 OLD_FILES = {PREPROCESSING: "fitted.json", PREPROCESSING_TENSORS: "fitted.safetensors"}

@@ -67,7 +67,7 @@ class TrainingModule(lightning.LightningModule):
         self.carried: dict[str, Cache] = {}
         self.checked = False
         self.train_metrics, self.val_metrics, self.test_metrics = (
-            SplitMetrics(task) for _ in range(3)
+            SplitMetrics(task, keep_examples=split == "test") for split in ("train", "val", "test")
         )
         for metric in self.train_metrics.modules():
             if isinstance(metric, Metric):

@@ -42,11 +42,13 @@ class SplitMetrics(nn.ModuleDict):
 
     Args:
         task: task that computes the loss and gives the metrics.
+        keep_examples: whether to keep the scores of each example, for :meth:`example_scores`.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, *, keep_examples: bool = False) -> None:
         super().__init__({"loss": MeanLoss(), **task.metrics()})
-        self.task = task
+        self.task, self.keep_examples = task, keep_examples
+        self.examples: dict[str, list[Tensor]] = {}
 
     def add(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, int]:
         """Add a batch, and return its mean loss and the number of averaged terms."""
@@ -56,7 +58,14 @@ class SplitMetrics(nn.ModuleDict):
                 metric.update(loss.detach(), count)
             else:
                 metric.update(outputs.detach(), target)
+        if self.keep_examples:
+            for name, scores in self.task.example_scores(outputs.detach(), target).items():
+                self.examples.setdefault(name, []).append(scores.float().cpu())
         return loss, count
+
+    def example_scores(self) -> dict[str, Tensor]:
+        """Return :meth:`edgewise.tasks.Task.example_scores` of all batches so far."""
+        return {name: torch.cat(scores) for name, scores in self.examples.items()}
 
     def finish(self) -> dict[str, float]:
         """Return the values of all metrics by name, and reset the metrics.

@@ -1,0 +1,82 @@
+"""Paired tests: scores of each test example, of one run, several seeds and folds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("lightning", reason="Lightning is not installed")
+pytest.importorskip("scipy", reason="SciPy is not installed")
+
+from edgewise import recipes, runs
+from edgewise.errors import MissingDataError
+from edgewise.training import RunFolder
+from tests.errors import refused
+
+TINY = {"model.width": 8, "model.depth": 1, "model.heads": 1, "trainer.epochs": 1}
+
+
+def test_the_p_value_is_that_of_scipy() -> None:
+    from scipy.stats import ttest_rel
+
+    torch.manual_seed(0)
+    ours, theirs = torch.randn(2, 30)
+    found = runs.paired_test(ours, theirs)
+    assert found.examples == 30
+    assert found.p == pytest.approx(float(ttest_rel(ours.double(), theirs.double()).pvalue))
+    assert found.difference / found.standard_error == pytest.approx(
+        float(ttest_rel(ours.double(), theirs.double()).statistic)
+    )
+
+
+@pytest.mark.parametrize(("shift", "p"), [(0.0, 1.0), (0.5, 0.0)])
+def test_equal_differences_have_no_spread(shift: float, p: float) -> None:
+    ours = torch.tensor([1.0, 0.0, 1.0])
+    assert runs.paired_test(ours + shift, ours) == (3, shift, 0.0, p)
+
+
+@pytest.mark.parametrize("theirs", [torch.ones(3), torch.ones(1)])
+def test_scores_of_other_examples_are_refused(theirs: Tensor) -> None:
+    with refused(
+        "ours, theirs",
+        expected="same test examples",
+        got=f"1 and {len(theirs)} scores",
+        remedy="same",
+    ):
+        runs.paired_test(torch.ones(1), theirs)
+
+
+def test_scores_are_averaged_over_seeds(tmp_path: Path) -> None:
+    recipe = runs.with_values(recipes.find("digits"), TINY)
+    metrics = runs.train_seeds(recipe, 2, tmp_path)
+    found = runs.scores_of_run(tmp_path)["accuracy"]
+    each = [runs.scores_of_run(tmp_path / f"seed-{seed}")["accuracy"] for seed in (0, 1)]
+    assert torch.equal(found, sum(each) / 2)
+    assert not torch.equal(*each)
+    assert float(found.mean()) == pytest.approx(metrics["test/accuracy"]["mean"], abs=1e-5)
+    (tmp_path / "seed-1" / "test_scores.safetensors").unlink()
+    with pytest.raises(MissingDataError, match=r"test_scores.safetensors.*train\s+again"):
+        runs.scores_of_run(tmp_path)
+
+
+def test_scores_of_folds_are_those_of_the_mean_prediction(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
+    rows = [f"{'C' * count}O,{count}" for count in range(1, 13)]
+    (tmp_path / "mine.csv").write_text("\n".join(["smiles,y", *rows]))
+    values = {
+        "data.path": str(tmp_path / "mine.csv"),
+        "data.target": "y",
+        "data.folds": 3,
+        "data.val": 0.5,
+    }
+    recipe = runs.with_values(recipes.find("molecules"), {**TINY, **values})
+    runs.train_folds(recipe, tmp_path / "run", seeds=2)
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    found, values = runs.scores_of_run(tmp_path / "run"), metrics["test/mae"]["values"]
+    assert found["mae"].view(3, 4).mean(1).tolist() == pytest.approx(values, abs=1e-5)
+    seeds = [runs.scores_of_run(one)["rmse"] for one in RunFolder(tmp_path / "run/fold-0").runs()]
+    assert float(found["rmse"][:4].mean()) < float(torch.cat(seeds).mean()), "square is convex"
