@@ -89,8 +89,8 @@ def graph_transformer(
     """Build a graph Transformer, whose nodes attend to their neighbours in the graph.
 
     Called as ``model(x [..., N, in_width], graph, edge_attr=weight [E])``. In evaluation, a node's
-    output depends only on the nodes up to ``depth`` steps away; in training, batch norm uses all
-    nodes.
+    output depends only on the nodes up to ``depth`` steps away; in training, batch norm (the
+    default) uses all nodes.
 
     Args:
         in_width: number of input features per node.

@@ -214,7 +214,7 @@ class LightConv(EncoderDecoderModel):
         target_vocab_size: vocab size of the target text (None = one vocabulary for both texts).
         width: hidden size.
         depth: number of layers, in the encoder and in the decoder.
-        heads: number of convolution heads (the channels of a head share a kernel), and of heads of
+        heads: number of heads of the convolutions (the channels of a head share a kernel) and of
             the cross-attention.
         kernels: odd kernel size of each layer; layers without a size use the last size.
         ffn_dim: hidden size of the feed-forward networks.

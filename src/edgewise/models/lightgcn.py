@@ -21,7 +21,8 @@ from edgewise.checks import bind_graph
 from edgewise.graphs import Graph, Pattern, edges
 from edgewise.layers import Recommender, symmetric_weight
 
-# Settings of the low-pass filter, chosen on Gowalla: a fifth of the items of 3,000 users, held out.
+# Settings of the low-pass filter, chosen on held-out items of Gowalla: a fifth of those of 3,000
+# users.
 EXPONENT = 0.35
 IDEAL = 0.2
 SHARPENING = 0.5

@@ -59,10 +59,10 @@ class LearnedSpectrum(nn.Module):
 
     Signs of eigenvectors are sampled in every training step. In evaluation, the encoding depends on
     the node order: the sign of an eigenvector and the basis of a repeated eigenvalue are arbitrary.
-    In most molecules, an eigenvector and its negative have the same entries up to order, so no rule
-    can choose the sign (measured in :mod:`edgewise.encodings.laplacian`). Renumbering the atoms of
-    molecules of ESOL changes the outputs of an untrained model by 7e-3 in the median; the outputs
-    are about 2. :meth:`code` warns once if a graph has a repeated eigenvalue.
+    Most molecules have an eigenvector with the same entries as its negative, up to order, so no
+    rule can choose its sign (measured in :mod:`edgewise.encodings.laplacian`). Renumbering the
+    atoms of molecules of ESOL changes the outputs of an untrained model by 7e-3 in the median; the
+    outputs are about 2. :meth:`code` warns once if a graph has a repeated eigenvalue.
 
     Args:
         width: feature size of x.

@@ -194,7 +194,7 @@ def as_batch(value: Any) -> Batch:
         value: one of these forms:
 
             - an :class:`edgewise.data.Batch`;
-            - a tuple ``(input, ..., target)``;
+            - a tuple or list ``(input, ..., target)``;
             - a dict of tensors. One of them is the target (see ``TARGETS``); the others are passed
               to the model by name;
             - PyTorch Geometric's ``Data`` or ``Batch``. The model is called as
