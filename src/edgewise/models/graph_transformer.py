@@ -53,7 +53,7 @@ class GraphTransformer(GraphLayer):
             batch: ignored; see :mod:`edgewise.models`.
 
         Raises:
-            ArgumentError: ``edge_attr`` is not in floating point, or has not one row per edge.
+            ArgumentError: ``edge_attr`` is not in floating point, or its number of rows is not E.
         """
         graph = bind_to_nodes(graph, x)
         if is_dense(edge_attr) and edge_attr.dim() == 1:
