@@ -5,15 +5,18 @@ Models are called in the same way for each kind of input:
 - **Graphs**: ``model(x, graph, *, edge_attr=None, batch=None)``. ``x`` holds node features ``[...,
   N, in_width]``, ``graph`` a graph or pattern, and ``edge_attr`` edge features ``[E, edge_width]``
   in the order of ``graph.edge_index``; models without edge features raise an error if ``edge_attr``
-  is given. ``batch`` says which nodes belong to which of B graphs: it is a list of the number of
-  nodes of each graph, or, if a node belongs to several graphs, a membership graph (edges from nodes
-  to graphs). Without ``batch`` all nodes form one graph. ``global_attr`` ``[B, global_width]``
-  holds features of each graph, such as the temperature of a measurement. Models with learned node
-  embeddings take ids of nodes, users or items instead of ``x``.
+  is given. ``batch`` assigns the nodes to B graphs: it is a list of the number of nodes of each
+  graph, or, if a node belongs to several graphs, a membership graph (edges from nodes to graphs).
+  Without ``batch`` all nodes form one graph, and graph-level outputs have the shape ``[out_width]``
+  (``[1, out_width]`` in ``graph_network`` and ``molecule_transformer``). These two models also take
+  ``global_attr`` ``[B, global_width]``: features of each graph, such as the temperature of a
+  measurement. Models with learned node embeddings take ids of nodes, users or items instead of
+  ``x``.
 - **Text**: ``model(input_ids, attention_mask=None)`` returns the last hidden states, and
   ``model.logits(states)`` returns logits over the vocabulary. ``input_ids`` is ``[B, T]``, or
   ``[N]`` for texts that are concatenated without padding, whose lengths are ``sizes=``. ``cache=``
-  continues the texts of an earlier call; ``graph=`` replaces the attention graph.
+  continues the texts of an earlier call, and ``graph=`` replaces the attention graph; a model that
+  does not support one of them raises an error.
 - **Images**: ``model(images [B, channels, height, width])``, for a fixed ``image_size``.
 """
 
@@ -138,8 +141,8 @@ IMAGE_AUTOENCODERS: dict[str, Callable[..., nn.Module]] = {"mae": mae}
 ``model(images, noise [B, patches])`` and predicts the masked patches."""
 
 CAPTION_MODELS: dict[str, Callable[..., nn.Module]] = {"captioner": captioner}
-"""Image captioning models. ``f(image_size, channels, vocabulary, length)`` builds a model, which is
-called as ``model(images, input_ids [B, T]) -> [B · T, vocabulary]``."""
+"""Image captioning models. ``f(image_size, channels, vocab_size, max_length)`` builds a model,
+which is called as ``model(images, input_ids [B, T]) -> [B · T, vocab_size]``."""
 
 SERIES_MODELS: dict[str, Callable[..., nn.Module]] = {"forecaster": forecaster}
 """Time series models. ``f(history, horizon, season)`` builds a model, which is called as
@@ -164,7 +167,7 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "lstm": lstm,
     "gru": gru,
 }
-"""Text models. ``f(vocabulary)`` builds a model, which is called as ``model(input_ids,
+"""Text models. ``f(vocab_size)`` builds a model, which is called as ``model(input_ids,
 attention_mask=None) -> [B, T, width]``."""
 
 ENCODER_DECODER_MODELS: dict[str, Callable[..., EncoderDecoderModel]] = {
@@ -173,7 +176,7 @@ ENCODER_DECODER_MODELS: dict[str, Callable[..., EncoderDecoderModel]] = {
     "light_conv": light_conv,
     "dynamic_conv": dynamic_conv,
 }
-"""Encoder-decoder models. ``f(vocabulary)`` builds a model, which is called as ``model(input_ids
+"""Encoder-decoder models. ``f(vocab_size)`` builds a model, which is called as ``model(input_ids
 [B, S], attention_mask, decoder_input_ids [B, T], decoder_attention_mask) -> [B, T, width]``. Texts
 concatenated without padding take ``sizes`` and ``decoder_sizes`` instead of the masks.
 ``model.logits(states)`` returns the logits."""

@@ -1,7 +1,8 @@
 """Adaptive span: a causal language model whose attention heads learn how far back they attend.
 
 Formula: w_ij ∝ m(i - j) exp(s_ij), m(x) = min(max((R + z - x) / R, 0), 1), with z learned per head
-Graph: ``causal() & window(r)``; m is 0 at distances above r; heads with equal r share a graph
+Graph: ``causal() & window(r)``, where m is 0 at distances above r, or r is the max span; heads with
+    equal r share a graph
 Score: ``Dot`` (scaled dot product) of rotated queries and keys; each head projects all features
 Encoding: rotary, in every layer (the paper adds relative position vectors to the keys)
 Normalisation: softmax over the neighbourhood with log m as a bias; layer norm before each sublayer
@@ -59,7 +60,7 @@ def adaptive_span(
 ) -> TextModel:
     """Build a causal language model whose attention heads learn how far back they attend.
 
-    The span of a head is the distance up to which it attends fully.
+    The span of a head is the distance, in tokens, up to which its mask m is 1.
     ``model.logits(states)`` gives the logits of the next token at each position.
     ``model.backbone.spans`` holds the learned spans of all layers and heads.
 
@@ -69,11 +70,11 @@ def adaptive_span(
         depth: number of layers.
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
-        span: max span of a head in tokens.
+        span: max span of a head in tokens; no head attends to tokens farther away.
         ramp: number of tokens beyond a head's span over which the mask falls from 1 to 0.
         begin: initial span of each head, in tokens.
-        penalty: weight λ of the spans in the training loss (0 = none): λ times the mean span in
-            each layer is added.
+        penalty: weight λ of the spans in the training loss (0 = none). The mean span of the heads
+            of a layer, in tokens, is summed over the layers, multiplied by λ and added to the loss.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.
 
@@ -104,13 +105,13 @@ def adaptive_span(
 class SpanAttention(GraphLayer):
     r"""Multi-head attention with a learned span per head.
 
-    .. math:: w_{ij} = \frac{m_z(i - j)\, e^{s_{ij}}}{\sum_k m_z(i - k)\, e^{s_{ik}}}, \qquad
+    .. math:: w_{ij} = \frac{m_z(|i - j|)\, e^{s_{ij}}}{\sum_k m_z(|i - k|)\, e^{s_{ik}}}, \qquad
               m_z(x) = \min(\max((R + z - x) / R, 0), 1)
 
     The span z of a head is learned. The soft mask m is applied by adding log m to the scores. Heads
     whose masks reach equally far (rounded up to a multiple of ``STEP`` tokens) share one attention
     call on a window of that radius. Pairs outside the window are not computed, because their
-    weights and gradients are 0.
+    weights and gradients are 0. The radius is at most the max span S, so the mask is cut off at S.
 
     Args:
         width: hidden size.
@@ -150,7 +151,7 @@ class SpanAttention(GraphLayer):
 
     @property
     def spans(self) -> Tensor:
-        """Span z of each head in tokens, ``[H]``, clamped to 0 … S; its gradient is not clamped."""
+        """Span z of each head in tokens, ``[H]``, clamped to 0 … S. Gradients ignore the clamp."""
         clamped = self.share.clamp(0, 1).detach()
         return self.span * (clamped + (self.share - self.share.detach()))
 

@@ -63,7 +63,7 @@ def bert(
         depth: number of layers.
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
-        max_length: max length of a text in tokens, the number of learned positions.
+        max_length: max length of a text in tokens, for learned and binary positions only.
         positions: position encoding, a name of
             :data:`edgewise.encodings.TEXT_POSITIONS`: "learned", "sinusoidal", "rotary",
             "relative", "index", "none" and others.

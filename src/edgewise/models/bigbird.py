@@ -84,8 +84,9 @@ def bigbird(
     ``model.logits(states)`` gives the logits of the masked language model. Each block attends to
     itself, its two neighbours, the first and the last block, and ``random_blocks`` sampled blocks.
     The first and the last block attend to all blocks. Texts of at most ``5 + 2 * random_blocks``
-    blocks use full attention. With ``random_attention="training"``, evaluation uses the first block
-    instead of the sampled blocks, as in Hugging Face Transformers.
+    blocks use full attention. With ``random_attention="training"``, evaluation replaces every
+    sampled block by the first block, whose tokens then count ``random_blocks`` additional times in
+    the softmax, as in Hugging Face Transformers.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -101,7 +102,7 @@ def bigbird(
         act: name of the activation function of the feed-forward networks.
         epsilon: epsilon of the layer norms.
         dropout: dropout probability.
-        token_scale: factor of the token vectors.
+        token_scale: factor of the token embeddings, applied before positions are added.
         graph: attention graph of all layers (None = block-sparse attention).
 
     Example:
@@ -212,7 +213,7 @@ class BlockSparse(Pattern):
         seed: random seed of the layer; with None, the first block replaces the random blocks.
         length: max length of a text in tokens.
         copy: keep only pairs of blocks that occur at least ``copy`` times, since a pair can be
-            sampled several times. :meth:`copies` returns the patterns for all numbers of times.
+            sampled several times. :meth:`copies` returns a pattern for each number of times.
     """
 
     size: int
@@ -384,9 +385,12 @@ class BigBirdBackbone(SingleTextBackbone):
         return with_padding(states, rows, x)
 
     def _run(self, x: Tensor, texts: list[tuple[int, int]] | None) -> Tensor:
-        """Apply the layers; ``texts`` has each packed text's length with padding, and without it.
+        """Apply the layers.
 
-        It is None for texts of equal length without padding.
+        Args:
+            x: features ``[N, width]`` of packed texts, or ``[B, T, width]``.
+            texts: for each packed text, its number of tokens with and without padding; None for
+                texts of equal length without padding.
         """
         count = x.shape[-2]
         for layer, layer_pattern in zip(self.layers, self.graphs, strict=True):

@@ -1,7 +1,8 @@
 """BP-Transformer: attention to near tokens and to spans of a binary partition of the text.
 
-Formula: z = norm(u + attention(u)); u' = norm(z + FFN(z)), for tokens and spans; spans start at 0
-Graph: spans attend to their tokens; tokens attend to k nodes of each level on either side
+Formula: z = norm(u + attention(u)); u' = norm(z + FFN(z)), for tokens and spans; the initial state
+    of a span is the zero vector
+Graph: spans attend to their tokens; tokens attend to k or k + 1 nodes of each level on either side
 Score: ``Dot`` (scaled dot product) plus a learned bias per head and edge type
 Encoding: the bias by edge type, which is the level, side and rank of the attended node
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
@@ -59,8 +60,9 @@ def bp_transformer(
 
     ``model.logits(states)`` gives logits over the vocabulary for each token. Each token attends, on
     either side, to ``near`` tokens, then to ``near`` spans of two tokens, then to ``near`` spans of
-    four tokens, and so on to the ends of the text. With ``causal``, a cache stores completed spans,
-    so a new token costs O(k log(n / k)) pairs.
+    four tokens, and so on to the ends of the text. On a level where the next level would start in
+    the middle of a span, it is one node more. With ``causal``, a cache stores completed spans, so a
+    new token attends to only O(k log(n / k)) nodes in a text of n tokens.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -68,8 +70,8 @@ def bp_transformer(
         depth: number of layers.
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
-        near: number of nodes of each level that a token attends to on either side, k.
-        causal: whether tokens attend only to earlier tokens (causal attention).
+        near: number k of nodes of each level that a token attends to on either side.
+        causal: whether tokens attend only to themselves and earlier tokens.
         max_length: max length of a text in tokens, which determines the number of edge types.
         act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
@@ -118,8 +120,8 @@ def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor
 
     Returns:
         The graph, and the type of each edge. Type 0 is a self-loop. The next types are edges from
-        a token to its span, one type per level; then edges from a node to the left or right of a
-        token, one type per level, side and rank. See :func:`kinds`.
+        a token to its span, one type per level. The other types are edges to a token from a node
+        on its left or right, one type per level, side and rank. See :func:`kinds`.
     """
     counts = nodes_per_level(tokens)
     first = [sum(counts[:level]) for level in range(len(counts))]

@@ -6,7 +6,8 @@ Score: ``Dot`` (scaled dot product); each head projects all features
 Encoding: learned, by row and column for patches and by position for tokens
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
 Update: residual connections around attention and around the feed-forward network (GELU)
-Paper: Cornia et al., Meshed-memory transformer for image captioning, 2020 (without the mesh)
+Paper: Cornia et al., Meshed-memory transformer for image captioning, 2020 (without its memory
+    vectors and its meshed cross-attention)
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ POSITION_STD = 0.5
 class Captioner(nn.Module):
     """Image captioner: an image encoder and a text decoder with cross-attention.
 
-    Called as ``model(images, input_ids)``; returns the logits of the next token.
+    Called as ``model(images [B, C, height, width], input_ids [B, T])``. Returns the logits of the
+    next token, ``[B · T, vocab_size]``.
 
     Args:
         image_size: height and width in pixels, or one number for both.
@@ -104,7 +106,12 @@ class Captioner(nn.Module):
         self.decoder = TextModel(embedding, Backbone(decoder_stack), head)
 
     def forward(self, images: Tensor, input_ids: Tensor) -> Tensor:
-        """Return next-token logits ``[B · T, vocabulary]`` for images and ids ``[B, T]``."""
+        """Return next-token logits ``[B · T, vocab_size]``.
+
+        Args:
+            images: images ``[B, C, height, width]``.
+            input_ids: token ids of the captions so far, ``[B, T]``.
+        """
         states = self.decoder(input_ids, memory=self.memory(images))
         return self.decoder.logits(states).flatten(0, 1)
 

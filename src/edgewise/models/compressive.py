@@ -1,6 +1,7 @@
 """Compressive Transformer: Transformer-XL that keeps means of older inputs as compressed memory.
 
-Formula: as Transformer-XL; sources are x, the memory and means of c older inputs, without gradients
+Formula: as Transformer-XL; sources are x, the memory, and older inputs averaged in groups of c;
+    memories get no gradients
 Graph: ``causal()`` with more sources than targets: compressed memory, memory, then the segment
 Score: ``Dot`` of concatenated content and position features; all layers share the biases u and v
 Encoding: sinusoids of the relative position; a compressed memory takes one position
@@ -43,9 +44,9 @@ def compressive(
     ``model.logits(states)`` gives the logits of the next token at each position. With ``cache=`` a
     call continues the text of the previous call. Each layer attends to its last ``memory`` inputs.
     Older inputs are averaged in groups of ``rate``, and each layer attends to the last
-    ``compressed`` of these means. Mean pooling is the paper's compression without weights. (Learned
-    compression would need an auxiliary loss, because no gradient flows into memories.) Memories
-    are empty at first; in the paper they are zeros.
+    ``compressed`` of these means. Mean pooling is one of the compression functions of the paper.
+    (Learned compression would need an auxiliary loss, because no gradient flows into memories.)
+    Memories are empty at first; in the paper they are zeros.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -147,5 +148,5 @@ class Compressed(Recent):
         return super().mask(mask, past, count)
 
     def _means(self, inputs: int) -> int:
-        """Return the number of means (compressed memories) stored after ``inputs`` inputs."""
+        """Return the number of means formed from the first ``inputs`` inputs."""
         return max(inputs - self.length, 0) // self.rate

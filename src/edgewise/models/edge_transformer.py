@@ -2,7 +2,7 @@
 
 Formula: s_ij = q_i ∘ k_j ∘ (E e_ij) / √D; h_i' = Σ_j softmax_j(Σ s_ij) v_j; e_ij' = O s_ij
 Graph: the input graph
-Score: sum of the entries of s_ij, computed edge by edge, as ``attend`` has no weight per entry
+Score: sum of the entries of s_ij; computed without ``attend``, which returns no vector per edge
 Normalisation: softmax over the neighbourhood; batch norm after each sublayer
 Update: residual connections around attention and the feed-forward networks of nodes and edges
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
@@ -73,8 +73,9 @@ class EdgeTransformerLayer(GraphLayer):
 class EdgeTransformer(GraphLayer):
     """Graph Transformer that updates features of nodes and edges.
 
-    Called as ``model(x, graph, edge_attr=[E, edge_width])``. A node's output depends on the nodes
-    up to ``depth`` steps away and on no others.
+    Called as ``model(x [..., N, in_width], graph, edge_attr=[E, edge_width])``. In evaluation, a
+    node's output depends only on the nodes up to ``depth`` steps away; in training, batch norm uses
+    all nodes.
 
     Args:
         in_width: number of input features per node.
@@ -137,7 +138,10 @@ class EdgeTransformer(GraphLayer):
     def states(
         self, x: Tensor, graph: Pattern, *, edge_attr: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the hidden states of nodes and of edges after the last layer."""
+        """Return the hidden states of nodes ``[..., N, width]`` and of edges ``[..., E, width]``.
+
+        They are the states after the last layer. The arguments are those of :meth:`forward`.
+        """
         graph = bind_to_nodes(graph, x)
         weight = self.embed_edges.weight
         edge_attr = given_or_ones(edge_attr, graph, weight.shape[1], weight, batched=True)

@@ -29,12 +29,12 @@ class Exphormer(GPS):
     """Exphormer: GPS with sparse attention, on edges, expander edges and virtual nodes.
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Attention has
-    E + ``degree`` · N + 2 · ``virtual`` · N edges instead of N². The expander depends on the node
-    order. Attention uses edge features for every choice of the message-passing layer ``local``. The
-    arguments that are not listed here are those of :class:`GPS`.
+    at most E + ``degree`` · N + 2 · ``virtual`` · N edges instead of N². The expander depends on
+    the node order. Attention uses edge features for every choice of the message-passing layer
+    ``local``. The arguments that are not listed here are those of :class:`GPS`.
 
     Args:
-        degree: degree of the expander graph (0 = none).
+        degree: degree of the expander graph, an even number (0 = none).
         virtual: number of virtual nodes connected to all nodes of a graph (0 = none).
         seed: random seed of the expander graphs.
         pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
@@ -123,8 +123,7 @@ class Exphormer(GPS):
 
         Returns:
             Indices of virtual nodes ``[G · V]`` and of input nodes ``[N]``, the message-passing
-            graph, the attention graph of E + degree · N + 2 V N edges, and the type of each of its
-            edges.
+            graph, the attention graph, and the type of each edge of the attention graph.
         """
         count = len(self.virtual)
 

@@ -1,6 +1,7 @@
 """Forecaster: a Transformer that predicts the change of a time series since the last season.
 
-Formula: ŷ_h = x_{T+h-s} + σ·(W z_T + A u)_h; season length s, z = Transformer(u), u = (x - μ) / σ
+Formula: ŷ_h = x_{T+h-s} + σ·(W z_T + A u)_h, u = (x - μ) / σ, z = Transformer(u, d),
+    d_t = (x_t - x_{t-s}) / σ, season length s; for h > s the last season repeats
 Graph: causal by default, or any pattern over the T past time steps
 Score: ``Dot`` (scaled dot product); each head projects all features
 Encoding: learned, one vector per time step
@@ -32,9 +33,10 @@ class Forecaster(nn.Module):
     .. math:: \hat y_h = x_{T+h-s} + \sigma\,(W z_T + A u)_h, \qquad u = (x - \mu) / \sigma
 
     Here s is the season length, μ and σ are the mean and standard deviation of the history x, and
-    z_T is the Transformer's state of the last time step. A is a linear map; the Transformer adds
-    the nonlinear part. W and A start at zero, so the untrained model repeats the last season (the
-    seasonal naive forecast). Called as ``model(history [B, T])``.
+    z_T is the Transformer's state of the last time step. For h > s, the last season repeats. The
+    Transformer's inputs are u and the seasonal differences (x_t - x_{t-s}) / σ. A is a linear map;
+    the Transformer adds the nonlinear part. W and A start at zero, so the untrained model repeats
+    the last season (the seasonal naive forecast). Called as ``model(history [B, T])``.
 
     Args:
         history: number of past time steps T that the model reads.
@@ -87,7 +89,10 @@ class Forecaster(nn.Module):
         self.horizon, self.season = horizon, season
 
     def forward(self, history: Tensor) -> Tensor:
-        """Return forecasts ``[B, horizon]``, given the T past values ``[B, T]``, in their unit."""
+        """Return forecasts ``[B, horizon]`` from the T past values ``history`` ``[B, T]``.
+
+        The forecasts have the unit of ``history``.
+        """
         season, length = self.season, history.shape[-1]
         std, mean = torch.std_mean(history, dim=-1, keepdim=True)
         std = std.clamp(min=1e-6)

@@ -5,7 +5,8 @@ Graph: the input graph; in the last layer the complete graph (or the input graph
 Score: by layer type: none (GCN, GIN), ``Additive`` (GAT, GATv2) or ``Dot`` (Transformer)
 Normalisation: that of the layer type; layer norm after each layer
 Update: residual connection around each layer
-Paper: Alon and Yahav, On the bottleneck of graph neural networks and its implications, 2021
+Paper: Alon and Yahav, On the bottleneck of graph neural networks and its practical implications,
+    2021
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class FullyAdjacent(GraphLayer):
     """Message-passing network whose last layer has a complete graph.
 
     Called as ``model(x [N, in_width], graph, batch=...)``. In the complete last layer, GCN and GIN
-    give all nodes the same weight, so they cannot distinguish distant nodes.
+    give all nodes the same weight, so they cannot select a distant node.
 
     Args:
         in_width: number of input features per node.

@@ -4,7 +4,7 @@ Formula: h_i' = Σ_j softmax_j(a·leaky(W_q h_i + W_k h_j)) W_k h_j, in H heads
 Graph: the input graph with self-loops
 Score: ``Additive``: a·leaky(query + key), slope 0.2; in GAT all targets rank the sources equally
 Normalisation: softmax over the neighbourhood
-Update: concatenated heads and ELU; the last layer averages its heads
+Update: concatenated heads and ELU; the last layer has one head
 Paper: Brody et al., How attentive are graph attention networks?, 2022
 """
 
@@ -58,7 +58,7 @@ class GATv2Layer(GraphLayer):
 def gatv2(
     in_width: int, out_width: int, *, head_width: int = 8, heads: int = 8, dropout: float = 0.6
 ) -> GraphSequential:
-    """Build a GATv2 network of two layers: concatenated heads and ELU, then averaged heads.
+    """Build a GATv2 network of two layers: concatenated heads and ELU, then a single head.
 
     Called as ``model(x [..., N, in_width], graph)``. A node's output depends on the nodes up to 2
     steps away and on no others.

@@ -73,9 +73,10 @@ def gin(
 ) -> GraphSequential:
     """Build a graph isomorphism network whose output is linear in the features of all layers.
 
-    Called as ``model(x, graph)``. Summed over the nodes, the output is the paper's readout, except
-    that its bias is multiplied by the number of nodes. A node's output depends on the nodes up to
-    ``depth`` steps away and on no others.
+    Called as ``model(x [..., N, in_width], graph)``. Summed over the nodes, the output is the
+    paper's readout, except that its bias is multiplied by the number of nodes. In evaluation, a
+    node's output depends only on the nodes up to ``depth`` steps away; in training, batch norm uses
+    all nodes.
 
     Args:
         in_width: number of input features per node.

@@ -47,7 +47,7 @@ Local = Literal["gine", "gcn", "gat", "none"]
 
 
 class GINELayer(GraphLayer):
-    r"""GIN with edge features, :math:`W((1 + ε) h_i + \sum_j \max(0, h_j + E e_{ij}))`.
+    r"""GIN with edge features, :math:`\mathrm{MLP}((1 + ε) h_i + \sum_j \max(0, h_j + E e_{ij}))`.
 
     Paper: Hu et al., Strategies for pre-training graph neural networks, 2020
 
@@ -70,7 +70,7 @@ class GINELayer(GraphLayer):
         Args:
             x: node features ``[..., N, width]``.
             graph: message-passing graph.
-            edge_attr: edge features ``[E, edge_width]``.
+            edge_attr: edge features ``[E, edge_width]``; without them, messages are ``relu(h_j)``.
         """
         if self.edge is not None and edge_attr is not None:
             message = (graph.gather_source(x) + self.edge(edge_attr)).relu()
@@ -172,9 +172,9 @@ class GPS(GraphLayer):
         out_width: number of outputs per graph, such as the number of classes or targets.
         edge_width: number of features per edge (0 = none).
         local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
-        position: positional encoding: "random_walk", "laplacian", "sign_invariant" (eigenvectors,
-            independent of their sign), "distance" (number of nodes at each distance), "random"
-            (noise, sampled anew in every call) or "none".
+        position: positional encoding: "random_walk", "laplacian", "sign_invariant" (a function of
+            Laplacian eigenvectors that does not depend on their signs), "distance" (number of nodes
+            at each distance), "random" (noise, sampled anew in every call) or "none".
         position_size: number of return probabilities, eigenvectors, distances or random numbers in
             the positional encoding.
         width: hidden size.
@@ -294,9 +294,9 @@ class GPS(GraphLayer):
         Args:
             x: node features ``[N, in_width]``.
             graph: message-passing graph.
-            edge_attr: edge features ``[E, edge_width]``.
+            edge_attr: edge features ``[E, edge_width]``; none by default.
             batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
-            positions: precomputed ``model.position.code(graph)``.
+            positions: precomputed ``model.position.code(graph)`` (None = compute it).
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)

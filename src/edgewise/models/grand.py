@@ -34,14 +34,15 @@ class Grand(GraphLayer):
         width: hidden size.
         hops: number of propagation steps (0 = none).
         views: number of views, the random augmentations per training step.
-        drop_node: probability that all features of a node are dropped in a view.
+        drop_node: probability that all features of a node are dropped in a view. In evaluation,
+            features are multiplied by 1 - ``drop_node`` instead.
         dropout: dropout probability of the MLP's input and hidden features.
 
     Example:
         >>> import torch
         >>> from edgewise import graphs, models
         >>> model = models.grand(16, 3)
-        >>> model(torch.randn(10, 16), graphs.window(1)).shape
+        >>> model(torch.randn(10, 16), graphs.window(1)).shape  # in training mode, two views
         torch.Size([10, 2, 3])
     """
 

@@ -1,16 +1,17 @@
 """Graph-BERT: attention within neighbourhoods chosen by PageRank, without message passing.
 
-Formula: h_j = W x_j + PE(WL_j) + PE(rank_j) + PE(hops_j); then h ← layer(h) + W_r Σ_j a_ij x_j
+Formula: h_j = norm(W x_j + PE(WL_j) + PE(rank_j) + PE(hops_j));
+    then h ← layer(h) + W_r Σ_j a_ij x_j
 Graph: for each node, the complete graph of the node and the 7 nodes of highest PageRank from it
 Score: ``Dot`` (scaled dot product)
 Normalisation: softmax; layer norm after each sublayer
 Update: residual connections, FFN; projected input features are added after every layer
 Paper: Zhang et al., Graph-BERT: only attention is needed for learning graph representations, 2020
 
-A node j in the neighbourhood of i has three positional codes PE: of its Weisfeiler–Lehman colour,
-its rank by intimacy (personalised PageRank from i) and its distance to i. The sum of a_ij x_j is
-the mean of x over i and its neighbours in the input graph. The output for i is a linear map of the
-mean state of its neighbourhood.
+A node j in the neighbourhood of i has three sinusoidal codes PE, added up, of its Weisfeiler–Lehman
+colour, its rank by intimacy (personalised PageRank from i) and its distance to i. The sum of
+a_ij x_j is the mean of x over i and its neighbours in the input graph. The output for i is a linear
+map of the mean state of its neighbourhood.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Graph attention network for whole graphs.
 
-Formula: h_i' = h_i + elu(Σ_j softmax_j(leaky(a·W h_i + b·W h_j)) W h_j); mean and max pooling; MLP
+Formula: h_i' = h_i + elu(norm(Σ_j softmax_j(leaky(a·W h_i + b·W h_j)) W h_j)); mean and max
+    pooling; MLP
 Graph: the input graph with self-loops; for the readout, edges from the nodes to their graph
 Score: ``Additive``: leaky ReLU (slope 0.2) of a scalar of the target plus a scalar of the source
-Normalisation: softmax over the neighbourhood; batch norm after each layer
+Normalisation: softmax over the neighbourhood; batch norm of each layer's output, before ELU
 Update: residual connection; the readout takes the features of all layers
 Paper: Veličković et al., Graph attention networks, 2018
 """

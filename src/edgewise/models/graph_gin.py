@@ -29,8 +29,8 @@ def graph_gin(
     """Build a graph isomorphism network for whole graphs.
 
     Called as ``model(x [N, in_width], graph, batch=...)``. The linear output layer is applied to
-    every node, before pooling. With mean pooling, the result is the same as after pooling; with sum
-    pooling, its bias is multiplied by the number of nodes.
+    every node, before pooling. With mean pooling, the result is the same as with an output layer
+    after pooling; with sum pooling, the bias is multiplied by the number of nodes.
 
     Args:
         in_width: number of input features per node.
@@ -38,7 +38,7 @@ def graph_gin(
         width: hidden size.
         depth: number of layers.
         dropout: dropout probability before the linear output layer.
-        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+        pool: readout that pools node outputs to one vector per graph, such as "mean" or "sum".
 
     Example:
         >>> import torch

@@ -36,7 +36,7 @@ def graph_gnn(
         width: hidden size.
         depth: number of layers.
         dropout: dropout probability between the layers.
-        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+        pool: readout that pools node outputs to one vector per graph, such as "mean" or "sum".
 
     Example:
         >>> import torch

@@ -179,7 +179,10 @@ class GraphNetwork(GraphLayer):
         batch: Membership = None,
         global_attr: Tensor | None = None,
     ) -> GraphState:
-        """Return the final states of nodes, edges and graphs, each of the hidden size."""
+        """Return the states of nodes, edges and graphs after the last block.
+
+        The arguments are those of :meth:`forward`.
+        """
         graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
         # Take dtype and device from a weight, because x may be sparse.

@@ -48,11 +48,12 @@ class GraphTransformer(GraphLayer):
         Args:
             x: node features ``[..., N, in_width]``.
             graph: attention graph.
-            edge_attr: edge weights ``[E]``, in floating point, which multiply the scores.
+            edge_attr: edge weights ``[E]``, or ``[E, heads]`` to weight each head separately, in
+                floating point. They multiply the scores; ones by default.
             batch: ignored; see :mod:`edgewise.models`.
 
         Raises:
-            ArgumentError: ``edge_attr`` is not a float tensor of shape ``[E]``.
+            ArgumentError: ``edge_attr`` is not in floating point, or its number of rows is not E.
         """
         graph = bind_to_nodes(graph, x)
         if is_dense(edge_attr) and edge_attr.dim() == 1:
@@ -87,8 +88,9 @@ def graph_transformer(
 ) -> GraphTransformer:
     """Build a graph Transformer, whose nodes attend to their neighbours in the graph.
 
-    Called as ``model(x, graph, edge_attr=weight [E])``. A node's output depends on the nodes up to
-    ``depth`` steps away and on no others.
+    Called as ``model(x [..., N, in_width], graph, edge_attr=weight [E])``. In evaluation, a node's
+    output depends only on the nodes up to ``depth`` steps away; in training, batch norm (the
+    default) uses all nodes.
 
     Args:
         in_width: number of input features per node.

@@ -1,7 +1,8 @@
 """Graphormer: attention over all pairs, biased by the length and the edges of a shortest path.
 
-Formula: s_ij = q_i·k_j / √D + b_φ(i,j) + c_ij, with distance φ and mean c over the path's edges
-Graph: the complete graph of all nodes of a molecule and one virtual node
+Formula: s_ij = q_i·k_j / √D + b_φ(i,j) + c_ij; φ: shortest-path distance; c_ij: mean of w_n·e_n
+    over the edges n of a shortest path, with features e_n and learned weights w_n
+Graph: the complete graph of all nodes of a graph and one virtual node
 Score: ``Dot`` (scaled dot product) plus biases
 Encoding: the biases b and c of the scores; embeddings of in-degree and out-degree, added to x
 Normalisation: softmax; layer norm before each sublayer
@@ -114,11 +115,10 @@ class Graphormer(GraphLayer):
         Args:
             x: node features ``[N, in_width]``.
             graph: the input graph, on which distances and paths are measured.
-            edge_attr: edge features ``[E, edge_width]``.
+            edge_attr: edge features ``[E, edge_width]``; without them, the bias c is omitted.
             batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
-            distances: precomputed ``model.distance.code(graph)``.
-            paths: precomputed ``model.path.code(graph)``.
-
+            distances: precomputed ``model.distance.code(graph)`` (None = compute it).
+            paths: precomputed ``model.path.code(graph)`` (None = compute it).
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)

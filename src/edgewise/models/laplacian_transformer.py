@@ -1,8 +1,9 @@
 """Graph Transformer with Laplacian encodings and edge features, for whole graphs.
 
-Formula: h_i = W x_i + P λ_i; s_ij = q_i ∘ k_j ∘ (E e_ij) / √D; h_i' = Σ_j softmax_j(Σ s_ij) v_j
+Formula: h_i = W x_i + P u_i; s_ij = q_i ∘ k_j ∘ (E e_ij) / √D; h_i' = Σ_j softmax_j(Σ s_ij) v_j;
+    u_i: entries of node i in the Laplacian eigenvectors
 Graph: the input graph; for the readout, edges from the nodes to their graph
-Score: sum of the entries of s_ij, computed edge by edge, as ``attend`` has no weight per entry
+Score: sum of the entries of s_ij; computed without ``attend``, which returns no vector per edge
 Normalisation: softmax over the neighbourhood; batch norm after each sublayer
 Update: residual connections around attention and the feed-forward networks of nodes and edges
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
@@ -89,7 +90,7 @@ class LaplacianTransformer(GraphLayer):
             graph: attention graph, undirected.
             edge_attr: edge features ``[E, edge_width]``; ones by default.
             batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
-            positions: precomputed ``model.position.code(graph)``.
+            positions: precomputed ``model.position.code(graph)`` (None = compute it).
         """
         graph = packed_graph(x, graph, batch)
         weight = self.embed_edges.weight

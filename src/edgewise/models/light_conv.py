@@ -63,7 +63,7 @@ class FixedTaps(nn.Module):
         nn.init.xavier_uniform_(self.kernel)
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: ARG002
-        """Return the kernel logits ``[K, H]``, whatever x is."""
+        """Return the kernel logits ``[K, H]``, which do not depend on x."""
         return self.kernel
 
 
@@ -214,7 +214,8 @@ class LightConv(EncoderDecoderModel):
         target_vocab_size: vocab size of the target text (None = one vocabulary for both texts).
         width: hidden size.
         depth: number of layers, in the encoder and in the decoder.
-        heads: number of convolution heads: channels of one head share a kernel.
+        heads: number of heads of the convolutions (the channels of a head share a kernel) and of
+            the cross-attention.
         kernels: odd kernel size of each layer; layers without a size use the last size.
         ffn_dim: hidden size of the feed-forward networks.
         dropout: dropout probability.

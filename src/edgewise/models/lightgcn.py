@@ -21,12 +21,13 @@ from edgewise.checks import bind_graph
 from edgewise.graphs import Graph, Pattern, edges
 from edgewise.layers import Recommender, symmetric_weight
 
-# Settings of the low-pass filter, chosen on Gowalla: 3,000 users, a fifth of their items left out.
+# Settings of the low-pass filter, chosen on held-out items of Gowalla: a fifth of those of 3,000
+# users.
 EXPONENT = 0.35
 IDEAL = 0.2
 SHARPENING = 0.5
 VECTORS = 448
-FLOOR = 1e-3  # Added to the filter before the logarithm; an item without paths to the user has 0.
+FLOOR = 1e-3  # Added before the logarithm, because items without a path to the user have score 0.
 USERS = 256  # Users filtered at once, to limit memory.
 
 
@@ -41,11 +42,10 @@ class LightGCN(Recommender):
         width: embedding size.
         hops: number of propagation steps (0 = none).
         cosine: score by cosine similarity instead of the inner product.
-        low_pass: weight w of a low-pass filter of the graph. In evaluation and prediction,
-            :math:`w \log(f_{ui} + 0.001)` is added to :math:`s_{ui}`, with the scores f of
-            ``edgewise.models.lightgcn.low_pass_filter``, or 0 if they are negative. The filter has
-            no parameters. It is not used in training, because it contains the interactions that are
-            trained on.
+        low_pass: weight w of a low-pass filter of the graph (0 = none). In evaluation and
+            prediction, :math:`w \log(\max(f_{ui}, 0) + 0.001)` is added to :math:`s_{ui}`, with the
+            scores f of ``edgewise.models.lightgcn.low_pass_filter``. The filter has no parameters.
+            It is not used in training, because it contains the interactions that are trained on.
 
     Example:
         >>> import torch

@@ -101,7 +101,7 @@ def linformer(
 
 
 def new_projection(rank: int, max_length: int) -> nn.Parameter:
-    """Return a new projection E or F, ``[rank, max_length]``, with variance 1 / max_length.
+    """Return a new projection E or F, ``[rank, max_length]``; entries have variance 1 / max_length.
 
     Args:
         rank: number of projected rows.
@@ -159,7 +159,7 @@ class LinformerAttention(GraphLayer):
         Args:
             x: features.
             graph: graph from the k projected rows to the tokens.
-            real: ``[B, T]``, True for tokens that are not padding.
+            real: ``[B, T]``, True for tokens that are not padding; None if there is no padding.
             shared: matrix used as E and F, ``[rank, max_length]``, if this module has none.
         """
         query, key, value = unbind_qkv(self.qkv(x), self.heads)

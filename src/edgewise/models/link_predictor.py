@@ -1,6 +1,6 @@
 r"""Link prediction from node embeddings encoded by GraphSAGE.
 
-Formula: s_uv = f(z_u ⊙ z_v) + g(c_uv); z = GraphSAGE(learned embeddings); c_uv = log(1 + overlap)
+Formula: s_uv = f(z_u ⊙ z_v) + g(c_uv); z = GraphSAGE(learned embeddings); c_uv = log(1 + a overlap)
 Graph: the input graph without the edges to predict
 Score: none in the encoder; f is the sum (inner product) or a network of two layers
 Normalisation: by degree
@@ -8,7 +8,8 @@ Update: ReLU between layers
 Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
 
 The overlap of a pair u, v is its number of common neighbours, its Adamic–Adar and resource
-allocation indices, and the degrees of u and v. g is a network, used with ``overlap=True``.
+allocation indices, and the degrees of u and v. The factor a is 1 for degrees and 10 for the other
+features. g is a network, used with ``overlap=True``.
 """
 
 from __future__ import annotations
@@ -82,7 +83,14 @@ class LinkPredictor(nn.Module):
         )
 
     def forward(self, pairs: Tensor, graph: Pattern) -> Tensor:
-        """Return scores ``[M]`` of M pairs of nodes ``[2, M]``; their order has no effect."""
+        """Return scores ``[M]`` of M pairs of nodes ``[2, M]``.
+
+        The order of the two nodes of a pair has no effect.
+
+        Args:
+            pairs: node indices ``[2, M]``.
+            graph: the input graph, without the edges to predict.
+        """
         return self.score(self.embed(graph), pairs, graph)
 
     def embed(self, graph: Pattern) -> Tensor:
@@ -108,7 +116,10 @@ class LinkPredictor(nn.Module):
 
 
 def _structure(pairs: Tensor, graph: Graph) -> Tensor:
-    """Return log(1 + feature) of five structural features of each pair of nodes, ``[M, 5]``."""
+    """Return log(1 + a · feature) of five structural features of each pair of nodes, ``[M, 5]``.
+
+    The factor a is 1 for degrees and ``SCALE`` for the other features.
+    """
     degrees = graph.in_degree()[pairs].sort(0).values.t()
     return torch.cat([SCALE * common_neighbours(pairs, graph), degrees], dim=1).log1p()
 

@@ -66,7 +66,8 @@ def llama(
         ffn_dim: hidden size of the feed-forward networks.
         act: name of the activation function of the gated feed-forward networks.
         base: base of the rotary frequencies.
-        rates: rotary frequencies, one per pair of features (None = computed from ``base``).
+        rates: rotary frequencies ``[head_width / 2]`` in radians per token (None = computed from
+            ``base``).
         tied: share the embedding matrix with the output layer.
         epsilon: epsilon of the RMS norms.
         dropout: dropout probability.

@@ -69,7 +69,8 @@ def longformer(
         radius: window radius in tokens on either side, one for all layers or one per layer.
         hubs: default positions of the hubs, the tokens with global attention; negative positions
             count from the end.
-        max_length: number of rows of the position table; the first ``padding + 1`` are unused.
+        max_length: number of rows of the position table. Tokens use the rows from ``padding + 1``
+            on, so a text has at most ``max_length - padding - 1`` tokens.
         types: number of token types (0 = none).
         act: name of the activation function of the feed-forward networks.
         epsilon: epsilon of the layer norms.

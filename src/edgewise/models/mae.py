@@ -47,7 +47,7 @@ class MaskedAutoencoder(nn.Module):
         decoder_ffn_dim: FFN dimension of the decoder.
         act: name of the activation function of the feed-forward networks.
         epsilon: epsilon of the layer norms.
-        mask_ratio: fraction of patches that are masked.
+        mask_ratio: fraction of patches that are masked, rounded up to whole patches.
         normalised: normalise the target pixels of each patch to mean 0 and variance 1.
 
     Example:

@@ -1,6 +1,7 @@
 """Molecule Transformer: attention of atoms along bonds, then attention pooling per molecule.
 
-Formula: h_i' = h_i + Σ_j softmax_j(q_i·(k_j + W e_ij)) (v_j + U e_ij), then a feed-forward network
+Formula: h_i' = h_i + Σ_j softmax_j(q_i·(k_j + W e_ij) / √D) (v_j + U e_ij), then a feed-forward
+    network
 Graph: the bonds; for the readout, edges from the atoms to their molecule
 Score: ``Dot`` (scaled dot product), with bond features added to key and value
 Normalisation: softmax over the bonds; layer norm before each sublayer
@@ -31,13 +32,13 @@ from edgewise.layers.sparse import check_node_features
 
 OR_WITHOUT = "pass this argument, or build the model with global_width=0 and descriptor_width=0"
 SUM_SCALE = 1 / 16  # Scale of the sum over atoms: a typical molecule has 16 atoms.
-SLOPE_SCALE = 0.1  # Factor of the initial weights of b and f in the conditional head.
+SLOPE_SCALE = 0.1  # Factor of the initial weights of the last layers in the conditional head.
 
 
 class BondLayer(GraphLayer):
     """Pre-norm Transformer layer with linear maps of bond features added to keys and values.
 
-    The maps of bond features are applied without a tensor of shape ``[E, width]``.
+    The maps of bond features are applied without allocating a tensor of shape ``[E, width]``.
 
     Args:
         width: hidden size; the FFN dimension is twice as large.
@@ -69,9 +70,10 @@ class ConditionalHead(nn.Module):
 
     .. math:: y = a(z) + b(z) \cdot c + f([z; c])
 
-    Intercept a and slopes b depend on the molecule; f is the nonlinear remainder. When training
-    starts, f is small, and the slopes differ little between molecules. This helps for new
-    molecules if the property is nearly linear: for example, the logit of the dissolved fraction is
+    Intercept a and slopes b depend on the molecule; f is the nonlinear remainder. The slopes b are
+    the sum of a learned vector that all molecules share and the output of a network. When training
+    starts, f is small, and the slopes differ little between molecules. This helps for new molecules
+    if the property is nearly linear: for example, the logit of the dissolved fraction is nearly
     linear in the logarithm of the pressure (Henry's law) and in the temperature. Without conditions
     the output is a(z).
 
@@ -113,7 +115,7 @@ class ConditionalHead(nn.Module):
 
         Args:
             z: representations ``[B, width]``.
-            condition: conditions ``[B, condition_width]``.
+            condition: conditions ``[B, condition_width]``; required if the head has conditions.
         """
         if self.rest is None:
             intercept: Tensor = self.lines(z)
@@ -142,7 +144,7 @@ class MoleculeTransformer(GraphLayer):
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        dropout: dropout probability.
+        dropout: dropout probability; that of the descriptors is always 0.5.
 
     Example:
         >>> import torch

@@ -57,8 +57,8 @@ def performer(
 ) -> TextModel:
     """Build a Performer language model.
 
-    ``model.logits(states)`` gives logits over the vocabulary for each token. Dropout applies to the
-    sublayer outputs only, because the attention weights are never computed.
+    ``model.logits(states)`` gives logits over the vocabulary for each token. There is no dropout of
+    attention weights, because these are never computed.
 
     Args:
         vocab_size: number of tokens in the vocabulary.
@@ -67,7 +67,8 @@ def performer(
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
         features: number of random features per head, m.
-        redraw_every: number of training steps between resamplings of the features (0 = never).
+        redraw_every: number of forward passes in training between resamplings of the random
+            features (0 = never).
         causal: whether a token attends only to itself and earlier tokens.
         max_length: max length of a text in tokens, the number of learned positions.
         act: name of the activation function of the feed-forward networks.
@@ -225,7 +226,7 @@ class PerformerAttention(nn.Module):
         width: hidden size.
         heads: number of heads; must divide ``width``.
         features: number of random features m.
-        redraw_every: number of training steps between resamplings of W (0 = never).
+        redraw_every: number of forward passes in training between resamplings of W (0 = never).
         causal: whether attention is causal.
     """
 
@@ -279,7 +280,7 @@ class PerformerAttention(nn.Module):
 
         Args:
             x: features.
-            real: ``[B, T]``, True for tokens that are not padding.
+            real: ``[B, T]``, True for tokens that are not padding; None if there is no padding.
             cache: cache that stores the sums over earlier keys; the keys of x are added to them.
         """
         # A call with meta tensors computes nothing, so it does not count as a step.

@@ -1,6 +1,7 @@
 """PinSage: each node aggregates the nodes that random walks from it visit most.
 
-Formula: n_i = Σ_j w_ij Q h_j; h_i' = norm(W [h_i, n_i] + b), and z = norm(h + Σ h')
+Formula: n_i = Σ_j w_ij Q h_j; h_i' = unit(W [h_i, n_i] + b), and z = unit(h + Σ h'), where
+    unit(x) = x / |x|
 Graph: for each node, the T nodes most visited by random walks on the graph of interactions
 Score: none; the weight of an edge is its fraction of the visits (importance pooling)
 Normalisation: the weights of a node sum to 1; embeddings have unit length
@@ -50,7 +51,7 @@ class ImportancePooling(GraphLayer):
 
 
 class PinSageLayer(GraphLayer):
-    """Linear PinSage convolution, initialised to the mean of the neighbours.
+    """Linear PinSage convolution, initialised to the weighted mean of the neighbours.
 
     With learned embeddings as the only node features, the paper's ReLU and random initial weights
     make training several times slower.

@@ -94,8 +94,8 @@ def reformer(
         local_chunk: chunk size of local attention in tokens.
         num_chunks_before: number of preceding chunks that a token attends to, with wrap-around.
         num_chunks_after: number of following chunks that a token attends to, with wrap-around.
-        num_buckets: even number of hash buckets, or a tuple of even numbers whose product it is
-            (None = about twice the number of chunks).
+        num_buckets: even number of hash buckets, or a tuple of even numbers whose product is this
+            number (None = the largest power of two up to twice the number of chunks).
         num_hashes: number of hash rounds.
         hash_seed: random seed of the hashes (None = sampled anew in each training step, and seed 0
             in evaluation).
@@ -232,7 +232,8 @@ class Hashing:
     """Parameters of the hash functions; see :func:`reformer`.
 
     Attributes:
-        num_buckets: number of buckets, or its factors; ``None`` to choose it by the text length.
+        num_buckets: number of buckets, or a tuple of its factors; ``None`` to choose it by the text
+            length.
         rounds: number of hash rounds.
         seed: random seed; ``None`` to sample in each training step.
         max_length: maximum length of a text, which decides whether buckets are factorised.

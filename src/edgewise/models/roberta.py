@@ -48,7 +48,8 @@ def roberta(
         depth: number of layers.
         heads: number of attention heads per layer.
         ffn_dim: hidden size of the feed-forward networks.
-        max_length: number of rows of the position table; the first ``padding + 1`` are unused.
+        max_length: number of rows of the position table. Tokens use the rows from ``padding + 1``
+            on, so a text has at most ``max_length - padding - 1`` tokens.
         types: number of token types (0 = none).
         act: name of the activation function of the feed-forward networks.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".

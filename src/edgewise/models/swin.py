@@ -53,7 +53,7 @@ def swin(
         width: hidden size of the first stage; each further stage doubles it.
         depths: number of layers of each stage.
         heads: number of heads of each stage, or of the first stage (each further stage doubles it).
-        window: side of a window in patches; a smaller grid is one window.
+        window: side of a window in patches, reduced to the shorter side of a smaller grid.
         ffn_ratio: FFN dimension divided by the hidden size.
         act: name of the activation function of the feed-forward networks.
         epsilon: epsilon of the layer norms in the layers and after the last layer (the other norms
@@ -115,7 +115,8 @@ class ShiftedWindows:
     Args:
         rows: number of rows of the grid.
         columns: number of columns of the grid.
-        window: side of a window; must divide rows and columns. A smaller grid is one window.
+        window: side of a window in patches, reduced to the shorter side of a smaller grid. The
+            result must divide rows and columns.
         shifted: shift the windows by half a window, if there is more than one in each direction.
 
     Attributes:

@@ -6,7 +6,8 @@ Score: ``Dot`` without scale; each head projects all features, without biases
 Encoding: bias by the bucket of the relative position, shared by all layers of a stack
 Normalisation: softmax over the neighbourhood; RMS norm before each sublayer
 Update: residuals around attention and the feed-forward network (ReLU or gated GELU)
-Paper: Raffel et al., Exploring the limits of transfer learning with a text-to-text model, 2020
+Paper: Raffel et al., Exploring the limits of transfer learning with a unified text-to-text
+    Transformer, 2020
 """
 
 from __future__ import annotations

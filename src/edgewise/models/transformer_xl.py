@@ -81,7 +81,7 @@ def transformer_xl(
     check_even("width", width, "positions are pairs of sine and cosine")
     embedding = TextEmbedding(vocab_size, width, dropout=dropout)
     layers = [
-        AttentionBlock(  # norm(x + attention(x)), then norm(x + FFN(x))
+        AttentionBlock(  # with post-norm: norm(x + attention(x)), then norm(x + FFN(x))
             RelativeAttention(width, heads, dropout=dropout),
             FeedForward(width, ffn_dim, act=act, dropout=dropout),
             width,

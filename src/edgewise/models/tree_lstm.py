@@ -81,7 +81,7 @@ def levels(graph: Graph) -> list[Level]:
 
 
 def check_parents(graph: Graph) -> None:
-    """Raise ArgumentError if a node has two parents."""
+    """Raise ArgumentError if a node has more than one parent."""
     parents = torch.bincount(graph.source, minlength=1)
     if int(parents.max()) > 1:
         raise no_forest(f"node {int(parents.argmax())} with {int(parents.max())} parents")
@@ -190,9 +190,10 @@ class TreeLSTM(GraphLayer):
     Called as ``model(x [N, in_width], graph)``, with edges from children to parents. With
     ``children=0`` the states of any number of unordered children are summed; ``children=2`` is the
     binary form, in which the child with the lower index is the left one. With ``bidirectional``,
-    a second pass from the roots down computes half of each state from the parent's state and the
-    node's state of the first pass. Then every state depends on the whole tree, as in Teng and
-    Zhang, Head-lexicalized bidirectional tree LSTMs, 2017, but without their head words.
+    a second pass from the roots down computes half of the features of each state, from the parent's
+    state, the node's input and the node's state of the first pass. Then every state depends on the
+    whole tree, as in Teng and Zhang, Head-lexicalized bidirectional tree LSTMs, 2017, but without
+    their head words.
 
     Args:
         in_width: number of input features per node.

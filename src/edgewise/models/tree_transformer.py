@@ -1,6 +1,7 @@
 """Tree Transformer: attention between all words, biased by their relation in the tree.
 
-Formula: s_ij = q_i·k_j / √D + b[up, down] + r[label], steps up from i to an ancestor, down to j
+Formula: s_ij = q_i·k_j / √D + b[up, down] + r[label]; up, down: number of steps from i up to the
+    lowest common ancestor, and from there down to j; r is 0 unless i and j are parent and child
 Graph: the complete graph of each tree
 Score: ``Dot`` (scaled dot product)
 Encoding: bias by the relation of two nodes (the paper adds codes of the path from the root)
@@ -86,7 +87,7 @@ class TreeRelation(nn.Module):
 
     Args:
         heads: number of heads H.
-        max_distance: number of steps, up or down, at which larger numbers are clipped.
+        max_distance: number at which the steps up and the steps down are clipped.
     """
 
     of_pairs = True
@@ -129,11 +130,12 @@ class TreeTransformer(GraphLayer):
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        edge_width: number of features per edge, such as dependency labels (0 = none).
+        edge_width: number of features per edge, such as the number of dependency labels for one-hot
+            labels (0 = none).
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        max_distance: number of steps up or down at which larger numbers of steps are clipped.
+        max_distance: number at which the steps up and the steps down are clipped.
         dropout: dropout probability.
 
     Example:
@@ -189,7 +191,7 @@ class TreeTransformer(GraphLayer):
             graph: forest with edges from children to parents.
             edge_attr: edge features ``[E, edge_width]``, such as one-hot dependency labels.
             batch: assignment of nodes to trees; see :mod:`edgewise.models`.
-            relations: precomputed ``model.relation.code(graph)``.
+            relations: precomputed ``model.relation.code(graph)`` (None = compute it).
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)

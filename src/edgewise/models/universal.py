@@ -71,8 +71,8 @@ def universal(
         ffn_dim: hidden size of the feed-forward networks.
         halting: whether each token may stop before the last step (adaptive computation time).
         halting_threshold: sum of the halting probabilities of its steps at which a token stops.
-        ponder_cost: weight of the mean number of steps in the training loss, with ``halting``
-            (0 = none).
+        ponder_cost: weight of the ponder cost in the training loss, with ``halting`` (0 = none):
+            the number of steps plus the remainder, averaged over the tokens.
         act: name of the activation function of the feed-forward networks.
         dropout: dropout probability.
         graph: attention graph, which defines the tokens that each token attends to.

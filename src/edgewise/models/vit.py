@@ -43,8 +43,8 @@ def vit(
 ) -> nn.Sequential:
     """Build a Vision Transformer.
 
-    Called as ``model(images [B, channels, height, width])``. With ``pool="class"`` the class token
-    and all patches attend to each other, for any graph.
+    Called as ``model(images [B, channels, height, width])``. With ``pool="class"``, for any graph,
+    the class token attends to all patches, and all patches attend to it.
 
     Args:
         image_size: height and width in pixels, or one number for both.

@@ -1,4 +1,4 @@
-"""Conversion of the user's loaders and batches (lists, tuples, dicts, PyG graphs) to one form."""
+"""Conversion of the user's loaders, and of batches (tuples, dicts, PyG graphs), to one form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgewise.errors import ArgumentError, EdgewiseError
 from edgewise.graphs import from_pyg
 
 TARGETS = ("labels", "label", "target", "y")
-"""Names by which a batch that is a dict of tensors may contain its target."""
+"""Possible names of the target in a batch that is a dict of tensors."""
 
 
 class Listed:
@@ -194,7 +194,7 @@ def as_batch(value: Any) -> Batch:
         value: one of these forms:
 
             - an :class:`edgewise.data.Batch`;
-            - a tuple ``(input, ..., target)``;
+            - a tuple or list ``(input, ..., target)``;
             - a dict of tensors. One of them is the target (see ``TARGETS``); the others are passed
               to the model by name;
             - PyTorch Geometric's ``Data`` or ``Batch``. The model is called as

@@ -35,7 +35,7 @@ class MovingAverage(WeightAveraging):
 
     @torch.no_grad()
     def add(self, average: list[Tensor], weights: list[Tensor], steps: Tensor) -> None:
-        """Update ``average``, the average over ``steps`` steps, in place with the new weights.
+        """Add the new weights to their average over ``steps`` earlier steps, in place.
 
         All tensors have the same dtype.
         """
@@ -59,7 +59,7 @@ class LastAverage(Callback):
     all epochs after a first one, and include the weights of an epoch only after its validation.
 
     Args:
-        count: number of last epochs to average. In the first epochs, there are fewer.
+        count: number of last epochs to average; in the first epochs, all epochs so far.
     """
 
     def __init__(self, count: int) -> None:
@@ -136,7 +136,10 @@ class ResumableEarlyStopping(EarlyStopping):
 
 
 def callbacks_of(settings: TrainerSettings) -> list[Callback]:
-    """Return the callbacks for those of their settings that are not 0."""
+    """Return the callbacks of weight averaging, early stopping and freezing that are not disabled.
+
+    A setting of 0 disables its callback.
+    """
     found: list[Callback] = []
     if settings.ema_decay:
         found.append(MovingAverage(settings.ema_decay))

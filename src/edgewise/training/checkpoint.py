@@ -28,7 +28,8 @@ class ResumableCheckpoint(Checkpoint):
     file that it moves from the temporary folder to another disk can be incomplete.
 
     Distributed processes save and stop at the same step. Rank 0 writes the state of every process:
-    random number generators, metrics of its examples, and the model's cache between batches.
+    its random number generators, the metrics of its examples, and the cache that carries the state
+    of the model to the next batch.
 
     In the middle of an epoch, a checkpoint is saved only if the loader has a ``state_dict``, like
     ``edgewise.data.Loader`` and torchdata's StatefulDataLoader. With other loaders, such as
@@ -37,7 +38,7 @@ class ResumableCheckpoint(Checkpoint):
     Args:
         folder: run folder.
         save_every: minimum time between two checkpoints, in seconds.
-        request: whether the user has asked to stop.
+        request: request to stop, in which the signal handlers note Ctrl-C or SIGTERM.
     """
 
     def __init__(self, folder: RunFolder, save_every: float, request: Request) -> None:

@@ -50,7 +50,7 @@ def fit(
 ) -> dict[str, float]:
     """Train a model, restore the weights of the best epoch, test it, and write the run folder.
 
-    If ``folder.checkpoint`` exists, training resumes from it. The results are those of an
+    If ``folder.checkpoint`` exists, training resumes from it, with the same results as an
     uninterrupted run.
 
     Args:
@@ -62,8 +62,9 @@ def fit(
             ``(input, ..., target)``, dicts of tensors with ``labels`` (such as a Hugging Face data
             set in torch format), or the graphs of PyG's DataLoader.
         folder: run folder, in which ``log.csv``, ``model.safetensors``, ``curves.png``,
-            ``test_scores.safetensors`` (:meth:`edgewise.tasks.Task.example_scores`) and, last,
-            ``metrics.json`` are written. In ``metrics.json``, ``null`` stands for NaN and infinity.
+            ``test_scores.safetensors`` (:meth:`edgewise.tasks.Task.example_scores`), ``notes.json``
+            (if the task has notes) and, last, ``metrics.json`` are written. In JSON files, ``null``
+            stands for NaN and infinity.
         optimizer: optimizer settings.
         trainer: trainer settings.
         schedule: learning-rate schedule. Constant by default.

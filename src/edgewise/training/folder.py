@@ -44,7 +44,7 @@ HEADS = "kept_heads.json"
 OLD_FILES = {PREPROCESSING: "fitted.json", PREPROCESSING_TENSORS: "fitted.safetensors"}
 """Names that files have in run folders of earlier versions, by their present name."""
 BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
-"""Files that are written before the first step, beside the first file (see ``claimed``)."""
+"""Files that are written before the first step, in addition to the first file (see ``claimed``)."""
 BEGIN_AGAIN = "delete this file; --resume then restarts the run from its beginning"
 DIGEST = "sha256"
 SHOWN = 3
@@ -72,7 +72,9 @@ class RunFolder:
         return self.path / "model.safetensors"
 
     def refuse_existing(self, *, resumable: bool = True) -> None:
-        """Raise RunExistsError if the folder exists and is not empty.
+        """Raise RunExistsError if the path exists and is not an empty folder.
+
+        Temporary files of killed processes do not count.
 
         Args:
             resumable: whether the error suggests ``--resume``, because the command has this option.
@@ -328,7 +330,7 @@ class RunFolder:
 
     @contextmanager
     def restoring(self, has_begun: Callable[[], bool]) -> Iterator[None]:
-        """Replace errors raised before training begins: the checkpoint is that of another run.
+        """Replace errors raised before training begins by one about a damaged or wrong checkpoint.
 
         Args:
             has_begun: function that returns whether training has begun.

@@ -34,8 +34,9 @@ class OptimizerSettings:
         weight_decay: weight decay coefficient.
         decay_only: regular expression for the names of parameters with weight decay, such as
             ``^layers\.1\.`` for GCN's first layer. If empty, all parameters have weight decay.
-        layer_decay: learning rate of a layer divided by that of the layer above it, in a text
-            model, down to the embedding (Howard and Ruder, 2018). With 1, all rates are equal.
+        layer_decay: for text models, the learning rate of a layer divided by that of the layer
+            above it (Howard and Ruder, 2018). The embedding is the lowest layer; the head has the
+            full rate. With 1, all rates are equal.
 
     Example:
         >>> from edgewise import training

@@ -99,6 +99,10 @@ class DecaySchedule(WarmupSchedule):
 class CosineSchedule(DecaySchedule):
     """Linear warm-up, then cosine decay to ``floor`` (Loshchilov and Hutter, 2017).
 
+    Attributes:
+        warmup: fraction of the steps in which the learning rate rises from near 0 to its maximum.
+        floor: learning rate at the end, as a fraction of its maximum.
+
     Example:
         >>> from edgewise import training
         >>> schedule = training.CosineSchedule(warmup=0.1)
@@ -113,6 +117,10 @@ class CosineSchedule(DecaySchedule):
 @dataclass(frozen=True)
 class LinearSchedule(DecaySchedule):
     """Linear warm-up, then linear decay to ``floor``, as for BERT and RoBERTa.
+
+    Attributes:
+        warmup: fraction of the steps in which the learning rate rises from near 0 to its maximum.
+        floor: learning rate at the end, as a fraction of its maximum.
 
     Example:
         >>> from edgewise import training
@@ -132,6 +140,9 @@ class NoamSchedule(WarmupSchedule):
     This is the schedule of the first Transformer, :math:`d^{-1/2} \min(t^{-1/2}, t\,w^{-3/2})` with
     width d (Vaswani et al., 2017), divided by its maximum :math:`(d w)^{-1/2}`. To get the learning
     rates of the paper, set the optimizer's ``lr`` to this maximum.
+
+    Attributes:
+        warmup: fraction of the steps in which the learning rate rises from near 0 to its maximum.
 
     Example:
         >>> from edgewise import training

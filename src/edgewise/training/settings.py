@@ -33,8 +33,8 @@ class TrainerSettings:
         patience: number of epochs without improvement after which training stops; 0 disables
             early stopping.
         monitor: metric that selects the best epoch. The weights of this epoch are the result. Ties
-            go to the earliest epoch. For data with described target columns, such as your own
-            tables, ``val/loss`` replaces ``val/accuracy``.
+            go to the earliest epoch. For data sets that describe their target columns, such as your
+            own tables, ``val/loss`` with mode "min" replaces ``val/accuracy``.
         mode: whether the best epoch has the maximum or the minimum of ``monitor``.
         ema_decay: decay per step of an exponential moving average of the weights, such as 0.99. The
             averaged weights are validated, tested and saved. 0 disables averaging.
@@ -51,8 +51,9 @@ class TrainerSettings:
         accelerator: ``auto`` uses a GPU if there is one.
         devices: number of GPUs, or of processes on the CPU. In every step, each device processes a
             batch of ``data.batch_size``, so the effective batch size is ``devices`` times larger.
-        save_every: seconds between two checkpoints. A killed run loses the training since the last
-            checkpoint. The interval is at least 20 times the time for saving a checkpoint.
+        save_every: minimum number of seconds between two checkpoints, which is raised to 20 times
+            the time for saving a checkpoint. A killed run loses the training since the last
+            checkpoint.
 
     Example:
         >>> from edgewise import training

@@ -1,4 +1,4 @@
-"""Names of the backbone weights of a model: those that can be transferred to another task."""
+"""Names of the backbone weights of a model, which can be transferred to another task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEAD = "head."
 
 
 def trunk_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the backbone weights of a model: their names in the backbone by their full names.
+    """Return a dict from the full names of the backbone weights to their names in the backbone.
 
     In a text model, the backbone weights are those whose name begins with ``trunk.``. In a graph
     model that has weights ``head.``, they are all other weights. For other models, the backbone is

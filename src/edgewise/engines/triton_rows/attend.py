@@ -123,7 +123,7 @@ class _Call:
             blocks["BFK"] = 1
         tiles = Tiles.of(self.heads, max(blocks.values()), value.dtype)
         padding = blocks["BD"] + blocks["BDV"] - self.width - self.value_width
-        # Padding needs masks, which occupy registers too, so use smaller tiles.
+        # Masks for padding occupy registers, so use smaller tiles.
         self.tiles = tiles.halved if padding or self.heads % tiles.block else tiles
         job.put(H=self.heads, **sizes, **blocks)
         job.put(SCORE=given["score"], ACTIVATION=given["activation"], BIAS=0, GAIN=0)
@@ -175,7 +175,6 @@ class _Call:
 
         Raises:
             RuntimeError: a CUDA graph is being captured, whose replays would repeat the mask.
-
         """
         if rate and self.job.like.is_cuda and torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
@@ -204,7 +203,8 @@ class _Call:
         """Return the gradients of the arguments in ``needed``.
 
         A pass over targets computes most of them; a pass over sources those of key and value. If
-        ``one_sided``, the first pass stores numbers of each edge that the second one reads.
+        ``one_sided``, the first pass stores the weight and the gradient of the score of each edge,
+        and the second pass reads them instead of computing them again.
         """
         job, given, edges = self.job, self.given, self.side.edges
         additive = given["score"] == SCORES["additive"]
@@ -248,7 +248,10 @@ class _Call:
         return sums
 
     def _copies(self, needed: Sequence[str]) -> dict[str, Tensor]:
-        """Allocate partial gradients, one for each example, block of heads or Triton program."""
+        """Allocate the partial gradients of arguments, by name; :meth:`_summed` adds them.
+
+        There is one for each example, block of heads or Triton program, depending on the argument.
+        """
         job, given, members = self.job, self.given, self.members
         copies: dict[str, Tensor] = {}
         for name in needed:

@@ -194,7 +194,10 @@ def _steepness(z, slope, ACTIVATION: tl.constexpr):
 def _expanded(
     z, features, weight, number, live, inner, inside, F: tl.constexpr, SIZE: tl.constexpr
 ):
-    """Add projected features to ``z``: ``weight [F, H, D]`` times ``features [E, F]``."""
+    """Add to ``z`` the projected features of edges: ``weight [F, H, D]`` times ``features``.
+
+    ``features [edges, F]`` holds the features of all edges; those of ``number [R, E]`` are used.
+    """
     from_ = features + number.to(tl.int64) * F
     for f in range(F):
         x = tl.load(from_ + f, mask=live, other=0)
@@ -487,9 +490,10 @@ def attend_backward_rows(
     """Compute all gradients except those of key and value, in a pass over targets.
 
     If ``given`` is passed, it is the gradient of the scores, and there is no softmax. The kernel
-    also writes what the pass over sources reads: ``delta [B, rows, H]``, the mean of the gradients
-    of a row's weights, weighted by these; and if they are passed, ``edge_grad [B, E, H]``, the
-    gradients of the scores, and ``edge_weight [B, E, H]``, the weights after dropout.
+    also writes the input of the pass over sources: ``delta [B, rows, H]``, which is the sum over
+    the edges of a row of weight times gradient of the weight, minus the gradient of the
+    log-sum-exp; and if they are passed, ``edge_grad [B, E, H]``, the gradients of the scores before
+    gain and bias, and ``edge_weight [B, E, H]``, the weights after dropout.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, slot, known = _items(items, count, block, R)
@@ -892,10 +896,9 @@ def softmax_edges(
 
 @triton.jit
 def _part(part, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr):
-    """Return heads, offsets and mask as :func:`_inner`, for heads so wide that they are divided.
+    """Return heads, offsets and mask like :func:`_inner`, if programs share the width of a head.
 
-    ``part`` is the index of a part of the elements of a node, which has ``BH`` heads and ``BD``
-    elements of each.
+    ``part`` is the index of a part of a node's vectors: ``BH`` heads, and ``BD`` elements of each.
     """
     head = part // ((D + BD - 1) // BD) * BH + tl.arange(0, BH)
     width = part % ((D + BD - 1) // BD) * BD + tl.arange(0, BD)

@@ -1,8 +1,8 @@
 """Launch of Triton kernels: collecting their arguments, tile sizes and numbers of programs.
 
-A kernel is compiled once for each combination of dtypes, numbers of heads, widths, score function,
-alignment of pointers, and arguments that are None. Another size of the graph never causes another
-compilation.
+A kernel is compiled once for each combination of dtypes, number of heads, widths, tile sizes, score
+function, alignment of pointers and strides, and arguments that are None. A graph of another size
+never causes another compilation.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from edgewise.engines.native.library import ACCUMULATORS
 from edgewise.engines.triton_rows.layout import TritonSide
 
 ELEMENTS = 1024
-"""Maximum number of elements that a warp loads at a time: 32 per thread, to hide latency."""
+"""Maximum number of elements in the tile of a program, half as many in float64. With one warp, this
+is 32 per thread, to hide latency."""
 ACROSS = 128
-"""Number of elements (heads × width) of a node per program; other programs do further heads."""
+"""Maximum number of elements (heads × width) of a node per program, if a head is not wider. Other
+programs compute the other heads."""
 MOST_SLOTS = 32
 """Maximum number of edges in a tile."""
 MOST_WIDTH = 1024
@@ -115,7 +117,7 @@ class Job:
         self.arguments.update(arguments)
 
     def array(self, name: str, x: Tensor) -> Tensor:
-        """Set the argument ``name`` to a contiguous copy of ``x``, and return ``x``."""
+        """Set the argument ``name`` to ``x``, made contiguous, and return ``x`` itself."""
         self.arguments[name] = x.resolve_neg().contiguous()
         return x
 

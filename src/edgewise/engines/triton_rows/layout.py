@@ -27,7 +27,8 @@ from edgewise.ragged import starts
 SHORT = 8
 """Rows with at most this number of edges are short: several of them share a program."""
 PIECE = 512
-"""Longer rows are cut into pieces of this number of edges, whose results are merged in order."""
+"""Rows with more than this number of edges are cut into pieces of this size; their results are
+merged in order."""
 
 
 def sort_edges(row: Tensor, column: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -56,7 +57,6 @@ class TritonSide(SortedEdges):
         merges: ``[count, 3]``, for each row that is cut: row, index of its first slot, and of its
             last slot + 1.
         slots: number of slots.
-
     """
 
     def __init__(self, tensors: Sequence[Tensor], columns: int) -> None:
@@ -64,7 +64,6 @@ class TritonSide(SortedEdges):
 
         Raises:
             ArgumentError: the pointer decreases somewhere, or an index is out of range.
-
         """
         super().__init__(tensors, columns)
         degree = self.tensors[0].diff()
@@ -165,7 +164,6 @@ def classes_of(index: Tensor, classes: int) -> TritonSide:
 
     Raises:
         IndexError: a class is negative, or at least ``classes``.
-
     """
 
     def make() -> TritonSide:

@@ -1,7 +1,7 @@
 """Hugging Face ``transformers``: load checkpoints, and run its models on Edgewise's engines.
 
-:func:`load` returns an Edgewise model with the weights of a checkpoint. It reads safetensors only:
-nothing is unpickled or downloaded, and ``transformers`` is not needed.
+:func:`load` returns an Edgewise model with the weights of a checkpoint. From a folder it reads
+safetensors only: nothing is unpickled or downloaded, and ``transformers`` is not needed.
 
 After importing this package, ``AutoModel.from_pretrained(folder, attn_implementation="edgewise")``
 returns a ``transformers`` model whose attention runs on Edgewise. :func:`on_graph` replaces the
@@ -66,14 +66,16 @@ def load(
         model_or_folder: a live ``transformers`` model, or a folder with ``config.json`` and
             ``model.safetensors`` (or its shards).
         graph: attention pattern that replaces the pattern of the model. ``graphs.window(128) |
-            graphs.hubs([0])`` turns BERT into a Longformer. Causal models use only the causal part
-            of ``graph``; an encoder-decoder uses it in the encoder, and a ViT between patches. Text
-            such as ``"window(128) | hubs([0])"`` is parsed by :func:`edgewise.graphs.parse`.
-        leave_out: parts of the names of tensors to drop, such as ``"pooler"``. Any other tensor
+            graphs.hubs([0])`` gives BERT the attention graph of Longformer. Causal models use only
+            the causal part of ``graph``; an encoder-decoder uses it in the encoder, a Longformer in
+            place of its windows, and a ViT between patches. Reformer, Swin and masked autoencoders
+            take no graph. Text such as ``"window(128) | hubs([0])"`` is parsed by
+            :func:`edgewise.graphs.parse`. ``None`` keeps the pattern of the model.
+        positions: max length in tokens of a BERT, RoBERTa, Longformer, BigBird or GPT-2, if longer
+            than in the checkpoint. Learned positions are repeated, as in Longformer (Beltagy et
+            al., 2020), with a warning that the model needs further training.
+        leave_out: parts of the names of tensors to drop, such as ``["pooler"]``. Any other tensor
             that the model does not have raises an error.
-        positions: max length of a BERT, RoBERTa, Longformer, BigBird or GPT-2, if longer than in
-            the checkpoint. Learned positions are repeated, as in Longformer (Beltagy et al., 2020),
-            with a warning that the model needs further training.
 
     Returns:
         A text model is called ``model(input_ids, attention_mask=None)`` and returns the last hidden
@@ -88,8 +90,9 @@ def load(
 
     Raises:
         ArgumentError: the family or variant is unknown; tensors do not fit the configuration or
-            have no place in the model (all are listed); ``graph`` is not a pattern; or
-            ``positions`` is given for a model without learned positions, or is too small.
+            have no place in the model (all are listed); ``graph`` is not a pattern, or the model
+            takes no graph; or ``positions`` is given for a model without learned positions, or is
+            too small.
         MissingDataError: the folder does not exist, or has no safetensors.
 
     Example:

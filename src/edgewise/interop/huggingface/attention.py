@@ -70,8 +70,9 @@ def attention(
             until the mask is changed in place. Changes through ``.data`` or a NumPy array that
             shares memory are not noticed: pass a new tensor after such changes.
         dropout: dropout probability of the attention weights.
-        scaling: factor of the scores.
-        is_causal: whether attention is causal if there is no mask.
+        scaling: factor of the scores (None = 1/√D).
+        is_causal: whether attention is causal if there is no mask (None = the attribute
+            ``is_causal`` of ``module``, or True if it has none).
         position_bias: ``[B, H, T, S]``, added to the scores (T5).
         output_attentions: whether to return the attention weights. ``None`` returns them if the
             configuration of the layer says so, or if the running model collects them.

@@ -14,9 +14,9 @@ from edgewise.layers import LanguageModelHead, TextModel
 from edgewise.models import MODELS
 
 UNUSED = ("position_ids", "embeddings.token_type_ids")
-UNUSED_HEAD = ("head.decoder.", "head.bias")  # Loaded by ``head_pieces`` if not tied.
+UNUSED_HEAD = ("head.decoder.", "head.bias")  # Copies of tied tensors; untied ones are loaded.
 
-# (name in the Hugging Face checkpoint, name in Edgewise): four of BERT, then four of RoBERTa.
+# (name in the checkpoint, common name of BERT and RoBERTa): four of BERT, then four of RoBERTa.
 HEADS = (
     ("cls.predictions.transform.dense.", "head.dense."),
     ("cls.predictions.transform.LayerNorm.", "head.norm."),

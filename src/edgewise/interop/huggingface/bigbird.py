@@ -15,9 +15,10 @@ KINDS = ("block_sparse", "original_full")
 
 
 def load_bigbird(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """Build ``bigbird`` from a checkpoint, with ``graph``, or else its block-sparse pattern.
+    """Build ``bigbird`` from a checkpoint.
 
-    As in transformers, random blocks are sampled in training, and replaced by the first block in
+    Without ``graph``, attention is block-sparse or full, as the configuration says. As in
+    transformers, random blocks are sampled in training, and replaced by the first block in
     evaluation.
     """
     theirs = theirs.without_prefix("bert.").renamed(*HEADS, *POOLER)

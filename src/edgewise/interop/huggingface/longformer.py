@@ -13,10 +13,11 @@ from edgewise.models.longformer import longformer
 
 
 def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """Build ``longformer`` from a checkpoint, with the same global tokens as in transformers.
+    """Build ``longformer`` from a checkpoint; ``graph`` replaces the sliding windows.
 
-    The first token of a text classifier is global. Other models have only the global tokens given
-    by ``global_attention_mask``. ``graph`` replaces the sliding windows.
+    As in transformers, the first token of a text classifier is global. Other models have only the
+    global tokens given by ``global_attention_mask``. (For question answering, transformers makes
+    the tokens of the question global by default; Edgewise does not.)
     """
     theirs = theirs.without_prefix("longformer.").renamed(*HEADS)
     depth = theirs["num_hidden_layers"]

@@ -2,7 +2,8 @@
 
 ``transformers`` describes a mask by a function of positions and expands it to ``[B, 1, T, S]`` in
 each call. Here the causal and the full mask become the patterns ``causal`` and ``complete``. Other
-mask functions are evaluated once, a few rows at a time. Edges from padding are removed.
+mask functions are evaluated a few rows at a time; the result is cached if the function depends on
+positions and numbers only. Edges from padding are removed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Reads:
     """Description of a mask ``[B, 1, T, S]`` that replaces the tensor.
 
     Attributes:
-        own: patterns of the allowed pairs: one for the whole batch, or one per member of it.
+        own: patterns of the allowed pairs: one for the whole batch, or one for each of its texts.
         targets, sources: T and S. The targets are the last sources, except in cross-attention.
         forgotten: number of earlier sources that a sliding cache has dropped.
         real: boolean ``[B, forgotten + S]``, False for padding; ``None`` if there is none.
@@ -60,7 +61,7 @@ class Reads:
         return self.real is None and len(self.own) == 1
 
     def graph(self, pattern: Pattern | None) -> Pattern:
-        """Return the graph of the pairs in both mask and pattern; ``None`` stands for all pairs.
+        """Return the graph of the pairs that are in the mask and in ``pattern`` (None = all pairs).
 
         The graph is ``[T, S]`` if it is shared, else a packed batch ``[B·T, B·S]``. Positions of
         the pattern start at the first token of each text that is not padding.
@@ -156,7 +157,8 @@ def reads_of_call(
 ) -> Reads:
     """Return the mask of a call; this function is registered with ``transformers``.
 
-    The padding mask ``attention_mask`` is read in each call of the model.
+    ``transformers`` passes the arguments, among them the padding mask ``attention_mask``, in each
+    call of the model.
     """
     if isinstance(attention_mask, Reads):  # The caller has prepared the mask.
         return attention_mask

@@ -44,7 +44,7 @@ def graph_of(
         senders: features ``[..., N, F]`` of source nodes.
         readers: features of target nodes. If None, ``size`` gives the number of targets; by default
             it is the number of ``senders``.
-        size: numbers of source and target nodes.
+        size: numbers of source and target nodes; None = the numbers of rows of the features.
         forwards: whether the targets are in the second row of ``edge_index``.
 
     Raises:
@@ -64,7 +64,7 @@ def graph_of(
 
 
 def edge_index_of(adjacency: Tensor) -> Tensor:
-    """Return the edges ``[2, E]`` as a plain tensor that does not keep the caller's one alive."""
+    """Return the edges ``[2, E]`` as a plain tensor that does not keep ``adjacency`` alive."""
     if is_torch_sparse_tensor(adjacency):
         matrix_index: Tensor = to_edge_index(adjacency)[0]
         return matrix_index.flip(0)
@@ -130,7 +130,7 @@ def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) 
 
 
 def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return edge values as a sparse matrix in the layout and order of ``adjacency``."""
+    """Return edge values as a sparse matrix in the layout of ``adjacency``, and in its order."""
     order = (graph.target * graph.num_sources + graph.source).argsort(stable=True)
     index, sorted_values = graph.edge_index.flip(0)[:, order], values[order]
     size = (graph.num_targets, graph.num_sources)

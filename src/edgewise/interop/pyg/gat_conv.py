@@ -1,4 +1,4 @@
-"""``GATConv``: additive attention with heads of width one."""
+"""``GATConv``: additive attention, whose query and key are one number per node and head."""
 
 from __future__ import annotations
 
@@ -35,7 +35,12 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
         size: Size = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Return ``[N_dst, H * out_channels]``; on request ``(out, (edge_index, weights))``."""
+        """Return ``[N_dst, H * out_channels]``, or ``[N_dst, out_channels]`` with ``concat=False``.
+
+        With ``return_attention_weights=True``, return ``(out, (edge_index, weights))``, with the
+        weights ``[E, H]`` after dropout, and with self-loops if the layer adds them. If
+        ``edge_index`` is a sparse matrix, the returned matrix holds the weights too.
+        """
         if self._has_messages:
             return nn.GATConv.forward(
                 self, x, edge_index, edge_attr, size, return_attention_weights

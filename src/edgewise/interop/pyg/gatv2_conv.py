@@ -16,6 +16,13 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
     r"""PyG's ``GATv2Conv``, :math:`\sum_j \alpha_{ij} W_l x_j` (Brody et al., 2022).
 
     The score is a·LeakyReLU(W_r x_i + W_l x_j + V e_ij).
+
+    Example:
+        >>> import torch
+        >>> from edgewise.interop.pyg import GATv2Conv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> GATv2Conv(16, 8, heads=4)(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 32])
     """
 
     def forward(
@@ -25,7 +32,10 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Return ``[N_dst, H * out_channels]``; on request ``(out, (edge_index, weights))``."""
+        """Return ``[N_dst, H * out_channels]``, or ``[N_dst, out_channels]`` with ``concat=False``.
+
+        For ``return_attention_weights``, see ``GATConv.forward``.
+        """
         if self._has_messages:
             return nn.GATv2Conv.forward(self, x, edge_index, edge_attr, return_attention_weights)
         left, right = as_pair(x)

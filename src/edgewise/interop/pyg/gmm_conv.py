@@ -19,6 +19,14 @@ class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
 
     With ``separate_gaussians``, and for ``aggr="max"`` or ``"min"``, the message of each edge is
     stored, as in PyG.
+
+    Example:
+        >>> import torch
+        >>> from edgewise.interop.pyg import GMMConv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> layer = GMMConv(16, 8, dim=2, kernel_size=3)
+        >>> layer(torch.randn(3, 16), edge_index, torch.rand(3, 2)).shape
+        torch.Size([3, 8])
     """
 
     def propagate(  # type: ignore[override]

@@ -15,6 +15,13 @@ class SAGEConv(DropIn, nn.SAGEConv):  # type: ignore[misc]
 
     ``aggr`` is ``"mean"``, ``"sum"`` (or ``"add"``), ``"max"`` or ``"min"``. Other values, such as
     ``"lstm"``, a list or a module, raise an error.
+
+    Example:
+        >>> import torch
+        >>> from edgewise.interop.pyg import SAGEConv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> SAGEConv(16, 8, aggr="max")(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 8])
     """
 
     def propagate(  # type: ignore[override]

@@ -16,7 +16,7 @@ from edgewise.interop.pyg.attention_drop_in import AttentionDropIn, as_pair
 
 
 class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc]
-    r"""PyG's ``TransformerConv``, :math:`W_1 x_i + \sum_j \alpha_{ij} (W_2 x_j + W_6 e_ij)`.
+    r"""PyG's ``TransformerConv``, :math:`W_1 x_i + \sum_j \alpha_{ij} (W_2 x_j + W_6 e_{ij})`.
 
     The score is q·(k + W_6 e) / √D (Shi et al., 2021). As in PyG, the result is a tuple if
     ``return_attention_weights`` is a boolean, even if it is ``False``.
@@ -36,7 +36,11 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Return ``[N_dst, H * out_channels]``; on request ``(out, (edge_index, weights))``."""
+        """Return ``[N_dst, H * out_channels]``, or ``[N_dst, out_channels]`` with ``concat=False``.
+
+        If ``return_attention_weights`` is a boolean, return ``(out, (edge_index, weights))``. The
+        weights are those before dropout.
+        """
         if self._has_messages:
             return nn.TransformerConv.forward(
                 self, x, edge_index, edge_attr, return_attention_weights
