@@ -22,7 +22,7 @@ from torchmetrics.classification import (
 )
 from torchmetrics.regression import MeanAbsoluteError, MeanSquaredError
 
-from edgewise.targets import Target, probabilities, split_outputs
+from edgewise.targets import Target, probabilities
 from edgewise.tasks.regression_metrics import R2
 
 CURVES = ("roc_auc", "average_precision")
@@ -64,18 +64,19 @@ class OfTarget(Metric):
         self, metric: Metric, targets: Sequence[Target], place: int, least: int = 1
     ) -> None:
         super().__init__()
-        self.metric, self.targets, self.place, self.least = metric, targets, place, least
-        count = max(len(targets[place].classes), 1)
+        self.metric, self.target, self.place, self.least = metric, targets[place], place, least
+        self.start = sum(target.width for target in targets[:place])
+        count = max(len(self.target.classes), 1)
         self.add_state("seen", torch.zeros(count, dtype=torch.long), dist_reduce_fx="sum")
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
         """Add model outputs and targets of all columns: ``[M, sum of widths]`` and ``[M, T]``."""
-        one, values = self.targets[self.place], target[:, self.place]
+        one, values = self.target, target[:, self.place]
         known = ~values.isnan()
         if not known.any():
             return
         values = values[known]
-        given = split_outputs(self.targets, outputs)[self.place][known]
+        given = outputs[:, self.start : self.start + one.width][known]
         if not one.classes:
             self.seen += len(values)
             self.metric.update(given[:, 0], values)

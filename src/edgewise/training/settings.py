@@ -83,8 +83,9 @@ class TrainerSettings:
         for name, usual in (("epochs", 100), ("accumulate_grad_batches", 1), ("devices", 1)):
             check_least(f"trainer.{name}", getattr(self, name), 1, f"choose for example {usual}")
         self._check_averages()
-        for name in ("patience", "freeze_backbone_epochs", "clip_norm", "save_every"):
+        for name in ("patience", "freeze_backbone_epochs", "clip_norm"):
             check_from_zero(f"trainer.{name}", getattr(self, name), f"choose 0 to disable {name}")
+        check_from_zero("trainer.save_every", self.save_every, "choose for example 60")
 
     def _check_averages(self) -> None:
         if not 0 <= self.ema_decay < 1:
