@@ -1,8 +1,9 @@
-"""Paired t-test of two runs, or of a run and its best baseline, on the same test examples.
+r"""Paired t-test of two runs, or of a run and its best baseline, on the same test examples.
 
     edgewise train ionic-liquids-co2 --folds --seeds 3
     edgewise baseline ionic-liquids-co2 --folds
-    python -m benchmarks.paired runs/ionic-liquids-co2 runs/ionic-liquids-co2-baseline --by Smiles
+    python -m benchmarks.paired runs/ionic-liquids-co2 runs/ionic-liquids-co2-baseline \
+        --by "Canonical SMILES"
 
 For each metric that is a mean over examples, the benchmark prints the mean difference with its
 standard error, and the p-value. The difference between seeds of a run is averaged out. With --by,

@@ -16,6 +16,7 @@ import torch
 import edgewise
 from benchmarks import (
     few_labels,
+    few_molecules,
     long_texts,
     pages,
     paired,
@@ -28,6 +29,7 @@ from edgewise import data, explain
 from edgewise.cli.baseline import measure
 from edgewise.recipes import find
 from edgewise.runs import train_folds, with_values
+from edgewise.training import RunFolder
 from tests.explain import small_runs
 from tests.places import needs
 
@@ -228,6 +230,33 @@ def test_the_paired_test_is_that_of_scipy() -> None:
     mean, std, p = few_labels.paired([3.0, 5.0, 4.0], [1.0, 2.0, 3.0])
     assert (mean, std) == (2.0, 1.0)
     assert p == pytest.approx(0.0742, abs=1e-4)  # t = 2 √3, two degrees of freedom
+
+
+def test_few_labels_of_molecules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("rdkit", "lightning", "sklearn"):
+        pytest.importorskip(package)
+    smiles = ["C" * count + end for count in range(1, 11) for end in ("", "O", "N", "Cl")]
+    rows = [f"{one},{len(one) + ('O' in one)}" for one in smiles]
+    (tmp_path / "mine.csv").write_text("\n".join(["smiles,y", *rows]))
+    values = {"data.path": str(tmp_path / "mine.csv"), "data.target": "y", "data.folds": 4}
+    tuning = with_values(find("attentive-esol"), {**values, "data.val": 0.4, "model.width": 8})
+    grid = {"optimizer.lr": (2e-3,), "trainer.epochs": (2,)}
+    study = replace(few_molecules.STUDY, tuning=tuning, grid=grid)
+    monkeypatch.setattr(few_molecules, "STUDY", study)
+    monkeypatch.setattr(few_molecules, "unlabelled", lambda: smiles)
+    monkeypatch.setattr(few_molecules, "HELD_OUT", 10)
+    words = ["--counts", "12", "--seeds", "2", "--folder", str(tmp_path / "few")]
+    monkeypatch.setattr("sys.argv", ["few_molecules", *words])
+    few_molecules.main()
+    head, _, row, _ = capsys.readouterr().out.splitlines()[-4:]
+    names = ["labels", "scratch", "embeddings", "descriptors", "both"]
+    assert [cell.strip() for cell in head.split("|")][1:6] == names
+    scratch, _, descriptors = (float(cell.split()[0]) for cell in row.split("|")[2:5])
+    assert descriptors < 1 < scratch, "the number of heavy atoms is a descriptor"
+    log = RunFolder(tmp_path / "few" / "molecules-1").read_log()
+    assert log[-1]["val/loss"] < log[0]["val/loss"]
 
 
 def test_molecules_are_compared_with_a_baseline_in_pairs(

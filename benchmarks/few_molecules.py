@@ -1,0 +1,235 @@
+"""Solubility (ESOL) from few labels, with and without pre-training on molecules without labels.
+
+    python -m benchmarks.few_molecules [--counts 50 100 200] [--seeds 5] [--folder DIR]
+
+For each seed, the network of the recipe attentive-esol, with a linear head, is pre-trained to
+predict RDKit's descriptors of 16,891 molecules: those of the recipe gps-zinc, and the molecules of
+the National Cancer Institute that RDKit contains. Its embedding of a molecule is the input of the
+head. For each number of labels and each seed, which is a random split and sample of ESOL, the
+benchmark measures the RMSE on the test molecules of four methods:
+
+- scratch: the same network, trained from random weights as in ``benchmarks.few_labels``;
+- embeddings: ridge regression on the embeddings of the pre-trained network;
+- descriptors: ridge regression on RDKit's descriptors;
+- both: ridge regression on embeddings and descriptors.
+
+For each method, the settings have the lowest validation RMSE, averaged over the first two seeds.
+
+Paper: Hu et al., Strategies for pre-training graph neural networks, 2020
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.few_labels import CHOOSING, Measured, Study, paired
+from benchmarks.pruning import Results
+from edgewise import models, recipes, tasks, training
+from edgewise.batches import Batch
+from edgewise.data.files import find_raw, not_published
+from edgewise.data.folds import Folds, sample_labelled
+from edgewise.data.molecules.chem import ATOM_WIDTH, BOND_WIDTH, descriptors, parse, rdkit
+from edgewise.data.molecules.molecule_table import (
+    MoleculeTable,
+    described_by,
+    packed,
+    read_molecules,
+)
+from edgewise.data.molecules.zinc import NAME, PARTS
+from edgewise.data.packed import PackedGraphs
+from edgewise.data.splits import Split
+from edgewise.data.standardisation import Standardisation
+from edgewise.runs.seeds import mean_and_std
+from edgewise.training import RunFolder, fit, seed_everything
+
+STUDY = Study(
+    recipes.find("attentive-esol"),
+    recipes.find("attentive-esol"),
+    metric="rmse",
+    sign=-1,
+    scale=1,
+    grid={"optimizer.lr": (2e-3, 5e-3), "trainer.epochs": (50,)},
+    counts=(50, 100, 200),
+)
+PENALTIES = (10.0, 30.0, 100.0, 300.0, 1000.0)
+FURTHEST = 6.0  # Standardised features are clipped to this number of standard deviations.
+HELD_OUT = 1000  # Molecules on which the epoch of the pre-training is chosen.
+
+
+class LinearHead(nn.Linear):
+    """Linear head of a molecule transformer; embeddings are better than with its usual head."""
+
+    def forward(self, z: Tensor, _condition: Tensor | None = None) -> Tensor:
+        return super().forward(z)
+
+
+def unlabelled() -> list[str]:
+    """Return the SMILES of ZINC's and NCI's molecules, without duplicates."""
+    rdkit()
+    from rdkit import RDConfig
+
+    files = [f"{part}.csv" for part in PARTS]
+    raw = find_raw(NAME, files, not_published(NAME, files))
+    zinc = [row["smiles"] for file in files for row in csv.DictReader((raw / file).open())]
+    lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text().splitlines()
+    return list(dict.fromkeys([*zinc, *(line.split()[0] for line in lines if line.strip())]))
+
+
+def pretrained(folder: Path, molecules: list[Any], targets: Tensor, seed: int) -> nn.Module:
+    """Return a network pre-trained on the descriptors ``[G, D]`` of G molecules."""
+    seed_everything(seed)
+    sizes: dict[str, Any] = {"width": 64, "depth": 4, "heads": 4, "edge_width": BOND_WIDTH}
+    model = models.molecule_transformer(ATOM_WIDTH, targets.shape[1], dropout=0.0, **sizes)
+    model.head = LinearHead(model.head.lines[0].in_features, targets.shape[1])
+    order, graphs = torch.randperm(len(molecules)), packed(molecules)
+    parts = {"train": order[HELD_OUT:], "val": order[:HELD_OUT], "test": order[:HELD_OUT]}
+    loaders = {
+        name: split_of(graphs, targets, index).loader(64, seed if name == "train" else None)
+        for name, index in parts.items()
+    }
+    if not RunFolder(folder).has("metrics.json"):
+        fit(
+            model,
+            tasks.Regression(),
+            loaders,
+            RunFolder(folder),
+            optimizer=training.OptimizerSettings("adamw", lr=4e-3, weight_decay=0.01),
+            schedule=training.CosineSchedule(warmup=0.05),
+            trainer=training.TrainerSettings(12, monitor="val/loss", mode="min", clip_norm=5.0),
+        )
+    RunFolder(folder).load_weights(model)
+    return model
+
+
+def split_of(graphs: PackedGraphs, targets: Tensor, which: Tensor) -> Split:
+    """Return molecules with their targets as a split."""
+
+    def make(index: Tensor) -> Batch:
+        x, graph, members, bonds = graphs.take(which[index])
+        keywords = {"batch": members, "edge_attr": bonds}
+        return Batch((x, graph), targets[which[index]], keywords=keywords)
+
+    return Split(len(which), make)
+
+
+@torch.no_grad()
+def embeddings(model: nn.Module, molecules: list[Any]) -> np.ndarray:
+    """Return the input of the head for each molecule, ``[G, F]``."""
+    x, graph, members, bonds = packed(molecules).take(torch.arange(len(molecules)))
+    found: list[Tensor] = []
+    with model.head.register_forward_pre_hook(lambda _, given: found.append(given[0])):
+        model.eval()(x, graph, batch=members, edge_attr=bonds)
+    return found[0].numpy()
+
+
+def ridge(
+    features: Sequence[np.ndarray], target: np.ndarray, table: MoleculeTable, count: int
+) -> list[float]:
+    """Return the test RMSE for each seed, with the penalty that validation chooses.
+
+    Args:
+        features: features ``[G, F]`` of each seed.
+        target: values to predict, ``[G]``.
+        table: table that determines the splits.
+        count: number of labels.
+    """
+    each = {
+        penalty: [
+            errors(x, target, table, count, seed=seed, penalty=penalty)
+            for seed, x in enumerate(features)
+        ]
+        for penalty in PENALTIES
+    }
+    chosen = min(each.values(), key=lambda one: statistics.fmean(val for val, _ in one[:CHOOSING]))
+    return [test for _, test in chosen]
+
+
+def errors(
+    features: np.ndarray,
+    target: np.ndarray,
+    table: MoleculeTable,
+    count: int,
+    *,
+    seed: int,
+    penalty: float,
+) -> tuple[float, float]:
+    """Return the RMSE of ridge regression on the validation and the test set of a seed."""
+    from sklearn.linear_model import Ridge
+    from sklearn.preprocessing import StandardScaler
+
+    folds = Folds(table.folds, table.fold, table.val, seed)
+    index = folds.split("random", range(len(target)))
+    train = index["train"][sample_labelled(len(index["train"]), count, seed, "rows")]
+    x = StandardScaler().fit(features[train]).transform(features).clip(-FURTHEST, FURTHEST)
+    wrong = (Ridge(alpha=penalty).fit(x[train], target[train]).predict(x) - target) ** 2
+    val, test = (float(wrong[index[part]].mean() ** 0.5) for part in ("val", "test"))
+    return val, test
+
+
+def lines(measured: Mapping[int, Mapping[str, list[float]]]) -> Iterator[str]:
+    """Yield the table of test errors, by number of labels and method."""
+    names = list(next(iter(measured.values())))
+    pairs = (("embeddings", "scratch"), ("both", "descriptors"))
+    yield f"| labels | {' | '.join([*names, *(f'{one} − {other}' for one, other in pairs)])} |"
+    yield f"|{' ---: |' * (len(names) + 3)}"
+    for count, found in measured.items():
+        cells = ["{:.3f} ± {:.3f}".format(*mean_and_std(found[name])) for name in names]
+        for one, other in pairs:
+            cells.append("{:+.3f} ± {:.3f}, p = {:.2g}".format(*paired(found[one], found[other])))
+        yield f"| {count} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--counts", type=int, nargs="+", default=STUDY.counts, help="numbers of labels"
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
+    parser.add_argument("--folder", type=Path, default=Path("runs/few-labels"), help="run folders")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    began = time.process_time()
+
+    known = [one for one in map(parse, unlabelled()) if one is not None]
+    values = torch.tensor([descriptors(one) for one in known], dtype=torch.double)
+    targets = described_by(values, Standardisation.of(values)).float()
+    table = STUDY.tuning.data
+    assert isinstance(table, MoleculeTable)
+    columns = read_molecules(table.source()).columns
+    measured = [parse(smiles) for smiles in columns[table.smiles]]
+    target = np.array([float(value) for value in columns[str(table.target)]])
+    folders = [given.folder / f"molecules-{seed}" for seed in range(given.seeds)]
+    embedded = [
+        embeddings(pretrained(folder, known, targets, seed), measured)
+        for seed, folder in enumerate(folders)
+    ]
+    described = np.array([descriptors(one) for one in measured])
+    features = {
+        "embeddings": embedded,
+        "descriptors": [described] * given.seeds,
+        "both": [np.concatenate([one, described], axis=1) for one in embedded],
+    }
+    results = Results(given.folder / "molecules.json")
+    found: dict[int, dict[str, list[float]]] = {}
+    for count in given.counts:
+        found[count] = {"scratch": Measured(STUDY, count, folders, results).tested("scratch")}
+        for name, each in features.items():
+            found[count][name] = ridge(each, target, table, count)
+    print("\n".join(lines(found)))
+    print(f"{time.process_time() - began:.0f} s of processor time in this call")
+
+
+if __name__ == "__main__":
+    main()
