@@ -189,6 +189,8 @@ def test_commands_answer_every_kind(
         assert found.labels_of(found.recorded[-1]) == (["whole molecule"], found.labels)
     if kind == "interactions":
         assert found.answer.startswith(f"items {answer['items'][0]['item']}")
+        assert run.model.low_pass
+        assert found.recorded.names == ["LightGCN"]  # without the steps of the low-pass filter
 
 
 @pytest.mark.parametrize("text", ["the [MASK] sat", "the [MASK] sat [MASK]"])

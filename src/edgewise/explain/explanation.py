@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from edgewise.inference.recommendations import Recommendations
 from edgewise.inference.rows import rounded
 from edgewise.inference.series import Forecasts
 from edgewise.inference.text import Continuations, OnTexts, Translations
+from edgewise.interception import without_interception
 from edgewise.layers import PatchEmbedding
 
 Kind = Literal["sequence", "pair of sequences", "graph", "molecule", "image"]
@@ -273,7 +274,9 @@ def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
         recording = {**recording, "targets": _neighbourhood(run, details["node"])}
     with record(run.model, **recording) as recorded:
         predictor.set_up()
-        answer = _answer(run, value, **options)
+        # For a node of one graph, set_up calls all layers; LightGCN's low-pass filter is not one.
+        with without_interception() if "node" in details else nullcontext():
+            answer = _answer(run, value, **options)
     kind: Kind = "sequence" if isinstance(predictor, Forecasts) else "graph"
     names = _named(labels, recorded.layers[0].graph.num_sources, kind)
     return Explanation(recorded, names, kind, answer=answer, details=details)
