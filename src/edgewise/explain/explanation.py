@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from edgewise.errors import counted
 from edgewise.explain.module_names import model_of, naming_the_run
 from edgewise.explain.record import MAX_EDGES, LayerRecord, Recorded, record
 from edgewise.inference.images import OnImages
@@ -83,7 +84,8 @@ class Explanation:
         return notebook_frame(self)
 
     def __repr__(self) -> str:
-        return f"<Explanation of a {self.kind}, {len(self.recorded)} layers: {self.answer!r}>"
+        layers = counted(len(self.recorded), "layer")
+        return f"<Explanation of a {self.kind}, {layers}: {self.answer!r}>"
 
 
 def explanation(
@@ -341,7 +343,7 @@ def steps_of(series: Any, count: int) -> list[str]:
     """
     if series.step:
         return [str(series.date(step - count + 1)) for step in range(count)]
-    return [f"{count - 1 - step} steps before the end" for step in range(count)]
+    return [f"{counted(count - 1 - step, 'step')} before the end" for step in range(count)]
 
 
 KINDS: dict[type, Callable[[Any, Any, Mapping[str, Any]], Explanation]] = {
