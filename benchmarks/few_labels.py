@@ -34,8 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from benchmarks.pruning import Results
@@ -44,7 +43,6 @@ from edgewise.baselines import baselines
 from edgewise.baselines.candidate import batches_of
 from edgewise.baselines.measure import without_augmentation
 from edgewise.baselines.texts import texts_of
-from edgewise.batches import Batch
 from edgewise.data import Splits, TextSplits
 from edgewise.recipes import Recipe
 from edgewise.runs import fields_of, train, with_values
@@ -52,7 +50,7 @@ from edgewise.runs.fine_tuning import load_trunk
 from edgewise.runs.preprocessing import preprocessing_of
 from edgewise.runs.seeds import mean_and_std
 from edgewise.runs.train_recipe import build_model
-from edgewise.training import RunFolder, seed_everything
+from edgewise.training import RunFolder, evaluate, seed_everything
 
 CHOOSING = 2
 """Number of seeds over which the validation metric is averaged to choose the settings."""
@@ -186,25 +184,14 @@ def fine_tuned(recipe: Recipe, splits: Splits, metric: str) -> dict[str, float]:
     for _ in range(epochs):
         for batch in loaders["train"]:
             optimizer.zero_grad()
-            task.loss(outputs_of(model, batch), batch.target).backward()
+            outputs = batch.select_outputs(model(*batch.inputs, **batch.keywords))
+            task.loss(outputs, batch.target).backward()
             if clip:
                 nn.utils.clip_grad_norm_(model.parameters(), clip)
             optimizer.step()
             schedule.step()
-    model.eval()
-    found = {}
-    with torch.no_grad():
-        for split in ("val", "test"):
-            measure = task.metrics()[metric]
-            for batch in loaders[split]:
-                measure.update(outputs_of(model, batch), batch.target)
-            found[split] = float(measure.compute())
-    return found
-
-
-def outputs_of(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the outputs of a model for those elements of a batch that have targets."""
-    return batch.select_outputs(model(*batch.inputs, **batch.keywords))
+    metrics = evaluate(model, task, loaders)
+    return {split: metrics[f"{split}/{metric}"] for split in ("val", "test")}
 
 
 def word_vectors(recipe: Recipe, columns: int = 50) -> float:

@@ -45,19 +45,19 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     "value that is a list": ({"value": [1.0]}, ("value", "floats", "list", "heads")),
     "heads of the key": (
         {"key": zeros(N, 3, D)},
-        ("key", "2 heads (the number of query heads)", "3", "nodes, heads, width"),
+        ("key", "as many heads as query, 2,", "3", "nodes, heads, width"),
     ),
     "heads of the value": (
         {"value": zeros(N, 1, D)},
-        ("value", "2 heads, as in key", "1", "nodes, heads, width"),
+        ("value", "as many heads as key, 2", "1", "nodes, heads, width"),
     ),
     "width of the key": (
         {"key": zeros(N, H, 4)},
-        ("key", "3 features per head, as in query", "4", "nodes, heads, width"),
+        ("key", "as many features per head as query, 3", "4", "nodes, heads, width"),
     ),
     "sources of the value": (
         {"value": zeros(5, H, D)},
-        ("value", "4 sources, as in key", "5", "nodes, heads, width"),
+        ("value", "as many sources as key, 4", "5", "nodes, heads, width"),
     ),
     "type of the value": (
         {"value": zeros(N, H, D, dtype=torch.float64)},

@@ -25,7 +25,7 @@ def test_a_name_in_other_letters_is_found_and_said_first() -> None:
 
 def test_a_name_that_is_like_none() -> None:
     many = unknown_name("layer", "zzz", [f"{number:02}" for number in range(80)])
-    assert many.expected.endswith("58, 59 or 20 other names")
+    assert many.expected.endswith("58, 59 or 20 more")
     error = unknown_name("graph", "zzz", ["window", "causal"])
     assert error.expected == "one of causal, window"
     assert str(error).endswith("Remedy: choose one of the expected names.")

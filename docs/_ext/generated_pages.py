@@ -307,27 +307,11 @@ def recipes_page() -> str:
     return "\n".join(lines)
 
 
-METRIC_NAMES = {
-    "loss": "cross-entropy in nats per character",
-    "exact": "fraction of captions without an error",
-    "mae": "mean absolute error (MAE)",
-    "rmse": "root mean square error (RMSE)",
-    "r2": "R²",
-    "seasonal_ratio": "MAE divided by the MAE of the seasonal naive forecast",
-    "auc": "ROC-AUC",
-    "mrr": "mean reciprocal rank",
-    "bleu": "BLEU",
-    "rouge1": "ROUGE-1",
-    "rouge2": "ROUGE-2",
-    "rougeL": "ROUGE-L",
-}
-"""Names of metrics in the table of recipes that differ from their names in ``metrics.json``."""
-
-
 def metric_name(metric: str) -> str:
     """Return the name of a metric such as ``test/mae`` for the table of recipes."""
-    name = metric.removeprefix("test/")
-    return METRIC_NAMES.get(name, name)
+    from results import label
+
+    return "cross-entropy in nats per character" if metric == "test/loss" else label(metric)
 
 
 def recipe_row(recipe: Any, names: dict[int, str]) -> str:

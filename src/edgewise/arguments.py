@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar, get_type_hints
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.errors import ArgumentError, counted, unknown_name
 from edgewise.renamed import check_not_renamed
 
 P = ParamSpec("P")
@@ -168,11 +168,11 @@ def check_features(features: Tensor) -> None:
     counts = invalid.sum(0)
     columns = counts.nonzero().flatten().tolist()
     listed = ", ".join(f"column {c}: {int(counts[c])}" for c in columns[:SHOWN])
-    more = f" and {len(columns) - SHOWN} more columns" if len(columns) > SHOWN else ""
+    more = f" and {counted(len(columns) - SHOWN, 'more column')}" if len(columns) > SHOWN else ""
     raise ArgumentError(
         "features",
         expected="finite numbers",
-        got=f"{int(counts.sum())} NaN or infinite values ({listed}{more})",
+        got=f"{counted(int(counts.sum()), 'NaN or infinite value')} ({listed}{more})",
         remedy="drop or fill the NaN and infinite values before training",
     )
 
@@ -234,7 +234,7 @@ def check_splits(**splits: Tensor) -> None:
             raise ArgumentError(
                 f"{name_a}, {name_b}",
                 expected="two splits that have no example in common",
-                got=f"{len(common)} common examples, first {common[0]}",
+                got=f"{counted(len(common), 'common example')}, first {common[0]}",
                 remedy="remove the common examples from one of the two splits",
             )
 

@@ -130,8 +130,7 @@ class Offsets:
             raise ArgumentError(
                 "Offsets.classes",
                 expected=f"a class for each difference of positions, from {low} to {high}",
-                got=f"{len(self.classes)} classes, for differences from 0 to "
-                f"{len(self.classes) - 1}",
+                got=f"classes for differences from 0 to {len(self.classes) - 1}",
                 remedy=f"subtract {-low} from target_place, and give {high - low + 1} classes"
                 if low < 0
                 else f"give {high + 1} classes",

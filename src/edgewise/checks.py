@@ -84,8 +84,8 @@ def _warn_of_heads_first(query: Tensor, key: Tensor) -> None:
     nodes, heads = query.shape[-3:-1]
     if nodes == key.shape[-3] and heads > max(16, 2 * nodes):
         warnings.warn(
-            f"query {list(query.shape)} is read as [..., nodes, heads, width]: {nodes} nodes with "
-            f"{heads} heads each. Pass layout='HND' if the heads come first, as in PyTorch's "
+            f"query {list(query.shape)} is read as [..., nodes, heads, width], with {heads} heads. "
+            "Pass layout='HND' if the heads come first, as in PyTorch's "
             "scaled_dot_product_attention, or layout='NHD' to say that this is meant.",
             stacklevel=4,  # The warning points at the caller of attend.
         )
@@ -318,8 +318,8 @@ def _check_together(query: Tensor, key: Tensor, value: Tensor, score: Score) -> 
     if not key.shape[-2] or heads % key.shape[-2]:
         raise ArgumentError(
             "key",
-            expected=f"{heads} heads (the number of query heads), or a divisor of {heads}",
-            got=f"{key.shape[-2]} heads",
+            expected=f"as many heads as query, {heads}, or a divisor of {heads}",
+            got=str(key.shape[-2]),
             remedy="check the order of the axes: [..., nodes, heads, width]",
         )
     _same("value", value.shape[-2], key.shape[-2], "heads", "key")
@@ -364,8 +364,8 @@ def _same(name: str, got: int, expected: int, what: str, other: str) -> None:
     if got != expected:
         raise ArgumentError(
             name,
-            expected=f"{expected} {what}, as in {other}",
-            got=f"{got} {what}",
+            expected=f"as many {what} as {other}, {expected}",
+            got=str(got),
             remedy="check the order of the axes: [..., nodes, heads, width]",
         )
 

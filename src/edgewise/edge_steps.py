@@ -159,7 +159,7 @@ def _chosen_weights(
 
 
 def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
-    """Return the first engine that can compute on the edges of the graph.
+    """Return the first engine that can compute on the edges of the graph, for any number of heads.
 
     Args:
         like: tensor with the device and dtype that the engine must support.
@@ -169,7 +169,7 @@ def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
     problem = Problem(
         operation="edges",
         batch=1,
-        heads=like.shape[-1],
+        heads=1,
         width=0,
         value_width=0,
         device=like.device,

@@ -148,7 +148,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
         expected, remedy = "no value", f"omit {kind}"
     elif not matches:
         more = len(choices) - MANY
-        names = f"{', '.join(choices[:MANY])}{f' or {more} other names' if more > 0 else ''}"
+        names = f"{', '.join(choices[:MANY])}{f' or {more} more' if more > 0 else ''}"
         expected, remedy = f"one of {names}", "choose one of the expected names"
     else:
         nearest = lowered[matches[0]]
@@ -159,6 +159,11 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
             expected = f"one of {', '.join([nearest, *others])}" if others else nearest
         remedy = f"did you mean {nearest!r}?"
     return ArgumentError(kind, expected=expected, got=repr(name), remedy=remedy)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 column" or "2 columns", for an error message."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def in_one_line(error: Exception) -> str:

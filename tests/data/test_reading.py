@@ -104,7 +104,7 @@ def test_numbers(tmp_path: Path) -> None:
         ("1,2\n3,nan\n", False, "finite numbers", "'nan' in column 2 in line 2"),
         ("1,2\n1e39,4\n", False, "up to 3.4e38", "'1e39' in column 1 in line 2"),
         ("1\n\n2\n", False, "finite numbers", "'' in column 1 in line 2"),
-        ("1,2\n3\n", False, "2 numbers in each line", "1 numbers in line 2"),
+        ("1,2\n3\n", False, "2 numbers in each line", "1 number in line 2"),
         ("1\n2.5\n", True, "integers", "'2.5' in column 1 in line 2"),
         ("1\n9007199254740993\n", True, "integers", "'9007199254740993' in column 1 in line"),
     ],

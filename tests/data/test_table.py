@@ -60,7 +60,7 @@ def test_a_value_that_is_no_number_is_named_with_its_row(tmp_path: Path, value: 
         ("a,b\n1,2\n3\n", "row 3"),
         ("a,b\n1,2\n\n3,4\n", "an empty line, row 3"),
         ("a\n1\n\n3\n", "an empty line, row 3"),
-        ("\na\n1\n", "1 values under 0 names in row 2"),
+        ("\na\n1\n", "1 value under 0 names in row 2"),
         ("a\n1,2\n", "row 2"),
         ("a,b,a\n1,2,3\n", "two columns with the name 'a'"),
         ('a,b\n1,"2\n', "unexpected end of data"),

@@ -52,10 +52,10 @@ def test_values_are_numbers_or_indices_of_classes() -> None:
 def test_the_type_of_a_target_can_be_set() -> None:
     assert columns("0|1|1|0", task_type="regression").classes == [()]
     assert columns("3|1|2|10", task_type="classification").classes == [("1", "2", "3", "10")]
-    with refused("data.target", expected="2 to 20", got="1 classes: 0", remedy="regression"):
+    with refused("data.target", expected="2 to 20", got="1: 0", remedy="regression"):
         columns("0|0|0", task_type="classification")
     many = "|".join(map(str, range(21)))
-    with refused("data.target", expected="2 to 20", got="21 classes: 0, 1", remedy="regression"):
+    with refused("data.target", expected="2 to 20", got="21: 0, 1", remedy="regression"):
         columns(many, task_type="classification")
 
 

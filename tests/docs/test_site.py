@@ -185,5 +185,8 @@ def test_generated_pages_have_every_public_name(monkeypatch: pytest.MonkeyPatch)
         assert name in known
     assert "edgewise.Graph" not in known  # it is edgewise.graphs.Graph
     assert "```{figure} gat-1.png" in generated["model_page"]("gat")
-    assert "`gat-cora`" in generated["recipes_page"]()
+    recipes = generated["recipes_page"]()
+    assert "`gat-cora`" in recipes
+    assert "| MAE, R² |" in recipes
+    assert "| cross-entropy in nats per character |" in recipes
     assert "## edgewise predict" in generated["commands_page"]()

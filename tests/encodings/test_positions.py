@@ -7,6 +7,7 @@ import torch
 
 from edgewise.encodings import Learned, Sinusoidal, sinusoidal_positions
 from edgewise.errors import ArgumentError
+from tests.errors import refused
 
 
 def rotations(shift: float, width: int) -> torch.Tensor:
@@ -45,7 +46,7 @@ def test_sinusoidal_extends_to_any_length_and_keeps_what_it_gave() -> None:
 
 
 def test_sinusoidal_needs_an_even_width() -> None:
-    with pytest.raises(ArgumentError, match="`width`: expected an even width"):
+    with refused("width", expected="an even number", got="5", remedy="add 1"):
         sinusoidal_positions(torch.arange(3), 5)
 
 

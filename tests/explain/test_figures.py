@@ -99,7 +99,7 @@ def test_statistics_are_drawn_under_the_numbers_of_the_heads(pruned: Recorded) -
     assert titles == {"entropy / entropy of equal weights", "weight of the node itself",
                       "weight of hubs"}  # fmt: skip
     pruned[0].heads, pruned[0].weights = [1], pruned[0].weights[..., :1]
-    with refused("recorded", expected="all 2 heads", got="1 heads", remedy="heads="):
+    with refused("recorded", expected="all 2 heads", got="1 head", remedy="heads="):
         explain.draw_statistics(pruned, scores)
 
 

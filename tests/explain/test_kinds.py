@@ -52,7 +52,7 @@ NAMES = {
     "images": {f"row {row}, column {column}" for row in range(1, 5) for column in range(1, 5)},
     "nodes": {f"p{node}" for node in range(40)},
     "whole graphs": {f"node {node}" for node in range(4)},
-    "series": {f"{step} steps before the end" for step in range(12)},
+    "series": {f"{step} step{'s' * (step != 1)} before the end" for step in range(12)},
     "links": {f"m{node}" for node in range(40)},
     "interactions": {*(f"u{i}" for i in range(12)), *(f"i{i}" for i in range(18))},
     "molecules": {"C1", "C2", "O3", "O4"},
@@ -189,6 +189,8 @@ def test_commands_answer_every_kind(
         assert found.labels_of(found.recorded[-1]) == (["whole molecule"], found.labels)
     if kind == "interactions":
         assert found.answer.startswith(f"items {answer['items'][0]['item']}")
+        assert run.model.low_pass
+        assert found.recorded.names == ["LightGCN"]  # without the steps of the low-pass filter
 
 
 @pytest.mark.parametrize("text", ["the [MASK] sat", "the [MASK] sat [MASK]"])

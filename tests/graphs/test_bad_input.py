@@ -10,6 +10,7 @@ import torch
 
 import edgewise as ew
 from edgewise import ArgumentError, graphs
+from edgewise.errors import counted
 from edgewise.graphs import Pattern
 from tests.errors import refused
 
@@ -89,7 +90,7 @@ CANNOT_BIND = {
 @pytest.mark.parametrize("name", CANNOT_BIND)
 def test_a_pattern_that_cannot_bind_names_itself_and_the_sizes(name: str) -> None:
     pattern, targets, sources = CANNOT_BIND[name]
-    got = f"{targets} targets and {sources} sources"
+    got = f"{counted(targets, 'target')} and {counted(sources, 'source')}"
     with refused("graph", expected=f"for {name}", got=got, remedy="another pattern"):
         pattern.bind(targets, sources)
 

@@ -54,7 +54,7 @@ def test_an_expander_is_undirected_and_nearly_regular(n: int) -> None:
     assert (degree <= 6).all()
     if n >= 50:
         assert degree.double().mean() > 5.5
-    with refused("degree", expected="even", got="3", remedy="pass 4"):
+    with refused("degree", expected="an even number", got="3", remedy="add 1"):
         graphs.expander(3)
 
 

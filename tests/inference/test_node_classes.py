@@ -95,7 +95,7 @@ def test_a_new_graph(run_folder, tmp_path):
     again = run.predict(tmp_path / "graph.npz")
     assert [a["probability"] for a in again] == pytest.approx([a["probability"] for a in answers])
     np.savez(tmp_path / "wide.npz", edge_index=index, x=np.hstack([x, x]))
-    with pytest.raises(ArgumentError, match="1 features, as in training; got 2"):
+    with pytest.raises(ArgumentError, match="1 feature, as in training; got 2"):
         run.predict(tmp_path / "wide.npz")
     (tmp_path / "edges.csv").unlink()
     with pytest.raises(MissingDataError, match=r"edges\.csv"):

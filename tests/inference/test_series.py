@@ -91,8 +91,8 @@ def test_what_cannot_be_answered_is_named(run: Run) -> None:
         [[1.0] * 5, ["a"] * 30, wrong, {"sold": [1.0] * 30}, {**history(60), "Day": ["2021"] * 60}]
     )
     assert "at least 21 numbers" in short["error"]
-    assert "got 1 values, of which 1" in run.predict(3.5)[0]["error"]
-    assert "0 are numbers" in text["error"]
+    assert "got 1 number in 1 value" in run.predict(3.5)[0]["error"]
+    assert "0 numbers in 30 values" in text["error"]
     assert "as many dates as values" in uneven["error"]
     assert "a row without Day" in missing["error"]
     assert "dates such as 31.12.2020" in late["error"]

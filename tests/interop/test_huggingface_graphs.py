@@ -572,7 +572,7 @@ def test_what_attention_here_does_not_do_is_refused() -> None:
     with refused("attn_implementation", expected="dot", got="caps the scores", remedy="eager"):
         capped(ids, mask)
     bert = KINDS["bert"].made()
-    with refused("graph", expected="2 graphs, one for each", got="3 graphs", remedy="None"):
+    with refused("graph", expected="attention layer (2)", got="3 graphs", remedy="None"):
         on_graph(bert, [graphs.window(1)] * 3)
     with refused("graph", expected="a graph or a pattern", got="Tensor", remedy="from_dense"):
         on_graph(bert, torch.ones(7, 7, dtype=torch.bool))

@@ -52,7 +52,7 @@ def test_pooling_by_a_graph_of_membership_is_pooling_by_sizes(how: str) -> None:
 
 def test_a_batch_of_other_nodes_says_so() -> None:
     vector = torch.tensor([0, 0, 1, 1, 1])  # the graph of each node, as PyTorch Geometric has it
-    with refused("batch", expected="sum to 5 nodes", got="3 nodes", remedy="bincount"):
+    with refused("batch", expected="sum to 5", got="3 nodes", remedy="bincount"):
         Pool()(torch.randn(5, 4), vector)
     torch.testing.assert_close(Pool()(torch.ones(5, 4), vector.bincount()), torch.ones(2, 4))
 

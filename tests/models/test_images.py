@@ -93,7 +93,7 @@ def test_images_that_do_not_fit_are_refused() -> None:
     with refused(
         "depths, heads",
         expected="per stage",
-        got="2 numbers in depths and 3 in heads",
+        got="lengths 2 and 3",
         remedy="depths=",
     ):
         swin(16, 1, 10, heads=(2, 4, 8))

@@ -150,7 +150,7 @@ def test_a_text_of_padding_alone_beside_another() -> None:
 
 def test_what_it_cannot_do_is_refused() -> None:
     model, text = small(), ids(5)
-    with refused("radius", expected="a sequence of 2 integers", got="(1, 2, 3)", remedy="as many"):
+    with refused("radius", expected="one integer per layer (2)", got="(1, 2, 3)", remedy="as many"):
         small(radius=(1, 2, 3))
     with refused("radius", expected="at least 0", got="-1", remedy="set radius to"):
         small(radius=-1)

@@ -15,7 +15,7 @@ from edgewise.data.files import cache_root, data_root
 from edgewise.data.graphs.planetoid import NAMES
 from edgewise.engines import ENGINES
 from edgewise.engines.native import library
-from edgewise.errors import how_to_install
+from edgewise.errors import counted, how_to_install
 from edgewise.plugins import plugins
 
 EXTRAS = {
@@ -134,5 +134,5 @@ def _data() -> list[list[str]]:
 
 def _packages() -> list[list[str]]:
     return [
-        [plugin.package, f"{len(plugin.tables['RECIPES'])} recipes"] for plugin in plugins()
+        [plugin.package, counted(len(plugin.tables["RECIPES"]), "recipe")] for plugin in plugins()
     ] or [["none", ""]]

@@ -115,8 +115,7 @@ def prune(arguments: Namespace) -> int:
         if most < arguments.fraction < 1:
             raise ArgumentError(
                 "--fraction",
-                expected=f"a fraction of at most {most:.2f}, which leaves one head in each of "
-                f"{len(layers)} layers",
+                expected=f"a fraction of at most {most:.2f}, which leaves one head in each layer",
                 got=f"{arguments.fraction:g}",
                 remedy="choose a smaller fraction",
             )

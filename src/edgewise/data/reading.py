@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from edgewise.data.files import find_files, unreadable
-from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.errors import ArgumentError, MissingDataError, counted
 
 LARGEST = torch.finfo(torch.float32).max
 LARGEST_WHOLE = 2**53  # A float represents all integers up to this number.
@@ -338,8 +338,8 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
                 raise unreadable(path, expected=expected, got=got, line=line_number)
         rows.append(row)
         if len(row) != len(rows[0]):
-            expected = f"{len(rows[0])} numbers in each line"
-            got = f"{len(row)} numbers"
+            expected = f"{counted(len(rows[0]), 'number')} in each line"
+            got = counted(len(row), "number")
             raise unreadable(path, expected=expected, got=got, line=line_number)
     return torch.tensor(rows, dtype=torch.double).to(torch.long if integers else torch.float32)
 
@@ -385,7 +385,7 @@ def check_line_count(path: Path, got: Sequence[object] | Tensor, wanted: int, wh
         raise unreadable(
             path,
             expected=f"one line for each of the {wanted} {what}",
-            got=f"{len(got)} lines",
+            got=counted(len(got), "line"),
             remedy="use files of the same data set",
         )
 

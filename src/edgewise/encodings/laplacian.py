@@ -33,7 +33,7 @@ from edgewise.encodings.members import (
     member_sizes,
     members_by_size,
 )
-from edgewise.errors import ArgumentError, require
+from edgewise.errors import ArgumentError, counted, require
 from edgewise.graphs import Graph
 
 CONNECTED = 1e-8
@@ -170,7 +170,7 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     if zero + k >= n:
         raise ArgumentError(
             "k",
-            expected=f"fewer than {n - zero} eigenvectors, for {n} nodes in {zero} components",
+            expected=f"fewer than {n - zero}, for {n} nodes in {counted(zero, 'component')}",
             got=str(k),
             remedy="choose a smaller k",
         )

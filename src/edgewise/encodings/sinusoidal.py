@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import check_even
 from edgewise.dispatch_modes import disable_modes
-from edgewise.errors import ArgumentError
 
 
 def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -> Tensor:
@@ -29,13 +29,7 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
         tensor([[0.0000, 1.0000, 0.0000, 1.0000],
                 [0.8415, 0.5403, 0.0100, 1.0000]], dtype=torch.float64)
     """
-    if width % 2:
-        raise ArgumentError(
-            "width",
-            expected="an even width, because positions are pairs of sine and cosine",
-            got=repr(width),
-            remedy="add 1 to width",
-        )
+    check_even("width", width, "positions are pairs of sine and cosine")
     rate = base ** (
         -torch.arange(0, width, 2, device=positions.device, dtype=torch.float64) / width
     )

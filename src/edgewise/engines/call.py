@@ -129,7 +129,7 @@ class Problem:
     """Properties of a call and its graph that determine the choice of an engine.
 
     Attributes:
-        operation: "attend" or "aggregate".
+        operation: "attend", "aggregate" or "edges" (scores or softmax of single edges).
         width, value_width: width of a head of keys and of values.
         grid: number of pairs of target and source that the engine ``dense`` computes, including
             pairs without an edge.

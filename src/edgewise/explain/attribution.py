@@ -139,8 +139,7 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
         raise ArgumentError(
             "run",
             expected="a model that attends over the nodes of its input",
-            got=f"a model without attention or aggregation over the {len(case.member)} nodes of "
-            "the input",
+            got="a model without attention or aggregation over the nodes of the input",
             remedy="choose a run of a graph or attention model",
         )
     pairs = _pairs(case, [steps[i].graph for i in kept])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.errors import counted
 from edgewise.explain.module_names import model_of, naming_the_run
 from edgewise.explain.record import MAX_EDGES, LayerRecord, Recorded, record
 from edgewise.inference.images import OnImages
@@ -20,6 +21,7 @@ from edgewise.inference.recommendations import Recommendations
 from edgewise.inference.rows import rounded
 from edgewise.inference.series import Forecasts
 from edgewise.inference.text import Continuations, OnTexts, Translations
+from edgewise.interception import without_interception
 from edgewise.layers import PatchEmbedding
 
 Kind = Literal["sequence", "pair of sequences", "graph", "molecule", "image"]
@@ -82,7 +84,8 @@ class Explanation:
         return notebook_frame(self)
 
     def __repr__(self) -> str:
-        return f"<Explanation of a {self.kind}, {len(self.recorded)} layers: {self.answer!r}>"
+        layers = counted(len(self.recorded), "layer")
+        return f"<Explanation of a {self.kind}, {layers}: {self.answer!r}>"
 
 
 def explanation(
@@ -273,7 +276,9 @@ def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
         recording = {**recording, "targets": _neighbourhood(run, details["node"])}
     with record(run.model, **recording) as recorded:
         predictor.set_up()
-        answer = _answer(run, value, **options)
+        # For a node of one graph, set_up calls all layers; LightGCN's low-pass filter is not one.
+        with without_interception() if "node" in details else nullcontext():
+            answer = _answer(run, value, **options)
     kind: Kind = "sequence" if isinstance(predictor, Forecasts) else "graph"
     names = _named(labels, recorded.layers[0].graph.num_sources, kind)
     return Explanation(recorded, names, kind, answer=answer, details=details)
@@ -338,7 +343,7 @@ def steps_of(series: Any, count: int) -> list[str]:
     """
     if series.step:
         return [str(series.date(step - count + 1)) for step in range(count)]
-    return [f"{count - 1 - step} steps before the end" for step in range(count)]
+    return [f"{counted(count - 1 - step, 'step')} before the end" for step in range(count)]
 
 
 KINDS: dict[type, Callable[[Any, Any, Mapping[str, Any]], Explanation]] = {

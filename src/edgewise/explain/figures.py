@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, require
+from edgewise.errors import ArgumentError, counted, require
 from edgewise.explain.explanation import Explanation
 from edgewise.explain.heads import statistics
 from edgewise.explain.record import LayerRecord, Recorded
@@ -235,7 +235,7 @@ def draw_statistics(
         axes.set_yticks(range(len(found)), map(recorded.number, recorded))
         axes.tick_params(labelsize=7)
         figure.colorbar(image, ax=axes, shrink=0.9).ax.tick_params(labelsize=7)
-    figure.suptitle(f"attention heads of {len(found)} layers", fontsize=9)
+    figure.suptitle(f"attention heads of {counted(len(found), 'layer')}", fontsize=9)
     return _saved(figure, path)
 
 
@@ -252,7 +252,7 @@ def _importance_of(one: LayerRecord, importance: Mapping[str, Tensor]) -> Tensor
     raise ArgumentError(
         "recorded",
         expected=f"all {len(values)} heads of {one.name}, one for each value of importance",
-        got=f"{len(one.heads)} heads",
+        got=counted(len(one.heads), "head"),
         remedy="record all heads: omit heads= in explain.record",
     )
 

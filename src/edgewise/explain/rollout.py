@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, counted
 from edgewise.graphs import Graph
 
 MAX_DENSE = 4096
@@ -35,7 +35,7 @@ def rollout(layers: Sequence[tuple[str, Graph, Tensor, Tensor]], residual: float
             "layers",
             expected="at least one layer, and only layers with self-attention over the same nodes",
             got=", ".join(
-                f"{name} with {t} targets and {s} sources"
+                f"{name} with {counted(t, 'target')} and {counted(s, 'source')}"
                 for (name, *_), (t, s) in zip(layers, sizes, strict=True)
             )
             or "none",

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from edgewise.arguments import check_count, describe
 from edgewise.dispatch_modes import detach_from_inference, disable_modes
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, counted
 from edgewise.graphs.graph import OPERATIONS, Graph
 
 
@@ -171,7 +171,7 @@ def _check_range(edge_index: Tensor, num_targets: int, num_sources: int) -> None
             edge = int(outside[row].nonzero()[0])
             raise ArgumentError(
                 "edge_index",
-                expected=f"{what}s from 0 to {count - 1} ({count} nodes)",
+                expected=f"{what}s from 0 to {count - 1} ({counted(count, 'node')})",
                 got=f"{what} {int(edge_index[row, edge])} at edge {edge}",
                 remedy="number the nodes from 0, or pass a larger num_nodes",
             )

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.arguments import check_count
-from edgewise.errors import ArgumentError
+from edgewise.arguments import check_count, check_even
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 
@@ -33,13 +32,7 @@ class Expander(Pattern):
     def __post_init__(self) -> None:
         check_count("degree", self.degree, 0, "pass the number of sources of each target")
         check_count("seed", self.seed, 0, "pass any non-negative integer")
-        if self.degree % 2:
-            raise ArgumentError(
-                "degree",
-                expected="an even number, because each cycle adds two neighbours",
-                got=str(self.degree),
-                remedy=f"pass {self.degree + 1}",
-            )
+        check_even("degree", self.degree, "each cycle adds two neighbours")
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         if num_targets != num_sources:

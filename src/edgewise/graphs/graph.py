@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from edgewise.dispatch_modes import detach_from_inference, persist_on, while_tracing
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, counted
 from edgewise.graphs.bound import bound_graphs
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Pattern(ABC):
         raise ArgumentError(
             "graph",
             expected=f"{expected}, for {self!r}",
-            got=f"{num_targets} targets and {num_sources} sources",
+            got=f"{counted(num_targets, 'target')} and {counted(num_sources, 'source')}",
             remedy="change the number of targets or sources, or choose another pattern",
         )
 
@@ -311,7 +311,8 @@ class Graph(Pattern):
         if (num_targets, num_sources) != (self.num_targets, self.num_sources):
             raise ArgumentError(
                 "graph",
-                expected=f"a graph with {num_targets} targets and {num_sources} sources",
+                expected=f"a graph with {counted(num_targets, 'target')} and "
+                f"{counted(num_sources, 'source')}",
                 got=repr(self),
                 remedy="create the graph with the number of nodes that the features have",
             )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_count
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, counted
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 
@@ -46,7 +46,7 @@ class Grid(Pattern):
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         if not num_targets == num_sources == self.height * self.width:
-            self._refuse(f"{self.height * self.width} nodes", num_targets, num_sources)
+            self._refuse(counted(self.height * self.width, "node"), num_targets, num_sources)
         row, column = _rows_and_columns(self.height, self.width)
         reach = [(-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1)]
         steps = [s for s in reach if self.neighbours == 8 or 0 in s]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, counted
 from edgewise.graphs.compose import disjoint_union
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
@@ -52,7 +52,7 @@ class Hubs(Pattern):
         ahead = self._sources_ahead(num_targets, num_sources)
         if any(not -num_sources <= node < num_sources for node in self.nodes):
             least = max(max(node + 1, -node) for node in self.nodes)
-            self._refuse(f"at least {least} sources", num_targets, num_sources)
+            self._refuse(f"at least {counted(least, 'source')}", num_targets, num_sources)
         hubs = sorted({node % num_sources for node in self.nodes})
         position = torch.arange(num_targets) + ahead
         is_hub = torch.isin(position, torch.tensor(hubs, dtype=torch.long))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from edgewise.arguments import check_choice
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, counted
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 
@@ -58,7 +58,7 @@ class Tree(Pattern):
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         if not num_targets == num_sources == len(self.parents):
-            self._refuse(f"{len(self.parents)} nodes", num_targets, num_sources)
+            self._refuse(counted(len(self.parents), "node"), num_targets, num_sources)
         parent = torch.tensor(self.parents, dtype=torch.long)
         child = (parent >= 0).nonzero()[:, 0]
         up = torch.stack([parent[child], child])  # Each child attends to its parent.

@@ -15,7 +15,7 @@ from edgewise.data.tables.frames import is_frame, to_pandas
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.rows import check_columns
 from edgewise.data.tables.table import Table, as_number
-from edgewise.errors import ArgumentError, require
+from edgewise.errors import ArgumentError, counted, require
 from edgewise.inference.predictor import Answer, Predictor
 from edgewise.tasks import Forecast
 
@@ -94,8 +94,8 @@ class Forecasts(Predictor):
                 "input",
                 expected=f"at least {self.length} numbers, the history of the model, without "
                 "missing values",
-                got=f"{len(series.values)} values, of which {int(series.values.isfinite().sum())} "
-                "are numbers",
+                got=f"{counted(int(series.values.isfinite().sum()), 'number')} in "
+                f"{counted(len(series.values), 'value')}",
                 remedy="give a longer history, and fill in missing values",
             )
         self.histories[self.show(value)] = series
@@ -133,7 +133,7 @@ class Forecasts(Predictor):
     def show(self, value: Any) -> str:
         if isinstance(value, Series):
             return f"{self.column} of the training data"
-        return value.path.name if isinstance(value, Table) else f"{len(value)} values"
+        return value.path.name if isinstance(value, Table) else counted(len(value), "value")
 
     def draw(self, answers: Sequence[Answer]) -> Figure:
         """Plot the history, the forecast and, in a backtest, the true values, for each series."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from edgewise.arguments import check_choice, check_divides
 from edgewise.attention import Reduce, aggregate, attend
 from edgewise.checks import bind_graph, bind_to_nodes
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, counted
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.sequential import GraphLayer
@@ -54,9 +54,9 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
     if graph.num_sources != count:
         raise ArgumentError(
             "batch",
-            expected=f"sizes of graphs that sum to {count} nodes, or a membership graph of {count} "
-            "nodes",
-            got=f"{graph.num_sources} nodes",
+            expected=f"sizes of graphs that sum to {count}, or a membership graph of "
+            f"{counted(count, 'node')}",
+            got=counted(graph.num_sources, "node"),
             remedy="if batch is a vector with the graph of each node, as in PyTorch Geometric, "
             "pass batch.bincount()",
         )

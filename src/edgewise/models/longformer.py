@@ -88,7 +88,7 @@ def longformer(
     if len(radii) != depth:
         raise ArgumentError(
             "radius",
-            expected=f"an integer for all layers, or a sequence of {depth} integers, one per layer",
+            expected=f"an integer for all layers, or one integer per layer ({depth})",
             got=repr(radius),
             remedy="give as many radii as layers, or change depth",
         )

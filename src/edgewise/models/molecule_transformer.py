@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from edgewise.arguments import check_given, checked_factory
 from edgewise.biases import Projected
 from edgewise.checks import bind_to_nodes
+from edgewise.errors import counted
 from edgewise.graphs import Pattern
 from edgewise.layers import (
     AttentionPool,
@@ -120,7 +121,7 @@ class ConditionalHead(nn.Module):
         if self.rest is None:
             intercept: Tensor = self.lines(z)
             return intercept
-        expected = f"{self.common.in_features} conditions per measurement"
+        expected = f"{counted(self.common.in_features, 'condition')} per measurement"
         condition = check_given("global_attr", condition, expected, OR_WITHOUT)
         check_node_features(condition, self.common.weight, "global_attr")
         line = self.lines(z).unflatten(-1, (-1, 1 + condition.shape[-1]))

@@ -79,7 +79,7 @@ def swin(
         raise ArgumentError(
             "depths, heads",
             expected="two tuples of equal length, with one number per stage",
-            got=f"{len(depths)} numbers in depths and {len(heads)} in heads",
+            got=f"lengths {len(depths)} and {len(heads)}",
             remedy="choose for example depths=(2, 2, 6, 2) and heads=(3, 6, 12, 24)",
         )
     patches = PatchEmbedding(image_size, patch, channels, width)

@@ -160,7 +160,7 @@ def test_an_item_in_both_files_is_refused(tmp_path):
     data = interactions(
         path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.2
     )
-    with pytest.raises(ValueError, match="1 common edges, first 1-3"):  # item 2 is node 1 + 2
+    with pytest.raises(ValueError, match="1 common edge, first 1-3"):  # item 2 is node 1 + 2
         data.load()
 
 

@@ -117,7 +117,7 @@ def test_conllu_that_cannot_be_read():
         (CONLLU + "\n\n\n" + CONLLU, "the end of a sentence without words in line 10"),
         ("1\tYes\tyes\n", "3 columns in line 1"),
         (CONLLU.replace("\n3\t", "\n\n3\t"), "word '3' after 0 words in line 7"),
-        (CONLLU.replace("2\tn't", "4\tn't"), "word '4' after 1 words in line 4"),
+        (CONLLU.replace("2\tn't", "4\tn't"), "word '4' after 1 word in line 4"),
         (CONLLU.replace("3\t!", "x\t!"), "word 'x' after 2 words in line 6"),
     ):
         with refused("x", expected="CoNLL-U", got=got, remedy="correct this line"):

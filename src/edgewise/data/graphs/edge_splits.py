@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from edgewise.arguments import check_shares
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, counted
 
 TRIES = 50  # Maximum number of rounds of rejection sampling.
 
@@ -103,7 +103,7 @@ def check_edge_split(split: EdgeSplit) -> None:
                 raise ArgumentError(
                     f"{one}, {other}",
                     expected="two splits without a common edge (in either direction)",
-                    got=f"{shared.numel()} common edges, first {first[0]}-{first[1]}",
+                    got=f"{counted(shared.numel(), 'common edge')}, first {first[0]}-{first[1]}",
                     remedy="remove repeated and reversed pairs before the split",
                 )
 
@@ -149,7 +149,7 @@ def draw_non_edges(
             return torch.cat(found, dim=1)
     raise ArgumentError(
         "negatives",
-        expected=f"{count} pairs without an edge",
+        expected=f"{counted(count, 'pair')} without an edge",
         got=f"{count - missing} in {TRIES} trials, because nearly every pair is an edge",
         remedy="choose fewer negatives",
     )

@@ -19,7 +19,7 @@ from edgewise.data.graphs.graph_files import read_graph_files
 from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.reading import check_memory
 from edgewise.data.splits import Data, Split
-from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.errors import ArgumentError, MissingDataError, counted
 from edgewise.graphs import edges
 
 STATES = 1024  # Lower bound of the memory of a model per node, in bytes.
@@ -114,8 +114,8 @@ def _check_columns(name: str, values: Tensor, count: int) -> None:
     if values.shape[1] != count:
         raise ArgumentError(
             name,
-            expected=f"{count} columns, as in training",
-            got=f"{values.shape[1]} columns",
+            expected=f"{counted(count, 'column')}, as in training",
+            got=counted(values.shape[1], "column"),
             remedy="give graphs with the same columns as the training graphs",
         )
 
@@ -149,7 +149,7 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
     )
     pairs = _rows("edges", given["edges"], whole=True)
     if pairs.shape[1] not in (0, 2):
-        raise _strange("edges", "pairs of nodes", f"edges of {pairs.shape[1]} nodes")
+        raise _strange("edges", "pairs of nodes", f"edges of {counted(pairs.shape[1], 'node')}")
     pairs = pairs.reshape(-1, 2)
     of_nodes = [rows for rows in (labels, attributes) if rows is not None]
     least = int(pairs.max()) + 1 if len(pairs) else 1
@@ -216,8 +216,10 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
     if x.shape[1] != in_width or not bool(x.isfinite().all()):
         # The constant feature that was added above is not among the user's features.
         added = int(kept["scale"] is not None and not kept["kinds"])
-        got = f"{x.shape[1] - added} numbers" if x.shape[1] != in_width else "NaN or infinity"
-        raise _strange("x", f"{in_width - added} finite numbers per node, as in training", got)
+        wrong = counted(x.shape[1] - added, "number")
+        got = wrong if x.shape[1] != in_width else "NaN or infinity"
+        wanted = counted(in_width - added, "finite number")
+        raise _strange("x", f"{wanted} per node, as in training", got)
     if not len(x):
         raise _strange("num_nodes", "at least one node", "none")
     graph = edges(given.edge_index, len(x))  # This checks the range of the indices.

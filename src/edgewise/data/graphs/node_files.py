@@ -33,7 +33,7 @@ from edgewise.data.tables.read import read_table
 from edgewise.data.tables.split_column import NAMES, PART_OF
 from edgewise.data.tables.table import Table, as_number, as_numbers, is_missing
 from edgewise.data.tables.target_columns import MANY, TargetColumns, TaskType
-from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.errors import ArgumentError, MissingDataError, counted
 from edgewise.targets import class_counts
 
 FeatureScaling = Literal["auto", "columns", "rows", "none"]
@@ -168,8 +168,8 @@ class NodeFiles(NodeData):
         if found.x.shape[1] != len(preprocessing["features"]):
             raise unreadable(
                 path,
-                expected=f"{len(preprocessing['features'])} features, as in training",
-                got=f"{found.x.shape[1]} features",
+                expected=f"{counted(len(preprocessing['features']), 'feature')}, as in training",
+                got=counted(found.x.shape[1], "feature"),
                 remedy="give the features that the model was trained on",
             )
         x = scaled(found.x, preprocessing["scale"], preprocessing["mean"], preprocessing["std"])
@@ -510,7 +510,7 @@ def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
     numbers = np.where(np.isnan(y), -1, y).astype(int).tolist()
     names = [str(name) for name in found["classes"].tolist()] if "classes" in found else None
     if names is not None and max(numbers) >= len(names):
-        got = f"{len(names)} names, and a class {max(numbers)}"
+        got = f"{counted(len(names), 'name')}, and a class {max(numbers)}"
         raise unreadable(
             path,
             expected="an array classes with a name for each class in y",

@@ -33,7 +33,7 @@ from edgewise.data.tables.dates import (
 from edgewise.data.tables.frames import Source, open_source, take_frames
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.table import Table, as_number, check_varies, is_missing
-from edgewise.errors import ArgumentError, require
+from edgewise.errors import ArgumentError, counted, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
 SEASONS: dict[Bundled, int] = {"co2": 52, "elnino": 12, "sunspots": 11}
@@ -140,7 +140,7 @@ class TimeSeries(Data):
             raise ArgumentError(
                 "data.history",
                 expected=f"at least {season} steps, the length of a season",
-                got=f"{history} steps",
+                got=str(history),
                 remedy="choose a longer history",
             )
         bounds = [round(len(values) * share) for share in (1 - self.val - self.test, 1 - self.test)]
@@ -153,7 +153,7 @@ class TimeSeries(Data):
                     "data.history, data.horizon",
                     expected="windows of data.history + data.horizon values that fit into every "
                     "part of the series",
-                    got=f"history {history}, horizon {horizon} and {len(values)} values",
+                    got=f"history {history}, horizon {horizon} and {counted(len(values), 'value')}",
                     remedy="choose a shorter history or horizon, or other fractions data.val and "
                     "data.test",
                 )

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from edgewise.data.tables.frames import pandas_for
 from edgewise.data.tables.table import Table, as_numbers
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, counted
 
 DAYS = (
     *("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y"),
@@ -130,7 +130,8 @@ def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], S
     known = {one: dates for one, dates in read.items() if dates}
     if not known or len(texts) < 3:
         if known:
-            got, remedy = f"{len(texts)} dates in {table.path.name}", "add rows with later dates"
+            got = f"{counted(len(texts), 'date')} in {table.path.name}"
+            remedy = "add rows with later dates"
         else:
             row = _first_unread(texts, [named] if named else FORMATS)
             got = f"{texts[row][:40]!r} in row {table.line(row)} of {table.path.name}"

@@ -33,7 +33,7 @@ from edgewise.data.files import unreadable
 from edgewise.data.reading import check_memory, number, opened_text, text_form
 from edgewise.data.tables.frames import FrameSource, open_source
 from edgewise.data.tables.read import DELIMITERS, is_text, read_table
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.errors import ArgumentError, counted, unknown_name
 
 Ids = dict[str, int]
 """Dict from id to node index, sorted by id, so that ``list(ids)[index]`` is the id."""
@@ -299,7 +299,7 @@ def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Colu
     wanted = len(lines[0].fields)
     for line in lines:
         if len(line.fields) != wanted:
-            expected = f"{wanted} columns, as in the header"
+            expected = f"{counted(wanted, 'column')}, as in the header"
             raise _bad_line(path, line, expected)
     return File(path, lines[1:], lines[0].fields)
 

@@ -20,7 +20,7 @@ from edgewise.data.files import unreadable
 from edgewise.data.reading import OPENED, TextForm, check_memory, opened_text, read_bytes, text_form
 from edgewise.data.tables.frames import FrameSource, as_text, cell_text, open_source, pandas_for
 from edgewise.data.tables.table import Table
-from edgewise.errors import ArgumentError, require
+from edgewise.errors import ArgumentError, counted, require
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -275,7 +275,8 @@ def _bad_row(
                 while len(row) > len(names) and not row[-1]:
                     row.pop()
                 if row and len(row) != len(names):
-                    got = f"{len(row)} values under {len(names)} names in row {line}"
+                    got = f"{counted(len(row), 'value')} under {counted(len(names), 'name')}"
+                    got += f" in row {line}"
                     return _unusable(path, argument, got, delimiter)
         except csv.Error as error:
             cause = str(error)

@@ -15,7 +15,7 @@ from torch import Tensor
 from edgewise.data.files import unreadable
 from edgewise.data.reading import LARGEST, number
 from edgewise.data.tables.frames import FrameSource, pandas_for
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.errors import ArgumentError, counted, unknown_name
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -78,8 +78,8 @@ class Table:
         if self.frame.shape[1] != len(names):
             raise unreadable(
                 self.path,
-                expected=f"{len(names)} columns, as in the table of data.path",
-                got=f"{self.frame.shape[1]} columns",
+                expected=f"{counted(len(names), 'column')}, as in the table of data.path",
+                got=counted(self.frame.shape[1], "column"),
                 remedy="give this table the same columns as the table of data.path",
             )
         if self.named:
@@ -187,7 +187,7 @@ class Table:
             expected += ", which no other field uses"
             got = f"{named!r}, which another field uses"
         elif candidates:
-            got = f"{len(candidates)} possible columns: {shown}{more}"
+            got = f"{counted(len(candidates), 'possible column')}: {shown}{more}"
         else:
             got = f"{'no such column among' if free else 'only the columns'} {shown}{more}"
         # Without a candidate, suggest the last column, as targets are usually there.

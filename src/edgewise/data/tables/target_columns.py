@@ -215,7 +215,7 @@ def _read(
             raise ArgumentError(
                 argument,
                 expected=f"2 to {MANY} classes in column {name!r} of {table.path.name}",
-                got=f"{len(classes)} classes: {', '.join(classes[:SHOWN])}",
+                got=f"{len(classes)}: {', '.join(classes[:SHOWN])}",
                 remedy="name another column, or set --data.task_type regression",
             )
     if classes:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from edgewise.data.text.labelled_sentences import Labelled
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, counted
 
 Tag = Literal["upos", "xpos", "deprel"]
 COLUMNS: dict[str, int] = {"upos": 3, "xpos": 4, "head": 6, "deprel": 7}
@@ -41,10 +41,11 @@ def read_conllu(text: str, name: str, tag: Tag | Literal["head"] = "upos") -> li
         elif not line.startswith("#"):
             fields = line.split("\t")
             if len(fields) != WIDTH:
-                raise _unreadable(name, f"{len(fields)} columns", number)
+                raise _unreadable(name, counted(len(fields), "column"), number)
             kind = WORD.fullmatch(fields[0])
             if kind is None or (not kind["part"] and fields[0] != str(len(words) + 1)):
-                raise _unreadable(name, f"word {fields[0]!r} after {len(words)} words", number)
+                got = f"word {fields[0]!r} after {counted(len(words), 'word')}"
+                raise _unreadable(name, got, number)
             if not kind["part"]:
                 words.append((fields[1], fields[column]))
     return sentences

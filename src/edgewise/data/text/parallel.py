@@ -226,7 +226,7 @@ def _texts(path: Path, read: Callable[[Path], list[str]]) -> list[str]:
         raise unreadable(
             path,
             expected="a text in each line",
-            got=f"{len(empty)} empty lines of {len(lines)}, the first is line {empty[0]}",
+            got=f"{len(empty)} of {len(lines)} lines empty, the first is line {empty[0]}",
             remedy="remove the empty lines, and the same lines of the other file",
         )
     return lines

@@ -19,7 +19,7 @@ from edgewise.data.text.conllu import COLUMNS, WIDTH, Tag, read_conllu
 from edgewise.data.text.labelled_sentences import Labelled
 from edgewise.data.text.own_files import OwnFiles, check_filled
 from edgewise.data.text.tagged_words import TaggedParts, TaggedWords
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.errors import ArgumentError, counted, unknown_name
 
 WORDS = ("word", "token", "form")
 TAGS = ("tag", "label", "pos", "upos", "ner")
@@ -136,7 +136,7 @@ def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
         raise ArgumentError(
             str(path),
             expected="several sentences, a blank line after each",
-            got=f"one sentence of {len(sentences[0]) if sentences else 0} words",
+            got=f"one sentence of {counted(len(sentences[0]) if sentences else 0, 'word')}",
             remedy="add a blank line after each sentence, or save the file as .csv with a header "
             "and the columns word, tag and sentence (a number for each sentence)",
         )

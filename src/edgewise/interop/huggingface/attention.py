@@ -25,7 +25,7 @@ from edgewise.attention import attend
 from edgewise.biases import add_terms
 from edgewise.dispatch_modes import detach_from_inference, persist_on
 from edgewise.edge_steps import attention_weights
-from edgewise.errors import ArgumentError, require
+from edgewise.errors import ArgumentError, counted, require
 from edgewise.graphs import Graph, Pattern, causal, check_graph, complete, parse
 from edgewise.interop.huggingface.masks import Reads, reads_of_call, reads_of_mask
 from edgewise.scores import Dot
@@ -244,8 +244,8 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
     if len(given) != len(layers):
         raise ArgumentError(
             "graph",
-            expected=f"one graph, or a list of {len(layers)} graphs, one for each attention layer",
-            got=f"{len(given)} graphs",
+            expected=f"one graph, or a list with one for each attention layer ({len(layers)})",
+            got=counted(len(given), "graph"),
             remedy="give one graph per layer, with None for layers that should keep their own "
             "graph",
         )

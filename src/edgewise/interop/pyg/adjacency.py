@@ -166,8 +166,8 @@ def _agreed(stated: int | None, counted: int) -> int:
     if stated is not None and stated != counted:
         raise ArgumentError(
             "size",
-            expected=f"{counted} nodes, the number of rows of the features",
-            got=f"{stated} nodes",
+            expected=f"{counted}, the number of rows of the features",
+            got=str(stated),
             remedy="change size (or the matrix, or EdgeIndex.sparse_size) to match x",
         )
     return counted
