@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -45,7 +46,7 @@ from edgewise.baselines.measure import without_augmentation
 from edgewise.baselines.texts import texts_of
 from edgewise.data import Splits, TextSplits
 from edgewise.recipes import Recipe
-from edgewise.runs import fields_of, train, with_values
+from edgewise.runs import fields_of, paired_test, train, with_values
 from edgewise.runs.fine_tuning import load_trunk
 from edgewise.runs.preprocessing import preprocessing_of
 from edgewise.runs.seeds import mean_and_std
@@ -244,10 +245,9 @@ def texts_and_labels(splits: Splits, split: str) -> tuple[list[str], list[int]]:
 
 def paired(one: list[float], other: list[float]) -> tuple[float, float, float]:
     """Return mean and standard deviation of ``one - other``, and the p-value of a paired t-test."""
-    from scipy.stats import ttest_rel
-
     differences = [a - b for a, b in zip(one, other, strict=True)]
-    return *mean_and_std(differences), float(ttest_rel(one, other).pvalue)
+    p = paired_test(torch.tensor(one).double(), torch.tensor(other).double()).p
+    return *mean_and_std(differences), p
 
 
 def lines(name: str, found: list[Measured]) -> Iterator[str]:

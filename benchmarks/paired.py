@@ -5,10 +5,10 @@ r"""Paired t-test of two runs, or of a run and its best baseline, on the same te
     python -m benchmarks.paired runs/ionic-liquids-co2 runs/ionic-liquids-co2-baseline \
         --by "Canonical SMILES"
 
-For each metric that is a mean over examples, the benchmark prints the mean difference with its
-standard error, and the p-value. The difference between seeds of a run is averaged out. With --by,
-the scores of all test rows with the same value of a column are averaged first, because rows of the
-same molecule are not independent.
+For each metric with a value for one example, the benchmark prints both means, their difference
+with its standard error, and the p-value. Several seeds of a run are averaged first, so p leaves out
+the variation between seeds. With --by, the values of all test rows of a molecule table with the
+same entry in a column are averaged first, because rows of the same molecule are not independent.
 """
 
 from __future__ import annotations
@@ -16,58 +16,63 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import numpy as np
 import pandas
 import torch
 from torch import Tensor
 
 from edgewise import runs
-from edgewise.cli.baseline import SCORES
+from edgewise.cli.baseline import EXAMPLES
+from edgewise.data.molecules.molecule_table import MoleculeTable, read_molecules
 from edgewise.training import RunFolder
 from edgewise.training.folder import METRICS
 
 
-def scores(folder: Path) -> dict[str, Tensor]:
-    """Return the score of each test example by metric, of a run or of a baseline."""
+def per_example_metrics(folder: Path) -> dict[str, Tensor]:
+    """Return metrics and target of each test example, of a run or of a baseline."""
     if RunFolder(folder).has(METRICS):
-        return runs.scores_of_run(folder)
-    return RunFolder(folder).read_tensors(SCORES)
+        return runs.per_example_metrics(folder)
+    return RunFolder(folder).read_tensors(EXAMPLES)
 
 
-def tested_values(run: Path, column: str) -> np.ndarray:
-    """Return the value of a column of the data file for each test row of a run, fold by fold."""
-    values = []
-    for folder in RunFolder(run).runs() or [run]:
-        one = next(iter(RunFolder(folder).runs()), folder)  # Seeds of a fold have the same rows.
+def tested_entries(run: Path, column: str) -> list[str]:
+    """Return the entry of a column of the molecule table for each test row of a run."""
+    found = RunFolder(run).runs()
+    if not found or found[0].name.startswith("seed-"):
+        found = found[:1] or [run]  # All seeds have the same rows.
+    entries = []
+    for folder in found:
+        one = next(iter(RunFolder(folder).runs()), folder)
         data = runs.load_recipe(RunFolder(one)).data
-        lines = data.load().preprocessing["test_lines"].numpy()
-        values.append(
-            pandas.read_csv(data.source())[column].to_numpy()[lines - 2]
-        )  # after a header
-    return np.concatenate(values)
+        if not isinstance(data, MoleculeTable):
+            raise SystemExit(f"--by: expected a run on a molecule table, got {run}")
+        table = read_molecules(data.source())
+        entry_of = dict(zip(table.lines, table.columns[column], strict=True))
+        entries += [entry_of[line] for line in data.load().preprocessing["test_lines"].tolist()]
+    return entries
 
 
-def by_group(scores: Tensor, values: np.ndarray) -> Tensor:
-    """Return the mean score of the examples with the same value, for each value."""
-    return torch.tensor(pandas.Series(scores.numpy()).groupby(values).mean().to_numpy())
+def by_entry(values: Tensor, entries: list[str]) -> Tensor:
+    """Return the mean value of the examples with the same entry, for each entry."""
+    return torch.tensor(pandas.Series(values.numpy()).groupby(entries).mean().to_numpy())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("run", type=Path, help="run folder")
     parser.add_argument("other", type=Path, help="run folder, or folder of `edgewise baseline`")
-    parser.add_argument("--by", metavar="COLUMN", help="column of the run's data file")
+    parser.add_argument("--by", metavar="COLUMN", help="column of the run's molecule table")
     arguments = parser.parse_args()
-    one, other = scores(arguments.run), scores(arguments.other)
-    values = tested_values(arguments.run, arguments.by) if arguments.by else None
-    for name in one.keys() & other.keys():
-        pair = one[name], other[name]
-        if values is not None:
-            pair = by_group(pair[0], values), by_group(pair[1], values)
-        found = runs.paired_test(*pair)
+    first, second = (per_example_metrics(one) for one in (arguments.run, arguments.other))
+    if arguments.by:
+        entries = tested_entries(arguments.run, arguments.by)
+        first, second = (
+            {name: by_entry(values, entries) for name, values in one.items()}
+            for one in (first, second)
+        )
+    for name, found in runs.paired_tests(first, second).items():
         squared = " (mean squares)" if name == "rmse" else ""
         print(
-            f"{name}{squared}: {pair[0].mean():.4f} and {pair[1].mean():.4f}, difference "
+            f"{name}{squared}: {first[name].mean():.4f} and {second[name].mean():.4f}, difference "
             f"{found.difference:+.4f} ± {found.standard_error:.4f} (standard error), "
             f"p = {found.p:.2g}, {found.examples:,} {arguments.by or 'examples'}"
         )

@@ -22,14 +22,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import ttest_rel
+import torch
 
 from edgewise import recipes, runs
 from edgewise.baselines import NoBaselineError, lower_is_better
 from edgewise.baselines.kinds import kind_of
 from edgewise.baselines.measure import AUGMENTATION
-from edgewise.cli.baseline import FILE, SCORES, measure
-from edgewise.errors import EdgewiseError, MissingDataError
+from edgewise.cli.baseline import EXAMPLES, FILE, measure
+from edgewise.errors import EdgewiseError
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import fields_of
 from edgewise.runs.record import differences
@@ -51,9 +51,10 @@ This page lists the results of all recipes, compared with simple baselines and p
 - **ours**: Edgewise's result on the test set, mean ± standard deviation over seeds or folds.
 - **baseline**: the simple method that is best on the validation set, with its result on the same
   test sets, as measured by [`edgewise baseline RECIPE`](../howto/baselines.md). p is the p-value of
-  a paired t-test for the first metric: over the folds, or without folds over the test examples,
-  each with its mean score over the seeds. *Not measured* means that baselines exist
-  but were not run. The cell is empty for variants, and for tasks without a simple method.
+  a paired t-test for the first metric, over the folds. Without folds it is over the test examples;
+  the results of several seeds are first averaged for each example. *Not measured* means that
+  baselines exist but were not run. The cell is empty for variants, and for tasks without a simple
+  method.
 - **reference**: a result to compare with, and its source. *Not reached* means that ours is worse.
 - **protocol**: split sizes (training / validation / test), rule that chooses the epoch, and seeds
   or folds.
@@ -551,9 +552,9 @@ def collect_baseline(recipe: Recipe, measured: Measured, folder: Path, measures:
 
 
 def collect_paired(recipe: Recipe, measured: Measured, folder: Path) -> None:
-    """Add the p-value of a paired test over the test examples, of a run and its baseline.
+    """Add the p-value of a paired test of a run and its baseline over the test examples.
 
-    Nothing is added if the folders of the run and of the baseline lack the scores of the examples.
+    Nothing is added with folds, or if a folder lacks the metrics of each test example.
 
     Args:
         recipe: the recipe.
@@ -565,19 +566,17 @@ def collect_paired(recipe: Recipe, measured: Measured, folder: Path) -> None:
     if best is None or recipe.protocol is None or recipe.protocol.folds:
         return
     metric = recipe.protocol.metrics[0].removeprefix("test/")
-    for name in (f"{recipe.name}-baseline", recipe.name):
-        one = RunFolder(folder / name)
-        if not one.has(SCORES):
-            continue
+    for path in sorted(folder.glob(f"*/{EXAMPLES}")):
+        one = RunFolder(path.parent)
         found = one.read_json(FILE)
         chosen = next(each for each in found["baselines"] if each["name"] == found["best"])
         if any(chosen[key] != best[key] for key in ("name", "setting", "metrics")):
             continue
         try:
-            ours = runs.scores_of_run(folder / recipe.name)[metric]
-        except (MissingDataError, KeyError):
-            return
-        p = runs.paired_test(ours, one.read_tensors(SCORES)[metric]).p
+            run = runs.per_example_metrics(folder / recipe.name)
+            p = runs.paired_tests(run, one.read_tensors(EXAMPLES))[metric].p
+        except (EdgewiseError, KeyError):
+            continue
         measured[recipe.name]["paired"] = {"baseline": best["metrics"], "p": p}
         return
 
@@ -684,7 +683,7 @@ def p_value(found: dict[str, Any], baseline: dict[str, Any], name: str) -> str:
     ours, simple = (one[name]["values"] for one in (found["metrics"], baseline["metrics"]))
     if len({round(a - b, 9) for a, b in zip(ours, simple, strict=True)}) == 1:
         return ""
-    return formatted(ttest_rel(ours, simple).pvalue)
+    return formatted(runs.paired_test(torch.tensor(ours), torch.tensor(simple)).p)
 
 
 def formatted(p: float) -> str:

@@ -271,14 +271,16 @@ def test_molecules_are_compared_with_a_baseline_in_pairs(
     recipe = with_values(find("molecules"), {**values, "model.width": 8, "model.heads": 2})
     train_folds(recipe, tmp_path / "run", seeds=2)
     measure(recipe, tmp_path / "baseline", folds=True)
-    run, baseline = (paired.scores(tmp_path / name)["mae"] for name in ("run", "baseline"))
+    run, baseline = (
+        paired.per_example_metrics(tmp_path / name)["mae"] for name in ("run", "baseline")
+    )
     known = json.loads((tmp_path / "run" / "metrics.json").read_text())["test/mae"]["values"]
     assert run.view(3, 14).mean(1).tolist() == pytest.approx(known, abs=1e-5)
     found = json.loads((tmp_path / "baseline" / "baseline.json").read_text())
     number = [one["name"] for one in found["baselines"]].index(found["best"])
     theirs = [fold[number]["metrics"]["test/mae"] for fold in found["folds"]]
     assert baseline.view(3, 14).mean(1).tolist() == pytest.approx(theirs, abs=1e-5)
-    tested = paired.tested_values(tmp_path / "run", "smiles")
+    tested = paired.tested_entries(tmp_path / "run", "smiles")
     assert sorted(tested) == sorted(2 * smiles)
     folders = [str(tmp_path / "run"), str(tmp_path / "baseline")]
     monkeypatch.setattr("sys.argv", ["paired", *folders, "--by", "smiles"])

@@ -175,16 +175,17 @@ def test_a_row_has_the_p_value_over_test_examples(tmp_path: Path) -> None:
     """Of two seeds, beside the baseline that `edgewise train` leaves in the folder of the run."""
     finished(tmp_path)
     ours, theirs = torch.tensor([[1.0, 1, 0, 1], [1, 1, 1, 1]]), torch.tensor([1.0, 0, 0, 1])
-    for seed, scores in enumerate(ours):
+    target = torch.tensor([3.0, 1, 2, 0])
+    for seed, right in enumerate(ours):
         folder = RunFolder(tmp_path / NAME / f"seed-{seed}")
         folder.make()
         folder.write_json("recipe.json", to_record(find(NAME)))
-        folder.write_tensors("test_scores.safetensors", {"accuracy": scores})
+        folder.write_test_examples({"target": target, "accuracy": right})
     metrics = {"val/accuracy": 0.5, "test/accuracy": 0.5}
-    write(tmp_path / NAME, find(NAME), [Baseline("SGC", "", metrics, 1.0, {"accuracy": theirs})])
+    examples = {"target": target, "accuracy": theirs}
+    write(tmp_path / NAME, find(NAME), [Baseline("SGC", "", metrics, 1.0, examples)])
     measured: dict[str, Any] = {}
-    for name in (f"{NAME}-baseline", NAME):
-        RESULTS["collect_baseline"](find(NAME), measured, tmp_path / name, False)
+    RESULTS["collect_baseline"](find(NAME), measured, tmp_path / NAME, False)
     RESULTS["collect"](measured, tmp_path, [NAME], False)
     p = paired_test(ours.mean(0), theirs).p
     assert f"SGC: accuracy 50.00 %; p = {p:.2f} |" in RESULTS["page"](measured)

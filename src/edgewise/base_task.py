@@ -93,11 +93,16 @@ class Task(ABC):
             MissingExtraError: torchmetrics is not installed.
         """
 
-    def example_scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
-        """Return, for metrics that are means over examples, the term of each example, ``[M]``.
+    def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return the value of each averaged metric for each example, and the targets, for tests.
 
-        Paired tests compare two methods with these terms. For the metric rmse they are squared
-        errors. Metrics such as ROC-AUC, which have no term for one example, are left out.
+        A paired test compares two methods with these values, if the targets agree. Metrics without
+        a value for one example, such as ROC-AUC, are left out.
+
+        Returns:
+            Empty if there are no such metrics. Otherwise a value for each example with a target:
+            ``"target"``, and values by the name of the metric. Those of ``"rmse"`` are squared
+            errors.
         """
         return {}
 

@@ -215,7 +215,7 @@ def test_digits_and_the_run_beside_them(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "BEHIND k-NN on pixels" in said, "one epoch of a tiny model"
     assert "\nUse k-NN on pixels, or tune the recipe" in said
-    files = ("test_scores.safetensors", "baseline.safetensors")
+    files = ("test_examples.safetensors", "baseline.safetensors")
     p = paired_test(*(RunFolder(out).read_tensors(name)["accuracy"] for name in files)).p
     assert f", p = {p:.2g} over 360 test examples); " in said
     record = json.loads((out / "baseline.json").read_text())

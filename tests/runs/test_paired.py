@@ -1,4 +1,4 @@
-"""Paired tests: scores of each test example, of one run, several seeds and folds."""
+"""Paired tests on the metrics of each test example, of one run, several seeds and folds."""
 
 from __future__ import annotations
 
@@ -39,31 +39,40 @@ def test_equal_differences_have_no_spread(shift: float, p: float) -> None:
     assert runs.paired_test(ours + shift, ours) == (3, shift, 0.0, p)
 
 
-@pytest.mark.parametrize("theirs", [torch.ones(3), torch.ones(1)])
-def test_scores_of_other_examples_are_refused(theirs: Tensor) -> None:
-    with refused(
-        "ours, theirs",
-        expected="same test examples",
-        got=f"1 and {len(theirs)} scores",
-        remedy="same",
-    ):
-        runs.paired_test(torch.ones(1), theirs)
+@pytest.mark.parametrize("second", [torch.ones(3), torch.ones(1)])
+def test_too_few_or_other_examples_are_refused(second: Tensor) -> None:
+    got = f"1 and {len(second)} values"
+    with refused("first, second", expected="same examples", got=got, remedy="the same test set"):
+        runs.paired_test(torch.ones(1), second)
 
 
-def test_scores_are_averaged_over_seeds(tmp_path: Path) -> None:
+def test_runs_are_only_compared_on_the_same_examples() -> None:
+    first = {"target": torch.tensor([1, 2, 1]), "accuracy": torch.tensor([1.0, 0.0, 1.0])}
+    second = {"target": first["target"].double(), "accuracy": torch.ones(3)}
+    assert runs.paired_tests(first, second) == {
+        "accuracy": runs.paired_test(first["accuracy"], second["accuracy"])
+    }
+    second["target"] = torch.tensor([2, 1, 1])  # the same examples in another order
+    with refused("first, second", expected="order", got="targets differ", remedy="tokenizer"):
+        runs.paired_tests(first, second)
+
+
+def test_metrics_are_averaged_over_seeds(tmp_path: Path) -> None:
     recipe = runs.with_values(recipes.find("digits"), TINY)
     metrics = runs.train_seeds(recipe, 2, tmp_path)
-    found = runs.scores_of_run(tmp_path)["accuracy"]
-    each = [runs.scores_of_run(tmp_path / f"seed-{seed}")["accuracy"] for seed in (0, 1)]
+    found = runs.per_example_metrics(tmp_path)["accuracy"]
+    each = [runs.per_example_metrics(tmp_path / f"seed-{seed}")["accuracy"] for seed in (0, 1)]
     assert torch.equal(found, sum(each) / 2)
     assert not torch.equal(*each)
     assert float(found.mean()) == pytest.approx(metrics["test/accuracy"]["mean"], abs=1e-5)
-    (tmp_path / "seed-1" / "test_scores.safetensors").unlink()
-    with pytest.raises(MissingDataError, match=r"test_scores.safetensors.*train\s+again"):
-        runs.scores_of_run(tmp_path)
+    (tmp_path / "seed-1" / "test_examples.safetensors").unlink()
+    with pytest.raises(MissingDataError, match=r"test_examples.safetensors.*edgewise\s+test"):
+        runs.per_example_metrics(tmp_path)
+    runs.evaluate_run(tmp_path)
+    assert torch.equal(runs.per_example_metrics(tmp_path)["accuracy"], found)
 
 
-def test_scores_of_folds_are_those_of_the_mean_prediction(tmp_path: Path) -> None:
+def test_metrics_of_folds_are_those_of_the_mean_prediction(tmp_path: Path) -> None:
     pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
     rows = [f"{'C' * count}O,{count}" for count in range(1, 13)]
     (tmp_path / "mine.csv").write_text("\n".join(["smiles,y", *rows]))
@@ -76,7 +85,9 @@ def test_scores_of_folds_are_those_of_the_mean_prediction(tmp_path: Path) -> Non
     recipe = runs.with_values(recipes.find("molecules"), {**TINY, **values})
     runs.train_folds(recipe, tmp_path / "run", seeds=2)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    found, values = runs.scores_of_run(tmp_path / "run"), metrics["test/mae"]["values"]
+    found, values = runs.per_example_metrics(tmp_path / "run"), metrics["test/mae"]["values"]
     assert found["mae"].view(3, 4).mean(1).tolist() == pytest.approx(values, abs=1e-5)
-    seeds = [runs.scores_of_run(one)["rmse"] for one in RunFolder(tmp_path / "run/fold-0").runs()]
+    seeds = [
+        runs.per_example_metrics(one)["rmse"] for one in RunFolder(tmp_path / "run/fold-0").runs()
+    ]
     assert float(found["rmse"][:4].mean()) < float(torch.cat(seeds).mean()), "square is convex"

@@ -44,7 +44,7 @@ def test_two_processes_give_the_curve_of_one_with_twice_the_batch(tmp_path: Path
     train(with_values(RECIPE, {"data.batch_size": 114}), tmp_path / "one")
     metrics = train(with_values(RECIPE, TWO), tmp_path / "two")
     one, two = ({path.name for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
-    assert one - two == {"test_scores.safetensors"}, "each process has half of the test examples"
+    assert one - two == {"test_examples.safetensors"}, "each process has half of the test examples"
     assert two < one
     one, two = (RunFolder(tmp_path / name) for name in ("one", "two"))
     for row, expected in zip(two.read_log(), one.read_log(), strict=True):

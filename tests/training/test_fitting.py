@@ -22,7 +22,7 @@ from edgewise.training import (
 from tests.errors import refused
 
 pytest.importorskip("lightning")
-FILES = {"curves.png", "log.csv", "metrics.json", "model.safetensors", "test_scores.safetensors"}
+FILES = {"curves.png", "log.csv", "metrics.json", "model.safetensors", "test_examples.safetensors"}
 
 
 @dataclass

@@ -6,8 +6,8 @@ import math
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +24,8 @@ AUGMENTATION: Mapping[str, Any] = {"word_dropout": 0.0, "warp": 0.0, "flip": Fal
 """Fields of data sets that control random augmentation, with the values that turn it off."""
 
 
-class Baseline(NamedTuple):
+@dataclass(frozen=True)
+class Baseline:
     """Evaluated baseline with its best setting.
 
     Attributes:
@@ -32,15 +33,19 @@ class Baseline(NamedTuple):
         setting: hyperparameters with the best validation metric, as text; empty if there are none.
         metrics: metrics on the validation and test sets, by names such as ``test/accuracy``.
         seconds: processor time for all settings of the method, in seconds.
-        scores: score of each test example by metric, ``[N]``; see
-            :meth:`edgewise.tasks.Task.example_scores`.
+        test_examples: metrics and target of each test example; see
+            :meth:`edgewise.tasks.Task.per_example_metrics`.
     """
 
     name: str
     setting: str
     metrics: dict[str, float]
     seconds: float
-    scores: Mapping[str, Tensor] = {}
+    test_examples: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+
+    def record(self) -> dict[str, Any]:
+        """Return the values for a JSON file, without those of each test example."""
+        return {name: value for name, value in vars(self).items() if name != "test_examples"}
 
 
 def lower_is_better(recipe: Recipe, metric: str) -> bool:
@@ -109,7 +114,7 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
         seconds = found.seconds + (before.seconds if before else 0)
         if before is not None and not _better(recipe, found, before):
             found, score = before, its_score
-        best[found.name] = found._replace(seconds=seconds), score
+        best[found.name] = replace(found, seconds=seconds), score
     if pending:
         yield _tested(recipe, splits, *best.pop(pending))
 
@@ -176,11 +181,11 @@ def _tested(recipe: Recipe, splits: Splits, chosen: Baseline, score: Score) -> B
     """
     started = time.process_time()
     test = splits.loaders(recipe.seed)["test"]
-    found, scores = _metrics_of(recipe, score, test)
+    found, examples = _metrics_of(recipe, score, test, keep_examples=True)
     found |= _generated(recipe, score, test)
     metrics = chosen.metrics | {f"test/{name}": value for name, value in found.items()}
     seconds = chosen.seconds + time.process_time() - started
-    return chosen._replace(metrics=metrics, seconds=seconds, scores=scores)
+    return replace(chosen, metrics=metrics, seconds=seconds, test_examples=examples)
 
 
 def _generated(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:
@@ -196,19 +201,19 @@ def _generated(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]
 
 
 def _metrics_of(
-    recipe: Recipe, score: Score, loader: Loader
+    recipe: Recipe, score: Score, loader: Loader, *, keep_examples: bool = False
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
-    """Return the metrics on the examples of a loader, and the scores of each example."""
+    """Return the metrics on the examples of a loader, and if asked for those of each example."""
     require("torchmetrics", extra="train", purpose="metrics of baselines")
     from edgewise.training.split_metrics import SplitMetrics
 
-    metrics = SplitMetrics(recipe.task, keep_examples=True)
+    metrics = SplitMetrics(recipe.task, keep_examples=keep_examples)
     for batch in loader:
         metrics.add(score(batch), batch.target)
     found = metrics.finish()
     if recipe.task.metrics():  # Scores need not be logits, for which the loss is defined.
         del found["loss"]
-    return found, metrics.example_scores()
+    return found, metrics.per_example()
 
 
 def without_augmentation(data: Data) -> Data:

@@ -21,7 +21,7 @@ from edgewise.baselines import (
 )
 from edgewise.cli.table import table
 from edgewise.data.text.labelled_sentences import LabelledText
-from edgewise.errors import MissingDataError
+from edgewise.errors import EdgewiseError
 from edgewise.recipes import Recipe
 from edgewise.runs import fields_of
 from edgewise.runs.parsing import as_typed
@@ -29,7 +29,7 @@ from edgewise.runs.preprocessing import kept_preprocessing
 from edgewise.runs.seeds import fold_recipes, mean_and_std, single_values
 from edgewise.training import RunFolder
 
-FILE, SCORES = "baseline.json", "baseline.safetensors"
+FILE, EXAMPLES = "baseline.json", "baseline.safetensors"
 FINE_TUNING = "--from FOLDER --optimizer.lr 5e-5 --trainer.epochs 3"
 PAGE = "docs/howto/text.md"
 """Page that shows the Python code of the baseline for texts."""
@@ -66,7 +66,7 @@ def measure(recipe: Recipe, out: Path, *, folds: bool = False) -> str:
 def write(
     out: Path, recipe: Recipe, found: Sequence[Baseline], folds: Sequence[Sequence[Baseline]] = ()
 ) -> Path:
-    """Write ``baseline.json`` and the test scores of the best baseline; return the first path.
+    """Write ``baseline.json``, and metrics of each test example for the best baseline.
 
     Args:
         out: folder, which is created.
@@ -79,20 +79,17 @@ def write(
         "recipe": runs.to_record(recipe),
         "metric": main_metric(recipe, found[0]),
         "best": best.name,
-        "baselines": [_as_record(each) for each in found],
+        "baselines": [each.record() for each in found],
     }
     if len(folds) > 1:
-        record["folds"] = [[_as_record(each) for each in fold] for fold in folds]
+        record["folds"] = [[each.record() for each in fold] for fold in folds]
     folder = RunFolder(out)
     folder.make()
-    if best.scores:
-        folder.write_tensors(SCORES, dict(best.scores))
+    (out / EXAMPLES).unlink(missing_ok=True)
+    if best.test_examples:
+        folder.write_tensors(EXAMPLES, best.test_examples)
     folder.write_json(FILE, record)
     return out / FILE
-
-
-def _as_record(found: Baseline) -> dict[str, Any]:
-    return {name: value for name, value in found._asdict().items() if name != "scores"}
 
 
 def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
@@ -128,16 +125,13 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
 
 
 def _significance(out: Path, best: Baseline, name: str) -> str:
-    """Return the p-value of a paired t-test of a run and a baseline; empty without scores."""
-    metric = name.removeprefix("test/")
-    if metric not in best.scores or len(best.scores[metric]) < 2:
-        return ""
+    """Return the p-value of a paired t-test of a run and a baseline as text; empty without one."""
     try:
-        ours = runs.scores_of_run(out)
-    except MissingDataError:  # Several processes trained the model.
+        tests = runs.paired_tests(runs.per_example_metrics(out), best.test_examples)
+    except EdgewiseError:  # There are no such metrics, or the examples have another order.
         return ""
-    found = runs.paired_test(ours[metric], best.scores[metric])
-    return f", p = {found.p:.2g} over {found.examples:,} test examples"
+    found = tests.get(name.removeprefix("test/"))
+    return f", p = {found.p:.2g} over {found.examples:,} test examples" if found else ""
 
 
 def _advice(recipe: Recipe, best: Baseline) -> str:
@@ -179,7 +173,7 @@ def _named(found: Baseline) -> str:
 
 
 def _mean(found: Sequence[Baseline]) -> Baseline:
-    """Average a baseline over folds; times are added, and scores of examples concatenated.
+    """Average a baseline over folds; times are added, and test examples joined.
 
     Args:
         found: the same baseline on each fold.
@@ -188,8 +182,11 @@ def _mean(found: Sequence[Baseline]) -> Baseline:
     names = found[0].metrics
     metrics = {name: mean_and_std([each.metrics[name] for each in found])[0] for name in names}
     seconds = sum(each.seconds for each in found)
-    scores = {name: torch.cat([each.scores[name] for each in found]) for name in found[0].scores}
-    return Baseline(found[0].name, "; ".join(filter(None, settings)), metrics, seconds, scores)
+    examples = {
+        name: torch.cat([each.test_examples[name] for each in found])
+        for name in found[0].test_examples
+    }
+    return Baseline(found[0].name, "; ".join(filter(None, settings)), metrics, seconds, examples)
 
 
 def _table(recipe: Recipe, found: Sequence[Baseline]) -> str:

@@ -276,7 +276,8 @@ def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
         recording = {**recording, "targets": _neighbourhood(run, details["node"])}
     with record(run.model, **recording) as recorded:
         predictor.set_up()
-        # For a node of one graph, set_up calls all layers; LightGCN's low-pass filter is not one.
+        # For a node of one graph, set_up calls all layers. The steps of LightGCN's low-pass filter
+        # are not layers, so they are not recorded.
         with without_interception() if "node" in details else nullcontext():
             answer = _answer(run, value, **options)
     kind: Kind = "sequence" if isinstance(predictor, Forecasts) else "graph"

@@ -25,7 +25,7 @@ from edgewise.layers.pruning import (
     select,
 )
 from edgewise.training import RunFolder
-from edgewise.training.folder import HEADS
+from edgewise.training.folder import HEADS, TEST_EXAMPLES
 
 M = TypeVar("M")
 FORMS: tuple[tuple[str, str, str, str], ...] = (
@@ -195,9 +195,8 @@ def save_pruned(run: Any, path: str | Path) -> Path:
     folder = RunFolder(Path(path))
     folder.refuse_existing(resumable=False)
     old = RunFolder(run.path)
-    shutil.copytree(
-        run.path, folder.path, ignore=shutil.ignore_patterns(old.weights.name), dirs_exist_ok=True
-    )
+    changed = shutil.ignore_patterns(old.weights.name, TEST_EXAMPLES)
+    shutil.copytree(run.path, folder.path, ignore=changed, dirs_exist_ok=True)
     folder.write_json(HEADS, kept_heads(run.model))
     folder.write_weights({name: x.contiguous() for name, x in run.model.state_dict().items()})
     return folder.path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewise.runs.comparison import Comparison, compare
-from edgewise.runs.paired import Paired, paired_test, scores_of_run
+from edgewise.runs.paired import Paired, paired_test, paired_tests, per_example_metrics
 from edgewise.runs.recipe_fields import Field, fields_of, with_values
 from edgewise.runs.record import from_record, load_recipe, to_record
 from edgewise.runs.seeds import evaluate_run, measure, train_folds, train_seeds
@@ -20,7 +20,8 @@ __all__ = [
     "load_recipe",
     "measure",
     "paired_test",
-    "scores_of_run",
+    "paired_tests",
+    "per_example_metrics",
     "to_record",
     "train",
     "train_folds",

@@ -98,21 +98,23 @@ def read_held_out(folders: Sequence[Path], split: str, targets: Sequence[Target]
     return HeldOut(mean_prediction(targets, outputs), target)
 
 
-def held_out_scores(recipe: Recipe, folders: Sequence[Path]) -> dict[str, Tensor]:
-    """Return the scores of each test example by the mean prediction of several runs, ``[N]``.
+def held_out_per_example(recipe: Recipe, folders: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the metrics of each test example, ``[N]``, for the mean prediction of several runs.
 
     Args:
         recipe: recipe of the runs, which differ only in their seeds.
         folders: run folders.
 
     Returns:
-        Scores by metric (:meth:`edgewise.tasks.Task.example_scores`). Empty in the cases of
+        See :meth:`edgewise.tasks.Task.per_example_metrics`. Empty in the cases of
         :func:`ensemble_metrics`.
     """
     if not _have_outputs(folders):
         return {}
     targets = load_preprocessing(RunFolder(folders[0])).targets
-    return recipe.for_targets(targets).task.example_scores(*read_held_out(folders, "test", targets))
+    return recipe.for_targets(targets).task.per_example_metrics(
+        *read_held_out(folders, "test", targets)
+    )
 
 
 def _have_outputs(folders: Sequence[Path]) -> bool:

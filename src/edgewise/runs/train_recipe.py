@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 from edgewise.data import Splits, TextSplits
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, WriteError
 from edgewise.layers import (
     GraphLayer,
     NaiveBayes,
@@ -37,7 +38,8 @@ from edgewise.runs.vocabulary import (
     vocabulary_record,
     with_vocabulary,
 )
-from edgewise.training import RunFolder, evaluate, fit, rank_and_world_size, seed_everything
+from edgewise.training import RunFolder, fit, rank_and_world_size, seed_everything
+from edgewise.training.fitting import evaluated
 from edgewise.training.folder import METRICS, RECIPE
 
 if TYPE_CHECKING:
@@ -204,7 +206,10 @@ def encodings_of(model: nn.Module) -> dict[str, Any]:
 
 
 def evaluate_one(path: Path) -> dict[str, float]:
-    """Evaluate the weights of one finished run, and return its metrics."""
+    """Evaluate the weights of one finished run, and return its metrics.
+
+    The metrics of each test example are written to the run folder, if it can be written.
+    """
     folder = RunFolder(path)
     recipe = load_recipe(folder)
     check_finished(folder, recipe)
@@ -212,7 +217,10 @@ def evaluate_one(path: Path) -> dict[str, float]:
     folder.load_weights(model)
     loaders = splits.loaders(recipe.seed)
     task = recipe.task.with_targets(splits.targets, splits.class_counts)
-    return evaluate(model, task, loaders, accelerator=recipe.trainer.accelerator)
+    metrics, examples = evaluated(model, task, loaders, recipe.trainer.accelerator)
+    with suppress(WriteError):
+        folder.write_test_examples(examples)
+    return metrics
 
 
 def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:

@@ -103,8 +103,8 @@ class Classification(Task):
             )
         return found
 
-    def example_scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        return {"accuracy": (outputs.argmax(-1) == target).double()}
+    def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"target": target, "accuracy": outputs.argmax(-1) == target}
 
     def possible_metrics(self) -> dict[str, Metric]:
         return PropertyPrediction().metrics() | self.metrics()

@@ -73,9 +73,10 @@ class Consistency(Task):
         known = MulticlassAccuracy(average="micro", ignore_index=UNLABELLED, validate_args=False)
         return {"accuracy": LambdaInputTransformer(known, transform_pred=_mean_view)}
 
-    def example_scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+    def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         known = target != UNLABELLED
-        return {"accuracy": (_mean_view(outputs).argmax(-1) == target)[known].double()}
+        right = _mean_view(outputs).argmax(-1) == target
+        return {"target": target[known], "accuracy": right[known]}
 
 
 def _mean_view(outputs: Tensor) -> Tensor:

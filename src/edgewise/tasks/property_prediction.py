@@ -126,10 +126,11 @@ class PropertyPrediction(Regression):
         # The data are not loaded yet while the monitored metric is checked for the first time.
         return property_metrics(self.targets or (Target("number"), Target("class", ("0", "1"))))
 
-    def example_scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+    def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         if len(self.targets) > 1:  # A metric is then a mean over columns.
             return {}
         [(column, logits, values)] = self._columns(outputs, target)
         if not column.classes:
-            return super().example_scores(logits[:, 0], values)
-        return {"accuracy": (probabilities(column, logits).argmax(-1) == values).double()}
+            return super().per_example_metrics(logits, values[:, None])
+        right = probabilities(column, logits).argmax(-1) == values
+        return {"target": values, "accuracy": right}

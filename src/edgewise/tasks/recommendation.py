@@ -79,6 +79,9 @@ class Recommendation(Task):
 
         return {f"recall@{self.k}": Recall(self.k), f"ndcg@{self.k}": NDCG(self.k)}
 
-    def example_scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+    def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         metrics: dict[str, Any] = self.metrics()
-        return {name: metric.of_users(outputs, target) for name, metric in metrics.items()}
+        found = {name: metric.of_users(outputs, target) for name, metric in metrics.items()}
+        # The number of held-out items of a user, or the column of the only one.
+        known = (target == 1).sum(1) if target.shape == outputs.shape else target[:, 0] + 1
+        return {"target": known[known > 0], **found}

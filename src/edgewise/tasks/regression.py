@@ -81,6 +81,7 @@ class Regression(Task):
 
         return {"rmse": MeanSquaredError(squared=False), "mae": MeanAbsoluteError(), "r2": R2()}
 
-    def example_scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        errors = (outputs.double() - target.double()).flatten()
-        return {"rmse": errors.square(), "mae": errors.abs()}
+    def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        errors = (outputs.float() - target).flatten(1)
+        squares, sizes = errors.square().mean(1), errors.abs().mean(1)
+        return {"target": target.flatten(1).mean(1), "rmse": squares, "mae": sizes}

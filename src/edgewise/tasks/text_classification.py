@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from edgewise.arguments import check_share
 from edgewise.layers import (
@@ -88,3 +88,6 @@ class Tagging(Classification):
         trunk = text_model(model, data_sizes)
         width, classes = trunk.width, data_sizes["out_width"]
         return TokenClassifier(trunk, TokenClassificationHead(width, classes, dropout=self.dropout))
+
+    def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        return {}  # Words of the same sentence are not independent.

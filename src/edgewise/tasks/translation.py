@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from edgewise.arguments import check_least
 from edgewise.decoding import beam_search
@@ -61,6 +61,9 @@ class Translation(Classification):
                 remedy="choose a sequence-to-sequence model, or another task for this model",
             )
         return Seq2SeqLanguageModel(model)
+
+    def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        return {}  # Tokens of the same text are not independent.
 
     def generation_metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="BLEU")

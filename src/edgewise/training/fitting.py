@@ -18,7 +18,7 @@ from edgewise.errors import require
 from edgewise.training.batch_forms import as_loaders, explain_loader_errors
 from edgewise.training.curves import curves
 from edgewise.training.distributed import check_world_size, rank_and_world_size, trainer_arguments
-from edgewise.training.folder import CURVES, METRICS, NOTES, TEST_SCORES, RunFolder
+from edgewise.training.folder import CURVES, METRICS, NOTES, RunFolder
 from edgewise.training.interrupt import Interrupted, interruptible
 from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.rng import seed_everything
@@ -62,9 +62,9 @@ def fit(
             ``(input, ..., target)``, dicts of tensors with ``labels`` (such as a Hugging Face data
             set in torch format), or the graphs of PyG's DataLoader.
         folder: run folder, in which ``log.csv``, ``model.safetensors``, ``curves.png``,
-            ``test_scores.safetensors`` (:meth:`edgewise.tasks.Task.example_scores`), ``notes.json``
-            (if the task has notes) and, last, ``metrics.json`` are written. In JSON files, ``null``
-            stands for NaN and infinity.
+            ``notes.json`` (if the task has notes), ``test_examples.safetensors`` (if it has
+            :meth:`~edgewise.tasks.Task.per_example_metrics`, in one process) and, last,
+            ``metrics.json`` are written. In JSON files, ``null`` stands for NaN and infinity.
         optimizer: optimizer settings.
         trainer: trainer settings.
         schedule: learning-rate schedule. Constant by default.
@@ -154,14 +154,13 @@ def fit(
                 module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
             )
     model.load_state_dict(history.best_weights)
-    metrics, scores = _evaluated(model, task, loaders, trainer.accelerator, logger)
+    metrics, examples = evaluated(model, task, loaders, trainer.accelerator, logger)
     metrics["best_epoch"] = history.best_epoch
     metrics["epochs"] = len(history.rows)
     metrics["parameters"] = sum(p.numel() for p in model.parameters())
     metrics.update(history.times)
     if rank == 0:
-        if scores and world_size == 1:  # Each of several processes has only a part of the examples.
-            folder.write_tensors(TEST_SCORES, scores)
+        folder.write_test_examples(examples)
         _write(folder, task, history, metrics)
     return metrics
 
@@ -198,17 +197,21 @@ def evaluate(
         >>> sorted(metrics)
         ['test/accuracy', 'test/loss', 'val/accuracy', 'val/loss']
     """
-    return _evaluated(model, task, loaders, accelerator, logger)[0]
+    return evaluated(model, task, loaders, accelerator, logger)[0]
 
 
-def _evaluated(
+def evaluated(
     model: nn.Module,
     task: Task,
     loaders: Loaders,
     accelerator: str,
-    logger: Logger | Iterable[Logger] | None,
+    logger: Logger | Iterable[Logger] | None = None,
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
-    """Return the metrics of :func:`evaluate`, and the scores of each test example."""
+    """Return the metrics of :func:`evaluate`, and metrics of each test example.
+
+    The second dict is empty if the task has none, and in one of several processes, which has only a
+    part of the examples.
+    """
     _require_lightning()
     import lightning.pytorch as lightning
 
@@ -228,7 +231,8 @@ def _evaluated(
         trainer.validate(module, loaders["val"], verbose=False)
         val = module.measured
         trainer.test(module, loaders["test"], verbose=False)
-    return {**module.measured, **val}, module.test_metrics.example_scores()
+    examples = module.test_metrics.per_example() if trainer.world_size == 1 else {}
+    return {**module.measured, **val}, examples
 
 
 def _require_lightning() -> None:

@@ -38,7 +38,8 @@ RECIPE = "recipe.json"
 LOG, CURVES = "log.csv", "curves.png"
 METRICS, NOTES = "metrics.json", "notes.json"
 PREPROCESSING, PREPROCESSING_TENSORS = "preprocessing.json", "preprocessing.safetensors"
-TEST_SCORES = "test_scores.safetensors"
+TEST_EXAMPLES = "test_examples.safetensors"
+"""File with the metrics of each test example; see :meth:`RunFolder.write_test_examples`."""
 HEADS = "kept_heads.json"
 """File in the folder of a pruned run that lists the remaining attention heads of each layer."""
 OLD_FILES = {PREPROCESSING: "fitted.json", PREPROCESSING_TENSORS: "fitted.safetensors"}
@@ -360,6 +361,11 @@ class RunFolder:
             new[name] if new.get(name) in known else name: weight
             for name, weight in weights.items()
         }
+
+    def write_test_examples(self, examples: dict[str, Tensor]) -> None:
+        """Write metrics of each test example (``Task.per_example_metrics``), if there are any."""
+        if examples:
+            self.write_tensors(TEST_EXAMPLES, examples)
 
     def write_tensors(self, name: str, tensors: dict[str, Tensor]) -> str:
         """Write tensors to a file with a SHA-256 digest of its content, and return the digest.

@@ -104,6 +104,9 @@ class TrainingModule(lightning.LightningModule):
         with explain_batch_errors(batch, self.model, self.task):
             self._measured(batch, "val")
 
+    def on_test_epoch_start(self) -> None:
+        self.test_metrics.per_example()  # Forget the examples of an earlier test.
+
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         with explain_batch_errors(batch, self.model, self.task):
             self._measured(batch, "test")

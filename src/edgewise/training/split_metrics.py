@@ -42,12 +42,15 @@ class SplitMetrics(nn.ModuleDict):
 
     Args:
         task: task that computes the loss and gives the metrics.
-        keep_examples: whether to keep the scores of each example, for :meth:`example_scores`.
+        keep_examples: whether to keep the metrics of each example, for :meth:`per_example`.
     """
 
     def __init__(self, task: Task, *, keep_examples: bool = False) -> None:
         super().__init__({"loss": MeanLoss(), **task.metrics()})
-        self.task, self.keep_examples = task, keep_examples
+        self.task = task
+        # A task that overrides the metrics of its base class has other outputs or targets.
+        own = issubclass(_owner(task, "per_example_metrics"), _owner(task, "metrics"))
+        self.keep_examples = keep_examples and own
         self.examples: dict[str, list[Tensor]] = {}
 
     def add(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, int]:
@@ -59,13 +62,16 @@ class SplitMetrics(nn.ModuleDict):
             else:
                 metric.update(outputs.detach(), target)
         if self.keep_examples:
-            for name, scores in self.task.example_scores(outputs.detach(), target).items():
-                self.examples.setdefault(name, []).append(scores.float().cpu())
+            found = self.task.per_example_metrics(outputs.detach(), target)
+            for name, values in found.items():
+                self.examples.setdefault(name, []).append(values.float().cpu())
         return loss, count
 
-    def example_scores(self) -> dict[str, Tensor]:
-        """Return :meth:`edgewise.tasks.Task.example_scores` of all batches so far."""
-        return {name: torch.cat(scores) for name, scores in self.examples.items()}
+    def per_example(self) -> dict[str, Tensor]:
+        """Return the metrics of each example since the last call, and forget them."""
+        found = {name: torch.cat(values) for name, values in self.examples.items()}
+        self.examples = {}
+        return found
 
     def finish(self) -> dict[str, float]:
         """Return the values of all metrics by name, and reset the metrics.
@@ -76,6 +82,11 @@ class SplitMetrics(nn.ModuleDict):
         return values | {
             name: round(value, 6) for name, value in self.task.from_loss(values["loss"]).items()
         }
+
+
+def _owner(task: Task, name: str) -> type:
+    """Return the class that defines a method of a task."""
+    return next(one for one in type(task).__mro__ if name in vars(one))
 
 
 def metrics_of(metrics: nn.ModuleDict) -> list[tuple[str, Metric]]:
