@@ -2,18 +2,20 @@
 
     python -m benchmarks.few_molecules [--counts 50 100 200] [--seeds 5] [--folder DIR]
 
-For each seed, the network of the recipe attentive-esol, with a linear head, is pre-trained to
-predict RDKit's descriptors of 16,891 molecules: those of the recipe gps-zinc, and the molecules of
-the National Cancer Institute that RDKit contains. Its embedding of a molecule is the input of the
-head. For each number of labels and each seed, which is a random split and sample of ESOL, the
-benchmark measures the RMSE on the test molecules of four methods:
+For each seed, the network of the recipe attentive-esol, with a linear head and without dropout, is
+pre-trained to predict RDKit's descriptors of 16,891 molecules: those of the recipe gps-zinc, and
+the molecules of the National Cancer Institute that RDKit contains. Among them are 129 of ESOL's
+1,128 molecules, without their solubility. For each number of labels and each seed, which is a
+random split and sample of ESOL, the benchmark measures the RMSE on the test molecules of four
+methods:
 
-- scratch: the same network, trained from random weights as in ``benchmarks.few_labels``;
-- embeddings: ridge regression on the embeddings of the pre-trained network;
+- scratch: the recipe attentive-esol from random weights, trained as in ``benchmarks.few_labels``;
+- embeddings: ridge regression on the input of the head of the pre-trained network;
 - descriptors: ridge regression on RDKit's descriptors;
 - both: ridge regression on embeddings and descriptors.
 
 For each method, the settings have the lowest validation RMSE, averaged over the first two seeds.
+Finished pre-trainings in DIR are used again.
 
 Paper: Hu et al., Strategies for pre-training graph neural networks, 2020
 """
