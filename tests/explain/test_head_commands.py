@@ -15,6 +15,7 @@ from edgewise.cli import main
 from edgewise.explain.losses import losses_of
 from edgewise.explain.page import _Page
 from edgewise.runs import fields_of
+from edgewise.training.folder import TEST_EXAMPLES
 from tests.explain import small_runs
 
 OTHERS = ["distance", "own", "first", "hubs"]
@@ -68,7 +69,9 @@ def test_a_pruned_folder_is_read_by_the_other_commands(
     assert sum(map(len, chosen.values())) == 2
     expected = explain.prune(run, chosen).predict(["a big film"])
     assert edgewise.load(pruned).predict(["a big film"]) == expected
+    assert not (pruned / TEST_EXAMPLES).exists(), "those of the run before"
     assert main(["test", str(pruned)]) == 0
+    assert (pruned / TEST_EXAMPLES).is_file()
     assert main(["predict", str(pruned), "a big film", "--why", "1"]) == 0
     assert main(["explain", str(pruned), "a big film", "--out", str(tmp_path / "page.html")]) == 0
     assert main(given) == 2
