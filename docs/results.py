@@ -188,6 +188,12 @@ BESIDE = {
             " --out gps-esol-pretrained",
         ),
     },
+    "gps-zinc": {
+        "gps-zinc-100": (
+            "10 layers of width 64, as in the paper, and 100 epochs",
+            "edgewise train gps-zinc --model.depth 10 --trainer.epochs 100 --out gps-zinc-100",
+        ),
+    },
     "sage-facebook": {
         f"sage-facebook-{seed}": (
             f"random split {seed} of the edges instead of split 0",
