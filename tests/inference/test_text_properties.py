@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +183,7 @@ def test_the_baseline_is_a_regression_of_each_label(tmp_path: Path) -> None:
     assert found.name == "TF-IDF with logistic regression"
     assert found.metrics["test/roc_auc"] > 0.95
     assert not lower_is_better(given, "test/sport/roc_auc")
-    better = found._replace(metrics={**found.metrics, "val/roc_auc": 1.1})
+    better = replace(found, metrics={**found.metrics, "val/roc_auc": 1.1})
     assert best_of(given, [found, better]) is better
 
 
