@@ -61,7 +61,7 @@ This page lists the results of all recipes, compared with simple baselines and p
 - **minutes**: processor time on one core for training, validation and test of all seeds or folds.
   If a row needs several commands, this is the time of the last command.
 
-The [notes](notes.md) list experiments that did not help.
+The [notes](notes.md) list experiments that are not in a recipe.
 """
 SECTIONS = {
     "Citation networks": """\

@@ -90,6 +90,8 @@ def test_links_lead_somewhere_and_rows_of_a_table_have_the_cells_of_its_head() -
         for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
             cells = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
             assert len(cells) == 1, f"{page.name}: {table.splitlines()[0]}"
+        hidden = re.findall(r"^\s*% .*", text, flags=re.MULTILINE)
+        assert not hidden, f"{page.name}: MyST takes a line that begins with % as a comment: {hidden}"
 
 
 @needs("Cora")

@@ -217,7 +217,7 @@ def test_digits_and_the_run_beside_them(tmp_path, capsys):
     assert "\nUse k-NN on pixels, or tune the recipe" in said
     files = ("test_examples.safetensors", "baseline.safetensors")
     p = paired_test(*(RunFolder(out).read_tensors(name)["accuracy"] for name in files)).p
-    assert f", p = {p:.2g} over 360 test examples); " in said
+    assert f", p = {p:.2g} over 360 test examples; {out}" in said
     record = json.loads((out / "baseline.json").read_text())
     assert record["best"] == "k-NN on pixels"
     assert record["baselines"][0]["metrics"]["test/accuracy"] > 0.9

@@ -118,8 +118,8 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     place = "level with" if gain == 0 else "ahead of" if gain > 0 else "BEHIND"
     path = write(out, recipe, found)
     line = (
-        f"baseline: {name} {ours:.4f} is {place} {_named(best)}, {theirs:.4f} "
-        f"(difference {gain:+.4f}{_significance(out, best, name)}); {path}"
+        f"baseline: {name} {ours:.4f} is {place} {_named(best)}, {theirs:.4f}\n"
+        f"difference {gain:+.4f}{_significance(out, best, name)}; {path}"
     )
     return f"{line}\n{_advice(recipe, best)}" if gain < 0 else line
 
