@@ -91,7 +91,7 @@ def test_links_lead_somewhere_and_rows_of_a_table_have_the_cells_of_its_head() -
             cells = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
             assert len(cells) == 1, f"{page.name}: {table.splitlines()[0]}"
         hidden = re.findall(r"^\s*% .*", text, flags=re.MULTILINE)
-        assert not hidden, f"{page.name}: MyST takes a line that begins with % as a comment: {hidden}"
+        assert not hidden, f"{page.name}: a line that begins with % is a comment: {hidden}"
 
 
 @needs("Cora")
