@@ -35,5 +35,5 @@ tree_transformer_ewt = Recipe(
     optimizer=training.OptimizerSettings("adamw", lr=4e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=5, monitor="val/accuracy", clip_norm=1.0),
-    protocol=Protocol(("test/accuracy",), "none on this split", BY),
+    protocol=Protocol(("test/accuracy",), "none on this split", BY, seeds=3),
 )
