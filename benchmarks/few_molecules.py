@@ -53,6 +53,7 @@ from edgewise.data.splits import Split
 from edgewise.data.standardisation import Standardisation
 from edgewise.runs.seeds import mean_and_std
 from edgewise.training import RunFolder, fit, seed_everything
+from edgewise.training.folder import METRICS
 
 STUDY = Study(
     recipes.find("attentive-esol"),
@@ -87,19 +88,19 @@ def unlabelled() -> list[str]:
     return list(dict.fromkeys([*zinc, *(line.split()[0] for line in lines if line.strip())]))
 
 
-def pretrained(folder: Path, molecules: list[Any], targets: Tensor, seed: int) -> nn.Module:
+def pretrained(folder: Path, graphs: PackedGraphs, targets: Tensor, seed: int) -> nn.Module:
     """Return a network pre-trained on the descriptors ``[G, D]`` of G molecules."""
     seed_everything(seed)
     sizes: dict[str, Any] = {"width": 64, "depth": 4, "heads": 4, "edge_width": BOND_WIDTH}
     model = models.molecule_transformer(ATOM_WIDTH, targets.shape[1], dropout=0.0, **sizes)
     model.head = LinearHead(model.head.lines[0].in_features, targets.shape[1])
-    order, graphs = torch.randperm(len(molecules)), packed(molecules)
+    order = torch.randperm(len(targets))
     parts = {"train": order[HELD_OUT:], "val": order[:HELD_OUT], "test": order[:HELD_OUT]}
     loaders = {
         name: split_of(graphs, targets, index).loader(64, seed if name == "train" else None)
         for name, index in parts.items()
     }
-    if not RunFolder(folder).has("metrics.json"):
+    if not RunFolder(folder).has(METRICS):
         fit(
             model,
             tasks.Regression(),
@@ -125,9 +126,9 @@ def split_of(graphs: PackedGraphs, targets: Tensor, which: Tensor) -> Split:
 
 
 @torch.no_grad()
-def embeddings(model: nn.Module, molecules: list[Any]) -> np.ndarray:
-    """Return the input of the head for each molecule, ``[G, F]``."""
-    x, graph, members, bonds = packed(molecules).take(torch.arange(len(molecules)))
+def embeddings(model: nn.Module, graphs: PackedGraphs, count: int) -> np.ndarray:
+    """Return the input of the head for each of ``count`` molecules, ``[G, F]``."""
+    x, graph, members, bonds = graphs.take(torch.arange(count))
     found: list[Tensor] = []
     with model.head.register_forward_pre_hook(lambda _, given: found.append(given[0])):
         model.eval()(x, graph, batch=members, edge_attr=bonds)
@@ -213,8 +214,9 @@ def main() -> None:
     measured = [parse(smiles) for smiles in columns[table.smiles]]
     target = np.array([float(value) for value in columns[str(table.target)]])
     folders = [given.folder / f"molecules-{seed}" for seed in range(given.seeds)]
+    known_graphs, measured_graphs = packed(known), packed(measured)
     embedded = [
-        embeddings(pretrained(folder, known, targets, seed), measured)
+        embeddings(pretrained(folder, known_graphs, targets, seed), measured_graphs, len(measured))
         for seed, folder in enumerate(folders)
     ]
     described = np.array([descriptors(one) for one in measured])

@@ -572,6 +572,10 @@ def collect_paired(recipe: Recipe, measured: Measured, folder: Path) -> None:
     if best is None or recipe.protocol is None or recipe.protocol.folds:
         return
     metric = recipe.protocol.metrics[0].removeprefix("test/")
+    try:
+        run = runs.per_example_metrics(folder / recipe.name)
+    except EdgewiseError:
+        return
     for path in sorted(folder.glob(f"*/{EXAMPLES}")):
         one = RunFolder(path.parent)
         found = one.read_json(FILE)
@@ -579,7 +583,6 @@ def collect_paired(recipe: Recipe, measured: Measured, folder: Path) -> None:
         if any(chosen[key] != best[key] for key in ("name", "setting", "metrics")):
             continue
         try:
-            run = runs.per_example_metrics(folder / recipe.name)
             p = runs.paired_tests(run, one.read_tensors(EXAMPLES))[metric].p
         except (EdgewiseError, KeyError):
             continue

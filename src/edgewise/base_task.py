@@ -94,15 +94,14 @@ class Task(ABC):
         """
 
     def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
-        """Return the value of each averaged metric for each example, and the targets, for tests.
+        """Return metrics and target of each example, for paired tests of two methods.
 
-        A paired test compares two methods with these values, if the targets agree. Metrics without
-        a value for one example, such as ROC-AUC, are left out.
+        Metrics without a value for one example, such as ROC-AUC, are left out.
 
         Returns:
-            Empty if there are no such metrics. Otherwise a value for each example with a target:
-            ``"target"``, and values by the name of the metric. Those of ``"rmse"`` are squared
-            errors.
+            Tensors with one value for each example that has a target: by the name of the metric,
+            and ``"target"``, which shows whether two methods were tested on the same examples. The
+            values of ``"rmse"`` are squared errors. Empty if the task has no such metrics.
         """
         return {}
 

@@ -159,7 +159,7 @@ def test_killed_after_the_last_epoch_of_a_run_without_progress(
     train(stopping, tmp_path / "whole")
     assert RunFolder(tmp_path / "whole").read_json("metrics.json")["epochs"] == 2
     with monkeypatch.context() as patch:
-        patch.setattr(fitting, "evaluated", lambda *_, **__: ctrl_c())
+        patch.setattr(fitting, "evaluate_with_examples", lambda *_, **__: ctrl_c())
         with pytest.raises(KeyboardInterrupt):
             train(stopping, tmp_path / "run")
     train(stopping, tmp_path / "run", resume=True)

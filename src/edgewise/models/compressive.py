@@ -46,7 +46,7 @@ def compressive(
     Older inputs are averaged in groups of ``rate``, and each layer attends to the last
     ``compressed`` of these means. Mean pooling is one of the compression functions of the paper.
     (Learned compression would need an auxiliary loss, because no gradient flows into memories.)
-    Memories are empty at first; in the paper they are zeros.
+    Memories are empty at the start of a text; in the paper, they start as zeros.
 
     Args:
         vocab_size: number of tokens in the vocabulary.

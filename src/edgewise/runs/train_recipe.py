@@ -39,7 +39,7 @@ from edgewise.runs.vocabulary import (
     with_vocabulary,
 )
 from edgewise.training import RunFolder, fit, rank_and_world_size, seed_everything
-from edgewise.training.fitting import evaluated
+from edgewise.training.fitting import evaluate_with_examples
 from edgewise.training.folder import METRICS, RECIPE
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def evaluate_one(path: Path) -> dict[str, float]:
     folder.load_weights(model)
     loaders = splits.loaders(recipe.seed)
     task = recipe.task.with_targets(splits.targets, splits.class_counts)
-    metrics, examples = evaluated(model, task, loaders, recipe.trainer.accelerator)
+    metrics, examples = evaluate_with_examples(model, task, loaders, recipe.trainer.accelerator)
     with suppress(WriteError):
         folder.write_test_examples(examples)
     return metrics

@@ -82,6 +82,7 @@ class Recommendation(Task):
     def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         metrics: dict[str, Any] = self.metrics()
         found = {name: metric.of_users(outputs, target) for name, metric in metrics.items()}
-        # The number of held-out items of a user, or the column of the only one.
+        # A user is recognised by the number of held-out items, or by the column of the only one
+        # plus 1. 0 means that the user has none.
         known = (target == 1).sum(1) if target.shape == outputs.shape else target[:, 0] + 1
         return {"target": known[known > 0], **found}

@@ -154,7 +154,7 @@ def fit(
                 module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
             )
     model.load_state_dict(history.best_weights)
-    metrics, examples = evaluated(model, task, loaders, trainer.accelerator, logger)
+    metrics, examples = evaluate_with_examples(model, task, loaders, trainer.accelerator, logger)
     metrics["best_epoch"] = history.best_epoch
     metrics["epochs"] = len(history.rows)
     metrics["parameters"] = sum(p.numel() for p in model.parameters())
@@ -197,10 +197,10 @@ def evaluate(
         >>> sorted(metrics)
         ['test/accuracy', 'test/loss', 'val/accuracy', 'val/loss']
     """
-    return evaluated(model, task, loaders, accelerator, logger)[0]
+    return evaluate_with_examples(model, task, loaders, accelerator, logger)[0]
 
 
-def evaluated(
+def evaluate_with_examples(
     model: nn.Module,
     task: Task,
     loaders: Loaders,

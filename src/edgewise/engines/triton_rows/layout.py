@@ -27,8 +27,8 @@ from edgewise.ragged import starts
 SHORT = 8
 """Rows with at most this number of edges are short: several of them share a program."""
 PIECE = 512
-"""Rows with more than this number of edges are cut into pieces of this size; their results are
-merged in order."""
+"""Rows with more than this number of edges are cut into pieces of this size. The results of the
+pieces of a row are merged in order."""
 
 
 def sort_edges(row: Tensor, column: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -130,7 +130,7 @@ def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) 
 
 
 def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return edge values as a sparse matrix in the layout of ``adjacency``, and in its order."""
+    """Return edge values as a sparse matrix with the layout and order of edges of ``adjacency``."""
     order = (graph.target * graph.num_sources + graph.source).argsort(stable=True)
     index, sorted_values = graph.edge_index.flip(0)[:, order], values[order]
     size = (graph.num_targets, graph.num_sources)
