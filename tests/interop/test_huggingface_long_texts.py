@@ -134,6 +134,26 @@ def test_longformer_keeps_its_classifier(kind: str, saved: bool, tmp_path: Path)
         close(logits[real], out.logits[real])
 
 
+@pytest.mark.parametrize("left", [False, True])
+def test_the_question_of_longformer_is_global(left: bool) -> None:
+    theirs = made(longformer("ForQuestionAnswering", num_labels=2, sep_token_id=2), torch.float64)
+    ours = load(theirs)
+    torch.manual_seed(0)
+    ids, mask = torch.ones(2, LONGEST, dtype=torch.long), torch.zeros(2, LONGEST, dtype=torch.long)
+    for row, (question, size) in enumerate([(4, 21), (7, 15)]):
+        text = torch.randint(3, VOCABULARY, (size,))
+        text[torch.tensor([question, question + 1, size - 1])] = 2
+        where = slice(LONGEST - size, None) if left else slice(size)
+        ids[row, where], mask[row, where] = text, 1
+    out, real = theirs(ids, mask), mask.bool()
+    logits = torch.stack([out.start_logits, out.end_logits], -1)[real]
+    close(ours(Tokens(ids, mask=mask)), logits, 1e-6)
+    packed = ours.trunk(ids[real], sizes=torch.tensor([21, 15]))
+    close(ours.head(packed), logits, 1e-6)
+    with refused("input_ids", expected="separator", got="without", remedy="as a pair"):
+        ours.trunk(ids.where(ids != 2, 3), mask)
+
+
 def test_the_pooler_of_longformer_comes_along() -> None:
     theirs = made(longformer("Model"))
     ours = load(theirs)

@@ -346,9 +346,15 @@ def _add_hub_sources(
 
 
 class LongformerModel(TextModel):
-    """Longformer text model, whose calls take a mask of the hubs (tokens with global attention)."""
+    """Longformer text model, whose calls take a mask of the hubs (tokens with global attention).
+
+    Attributes:
+        separator: id of the token between question and text if the model answers questions. The
+            tokens before it are then the default hubs.
+    """
 
     backbone: LongformerBackbone
+    separator: int | None = None
 
     def forward(
         self,
@@ -368,8 +374,8 @@ class LongformerModel(TextModel):
             input_ids: token ids ``[B, T]``, or ``[N]`` with ``sizes``.
             attention_mask: ``[B, T]``, 0 for padding, which must be at the ends of a text.
             token_type_ids: token types, of the shape of ``input_ids``, if the model has types.
-            global_attention_mask: of the shape of ``input_ids``, 1 for hubs, such as the tokens of
-                a question. Defaults to the model's ``hubs``.
+            global_attention_mask: of the shape of ``input_ids``, 1 for hubs. Defaults to the tokens
+                of the question if the model answers questions, else to the model's ``hubs``.
             sizes: number of tokens of each text of a packed batch.
             positions: positions, of the shape of ``input_ids``. Defaults to 0, 1, ... per text.
             graph: local attention graph, instead of the layers' windows.
@@ -377,8 +383,8 @@ class LongformerModel(TextModel):
 
         Raises:
             ArgumentError: the arguments are invalid for :class:`edgewise.layers.TextModel`, the
-                mask of hubs has the wrong shape, padding is within a text, or a text is too short
-                for its hubs.
+                mask of hubs has the wrong shape, padding is within a text, a text is too short
+                for its hubs, or a text has no separator after its question.
         """
         sequences = SequenceBatch(
             input_ids,
@@ -387,8 +393,25 @@ class LongformerModel(TextModel):
             positions=positions,
             cache=other.pop("cache", None),
         )
+        if global_attention_mask is None and self.separator is not None:
+            global_attention_mask = _question_tokens(input_ids, self.separator, sequences)
         x = self.embedding(input_ids, sequences.positions, token_type_ids)
         states: Tensor = self.backbone(
             x, sequences, graph=graph, global_attention_mask=global_attention_mask, **other
         )
         return states
+
+
+def _question_tokens(input_ids: Tensor, separator: int, sequences: SequenceBatch) -> Tensor:
+    """Return a mask of the tokens before the first separator of each text, on the CPU."""
+    tokens = input_ids.cpu()
+    texts = [tokens] if sequences.sizes is None else tokens.split(sequences.packed()[1])
+    counts = [(text == separator).cumsum(-1) for text in texts if text.numel()]
+    if any((count[..., -1] == 0).any() for count in counts):
+        raise ArgumentError(
+            "input_ids",
+            expected=f"the separator (token {separator}) after the question of each text",
+            got="a text without it",
+            remedy="tokenise question and text as a pair, or give global_attention_mask",
+        )
+    return torch.cat([count == 0 for count in counts]) if counts else tokens.bool()

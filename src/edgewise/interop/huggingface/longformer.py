@@ -15,9 +15,9 @@ from edgewise.models.longformer import longformer
 def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     """Build ``longformer`` from a checkpoint; ``graph`` replaces the sliding windows.
 
-    As in transformers, the first token of a text classifier is global. Other models have only the
-    global tokens given by ``global_attention_mask``. (For question answering, transformers makes
-    the tokens of the question global by default; Edgewise does not.)
+    As in transformers, the first token of a text classifier is global by default, and the tokens of
+    the question if the model answers questions. Other models have only the global tokens given by
+    ``global_attention_mask``.
     """
     theirs = theirs.without_prefix("longformer.").renamed(*HEADS)
     depth = theirs["num_hidden_layers"]
@@ -37,6 +37,8 @@ def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         padding=theirs["pad_token_id"],
         **numbers(theirs),
     )
+    if "qa_outputs.weight" in theirs.tensors:
+        model.separator = theirs["sep_token_id"]
     if graph is not None:
         model.backbone.graphs = [graph] * depth
     return filled(model, layer_pieces(depth, "backbone.layers") | _hub_pieces(depth), theirs)
