@@ -16,6 +16,7 @@ pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
 pytest.importorskip("lightning")
 
 import edgewise
+from edgewise import explain
 from edgewise.baselines import baselines
 from edgewise.cli import main
 from edgewise.data import molecule_table
@@ -24,7 +25,7 @@ from edgewise.inference import Run
 from edgewise.recipes import find
 from edgewise.runs import train, train_seeds, with_values
 from edgewise.runs.held_out import read_held_out
-from edgewise.targets import split_outputs
+from edgewise.targets import mean_prediction, split_outputs
 from tests.errors import refused
 
 SIZES = {
@@ -208,6 +209,30 @@ def test_a_run_of_an_earlier_version_has_no_interval(one: Run, tmp_path: Path) -
     (folder / "held_out.safetensors").unlink()
     with pytest.raises(MissingDataError, match="Intervals need this file"):
         edgewise.load(folder).predict("C", interval=0.9)
+
+
+def test_intervals_of_a_pruned_run_are_its_own(folder: Path, tmp_path: Path) -> None:
+    run = edgewise.load(folder / "seeds" / "seed-0")
+    layer, heads = next(iter(explain.layers_with_heads(run).items()))
+    explain.prune(run, {layer: heads[1:]})
+    pruned = edgewise.load(explain.save_pruned(run, tmp_path / "pruned"))
+    targets = run.predictor.targets
+    found = read_held_out([pruned.path], "test", targets).outputs
+    batches = list(run.splits.test.loader(run.splits.batch_size, None))
+    with torch.no_grad():
+        outputs = torch.cat([run.model(*batch.inputs, **batch.keywords) for batch in batches])
+    expected = mean_prediction(targets, outputs[None])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    data = run.recipe.data.path
+    Path(data).rename(tmp_path / "moved.csv")
+    try:
+        moved = edgewise.load(folder / "seeds" / "seed-0")
+        alone = explain.save_pruned(explain.prune(moved, {layer: heads[1:]}), tmp_path / "alone")
+    finally:
+        (tmp_path / "moved.csv").rename(data)
+    assert edgewise.load(alone).predict(["CCO"]) == pruned.predict(["CCO"])
+    with pytest.raises(MissingDataError, match="prune, again"):
+        edgewise.load(alone).predict("C", interval=0.5)
 
 
 def test_reasons_name_the_target(both: Run, capsys: pytest.CaptureFixture[str]) -> None:

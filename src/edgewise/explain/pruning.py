@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from edgewise.layers.pruning import (
     rows_of_heads,
     select,
 )
+from edgewise.runs.held_out import HELD_OUT, keep_held_out
 from edgewise.training import RunFolder
 from edgewise.training.folder import HEADS, TEST_EXAMPLES
 
@@ -185,6 +187,9 @@ def keep(model: nn.Module, kept: Mapping[str, Sequence[int]]) -> None:
 def save_pruned(run: Any, path: str | Path) -> Path:
     """Write a pruned run to a new run folder, which :func:`edgewise.load` reads.
 
+    Prediction intervals of the new run are those of the pruned model. They need the outputs on the
+    validation and test sets, so the new run has no intervals if the data cannot be read.
+
     Args:
         run: a run of :func:`edgewise.load` whose model was pruned.
         path: folder that does not exist yet.
@@ -195,10 +200,13 @@ def save_pruned(run: Any, path: str | Path) -> Path:
     folder = RunFolder(Path(path))
     folder.refuse_existing(resumable=False)
     old = RunFolder(run.path)
-    changed = shutil.ignore_patterns(old.weights.name, TEST_EXAMPLES)
+    changed = shutil.ignore_patterns(old.weights.name, TEST_EXAMPLES, HELD_OUT)
     shutil.copytree(run.path, folder.path, ignore=changed, dirs_exist_ok=True)
     folder.write_json(HEADS, kept_heads(run.model))
     folder.write_weights({name: x.contiguous() for name, x in run.model.state_dict().items()})
+    if old.has(HELD_OUT):
+        with suppress(MissingDataError):
+            keep_held_out(folder, run.model, run.splits)
     return folder.path
 
 

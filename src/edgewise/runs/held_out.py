@@ -75,14 +75,15 @@ def read_held_out(folders: Sequence[Path], split: str, targets: Sequence[Target]
         targets: descriptions of the predicted quantities.
 
     Raises:
-        MissingDataError: a run has no such file, because an earlier version trained it.
+        MissingDataError: a run has no such file, because an earlier version trained it, or because
+            it was pruned without its data.
         ArgumentError: the examples of the split differ between the runs.
     """
     for folder in folders:
         if not RunFolder(folder).has(HELD_OUT):
             raise MissingDataError(
-                f"{folder / HELD_OUT}: no such file. Intervals need this file. Remedy: train "
-                "again with this version of Edgewise."
+                f"{folder / HELD_OUT}: no such file. Intervals need this file. Remedy: train, or "
+                "prune, again with this version of Edgewise and the data of the run."
             )
     each = [RunFolder(folder).read_tensors(HELD_OUT) for folder in folders]
     target = each[0][f"{split}_target"]
