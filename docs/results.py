@@ -145,11 +145,16 @@ BESIDE = {
     },
     **{
         name: {
+            f"{name}-one-view": (
+                "one view instead of two, so without the consistency loss; seeds 0 to 9",
+                f"edgewise train {name} --task.views 1 --seeds 10 --out {name}-one-view",
+            ),
             f"{name}-without": (
-                "without propagation of outputs, settings tuned for this variant; seeds 0 to 9",
-                f"edgewise train {name} --model.output_hops 0 {options} --seeds 10"
+                "one view and no propagation of outputs, settings tuned for this variant;"
+                " seeds 0 to 9",
+                f"edgewise train {name} --task.views 1 --model.output_hops 0 {options} --seeds 10"
                 f" --out {name}-without",
-            )
+            ),
         }
         for name, options in (
             (

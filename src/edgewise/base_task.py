@@ -74,6 +74,14 @@ class Task(ABC):
             ArgumentError: the model or the data do not suit the task.
         """
 
+    @property
+    def views(self) -> int:
+        """Number of times that a training step calls the model, with different dropout.
+
+        Outputs of several calls are stacked: the loss and metrics receive ``[M, views, ...]``.
+        """
+        return 1
+
     @abstractmethod
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the training loss, averaged over the targets ``[M, ...]``, as a scalar."""

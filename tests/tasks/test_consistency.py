@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from edgewise.tasks import Consistency
 from tests.errors import refused
@@ -53,7 +56,52 @@ def test_accuracy_is_of_the_mean_view_where_the_label_is_known():
     assert float(metric.compute()) == pytest.approx(4 / 5)
 
 
-@pytest.mark.parametrize(("field", "value"), [("weight", -1.0), ("temperature", 0.0)])
-def test_bad_field(field, value):
-    with refused(f"task.{field}", expected="a number", got=str(value), remedy="choose"):
+class Recorded(Consistency):
+    """A task that records the outputs of each step."""
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        SEEN.append(outputs.detach())
+        return super().loss(outputs, target)
+
+
+SEEN: list[Tensor] = []
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:.*many workers")  # Lightning's own
+def test_a_training_step_has_views_with_different_dropout(tmp_path: Path):
+    pytest.importorskip("lightning")
+    from edgewise.training import OptimizerSettings, RunFolder, TrainerSettings, fit
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 2))
+    data = TensorDataset(torch.ones(4, 8), torch.tensor([0, 1, -100, -100]))
+    batches = DataLoader(data, batch_size=4)
+    fit(
+        model,
+        Recorded(views=3),
+        {"train": batches, "val": batches, "test": batches},
+        RunFolder(tmp_path),
+        optimizer=OptimizerSettings(lr=0.1),
+        trainer=TrainerSettings(epochs=1, accelerator="cpu", monitor="val/loss", mode="min"),
+    )
+    training = [outputs for outputs in SEEN if outputs.dim() == 3]
+    assert [outputs.shape for outputs in training] == [(4, 3, 2)]
+    assert not torch.equal(training[0][:, 0], training[0][:, 1])
+    assert {outputs.shape for outputs in SEEN if outputs.dim() < 3} == {(4, 2)}
+
+
+def test_views_of_a_model_and_of_the_task_are_alike():
+    views = torch.randn(4, 6, 3)
+    target, task = torch.tensor([0, 2, -100, 1]), Consistency()
+    torch.testing.assert_close(
+        task.loss(views.view(4, 2, 3, 3), target), task.loss(views, target), rtol=0, atol=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [("weight", -1.0, "a number"), ("temperature", 0.0, "a number"), ("views", 0, "at least 1")],
+)
+def test_bad_field(field, value, expected):
+    with refused(f"task.{field}", expected=expected, got=str(value), remedy="choose"):
         Consistency(**{field: value})

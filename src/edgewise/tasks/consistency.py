@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.arguments import check_from_zero, check_positive
+from edgewise.arguments import check_from_zero, check_least, check_positive
 from edgewise.base_task import Task
 from edgewise.batches import UNLABELLED
 from edgewise.errors import require
@@ -31,11 +31,15 @@ class Consistency(Task):
     in evaluation, they are ``[N, classes]``. Targets are class indices ``[N]``, -100 for unlabelled
     nodes. The sharpened mean, p̄', is detached from the gradient.
 
+    GRAND returns its own views, in which it drops random nodes. The views of other models are
+    ``views`` calls, which differ by their dropout.
+
     Paper: Feng et al., Graph random neural network for semi-supervised learning, 2020
 
     Attributes:
         weight: weight λ of the consistency loss.
         temperature: sharpening temperature T. Lower values give sharper targets.
+        views: number of calls of the model in a training step.
 
     Example:
         >>> import torch
@@ -47,14 +51,17 @@ class Consistency(Task):
 
     weight: float = 1.0
     temperature: float = 0.5
+    views: int = 1
 
     def __post_init__(self) -> None:
         check_from_zero("task.weight", self.weight, "choose for example 1.0")
         check_positive("task.temperature", self.temperature, "choose for example 0.5")
+        check_least("task.views", self.views, 1, "choose for example 2")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if outputs.dim() == 2:
             return F.cross_entropy(outputs, target, ignore_index=UNLABELLED)
+        outputs = outputs.flatten(1, -2)  # Several calls of a model that returns several views.
         views = outputs.shape[1]
         known = F.cross_entropy(
             outputs.flatten(0, 1), target.repeat_interleave(views), ignore_index=UNLABELLED
@@ -82,4 +89,4 @@ class Consistency(Task):
 def _mean_view(outputs: Tensor) -> Tensor:
     """Return class probabilities ``[N, classes]`` of logits, averaged over views in training."""
     probability = outputs.softmax(-1)
-    return probability.mean(1) if outputs.dim() == 3 else probability
+    return probability.flatten(1, -2).mean(1) if outputs.dim() > 2 else probability

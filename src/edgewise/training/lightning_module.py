@@ -118,17 +118,18 @@ class TrainingModule(lightning.LightningModule):
                 metric.update(texts, batch)
 
     def _outputs(self, batch: Batch, split: str) -> Tensor:
-        """Return the model's outputs for a batch.
+        """Return the model's outputs for a batch; in training, all views of the task.
 
         If the batch continues the texts of the previous batch of this split, the model gets the
-        cache of that batch.
+        cache of that batch, and there is one view.
         """
         if batch.continues is None:
-            outputs: Tensor = self.model(*batch.inputs, **batch.keywords)
-            return outputs
+            views = self.task.views if split == "train" else 1
+            each = [self.model(*batch.inputs, **batch.keywords) for _ in range(views)]
+            return torch.stack(each, dim=1) if views > 1 else each[0]
         cache = self.carried.get(split) if batch.continues else None
         cache = self.carried[split] = Cache() if cache is None else cache
-        outputs = self.model(*batch.inputs, cache=cache, **batch.keywords)
+        outputs: Tensor = self.model(*batch.inputs, cache=cache, **batch.keywords)
         cache.detach()
         return outputs
 
