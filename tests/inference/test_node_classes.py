@@ -108,6 +108,19 @@ def test_a_new_graph(run_folder, tmp_path):
         run.predict(tmp_path)
 
 
+def test_a_graph_with_few_labels(tmp_path):
+    write(tmp_path, 80, 0)
+    lines = (tmp_path / "nodes.csv").read_text().splitlines()
+    few = [line if i < 17 else line.replace(line.split(",")[1], "") for i, line in enumerate(lines)]
+    (tmp_path / "nodes.csv").write_text("\n".join(few))
+    files = {"data.nodes": str(tmp_path / "nodes.csv"), "data.edges": str(tmp_path / "edges.csv")}
+    recipe = with_values(find("nodes-few-labels"), {**files, "data.label": "topic", **FAST})
+    train(recipe, tmp_path / "run")
+    run = edgewise.load(tmp_path / "run")
+    assert right(run.predict([f"p{i}" for i in range(80)])) > 0.8
+    assert main(["test", str(tmp_path / "run")]) == 0
+
+
 def test_a_graph_without_features_knows_no_other(tmp_path):
     ids = [f"n{i}" for i in range(20)]
     (tmp_path / "nodes.csv").write_text("\n".join(["id,label", *(f"{n},{n[-1]}" for n in ids)]))
@@ -128,7 +141,7 @@ def test_a_graph_without_features_knows_no_other(tmp_path):
 @pytest.mark.parametrize("name", ["gcn-cora", "grand-cora"])
 def test_papers_of_cora(name, tmp_path, monkeypatch):
     recipe = with_values(find(name), {"trainer.accelerator": "cpu", "trainer.epochs": 3})
-    metrics = train(recipe, tmp_path / "run")
+    train(recipe, tmp_path / "run")
     test = recipe.data.load().test.make(torch.tensor([0]))
     monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
     run = edgewise.load(tmp_path / "run")

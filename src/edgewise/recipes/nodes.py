@@ -129,3 +129,11 @@ nodes = Recipe(
     schedule=training.ConstantSchedule(),
     trainer=training.TrainerSettings(epochs=300, patience=100, monitor="val/loss", mode="min"),
 )
+
+nodes_few_labels = replace(
+    nodes,
+    name="nodes-few-labels",
+    summary="nodes for graphs with few labels: it also learns from nodes without a label",
+    data=data.node_files(unlabelled=True),
+    task=_TWO_VIEWS,
+)

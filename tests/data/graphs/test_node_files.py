@@ -66,6 +66,22 @@ def test_nodes_of_all_kinds(files):
         )
 
 
+def test_the_training_batch_can_have_all_nodes(files):
+    index = torch.tensor([0])
+    labelled = own(files).load().train.make(index)
+    splits = own(files, unlabelled=True).load()
+    batch = splits.train.make(index)
+    assert batch.select is None
+    assert batch.target.shape == (9,)
+    known = (batch.target != -100).nonzero()[:, 0]
+    assert known.tolist() == sorted(labelled.select.tolist())
+    assert batch.target[labelled.select].tolist() == labelled.target.tolist()
+    assert splits.val.make(index).select is not None
+    with refused("data.unlabelled", expected="classes", got="numbers", remedy="recipe nodes"):
+        numbers = {"label": "age", "features": ("income",), "task_type": "regression"}
+        own(files, unlabelled=True, **numbers).load()
+
+
 def test_counts_of_words_are_recognised(files, tmp_path):
     assert own(files).load().preprocessing["scale"] == "columns"
     header, *rows = NODES.replace(",5", "").splitlines()

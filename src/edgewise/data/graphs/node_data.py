@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.batches import Batch
+from edgewise.batches import UNLABELLED, Batch
 from edgewise.data.splits import Data, Split
 from edgewise.graphs import Graph, edges
 
@@ -101,6 +101,19 @@ def node_split(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -
     """
     batch = Batch((x, graph), target, select)
     return Split(1, lambda _index: batch)
+
+
+def with_unlabelled(x: Tensor, graph: Graph, target: Tensor, labelled: Tensor) -> Split:
+    """Return a training split for losses that use nodes without labels; see :func:`node_split`.
+
+    Args:
+        x: node features, ``[N, F]``.
+        graph: the edges.
+        target: class of each node, ``[N]``.
+        labelled: indices of the training nodes; the target of all other nodes becomes -100.
+    """
+    known = target.new_full(target.shape, UNLABELLED)
+    return node_split(x, graph, known.index_copy_(0, labelled, target[labelled]), None)
 
 
 def _without_beta_warning() -> warnings.catch_warnings[None]:

@@ -24,6 +24,7 @@ from edgewise.data.graphs.node_data import (
     identity,
     kept_graph,
     node_split,
+    with_unlabelled,
 )
 from edgewise.data.reading import DAMAGED, check_memory
 from edgewise.data.splits import Splits, TargetScale
@@ -105,6 +106,8 @@ class NodeFiles(NodeData):
             ``columns``.
         val, test: fractions of the labelled nodes, for a split that the file does not have.
         split_seed: random seed of the split.
+        unlabelled: whether the training batch has all nodes, with target -100 for nodes that are
+            not in the training set, for the loss of :class:`~edgewise.tasks.Consistency`.
 
     Example:
         >>> import pandas as pd
@@ -131,6 +134,7 @@ class NodeFiles(NodeData):
     val: float = 0.1
     test: float = 0.2
     split_seed: int = 0
+    unlabelled: bool = False
 
     def __post_init__(self) -> None:
         take_frames(self, "nodes", "edges")
@@ -261,6 +265,15 @@ class NodeFiles(NodeData):
         train, val, test = (
             node_split(x, graph, y[parts[name]], parts[name]) for name in ("train", "val", "test")
         )
+        if self.unlabelled:
+            if numeric:
+                raise ArgumentError(
+                    "data.unlabelled",
+                    expected="classes to predict, if nodes without labels are used in training",
+                    got="numbers to predict",
+                    remedy="use the recipe nodes, or set data.task_type=classification",
+                )
+            train = with_unlabelled(x, graph, y, parts["train"])
         preprocessing = kept_graph(kept, labels) | {
             "features": found.names,
             "column": found.id_column,

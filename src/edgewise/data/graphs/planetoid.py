@@ -14,10 +14,16 @@ from typing import Any, Literal, NamedTuple, get_args
 from torch import Tensor
 
 from edgewise.arguments import check_choice
-from edgewise.batches import UNLABELLED
 from edgewise.data.checksums import SHA256
 from edgewise.data.files import find_files
-from edgewise.data.graphs.node_data import NodeData, NodeGraph, csr, kept_graph, node_split
+from edgewise.data.graphs.node_data import (
+    NodeData,
+    NodeGraph,
+    csr,
+    kept_graph,
+    node_split,
+    with_unlabelled,
+)
 from edgewise.data.splits import Splits
 from edgewise.errors import ArgumentError, require
 
@@ -81,10 +87,7 @@ class Planetoid(NodeData):
         graph, classes = kept.graph, int(y.max()) + 1
         parts = {name: node_split(x, graph, y[i], i) for name, i in index.items()}
         if self.unlabelled:
-            known = y.new_full(y.shape, UNLABELLED).index_copy_(
-                0, index["train"], y[index["train"]]
-            )
-            parts["train"] = node_split(x, graph, known, None)
+            parts["train"] = with_unlabelled(x, graph, y, index["train"])
         return Splits(
             {"in_width": x.shape[1], "out_width": classes},
             parts["train"],
