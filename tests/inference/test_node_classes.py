@@ -115,10 +115,15 @@ def test_a_graph_with_few_labels(tmp_path):
     (tmp_path / "nodes.csv").write_text("\n".join(few))
     files = {"data.nodes": str(tmp_path / "nodes.csv"), "data.edges": str(tmp_path / "edges.csv")}
     recipe = with_values(find("nodes-few-labels"), {**files, "data.label": "topic", **FAST})
+    assert recipe.task.views == 2
+    assert (recipe.data.load().train.make(torch.tensor([0])).target == -100).sum() > 60
     train(recipe, tmp_path / "run")
     run = edgewise.load(tmp_path / "run")
     assert right(run.predict([f"p{i}" for i in range(80)])) > 0.8
     assert main(["test", str(tmp_path / "run")]) == 0
+    plain = with_values(find("nodes"), {**files, "data.label": "topic", "data.unlabelled": True})
+    with refused("data.unlabelled", expected="no loss", got="true", remedy="nodes-few-labels"):
+        train(plain, tmp_path / "plain")
 
 
 def test_a_graph_without_features_knows_no_other(tmp_path):
@@ -141,7 +146,7 @@ def test_a_graph_without_features_knows_no_other(tmp_path):
 @pytest.mark.parametrize("name", ["gcn-cora", "grand-cora"])
 def test_papers_of_cora(name, tmp_path, monkeypatch):
     recipe = with_values(find(name), {"trainer.accelerator": "cpu", "trainer.epochs": 3})
-    train(recipe, tmp_path / "run")
+    metrics = train(recipe, tmp_path / "run")
     test = recipe.data.load().test.make(torch.tensor([0]))
     monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
     run = edgewise.load(tmp_path / "run")

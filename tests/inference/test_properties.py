@@ -217,21 +217,36 @@ def test_intervals_of_a_pruned_run_are_its_own(folder: Path, tmp_path: Path) -> 
     explain.prune(run, {layer: heads[1:]})
     pruned = edgewise.load(explain.save_pruned(run, tmp_path / "pruned"))
     targets = run.predictor.targets
-    found = read_held_out([pruned.path], "test", targets).outputs
-    batches = list(run.splits.test.loader(run.splits.batch_size, None))
-    with torch.no_grad():
-        outputs = torch.cat([run.model(*batch.inputs, **batch.keywords) for batch in batches])
-    expected = mean_prediction(targets, outputs[None])
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
-    data = run.recipe.data.path
-    Path(data).rename(tmp_path / "moved.csv")
+    for name, split in (("val", run.splits.val), ("test", run.splits.test)):
+        found = read_held_out([pruned.path], name, targets).outputs
+        batches = list(split.loader(run.splits.batch_size, None))
+        with torch.no_grad():
+            outputs = torch.cat([run.model(*batch.inputs, **batch.keywords) for batch in batches])
+        expected = mean_prediction(targets, outputs[None])
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("change", ["moved", "longer", "other columns"])
+def test_without_its_data_a_pruned_run_has_no_intervals(
+    change: str, folder: Path, tmp_path: Path
+) -> None:
+    run = edgewise.load(folder / "seeds" / "seed-0")
+    layer, heads = next(iter(explain.layers_with_heads(run).items()))
+    explain.prune(run, {layer: heads[1:]})
+    table = folder / "mine.csv"
+    text = table.read_text()
     try:
-        moved = edgewise.load(folder / "seeds" / "seed-0")
-        alone = explain.save_pruned(explain.prune(moved, {layer: heads[1:]}), tmp_path / "alone")
+        if change == "moved":
+            table.unlink()
+        elif change == "longer":
+            table.write_text(text + "\n".join(text.splitlines()[1:]) + "\n")
+        else:
+            table.write_text(text.replace("length", "size", 1))
+        alone = explain.save_pruned(run, tmp_path / "alone")
     finally:
-        (tmp_path / "moved.csv").rename(data)
-    assert edgewise.load(alone).predict(["CCO"]) == pruned.predict(["CCO"])
-    with pytest.raises(MissingDataError, match="prune, again"):
+        table.write_text(text)
+    assert edgewise.load(alone).predict(["CCO"]) == run.predict(["CCO"])
+    with pytest.raises(MissingDataError, match="prune where"):
         edgewise.load(alone).predict("C", interval=0.5)
 
 

@@ -150,8 +150,14 @@ def test_the_question_of_longformer_is_global(left: bool) -> None:
     close(ours(Tokens(ids, mask=mask)), logits, 1e-6)
     packed = ours.trunk(ids[real], sizes=torch.tensor([21, 15]))
     close(ours.head(packed), logits, 1e-6)
-    with refused("input_ids", expected="separator", got="without", remedy="as a pair"):
-        ours.trunk(ids.where(ids != 2, 3), mask)
+    first_only = ids.where((ids == 2).cumsum(-1) < 2, 3)
+    for few in (first_only, ids.where(ids != 2, 3)):
+        with refused("input_ids", expected="separators", got="fewer than two", remedy="as a pair"):
+            ours.trunk(few, mask)
+    mask[1] = 0
+    assert ours.trunk(ids, mask)[1].eq(0).all(), "a text of no tokens"
+    assert ours.trunk(ids[:0], mask[:0]).shape[0] == 0
+    assert ours.trunk(ids[0, :0], sizes=()).shape[0] == 0
 
 
 def test_the_pooler_of_longformer_comes_along() -> None:

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from edgewise.layers import add_penalty
+from edgewise.targets import Target
 from edgewise.tasks import Consistency
 from tests.errors import refused
 
@@ -56,6 +58,14 @@ def test_accuracy_is_of_the_mean_view_where_the_label_is_known():
     assert float(metric.compute()) == pytest.approx(4 / 5)
 
 
+class Penalised(nn.Linear):
+    """A layer that adds a penalty in each call: 1000 times its first bias."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        add_penalty(1000 * self.bias[0])
+        return super().forward(x)
+
+
 class Recorded(Consistency):
     """A task that records the outputs of each step."""
 
@@ -73,7 +83,9 @@ def test_a_training_step_has_views_with_different_dropout(tmp_path: Path):
     from edgewise.training import OptimizerSettings, RunFolder, TrainerSettings, fit
 
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 2))
+    model = nn.Sequential(nn.Dropout(0.5), Penalised(8, 2))
+    gradients: list[Tensor] = []
+    model[1].bias.register_hook(gradients.append)
     data = TensorDataset(torch.ones(4, 8), torch.tensor([0, 1, -100, -100]))
     batches = DataLoader(data, batch_size=4)
     fit(
@@ -87,7 +99,14 @@ def test_a_training_step_has_views_with_different_dropout(tmp_path: Path):
     training = [outputs for outputs in SEEN if outputs.dim() == 3]
     assert [outputs.shape for outputs in training] == [(4, 3, 2)]
     assert not torch.equal(training[0][:, 0], training[0][:, 1])
+    assert float(gradients[0][0]) == pytest.approx(1000, abs=2), "the mean penalty of the calls"
     assert {outputs.shape for outputs in SEEN if outputs.dim() < 3} == {(4, 2)}
+
+
+def test_numbers_have_no_consistency():
+    with refused("task", expected="classes", got="price", remedy="numbers"):
+        Consistency().with_targets([Target("price")])
+    assert Consistency().with_targets([], [3, 4]) == Consistency()
 
 
 def test_views_of_a_model_and_of_the_task_are_alike():

@@ -6,7 +6,6 @@ import json
 import math
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.arguments import check_share
-from edgewise.errors import ArgumentError, MissingDataError, require, unknown_name
+from edgewise.errors import ArgumentError, EdgewiseError, MissingDataError, require, unknown_name
 from edgewise.explain.module_names import listed, model_of, naming_the_run, places_of
 from edgewise.layers.pruning import (
     keep_heads,
@@ -25,7 +24,7 @@ from edgewise.layers.pruning import (
     rows_of_heads,
     select,
 )
-from edgewise.runs.held_out import HELD_OUT, keep_held_out
+from edgewise.runs.held_out import HELD_OUT, held_out
 from edgewise.training import RunFolder
 from edgewise.training.folder import HEADS, TEST_EXAMPLES
 
@@ -187,8 +186,9 @@ def keep(model: nn.Module, kept: Mapping[str, Sequence[int]]) -> None:
 def save_pruned(run: Any, path: str | Path) -> Path:
     """Write a pruned run to a new run folder, which :func:`edgewise.load` reads.
 
-    Prediction intervals of the new run are those of the pruned model. They need the outputs on the
-    validation and test sets, so the new run has no intervals if the data cannot be read.
+    Prediction intervals of the new run are those of the pruned model. They need its outputs on the
+    validation and test sets, so the new run has no intervals if the data cannot be read or have
+    changed since the training.
 
     Args:
         run: a run of :func:`edgewise.load` whose model was pruned.
@@ -200,14 +200,31 @@ def save_pruned(run: Any, path: str | Path) -> Path:
     folder = RunFolder(Path(path))
     folder.refuse_existing(resumable=False)
     old = RunFolder(run.path)
+    outputs = _held_out_again(run, old)
     changed = shutil.ignore_patterns(old.weights.name, TEST_EXAMPLES, HELD_OUT)
     shutil.copytree(run.path, folder.path, ignore=changed, dirs_exist_ok=True)
     folder.write_json(HEADS, kept_heads(run.model))
     folder.write_weights({name: x.contiguous() for name, x in run.model.state_dict().items()})
-    if old.has(HELD_OUT):
-        with suppress(MissingDataError):
-            keep_held_out(folder, run.model, run.splits)
+    if outputs:
+        folder.write_tensors(HELD_OUT, outputs)
     return folder.path
+
+
+def _held_out_again(run: Any, old: RunFolder) -> dict[str, Tensor]:
+    """Return the outputs of a pruned run on the validation and test rows of its training.
+
+    The result is empty if the data cannot be read, or are no longer the same.
+    """
+    if not old.has(HELD_OUT):
+        return {}
+    try:
+        outputs = held_out(run.model, run.splits)
+    except EdgewiseError:
+        return {}
+    before = old.read_tensors(HELD_OUT)
+    targets = [name for name in before if name.endswith("target")]
+    same = all(torch.equal(outputs[n].nan_to_num(), before[n].nan_to_num()) for n in targets)
+    return outputs if same else {}
 
 
 def load_pruned(kind: Any, folder: str | Path) -> Any:

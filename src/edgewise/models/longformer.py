@@ -349,8 +349,8 @@ class LongformerModel(TextModel):
     """Longformer text model, whose calls take a mask of the hubs (tokens with global attention).
 
     Attributes:
-        separator: id of the token between question and text if the model answers questions. The
-            tokens before it are then the default hubs.
+        separator: for question answering, id of the token after the question and after the text;
+            ``None`` for other models. The tokens of the question are then the default hubs.
     """
 
     backbone: LongformerBackbone
@@ -375,7 +375,7 @@ class LongformerModel(TextModel):
             attention_mask: ``[B, T]``, 0 for padding, which must be at the ends of a text.
             token_type_ids: token types, of the shape of ``input_ids``, if the model has types.
             global_attention_mask: of the shape of ``input_ids``, 1 for hubs. Defaults to the tokens
-                of the question if the model answers questions, else to the model's ``hubs``.
+                of the question for question answering, and to the model's ``hubs`` otherwise.
             sizes: number of tokens of each text of a packed batch.
             positions: positions, of the shape of ``input_ids``. Defaults to 0, 1, ... per text.
             graph: local attention graph, instead of the layers' windows.
@@ -384,7 +384,7 @@ class LongformerModel(TextModel):
         Raises:
             ArgumentError: the arguments are invalid for :class:`edgewise.layers.TextModel`, the
                 mask of hubs has the wrong shape, padding is within a text, a text is too short
-                for its hubs, or a text has no separator after its question.
+                for its hubs, or there are not two separators in a text with a question.
         """
         sequences = SequenceBatch(
             input_ids,
@@ -404,14 +404,19 @@ class LongformerModel(TextModel):
 
 def _question_tokens(input_ids: Tensor, separator: int, sequences: SequenceBatch) -> Tensor:
     """Return a mask of the tokens before the first separator of each text, on the CPU."""
-    tokens = input_ids.cpu()
-    texts = [tokens] if sequences.sizes is None else tokens.split(sequences.packed()[1])
-    counts = [(text == separator).cumsum(-1) for text in texts if text.numel()]
-    if any((count[..., -1] == 0).any() for count in counts):
-        raise ArgumentError(
-            "input_ids",
-            expected=f"the separator (token {separator}) after the question of each text",
-            got="a text without it",
-            remedy="tokenise question and text as a pair, or give global_attention_mask",
-        )
-    return torch.cat([count == 0 for count in counts]) if counts else tokens.bool()
+    ends, given = input_ids.cpu() == separator, sequences.attention_mask
+    real = torch.ones_like(ends) if given is None else given.cpu().bool()
+    lengths = [ends.shape[-1]] if sequences.sizes is None else sequences.packed()[1]
+    texts = zip((ends & real).split(lengths, -1), real.split(lengths, -1), strict=True)
+    masks = []
+    for text_ends, text in texts:
+        if ((text_ends.sum(-1) < 2) & text.any(-1)).any():
+            raise ArgumentError(
+                "input_ids",
+                expected=f"separators (token {separator}) after the question and after the text",
+                got="a text with fewer than two separators",
+                remedy="tokenise question and text as a pair, or give global_attention_mask to the "
+                "model without its head, model.trunk",
+            )
+        masks.append(text_ends.cumsum(-1) == 0)
+    return torch.cat(masks or [ends], -1)

@@ -133,7 +133,7 @@ nodes = Recipe(
 nodes_few_labels = replace(
     nodes,
     name="nodes-few-labels",
-    summary="nodes for graphs with few labels: it also learns from nodes without a label",
+    summary="GraphSAGE that also learns from nodes without a label: --data.nodes and --data.edges",
     data=data.node_files(unlabelled=True),
     task=_TWO_VIEWS,
 )

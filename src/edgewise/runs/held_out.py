@@ -34,7 +34,6 @@ class HeldOut(NamedTuple):
     target: Tensor
 
 
-@torch.no_grad()
 def keep_held_out(folder: RunFolder, model: nn.Module, splits: Splits) -> None:
     """Write the model's outputs on the validation and test sets to a file.
 
@@ -45,14 +44,27 @@ def keep_held_out(folder: RunFolder, model: nn.Module, splits: Splits) -> None:
         model: trained model.
         splits: training, validation and test data.
     """
-    if not splits.targets:
-        return
+    if splits.targets:
+        folder.write_tensors(HELD_OUT, held_out(model, splits))
+
+
+@torch.no_grad()
+def held_out(model: nn.Module, splits: Splits) -> dict[str, Tensor]:
+    """Return the model's outputs on the validation and test sets, and the targets.
+
+    Args:
+        model: trained model.
+        splits: training, validation and test data.
+
+    Returns:
+        ``val_outputs``, ``val_target``, ``test_outputs`` and ``test_target``.
+    """
     model.eval()
     tensors: dict[str, Tensor] = {}
     for name, split in (("val", splits.val), ("test", splits.test)):
         outputs, target = _outputs(model, split, splits.batch_size)
         tensors |= {f"{name}_outputs": outputs, f"{name}_target": target}
-    folder.write_tensors(HELD_OUT, tensors)
+    return tensors
 
 
 def _outputs(model: nn.Module, split: Split, batch_size: int) -> tuple[Tensor, Tensor]:
@@ -76,14 +88,14 @@ def read_held_out(folders: Sequence[Path], split: str, targets: Sequence[Target]
 
     Raises:
         MissingDataError: a run has no such file, because an earlier version trained it, or because
-            it was pruned without its data.
+            it was pruned without the data of its training.
         ArgumentError: the examples of the split differ between the runs.
     """
     for folder in folders:
         if not RunFolder(folder).has(HELD_OUT):
             raise MissingDataError(
-                f"{folder / HELD_OUT}: no such file. Intervals need this file. Remedy: train, or "
-                "prune, again with this version of Edgewise and the data of the run."
+                f"{folder / HELD_OUT}: no such file. Intervals need this file. Remedy: train "
+                "again with this version of Edgewise; prune where the run's data can be read."
             )
     each = [RunFolder(folder).read_tensors(HELD_OUT) for folder in folders]
     target = each[0][f"{split}_target"]

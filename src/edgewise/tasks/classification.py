@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.arguments import check_choice, check_share
 from edgewise.base_task import Task
+from edgewise.batches import UNLABELLED
 from edgewise.errors import ArgumentError, require
 from edgewise.targets import Target
 from edgewise.tasks.property_prediction import (
@@ -65,6 +66,15 @@ class Classification(Task):
         task = replace(self)
         object.__setattr__(task, "class_counts", tuple(class_counts))
         return task
+
+    def check(self, model: nn.Module, batch: Any) -> None:  # noqa: ARG002 - part of the interface
+        if (batch.target == UNLABELLED).any():
+            raise ArgumentError(
+                "data.unlabelled",
+                expected="false, because this task has no loss for nodes without a label",
+                got="true",
+                remedy="use a recipe whose task is consistency, such as nodes-few-labels",
+            )
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if outputs.dim() > target.dim() + 1:

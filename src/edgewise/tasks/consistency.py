@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ from torch import Tensor
 from edgewise.arguments import check_from_zero, check_least, check_positive
 from edgewise.base_task import Task
 from edgewise.batches import UNLABELLED
-from edgewise.errors import require
+from edgewise.errors import ArgumentError, require
+from edgewise.targets import Target
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -31,8 +33,9 @@ class Consistency(Task):
     in evaluation, they are ``[N, classes]``. Targets are class indices ``[N]``, -100 for unlabelled
     nodes. The sharpened mean, p̄', is detached from the gradient.
 
-    GRAND returns its own views, in which it drops random nodes. The views of other models are
-    ``views`` calls, which differ by their dropout.
+    GRAND returns its own views, in which it drops random nodes. For other models, the views are the
+    outputs of ``views`` calls, which differ by dropout: with one call, or without dropout, there is
+    no consistency. A training batch needs at least one label.
 
     Paper: Feng et al., Graph random neural network for semi-supervised learning, 2020
 
@@ -57,6 +60,20 @@ class Consistency(Task):
         check_from_zero("task.weight", self.weight, "choose for example 1.0")
         check_positive("task.temperature", self.temperature, "choose for example 0.5")
         check_least("task.views", self.views, 1, "choose for example 2")
+
+    def with_targets(
+        self,
+        targets: Sequence[Target],
+        class_counts: Sequence[int] = (),  # noqa: ARG002
+    ) -> Task:
+        if targets:
+            raise ArgumentError(
+                "task",
+                expected="classes to predict, for consistency of views",
+                got=f"the numbers {', '.join(target.name for target in targets)}",
+                remedy="use another recipe for numbers, such as nodes",
+            )
+        return self
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if outputs.dim() == 2:

@@ -90,7 +90,7 @@ class TrainingModule(lightning.LightningModule):
                 self.task.check(self.model, batch)
                 self.checked = True
             loss, count = self._measured(batch, "train")
-        loss = sum(penalties, loss)
+        loss = sum((penalty / self.task.views for penalty in penalties), loss)
         # Lightning divides by accumulate_grad_batches, even if fewer batches are left for the step.
         at_once = self.trainer.accumulate_grad_batches
         left = int(self.trainer.num_training_batches) - batch_idx // at_once * at_once
@@ -118,7 +118,7 @@ class TrainingModule(lightning.LightningModule):
                 metric.update(texts, batch)
 
     def _outputs(self, batch: Batch, split: str) -> Tensor:
-        """Return the model's outputs for a batch; in training, all views of the task.
+        """Return the model's outputs for a batch; in training, those of ``task.views`` calls.
 
         If the batch continues the texts of the previous batch of this split, the model gets the
         cache of that batch, and there is one view.

@@ -103,7 +103,7 @@ def node_split(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -
     return Split(1, lambda _index: batch)
 
 
-def with_unlabelled(x: Tensor, graph: Graph, target: Tensor, labelled: Tensor) -> Split:
+def semi_supervised_split(x: Tensor, graph: Graph, target: Tensor, labelled: Tensor) -> Split:
     """Return a training split for losses that use nodes without labels; see :func:`node_split`.
 
     Args:

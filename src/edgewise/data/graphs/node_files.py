@@ -24,7 +24,7 @@ from edgewise.data.graphs.node_data import (
     identity,
     kept_graph,
     node_split,
-    with_unlabelled,
+    semi_supervised_split,
 )
 from edgewise.data.reading import DAMAGED, check_memory
 from edgewise.data.splits import Splits, TargetScale
@@ -106,8 +106,8 @@ class NodeFiles(NodeData):
             ``columns``.
         val, test: fractions of the labelled nodes, for a split that the file does not have.
         split_seed: random seed of the split.
-        unlabelled: whether the training batch has all nodes, with target -100 for nodes that are
-            not in the training set, for the loss of :class:`~edgewise.tasks.Consistency`.
+        unlabelled: whether training is semi-supervised: the training batch has all nodes, with
+            target -100 for those not in the training set, for :class:`~edgewise.tasks.Consistency`.
 
     Example:
         >>> import pandas as pd
@@ -271,9 +271,9 @@ class NodeFiles(NodeData):
                     "data.unlabelled",
                     expected="classes to predict, if nodes without labels are used in training",
                     got="numbers to predict",
-                    remedy="use the recipe nodes, or set data.task_type=classification",
+                    remedy="use the recipe nodes, or --data.task_type classification",
                 )
-            train = with_unlabelled(x, graph, y, parts["train"])
+            train = semi_supervised_split(x, graph, y, parts["train"])
         preprocessing = kept_graph(kept, labels) | {
             "features": found.names,
             "column": found.id_column,

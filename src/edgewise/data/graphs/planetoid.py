@@ -22,7 +22,7 @@ from edgewise.data.graphs.node_data import (
     csr,
     kept_graph,
     node_split,
-    with_unlabelled,
+    semi_supervised_split,
 )
 from edgewise.data.splits import Splits
 from edgewise.errors import ArgumentError, require
@@ -87,7 +87,7 @@ class Planetoid(NodeData):
         graph, classes = kept.graph, int(y.max()) + 1
         parts = {name: node_split(x, graph, y[i], i) for name, i in index.items()}
         if self.unlabelled:
-            parts["train"] = with_unlabelled(x, graph, y, index["train"])
+            parts["train"] = semi_supervised_split(x, graph, y, index["train"])
         return Splits(
             {"in_width": x.shape[1], "out_width": classes},
             parts["train"],

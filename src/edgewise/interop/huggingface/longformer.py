@@ -15,9 +15,9 @@ from edgewise.models.longformer import longformer
 def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     """Build ``longformer`` from a checkpoint; ``graph`` replaces the sliding windows.
 
-    As in transformers, the first token of a text classifier is global by default, and the tokens of
-    the question if the model answers questions. Other models have only the global tokens given by
-    ``global_attention_mask``.
+    By default, the global tokens are the first token for text classification, the tokens of the
+    question for question answering, and none for other models, as in transformers.
+    ``global_attention_mask`` replaces them.
     """
     theirs = theirs.without_prefix("longformer.").renamed(*HEADS)
     depth = theirs["num_hidden_layers"]
