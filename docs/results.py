@@ -128,6 +128,13 @@ BESIDE = {
             "public split of CiteSeer; published: 70.3 %; seeds 0 to 9",
             "edgewise train gcn-cora --data.name CiteSeer --seeds 10 --out gcn-citeseer",
         ),
+        "gcn-cora-two-views": (
+            "with the loss of two views that `graph-bert-cora` has; seeds 0 to 9",
+            "edgewise train graph-bert-cora --model gcn --model.width 16 --model.depth 2"
+            " --model.dropout 0.5 --data.normalize true --optimizer.weight_decay 5e-4"
+            r" --optimizer.decay_only '^layers\.1\.' --trainer.epochs 200 --seeds 10"
+            " --out gcn-cora-two-views",
+        ),
     },
     "gat-cora": {
         "gat-citeseer": (

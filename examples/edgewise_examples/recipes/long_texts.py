@@ -37,8 +37,9 @@ duplication = Recipe(
     ),
 )
 
-# At first, the hub averages 1,152 tokens, and one key hardly changes this mean. With the smaller
-# initial weights of BERT, fewer keys are recalled after the same number of steps.
+# At first, the hub averages 1,152 tokens, and one key hardly changes this mean. One of three seeds
+# therefore stays at chance level, even with twice as many epochs or a learning rate of 1e-2. With
+# initial weights of 0.3 or 0.4, other seeds fail.
 recall = Recipe(
     name="recall",
     summary="Recall of a key after 1,000 tokens: BERT on a window and a hub",
@@ -64,6 +65,7 @@ recall = Recipe(
         ("test/accuracy",),
         "25 % (chance)",
         "200 random texts; best epoch by validation loss",
+        seeds=3,
     ),
 )
 

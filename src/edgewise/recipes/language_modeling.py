@@ -61,7 +61,7 @@ lstm_shakespeare = replace(
     summary="LSTM baseline with the size and context of gpt-shakespeare",
     model=partial(models.lstm, width=224, depth=2, dropout=0.0),
     optimizer=replace(gpt_shakespeare.optimizer, lr=4e-3),
-    protocol=PLAIN,
+    protocol=replace(PLAIN, seeds=3),
 )
 
 LENGTH = 2048
@@ -82,6 +82,7 @@ xl_war_and_peace = replace(
         ("test/loss",),
         "models without memory (next rows)",
         "nats per character on the last twentieth of the text, read in consecutive segments",
+        seeds=3,
     ),
 )
 
@@ -102,6 +103,7 @@ long_war_and_peace = replace(
         "full attention (next row)",
         "nats per character on the last twentieth of the text, with at least half a window of "
         "context",
+        seeds=3,
     ),
 )
 

@@ -10,7 +10,9 @@ from edgewise import data, graphs, models, tasks, training
 from edgewise.recipes.bert import trunk
 from edgewise.recipes.recipe import Protocol, Recipe
 
-TAGS = Protocol(("test/accuracy",), "none", "universal part-of-speech tags, published split")
+TAGS = Protocol(
+    ("test/accuracy",), "none", "universal part-of-speech tags, published split", seeds=3
+)
 
 tag_ewt = Recipe(
     name="tag-ewt",
