@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,13 @@ def test_metrics_are_averaged_over_seeds(tmp_path: Path) -> None:
         runs.per_example_metrics(tmp_path)
     runs.evaluate_run(tmp_path)
     assert torch.equal(runs.per_example_metrics(tmp_path)["accuracy"], found)
+    shutil.copytree(tmp_path / "seed-1", tmp_path / "seed-2")
+    targets = torch.rand(1000)
+    for seed in range(3):
+        RunFolder(tmp_path / f"seed-{seed}").write_tensors(
+            "test_examples.safetensors", {"target": targets}
+        )
+    assert torch.equal(runs.per_example_metrics(tmp_path)["target"], targets.double())
 
 
 def test_metrics_of_folds_are_those_of_the_mean_prediction(tmp_path: Path) -> None:

@@ -136,4 +136,5 @@ def per_example_metrics(path: Path) -> dict[str, Tensor]:
 
 
 def _mean(each: list[Tensor]) -> Tensor:
-    return torch.stack(each).mean(0)
+    # In float64, so that the mean of equal targets is this target.
+    return torch.stack(each).double().mean(0)
