@@ -83,6 +83,7 @@ swin_cifar10 = replace(
         ("test/accuracy",),
         "50.8 % (`vit-cifar10`), 72.1 % (six convolutions, 15 epochs)",
         CIFAR10_SPLIT,
+        seeds=3,
     ),
 )
 
