@@ -24,7 +24,7 @@ from edgewise.layers.pruning import (
     rows_of_heads,
     select,
 )
-from edgewise.runs.held_out import HELD_OUT, held_out
+from edgewise.runs.held_out import HELD_OUT, held_out, same_targets
 from edgewise.training import RunFolder
 from edgewise.training.folder import HEADS, TEST_EXAMPLES
 
@@ -222,8 +222,7 @@ def _held_out_again(run: Any, old: RunFolder) -> dict[str, Tensor]:
     except EdgewiseError:
         return {}
     before = old.read_tensors(HELD_OUT)
-    targets = [name for name in before if name.endswith("target")]
-    same = all(torch.equal(outputs[n].nan_to_num(), before[n].nan_to_num()) for n in targets)
+    same = all(same_targets(outputs, before, split) for split in ("val", "test"))
     return outputs if same else {}
 
 

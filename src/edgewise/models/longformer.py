@@ -384,7 +384,7 @@ class LongformerModel(TextModel):
         Raises:
             ArgumentError: the arguments are invalid for :class:`edgewise.layers.TextModel`, the
                 mask of hubs has the wrong shape, padding is within a text, a text is too short
-                for its hubs, or there are not two separators in a text with a question.
+                for its hubs, or a text with a question has fewer than two separators.
         """
         sequences = SequenceBatch(
             input_ids,

@@ -5,7 +5,7 @@ Prediction intervals and the metrics of ensembles are computed from these output
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,7 +100,7 @@ def read_held_out(folders: Sequence[Path], split: str, targets: Sequence[Target]
     each = [RunFolder(folder).read_tensors(HELD_OUT) for folder in folders]
     target = each[0][f"{split}_target"]
     for one, folder in zip(each, folders, strict=True):
-        if not torch.equal(one[f"{split}_target"].nan_to_num(), target.nan_to_num()):
+        if not same_targets(one, each[0], split):
             raise ArgumentError(
                 str(folder / HELD_OUT),
                 expected=f"the same rows in the {split} split of all runs",
@@ -109,6 +109,18 @@ def read_held_out(folders: Sequence[Path], split: str, targets: Sequence[Target]
             )
     outputs = torch.stack([one[f"{split}_outputs"] for one in each])
     return HeldOut(mean_prediction(targets, outputs), target)
+
+
+def same_targets(one: Mapping[str, Tensor], other: Mapping[str, Tensor], split: str) -> bool:
+    """Return whether two results of :func:`held_out` have the same targets, in the same order.
+
+    Args:
+        one: a result of :func:`held_out`.
+        other: another result.
+        split: "val" or "test".
+    """
+    name = f"{split}_target"
+    return torch.equal(one[name].nan_to_num(), other[name].nan_to_num())
 
 
 def held_out_per_example(recipe: Recipe, folders: Sequence[Path]) -> dict[str, Tensor]:

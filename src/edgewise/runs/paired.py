@@ -136,5 +136,5 @@ def per_example_metrics(path: Path) -> dict[str, Tensor]:
 
 
 def _mean(each: list[Tensor]) -> Tensor:
-    # In float64, so that the mean of equal targets is this target.
+    # In float32, the mean of three equal targets can differ from the target by rounding.
     return torch.stack(each).double().mean(0)
