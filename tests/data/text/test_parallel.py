@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,14 @@ def test_a_batch_is_packed_and_asks_for_the_next_token(files: data.parallel) -> 
     assert batch.decode(padded) == list(batch.references)
     assert all(int(part[-1]) == batch.end for part in source.split(sizes.tolist()))
     assert splits.model_arguments == {"vocab_size": 60}
+
+
+def test_references_are_in_lower_case_if_the_tokenizer_is(files: data.parallel) -> None:
+    """Otherwise BLEU would count each German noun as wrong."""
+    batch = replace(files, lowercase=True).load().train.make(torch.arange(4))
+    assert list(batch.references) == [text.lower() for text in DE]
+    padded = torch.nn.utils.rnn.pad_sequence(_asked(batch), batch_first=True)
+    assert batch.decode(padded) == list(batch.references)
 
 
 def _asked(batch: data.WritingBatch) -> list[torch.Tensor]:

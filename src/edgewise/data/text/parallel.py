@@ -138,7 +138,7 @@ class Pairs:
 
     Attributes:
         source, target: packed ids; each target is ``<bos> ... <eos>``.
-        references: target texts as in the file.
+        references: target texts as in the file; in lower case if the tokenizer writes lower case.
         tokenizer: tokenizer of both sides.
     """
 
@@ -162,6 +162,9 @@ class Pairs:
             targets: target texts, one for each source.
         """
         target = PackedTexts(*encode_all(tokenizer, targets, first="bos", last="eos"))
+        normalizer = tokenizer.normalizer
+        if type(normalizer).__name__ == "Lowercase":  # tokenizers is an optional package.
+            targets = [normalizer.normalize_str(text) for text in targets]
         return cls(source, target, targets, tokenizer)
 
     def take(self, which: Tensor) -> Batch:
