@@ -205,6 +205,11 @@ def test_nodes_of_two_groups(tmp_path):
     found = measured("nodes", **fields, **{"data.label": "label"})
     assert found["label propagation"].metrics["test/accuracy"] == 1
     assert {"logistic regression", "SGC", "Correct & Smooth"} <= found.keys()
+    recipe = with_values(find("nodes"), {**fields, "data.label": "label", "data.val": 0.3})
+    said = comparison(recipe, {"test/accuracy": 0.1}, tmp_path / "run")
+    options = f"--data.nodes {fields['data.nodes']} --data.edges {fields['data.edges']} "
+    asked = f"`edgewise train nodes-few-labels {options}--data.label label --data.val 0.3`"
+    assert f"If few nodes are labelled, learn from the others too: {asked}" in said
 
 
 def test_digits_and_the_run_beside_them(tmp_path, capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from edgewise.baselines import (
     main_metric,
 )
 from edgewise.cli.table import table
+from edgewise.data.graphs.node_files import NodeFiles
 from edgewise.data.text.labelled_sentences import LabelledText
 from edgewise.errors import EdgewiseError
 from edgewise.recipes import Recipe
@@ -145,6 +147,14 @@ def _advice(recipe: Recipe, best: Baseline) -> str:
         return (
             f"Fine-tune a pre-trained BERT or RoBERTa: `{command('train', recipe)} {FINE_TUNING}`. "
             f"Or use {best.name}, which takes {best.seconds:.0f} s ({PAGE})."
+        )
+    classes = main_metric(recipe, best) == "accuracy"
+    if isinstance(recipe.data, NodeFiles) and not recipe.data.unlabelled and classes:
+        data = replace(recipe.data, unlabelled=True)
+        semi_supervised = replace(recipes.find("nodes-few-labels"), data=data, seed=recipe.seed)
+        return (
+            f"If few nodes are labelled, learn from the others too: "
+            f"`{command('train', semi_supervised)}`. Or use {best.name}."
         )
     return f"Use {best.name}, or tune the recipe on the validation set."
 
