@@ -20,6 +20,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 from edgewise.cli.parser import parse
 from edgewise.errors import EdgewiseError, in_one_line
 from edgewise.training import Interrupted
+from edgewise.training.allocator import keep_freed_memory
 
 USAGE, DEFECT = 2, 70
 
@@ -45,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Some terminals do not support Unicode.
         sys.stdout.reconfigure(errors="backslashreplace")
+    if argv is None:  # The process is ours.
+        keep_freed_memory()
     try:
         with warnings.catch_warnings(), _terminable():
             warnings.showwarning = _in_one_line  # type: ignore[assignment]

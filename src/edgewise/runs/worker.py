@@ -15,6 +15,7 @@ from edgewise.errors import in_one_line
 from edgewise.runs.record import load_recipe
 from edgewise.runs.train_recipe import train_here
 from edgewise.training import Interrupted, RunFolder
+from edgewise.training.allocator import keep_freed_memory
 
 FAILED = 2
 
@@ -27,6 +28,7 @@ def main(path: str, title: str) -> int:
         title: title of the progress display.
     """
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    keep_freed_memory()
     folder = RunFolder(Path(path))
     try:
         train_here(load_recipe(folder), folder, title)
