@@ -205,11 +205,28 @@ def test_nodes_of_two_groups(tmp_path):
     found = measured("nodes", **fields, **{"data.label": "label"})
     assert found["label propagation"].metrics["test/accuracy"] == 1
     assert {"logistic regression", "SGC", "Correct & Smooth"} <= found.keys()
-    recipe = with_values(find("nodes"), {**fields, "data.label": "label", "data.val": 0.3})
-    said = comparison(recipe, {"test/accuracy": 0.1}, tmp_path / "run")
-    options = f"--data.nodes {fields['data.nodes']} --data.edges {fields['data.edges']} "
-    asked = f"`edgewise train nodes-few-labels {options}--data.label label --data.val 0.3`"
-    assert f"If few nodes are labelled, learn from the others too: {asked}" in said
+
+
+def test_semi_supervised_training_is_advised_for_classes_of_nodes(tmp_path):
+    pytest.importorskip("torch_geometric")
+    rows = [f"{i},{i % 7},{'ab'[i % 2]},{i / 7}" for i in range(60)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,f,team,price", *rows]))
+    (tmp_path / "edges.csv").write_text(
+        "\n".join(["from,to", *(f"{i},{i + 2}" for i in range(58))])
+    )
+    files = {f"data.{name}": str(tmp_path / f"{name}.csv") for name in ("nodes", "edges")}
+
+    def said(name, label, features, **metrics):
+        fields = files | {"data.label": label, "data.features": features, "seed": 3}
+        return comparison(with_values(find(name), fields), metrics, tmp_path / "run")
+
+    options = f"--data.nodes {files['data.nodes']} --data.edges {files['data.edges']} "
+    asked = (
+        f"`edgewise train nodes-few-labels {options}--data.label team --data.features f --seed 3`"
+    )
+    assert asked in said("nodes", "team", "f", **{"test/accuracy": 0.0})
+    assert "nodes-few" not in said("nodes", "price", "f", **{"test/mae": 9.0, "test/rmse": 9.0})
+    assert "also try" not in said("nodes-few-labels", "team", "f", **{"test/accuracy": 0.0})
 
 
 def test_digits_and_the_run_beside_them(tmp_path, capsys):

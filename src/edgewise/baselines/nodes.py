@@ -37,7 +37,7 @@ STEPS = (1, 2, 4, 8)
 PROPAGATION = (0.5, 0.9, 0.99)
 QUICK = 20_000
 """Maximum number of nodes with which ``edgewise train`` evaluates baselines."""
-QUICK_FEATURES = 10_000_000
+QUICK_FEATURES = 15_000_000
 """Maximum number of entries of the feature matrix with which ``edgewise train`` evaluates
 baselines; averaging over neighbours makes it dense."""
 

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Some terminals do not support Unicode.
         sys.stdout.reconfigure(errors="backslashreplace")
-    if argv is None:  # The process is ours.
+    if argv is None:  # A Python program that calls main(argv) keeps its own allocator settings.
         keep_freed_memory()
     try:
         with warnings.catch_warnings(), _terminable():

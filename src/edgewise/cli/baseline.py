@@ -148,15 +148,14 @@ def _advice(recipe: Recipe, best: Baseline) -> str:
             f"Fine-tune a pre-trained BERT or RoBERTa: `{command('train', recipe)} {FINE_TUNING}`. "
             f"Or use {best.name}, which takes {best.seconds:.0f} s ({PAGE})."
         )
-    classes = main_metric(recipe, best) == "accuracy"
-    if isinstance(recipe.data, NodeFiles) and not recipe.data.unlabelled and classes:
+    advice = f"Use {best.name}, or tune the recipe on the validation set."
+    classification = "test/accuracy" in best.metrics
+    if isinstance(recipe.data, NodeFiles) and not recipe.data.unlabelled and classification:
         data = replace(recipe.data, unlabelled=True)
         semi_supervised = replace(recipes.find("nodes-few-labels"), data=data, seed=recipe.seed)
-        return (
-            f"If few nodes are labelled, learn from the others too: "
-            f"`{command('train', semi_supervised)}`. Or use {best.name}."
-        )
-    return f"Use {best.name}, or tune the recipe on the validation set."
+        also = command("train", semi_supervised)
+        advice += f" With few labelled nodes, also try semi-supervised training: `{also}`."
+    return advice
 
 
 def command(name: str, recipe: Recipe) -> str:

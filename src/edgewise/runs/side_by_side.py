@@ -21,6 +21,7 @@ from typing import Any, TextIO
 import torch
 
 from edgewise.errors import EdgewiseError, in_one_line
+from edgewise.training.allocator import keep_freed_memory
 from edgewise.training.interrupt import Interrupted, interruptible
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -103,6 +104,7 @@ def _work(tell: Connection, function: Callable[..., Any], arguments: tuple[Any, 
         os.setsid()  # Ctrl-C must reach only the parent.
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
+    keep_freed_memory()
     # Print lines, because progress bars of several processes would overwrite each other.
     sys.stderr = _Lines(sys.stderr)
     try:

@@ -49,7 +49,7 @@ def test_a_batch_is_packed_and_asks_for_the_next_token(files: data.parallel) -> 
     assert splits.model_arguments == {"vocab_size": 60}
 
 
-def test_references_are_in_lower_case_if_the_tokenizer_is(files: data.parallel) -> None:
+def test_a_lowercasing_tokenizer_gives_references_in_lower_case(files: data.parallel) -> None:
     """Otherwise BLEU would count each German noun as wrong."""
     batch = replace(files, lowercase=True).load().train.make(torch.arange(4))
     assert list(batch.references) == [text.lower() for text in DE]

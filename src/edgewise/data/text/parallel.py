@@ -138,7 +138,7 @@ class Pairs:
 
     Attributes:
         source, target: packed ids; each target is ``<bos> ... <eos>``.
-        references: target texts as in the file; in lower case if the tokenizer writes lower case.
+        references: target texts as in the file; in lower case if the tokenizer lowercases.
         tokenizer: tokenizer of both sides.
     """
 
@@ -163,8 +163,8 @@ class Pairs:
         """
         target = PackedTexts(*encode_all(tokenizer, targets, first="bos", last="eos"))
         normalizer = tokenizer.normalizer
-        if type(normalizer).__name__ == "Lowercase":  # tokenizers is an optional package.
-            targets = [normalizer.normalize_str(text) for text in targets]
+        if normalizer is not None and normalizer.normalize_str("A") == "a":
+            targets = [text.lower() for text in targets]
         return cls(source, target, targets, tokenizer)
 
     def take(self, which: Tensor) -> Batch:
