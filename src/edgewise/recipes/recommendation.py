@@ -14,6 +14,7 @@ RANKED = Protocol(
     "α = 0.3; Shen et al., 2021), 0.1920, 0.1597 (BSPM; Choi et al., 2023)",
     "LightGCN's split, all items ranked; best epoch by recall of a fifth of the training "
     "interactions of 1,000 users",
+    seeds=3,
 )
 
 lightgcn_gowalla = Recipe(
