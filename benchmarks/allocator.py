@@ -18,11 +18,10 @@ from itertools import islice
 from typing import NamedTuple
 
 import torch
-from torch.nn.utils import clip_grad_norm_
 
 from benchmarks.cpu.measure import status
+from benchmarks.gpt import stepper
 from edgewise import recipes, runs
-from edgewise.batches import Batch
 from edgewise.runs.train_recipe import prepare
 from edgewise.training.allocator import keep_freed_memory
 
@@ -52,23 +51,14 @@ def measure(steps: int) -> Measured:
     torch.set_num_threads(1)
     recipe = runs.with_values(recipes.find("transformer-multi30k"), SMALL)
     model, splits = prepare(recipe)
-    optimizer = recipe.optimizer.build(model)
-
-    def step(batch: Batch) -> float:
-        loss = recipe.task.loss(model(*batch.inputs, **batch.keywords), batch.target)
-        loss.backward()
-        clip_grad_norm_(model.parameters(), recipe.trainer.clip_norm)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss.item()
-
-    first = time.process_time()
-    for number, batch in enumerate(islice(splits.loaders(recipe.seed)["train"], steps + 3)):
-        if number == 3:
-            first = time.process_time()
-        loss = step(batch)
-    seconds = (time.process_time() - first) / steps
-    return Measured(seconds, status("VmHWM") / 2**20, loss)
+    step = stepper(recipe, model, lambda batch: model(*batch.inputs, **batch.keywords))
+    batches = iter(splits.loaders(recipe.seed)["train"])
+    for batch in islice(batches, 3):
+        step(batch)
+    start = time.process_time()
+    losses = [step(batch).item() for batch in islice(batches, steps)]
+    seconds = (time.process_time() - start) / steps
+    return Measured(seconds, status("VmHWM") / 2**20, losses[-1])
 
 
 def main() -> None:

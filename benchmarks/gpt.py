@@ -119,19 +119,21 @@ def of_plain(plain: PlainGPT, batch: Batch) -> Tensor:
 
 def stepper(
     recipe: recipes.Recipe, model: nn.Module, call: Callable[[Batch], Tensor]
-) -> Callable[[Batch], None]:
-    """Return a function that makes one training step of ``model`` on a batch.
+) -> Callable[[Batch], Tensor]:
+    """Return a function that makes one training step of ``model`` on a batch and returns the loss.
 
     ``call`` returns the outputs of the model for a batch.
     """
     optimizer = recipe.optimizer.build(model)
     parameters = list(model.parameters())
 
-    def step(batch: Batch) -> None:
+    def step(batch: Batch) -> Tensor:
         optimizer.zero_grad()
-        F.cross_entropy(call(batch), batch.target).backward()
+        loss = recipe.task.loss(call(batch), batch.target)
+        loss.backward()
         nn.utils.clip_grad_norm_(parameters, recipe.trainer.clip_norm)
         optimizer.step()
+        return loss.detach()
 
     return step
 
