@@ -346,7 +346,7 @@ def _image(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
             "run",
             expected="an image model with patches, such as vit",
             got=type(predictor.model).__name__,
-            remedy="train such a model, for example with `edgewise train vit`",
+            remedy="train such a model, for example with `edgewise train digits`",
         )
     height, width = given[0].shape[-2:]
     count = int(embedding.num_patches)  # type: ignore[arg-type]

@@ -68,8 +68,8 @@ def attributions(
     """Explain the predictions of a run by parts of the inputs.
 
     For inputs of up to 64 parts, the default method is ``"removed"``, which computes the prediction
-    again without each part; on up to 200 cases per kind of run, this was the most faithful method
-    (``python -m benchmarks.fidelity``). For links and items, the limit is higher (see
+    again without each part. For most kinds of run, this was the most faithful method (``python -m
+    benchmarks.fidelity``). For links and items, the limit is higher (see
     :func:`edgewise.explain.contributions`). For larger inputs, and if more than 64 nodes of a graph
     are explained, the default is ``"left_out"``, which needs one forward and one backward pass.
 

@@ -10,7 +10,7 @@ from edgewise.recipes.recipe import Protocol, Recipe
 
 digits = Recipe(
     name="digits",
-    summary="Vision Transformer on 8×8 handwritten digits, 16 patches: accuracy above 97 % in 20 s",
+    summary="Vision Transformer on 8×8 handwritten digits, 16 patches: accuracy 98 % in 45 s",
     model=partial(models.vit, patch=2, width=64, depth=2, heads=4, ffn_dim=128),
     # Without warping, the model overfits the 1257 training images: test accuracy 96 %.
     data=data.digits(batch_size=32, warp=0.15),

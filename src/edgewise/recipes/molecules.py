@@ -14,7 +14,7 @@ trunk = partial(models.gps, width=64, depth=4, heads=4, position="none", attenti
 
 masked_molecules = Recipe(
     name="masked-molecules",
-    summary="GPS pre-trained on masked atoms and bonds of 12,000 molecules of ZINC",
+    summary="GPS pre-trained on masked atoms and bonds of 10,000 molecules of ZINC",
     model=partial(trunk, pool="none"),
     data=data.masked_molecules(mask_fraction=0.15, batch_size=64),
     task=tasks.Classification(),

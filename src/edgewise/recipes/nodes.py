@@ -65,7 +65,7 @@ magna_cora = replace(
 
 grand_cora = Recipe(
     name="grand-cora",
-    summary="GRAND on Cora, consistency of random views: mean accuracy 84.5 % over ten seeds",
+    summary="GRAND on Cora, consistency of random views: mean accuracy 84.6 % over ten seeds",
     model=partial(models.grand, width=32, hops=8, views=4),
     data=data.planetoid(name="Cora", unlabelled=True),
     task=tasks.Consistency(weight=1.0, temperature=0.5),

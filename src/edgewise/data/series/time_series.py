@@ -73,8 +73,8 @@ class TimeSeries(Data):
             warning. Without dates, a missing value is an error.
         date_format: format of the dates, such as ``%d.%m.%Y``; ``""`` infers it.
         season: season length in steps. 0 uses the season of the statsmodels series, or the usual
-            season for the step of the dates: 12 months, 52 weeks, 7 days (5 if weekends are
-            skipped), one day for steps of 5, 10, 15, 30 or 60 minutes, and 1 in other cases.
+            season for the step of the dates: 4 quarters, 12 months, 52 weeks, 7 days (5 if weekends
+            are skipped), one day for steps of 5, 10, 15, 30 or 60 minutes, and 1 in other cases.
         history: number of input values, at least 2; 0 for three seasons if the series is long
             enough.
         horizon: number of values to forecast; 0 for one season (8 values if the season is below 4),
