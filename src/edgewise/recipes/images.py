@@ -55,6 +55,7 @@ swin_mnist = replace(
         ("test/accuracy",),
         "98.2 % (`vit-mnist`)",
         MNIST_SPLIT,
+        seeds=3,
     ),
 )
 

@@ -105,7 +105,15 @@ def test_training_has_several_negatives_and_validation_and_test_have_one(data):
     parts = {part: next(iter(loader)).target for part, loader in splits.loaders(0).items()}
     negatives = {part: int((target == 0).sum()) for part, target in parts.items()}
     links = {part: int(target.sum()) for part, target in parts.items()}
-    assert negatives == {"train": 3 * 40, "val": links["val"], "test": links["test"]}
+    assert negatives == {"train": 3 * links["train"], "val": links["val"], "test": links["test"]}
+
+
+@pytest.mark.parametrize(("batch_size", "links"), [(5, 5), (40, 8)])
+def test_a_batch_has_at_most_a_tenth_of_the_training_edges(data, batch_size, links):
+    splits = replace(data, batch_size=batch_size).load()
+    assert splits.train.count // 10 == 8
+    first = next(iter(splits.loaders(0)["train"]))
+    assert int(first.target.sum()) == links
 
 
 def test_draws_are_decided_by_seed_and_epoch(data):

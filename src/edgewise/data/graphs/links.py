@@ -89,7 +89,7 @@ class Links(Data):
         split_seed: random seed of the split and of the validation and test negatives.
         negatives: negative pairs per edge in training batches; validation and test have one per
             edge.
-        batch_size: predicted edges per training batch, at most half of the training edges.
+        batch_size: predicted edges per training batch, at most a tenth of the training edges.
     """
 
     val: float = 0.05
@@ -143,8 +143,9 @@ class Links(Data):
             others = none(self.negatives * len(index), generator=generator)
             return _batch(edges(both_ways(train[:, read]), nodes), train[:, index], others)
 
-        # At most half of the edges are in a batch, because only the others pass messages.
-        size = min(self.batch_size, max(count // 2, 1))
+        # At most a tenth of the edges is in a batch, because only the others pass messages. A small
+        # network thus also has enough steps per epoch.
+        size = min(self.batch_size, max(count // 10, 1))
         val = held_out(split.val, train)
         test = held_out(split.test, train, split.val)
         preprocessing = {
