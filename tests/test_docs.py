@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tomllib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -450,12 +450,12 @@ def commands_of(block: str) -> list[list[str]]:
     return [list(itertools.dropwhile(re.compile(r"[A-Z_]+=").match, w)) for w in words if w]
 
 
-def commands_in_text(page: Path) -> str:
+def commands_in_text(text: str) -> str:
     """A line for each command that stands in a sentence or a table, with all its words."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     spans = (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text))
     gaps = re.compile(
-        r"\.\.\.|--help|\b(NAME|WORD|DIR|CALL|INPUT|FOLDER|RECIPE|RUN_DIR)\b|train --"
+        r"\.\.\.|--help|\b(NAME|N|WORD|DIR|CALL|INPUT|FOLDER|RECIPE|RUN_DIR)\b|train --"
     )
     named = [span for span in spans if re.match(r"(edgewise|python) \S+ ", span)]
     return "\n".join(span for span in named if not gaps.search(span))
@@ -464,7 +464,11 @@ def commands_in_text(page: Path) -> str:
 COMMANDS = {
     name: [
         command
-        for block in [*blocks(name, ""), *blocks(name, "sh"), commands_in_text(page)]
+        for block in [
+            *blocks(name, ""),
+            *blocks(name, "sh"),
+            commands_in_text(page.read_text()),
+        ]
         for command in commands_of(block)
         if command
     ]
@@ -488,6 +492,31 @@ def test_the_commands_of_a_page_are_valid(
         monkeypatch.setenv("EDGEWISE_IMPORT", "")
         with case(shlex.join(command)):
             check_command(*command, capsys=capsys)
+
+
+def strings_of(source: Path) -> Iterator[str]:
+    """The strings of a module, docstrings too; "NAME" replaces the values in f-strings."""
+    tree = ast.parse(source.read_text())
+    parts = {id(v) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for v in n.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            values = (v.value if isinstance(v, ast.Constant) else "NAME" for v in node.values)
+            yield "".join(map(str, values))
+        elif isinstance(node, ast.Constant) and id(node) not in parts:
+            yield str(node.value)
+
+
+def test_the_commands_in_errors_and_docstrings_are_valid(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seen = set()
+    for source in sorted((ROOT / "src").rglob("*.py")):
+        for text in strings_of(source):
+            for command in commands_of(commands_in_text(text)):
+                seen.add(command[1])
+                with case(f"{source.name}: {shlex.join(command)}"):
+                    check_command(*command, capsys=capsys)
+    assert {"train", "list"} <= seen
 
 
 def check_command(program: str, *words: str, capsys: pytest.CaptureFixture[str]) -> None:
