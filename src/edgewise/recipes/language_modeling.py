@@ -15,6 +15,7 @@ PLAIN = Protocol(
     ("test/loss",),
     "1.88 (nanoGPT on a CPU, evaluated on a sample)",
     "nats per character on the last tenth of the text, with at least half a window of context",
+    seeds=3,
 )
 LAST: dict[str, Any] = {"monitor": "val/loss", "mode": "min"}
 gpt = partial(models.gpt, width=128, depth=4, heads=4, max_length=CONTEXT, act="gelu", dropout=0.0)
@@ -30,7 +31,7 @@ gpt_shakespeare = Recipe(
     ),
     schedule=training.CosineSchedule(warmup=0.05, floor=0.1),
     trainer=training.TrainerSettings(epochs=10, clip_norm=1.0, **LAST),
-    protocol=replace(PLAIN, seeds=3),
+    protocol=PLAIN,
 )
 
 gpt_shakespeare_best = Recipe(
@@ -44,7 +45,7 @@ gpt_shakespeare_best = Recipe(
     ),
     schedule=training.CosineSchedule(warmup=0.05),
     trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, ema_decay=0.99, **LAST),
-    protocol=replace(PLAIN, seeds=3),
+    protocol=PLAIN,
 )
 
 gpt_shakespeare_long = replace(
@@ -62,7 +63,7 @@ lstm_shakespeare = replace(
     summary="LSTM baseline with the size and context of gpt-shakespeare",
     model=partial(models.lstm, width=224, depth=2, dropout=0.0),
     optimizer=replace(gpt_shakespeare.optimizer, lr=4e-3),
-    protocol=replace(PLAIN, seeds=3),
+    protocol=PLAIN,
 )
 
 LENGTH = 2048
