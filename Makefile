@@ -85,7 +85,7 @@ native:
 	cmake -S . -B build/native -DEW_OUTPUT=$(CURDIR)/src/edgewise/engines/native
 	cmake --build build/native --parallel 2
 
-# The rows engine beside PyTorch Geometric: a table, and results.json. Half an hour.
+# The rows engine beside PyTorch Geometric: a table, and results.json.
 bench: install
 	$(BIN)/python -m benchmarks.cpu --json benchmarks/results.json
 

@@ -455,7 +455,7 @@ def commands_in_text(text: str) -> str:
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     spans = (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text))
     gaps = re.compile(
-        r"\.\.\.|--help|\b(NAME|N|WORD|DIR|CALL|INPUT|FOLDER|RECIPE|RUN_DIR)\b|train --"
+        r"\.\.\.|--help|\b(NAME|WORD|DIR|CALL|INPUT|FOLDER|RECIPE|RUN_DIR)\b|train --"
     )
     named = [span for span in spans if re.match(r"(edgewise|python) \S+ ", span)]
     return "\n".join(span for span in named if not gaps.search(span))

@@ -1,6 +1,6 @@
 """Reasons for predictions: the words, atoms, bonds, neighbours or items with the largest effect.
 
-``run.explain(inputs)`` and ``edgewise predict RUN … --why N`` call these functions.
+``run.explain(inputs)`` and ``edgewise predict RUN … --why 3`` call these functions.
 """
 
 from __future__ import annotations
