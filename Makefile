@@ -91,7 +91,7 @@ bench: install
 
 # Time and memory against the number of edges and of nodes, as a PNG.
 bench-picture: install
-	$(BIN)/python -m benchmarks.cpu.picture benchmarks/scaling.png
+	$(BIN)/python -m benchmarks.cpu.picture docs/background/scaling.png
 
 # All that can be known of the GPU's kernels without a GPU, in ten minutes on two cores: they are run by
 # Triton's interpreter, compiled for three machines, and what they move through memory is counted.

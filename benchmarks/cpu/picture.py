@@ -1,6 +1,6 @@
 """Chart of the time and memory of attention, by number of edges and by number of nodes.
 
-python -m benchmarks.cpu.picture benchmarks/scaling.png
+python -m benchmarks.cpu.picture docs/background/scaling.png
 """
 
 from __future__ import annotations
