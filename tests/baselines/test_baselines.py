@@ -121,6 +121,17 @@ def test_unigrams_and_bigrams_by_hand(tmp_path):
     assert language.WEIGHTS[0] == 1.0
 
 
+def test_masked_words_from_their_neighbours(tmp_path):
+    """The text is a period of three tokens, so any visible neighbour determines a masked token."""
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text("xyz" * 900 + "\n" + "xyz" * 90)
+    paths = {"data.paths": str(tmp_path / "a.txt"), "data.test_paths": str(tmp_path / "b.txt")}
+    settings = {"data.sources": "", "data.kind": "characters", "data.val": 0.5, "data.context": 16}
+    found = measured("bert-wikitext", **paths, **settings, **{"data.mask_fraction": 0.15})
+    assert found["unigrams"].metrics["test/accuracy"] == pytest.approx(1 / 3, abs=0.08)
+    assert found["naive Bayes on neighbours"].metrics["test/accuracy"] > 0.97
+
+
 def test_tags_of_known_and_unknown_words(tmp_path):
     """b is N twice and V once; an unknown word is V, the tag of the word that occurs once."""
     sentence = "a\tD\nb\tN\n\nb\tN\nc\tV\n\na\tD\nb\tV\n\n"

@@ -6,12 +6,15 @@ import gzip
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from edgewise_examples import data
+from edgewise_examples.baselines import trees
 from edgewise_examples.data.ewt_trees import pieces_of
 
 from edgewise.data.checksums import SHA256
+from edgewise.recipes import find
 from tests.errors import refused
 from tests.places import needs
 
@@ -55,6 +58,22 @@ def test_words_read_what_hangs_from_them() -> None:
     for piece in pieces_of("bark"):
         expected[zlib.crc32(piece.encode()) % 64] += 1
     assert torch.equal(x[1], expected)
+
+
+def test_the_baseline_sees_a_word_its_head_and_its_side() -> None:
+    pytest.importorskip("scipy")
+    pytest.importorskip("sklearn")
+    splits = data.ewt_trees(hashed=64).load()
+    batch = splits.train.make(torch.tensor([0]))
+    dogs, bark, loudly = batch.inputs[0]
+    nothing, right, left = torch.zeros(66), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0])
+    rows = [(dogs, bark, right), (bark, nothing), (loudly, bark, left)]
+    wanted = torch.stack([torch.cat(row) for row in rows])
+    assert np.array_equal(trees.described(batch).toarray(), wanted.numpy())
+    recipe = find("tree-lstm-ewt")
+    for candidate in trees.candidates(recipe, splits):
+        scores = candidate.fit()(batch)
+    assert torch.equal(scores.argmax(1), batch.target), "with the weakest penalty"
 
 
 def test_a_batch_is_a_forest_and_labels_that_training_lacks_do_not_count() -> None:

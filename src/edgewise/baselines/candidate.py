@@ -42,9 +42,9 @@ class Candidate(NamedTuple):
     slow: bool = False
 
 
-def batches_of(split: Split) -> Iterator[Batch]:
-    """Yield batches that contain each example of a split once, in order."""
-    for index in torch.arange(split.count).split(EXAMPLES):
+def batches_of(split: Split, step: int = 1) -> Iterator[Batch]:
+    """Yield batches that contain each example of a split once, or every ``step``-th, in order."""
+    for index in torch.arange(0, split.count, step).split(EXAMPLES):
         yield split.make(index)
 
 

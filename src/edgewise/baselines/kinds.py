@@ -5,17 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from edgewise.baselines import images, items, language, links, nodes, series, tags, texts, trees
+from edgewise.baselines import (
+    images,
+    items,
+    language,
+    links,
+    masked_molecules,
+    masked_words,
+    nodes,
+    series,
+    tags,
+    texts,
+    trees,
+)
 from edgewise.baselines.candidate import Candidate, NoBaselineError
 from edgewise.data.graphs.graph_data import GraphData
 from edgewise.data.graphs.interactions import Interactions
 from edgewise.data.graphs.links import Links
 from edgewise.data.graphs.node_data import NodeData
 from edgewise.data.images.image_data import ImageData
+from edgewise.data.molecules.masked_molecules import MaskedMolecules
 from edgewise.data.molecules.molecule_table import MoleculeTable
 from edgewise.data.molecules.zinc import ZINC
 from edgewise.data.series.time_series import TimeSeries
 from edgewise.data.text.labelled_sentences import LabelledSentences
+from edgewise.data.text.masked_text import MaskedText
 from edgewise.data.text.tagged_words import TaggedWords
 from edgewise.data.text.text_stream import TextStream
 from edgewise.plugins import plugins
@@ -27,6 +41,7 @@ from edgewise.tasks import (
     Forecast,
     LanguageModeling,
     LinkPrediction,
+    MaskedLanguageModeling,
     PropertyPrediction,
     Recommendation,
     Regression,
@@ -90,6 +105,13 @@ KINDS = (
         trees.candidates,
         trees.is_large,
     ),
+    Kind(
+        "masked molecules",
+        "masked-molecules",
+        MaskedMolecules,
+        (Classification,),
+        masked_molecules.candidates,
+    ),
     Kind("images", "digits", ImageData, (Classification,), images.candidates, images.is_large),
     Kind(
         "texts", "sst2", LabelledSentences, (TextClassification,), texts.candidates, texts.is_large
@@ -97,6 +119,13 @@ KINDS = (
     Kind("tags of words", "tag-ewt", TaggedWords, (Tagging,), tags.candidates),
     Kind(
         "language models", "gpt-shakespeare", TextStream, (LanguageModeling,), language.candidates
+    ),
+    Kind(
+        "masked words",
+        "bert-wikitext",
+        MaskedText,
+        (MaskedLanguageModeling,),
+        masked_words.candidates,
     ),
     Kind("series", "forecast", TimeSeries, (Forecast,), series.candidates),
 )

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.baselines.candidate import EXAMPLES, Candidate, Score
+from edgewise.baselines.candidate import Candidate, Score, batches_of
 from edgewise.batches import Batch
 from edgewise.data import Splits
 from edgewise.errors import require
@@ -47,28 +47,30 @@ def counts(splits: Splits) -> Any:
 
     size, context = (splits.model_arguments[name] for name in ("vocab_size", "longest_text"))
     total = sparse.csr_matrix((size, size), dtype=np.float64)
-    # Windows may begin at any token; those with these indices do not overlap.
-    for index in torch.arange(0, splits.train.count, context).split(EXAMPLES):
-        batch = splits.train.make(index)
+    # Windows may begin at any token; with this step they do not overlap.
+    for batch in batches_of(splits.train, step=context):
         before, after = batch.inputs[0].ids.flatten().numpy(), batch.target.numpy()
         total += sparse.coo_matrix((np.ones(len(after)), (before, after)), (size, size)).tocsr()
     return total
 
 
-def unigrams(pairs: Any) -> np.ndarray:
-    """Return the unigram probability of each token, ``[V]``, from the counts of pairs."""
-    count = np.ravel(pairs.sum(axis=0)) + 1
-    probability: np.ndarray = count / count.sum()
-    return probability
+def probability(count: np.ndarray) -> np.ndarray:
+    """Return the smoothed probability of each token, ``[V]``, from its count."""
+    found: np.ndarray = (count + 1) / (count + 1).sum()
+    return found
+
+
+def _unigram(pairs: Any) -> np.ndarray:
+    return probability(np.ravel(pairs.sum(axis=0)))
 
 
 def _unigrams(pairs: Any) -> Score:
-    logs = torch.from_numpy(np.log(unigrams(pairs))).float()
+    logs = torch.from_numpy(np.log(_unigram(pairs))).float()
     return lambda batch: logs.expand(len(batch.target), -1)
 
 
 def _bigrams(pairs: Any, weight: float) -> Score:
-    single, total = unigrams(pairs), np.ravel(pairs.sum(axis=1))
+    single, total = _unigram(pairs), np.ravel(pairs.sum(axis=1))
 
     def score(batch: Batch) -> Tensor:
         before = batch.select_outputs(batch.inputs[0].ids.flatten()).numpy()

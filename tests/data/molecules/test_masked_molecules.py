@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from edgewise import data
+from edgewise.baselines import masked_molecules
 from edgewise.data.checksums import SHA256
 from edgewise.data.molecules import zinc
 from edgewise.data.molecules.chem import molecule_graph, parse
 from edgewise.data.molecules.masked_molecules import ATOM_KINDS, HiddenParts
+from edgewise.recipes import find
 from tests.errors import refused
 from tests.unlabelled import SMILES, write_molecules
 
@@ -31,6 +33,40 @@ def first_batch(part: str, share: float = 0.3) -> HiddenParts:
     batch = next(iter(splits.loaders(0)[part]))
     assert isinstance(batch, HiddenParts)
     return batch
+
+
+@pytest.mark.usefixtures("raw")
+def test_the_baseline_sees_what_is_around_hidden_atoms_and_bonds() -> None:
+    pytest.importorskip("sklearn")
+    batch = first_batch("test")
+    x, graph = batch.inputs
+    edges = batch.keywords["edge_attr"]
+
+    def near(node: int) -> torch.Tensor:
+        bonds = [i for i, end in enumerate(graph.edge_index[1].tolist()) if end == node]
+        rows = torch.cat([x[graph.edge_index[0][bonds]], edges[bonds]], dim=1).sum(0)
+        return torch.cat(
+            [x[node], rows[x.shape[1] :], torch.tensor([len(bonds)]), rows[: x.shape[1]]]
+        )
+
+    atoms, bonds = masked_molecules.described(batch)
+    assert batch.select is not None
+    for node, row in zip(batch.select.tolist(), atoms, strict=False):
+        neighbours = graph.edge_index[0][graph.edge_index[1] == node].tolist()
+        wanted = torch.cat([near(node), sum(map(near, neighbours), torch.zeros(len(near(0))))])
+        assert row.tolist() == wanted.tolist()
+    for (first, second), row in zip(batch.bonds.T.tolist(), bonds, strict=True):
+        a, b = near(first), near(second)
+        assert row.tolist() == torch.cat([a + b, (a - b).abs()]).tolist()
+
+
+@pytest.mark.usefixtures("raw")
+def test_the_baseline_fits_its_training_molecules() -> None:
+    pytest.importorskip("sklearn")
+    splits = data.masked_molecules(mask_fraction=0.3).load()
+    batch = splits.train.make(torch.arange(splits.train.count))
+    score = next(masked_molecules.candidates(find("masked-molecules"), splits)).fit()
+    assert (score(batch).argmax(1) == batch.target).float().mean() > 0.9
 
 
 @pytest.mark.usefixtures("raw")

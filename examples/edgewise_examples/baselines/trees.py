@@ -1,0 +1,59 @@
+"""Baseline for relations in syntax trees: logistic regression on a word and its head.
+
+The features are those of the word, those of its head (0 for the root), and whether the head is to
+the left or to the right of the word. In a chain, the next word takes the place of the head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from edgewise.baselines import Candidate, Score
+from edgewise.baselines.candidate import batches_of, bounded_scores
+from edgewise.batches import Batch
+from edgewise.data import Splits
+from edgewise.errors import require
+from edgewise.recipes import Recipe
+
+STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # Settings: C, the inverse of the penalty on the weights.
+
+
+def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+    """Yield logistic regression with each strength of the penalty."""
+    require("sklearn", extra="train", purpose="logistic regression")
+    known = cache(partial(_training, splits))
+    for strength in STRENGTHS:
+        fit = partial(_fitted, known, strength, splits.model_arguments["out_width"])
+        yield Candidate("logistic regression on word and head", f"C = {strength:g}", fit, slow=True)
+
+
+def described(batch: Batch) -> Any:
+    """Return the features ``[M, 2 · hashed + 2]`` of the words with targets, a SciPy matrix."""
+    from scipy import sparse
+
+    x, graph = batch.inputs
+    word, head = graph.edge_index  # A head attends to its dependents.
+    side = torch.zeros(len(x), 2)
+    side[word, (head > word).long()] = 1
+    of_head = torch.zeros_like(x).index_copy_(0, word, x[head])
+    return sparse.csr_matrix(batch.select_outputs(torch.cat([x, of_head, side], dim=1)).numpy())
+
+
+def _training(splits: Splits) -> tuple[Any, np.ndarray]:
+    from scipy import sparse
+
+    batches = list(batches_of(splits.train))
+    target = torch.cat([batch.target for batch in batches]).numpy()
+    return sparse.vstack([described(batch) for batch in batches]), target
+
+
+def _fitted(known: Callable[[], tuple[Any, np.ndarray]], strength: float, classes: int) -> Score:
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=strength, max_iter=300).fit(*known())
+    return lambda batch: bounded_scores(model, described(batch), classes)

@@ -1,0 +1,83 @@
+"""Baseline of masked atoms and bonds: randomised trees on what is visible around them.
+
+An atom has its own features (0 if it is masked), the number of its bonds, and the sums of the
+features of its bonds and of its neighbours. The features of a masked atom are these, and their sum
+over its neighbours. The features of a masked bond are the sum and the difference of those of its
+atoms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.baselines.candidate import Candidate, Score, batches_of, bounded_scores
+from edgewise.batches import Batch
+from edgewise.data import Splits
+from edgewise.data.molecules.masked_molecules import ATOM_KINDS, BOND_KINDS, HiddenParts
+from edgewise.errors import require
+from edgewise.recipes.recipe import Recipe
+
+TREES = 100
+LEAST = (1, 4)  # Settings: minimum number of training examples in a leaf.
+
+Described = tuple[np.ndarray, np.ndarray]
+"""Features of the masked atoms, and of the masked bonds."""
+
+
+def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+    """Yield randomised trees with each setting."""
+    require("sklearn", extra="train", purpose="randomised trees")
+    known = cache(partial(_training, splits))
+    for least in LEAST:
+        fit = partial(_fitted, known, least)
+        yield Candidate("randomised trees", f"{least} examples per leaf", fit, slow=True)
+
+
+def described(batch: Batch) -> Described:
+    """Return the features of the masked atoms and bonds of a batch."""
+    assert isinstance(batch, HiddenParts)
+    assert batch.select is not None
+    x, graph = batch.inputs
+    source, target = graph.edge_index
+    edges = batch.keywords["edge_attr"]
+    edges = torch.cat([edges, edges.new_ones(len(edges), 1)], dim=1)
+
+    def around(values: Tensor) -> Tensor:
+        return values.new_zeros(len(x), values.shape[1]).index_add_(0, target, values)
+
+    near = torch.cat([x, around(edges), around(x[source])], dim=1)
+    atoms = torch.cat([near, around(near[source])], dim=1)[batch.select[batch.select < len(x)]]
+    first, second = near[batch.bonds]
+    bonds = torch.cat([first + second, (first - second).abs()], dim=1)
+    return atoms.numpy(), bonds.numpy()
+
+
+def _training(splits: Splits) -> tuple[Described, Described]:
+    """Return the features and the classes of masked atoms, and those of masked bonds."""
+    batches = list(batches_of(splits.train))
+    atoms, bonds = (np.concatenate(of) for of in zip(*map(described, batches), strict=True))
+    target = torch.cat([batch.target for batch in batches]).numpy()
+    is_atom = target < ATOM_KINDS
+    return (atoms, target[is_atom]), (bonds, target[~is_atom])
+
+
+def _fitted(known: Callable[[], tuple[Described, Described]], least: int) -> Score:
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    models = [
+        ExtraTreesClassifier(TREES, min_samples_leaf=least, random_state=0).fit(x, y)
+        for x, y in known()
+    ]
+
+    def score(batch: Batch) -> Tensor:
+        parts = zip(models, described(batch), strict=True)
+        # A batch can have no masked bonds, because a molecule can be one atom.
+        scores = [bounded_scores(model, x, ATOM_KINDS + BOND_KINDS) for model, x in parts if len(x)]
+        return torch.cat(scores)
+
+    return score
