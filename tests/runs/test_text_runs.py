@@ -21,7 +21,7 @@ from edgewise.data.text.tokenizer import TOKENIZER, train_tokenizer, vocabulary_
 from edgewise.errors import MissingDataError, RunExistsError
 from edgewise.layers import Tokens
 from edgewise.recipes import Recipe, find
-from edgewise.runs import evaluate_run, from_record, to_record, train, with_values
+from edgewise.runs import evaluate_run, fields_of, from_record, to_record, train, with_values
 from edgewise.runs.seeds import train_seeds
 from edgewise.runs.train_recipe import prepare
 from edgewise.training import Interrupted, RunFolder
@@ -244,6 +244,32 @@ def test_a_trunk_of_other_sizes_is_refused_by_the_fields_that_differ(
     ):
         train(labels(files, **start, model="llama"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_fine_tuning_has_the_architecture_of_the_run(
+    pretrained: Path, files: dict[str, str], tmp_path: Path
+) -> None:
+    other = {"model.positions": "rotary", "model.depth": 2, "model.dropout": 0.0}
+    vocabulary = {"data.tokenizer": str(pretrained.parent)}
+    train(language(files, **other, **vocabulary), tmp_path / "rotary")
+    start = {"from": str(tmp_path / "rotary"), "model.graph": "window(4)"}
+    recipe = labels(files, **start)
+    found = {name: field.value for name, field in fields_of(recipe).items()}
+    assert (found["model.positions"], found["model.depth"]) == ("rotary", 2)
+    assert found["model.dropout"] == 0.2, "dropout and graph are those of the recipe"
+    assert str(found["model.graph"]) == "window(4)"
+    train(recipe, tmp_path / "run")
+    recorded = from_record(RunFolder(tmp_path / "run").read_json("recipe.json"))
+    assert to_record(recorded) == to_record(recipe)
+    # Neither encoding has weights, so the weights alone would fit.
+    with refused(
+        "model.positions",
+        expected=f"rotary, the position encoding of the run in {tmp_path / 'rotary'}",
+        got="sinusoidal",
+        remedy="choose --model.positions rotary",
+    ):
+        train(labels(files, **start, **{"model.positions": "sinusoidal"}), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_start_of_a_model_of_another_kind_is_refused_in_words(

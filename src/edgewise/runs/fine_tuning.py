@@ -28,7 +28,8 @@ def check_start(recipe: Recipe) -> None:
 
     Raises:
         MissingDataError: the run does not exist or has not finished.
-        ArgumentError: the run has a model for other inputs, such as texts instead of graphs.
+        ArgumentError: the run has a model for other inputs, such as texts instead of graphs, or
+            with another position encoding.
     """
     run = RunFolder(Path(recipe.start))
     if not run.weights.is_file():
@@ -47,6 +48,8 @@ def check_start(recipe: Recipe) -> None:
             got=f"{_about(run)} for {read}",
             remedy=f"name a run of a model for {reads}, or omit --from",
         )
+    if ours == theirs:
+        _check_positions(recipe, run)
 
 
 def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
@@ -157,6 +160,26 @@ def _check_heads(model: nn.Module, run: RunFolder) -> None:
             expected=f"{heads}, the number of heads of the run in {run.path}",
             got=" and ".join(map(str, others)),
             remedy=f"choose --model.heads {heads}",
+        )
+
+
+def _check_positions(recipe: Recipe, run: RunFolder) -> None:
+    """Raise ArgumentError if a recipe and a finished run have different position encodings.
+
+    Many position encodings have no weights, so the weights do not show this.
+
+    Args:
+        recipe: recipe to train.
+        run: folder of the finished run.
+    """
+    field = model_fields(recipe.model, recipe.data.provides).get("positions")
+    theirs = run.read_json(RECIPE)["model"].get("positions")
+    if field is not None and theirs not in (None, field.value):
+        raise ArgumentError(
+            "model.positions",
+            expected=f"{theirs}, the position encoding of the run in {run.path}",
+            got=str(field.value),
+            remedy=f"choose --model.positions {theirs}",
         )
 
 
