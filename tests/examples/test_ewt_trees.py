@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from edgewise_examples import data
-from edgewise_examples.baselines import trees
+from edgewise_examples.baselines import syntax_trees
 from edgewise_examples.data.ewt_trees import pieces_of
 
 from edgewise.data.checksums import SHA256
@@ -69,9 +69,9 @@ def test_the_baseline_sees_a_word_its_head_and_its_side() -> None:
     nothing, right, left = torch.zeros(66), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0])
     rows = [(dogs, bark, right), (bark, nothing), (loudly, bark, left)]
     wanted = torch.stack([torch.cat(row) for row in rows])
-    assert np.array_equal(trees.described(batch).toarray(), wanted.numpy())
+    assert np.array_equal(syntax_trees.described(batch).toarray(), wanted.numpy())
     recipe = find("tree-lstm-ewt")
-    for candidate in trees.candidates(recipe, splits):
+    for candidate in syntax_trees.candidates(recipe, splits):
         scores = candidate.fit()(batch)
     assert torch.equal(scores.argmax(1), batch.target), "with the weakest penalty"
 

@@ -67,14 +67,13 @@ def test_no_larger_error_than_was_measured(name, metric, most, tmp_path):
 
 @needs("SST2", "UD_English-EWT", "multi30k", "war_and_peace", "wikitext-2")
 def test_pre_training_as_the_results_page_has_it(tmp_path, monkeypatch):
-    _, commands = runpy.run_path(str(RESULTS))["BESIDE"]["sst2"]["sst2-tuned"]
+    _, command = runpy.run_path(str(RESULTS))["BESIDE"]["sst2"]["sst2-pretrained"]
     monkeypatch.setenv("EDGEWISE_DATA", str(ROOT.resolve()))
     monkeypatch.chdir(tmp_path)
-    *commands, _from_scratch = commands.splitlines()
-    for command in commands:
-        assert main(shlex.split(command)[1:]) == 0
-    reached = json.loads(Path("sst2-tuned/metrics.json").read_text())["test/accuracy"]["mean"]
-    assert reached >= 0.80
+    for each in ("edgewise train bert-wikitext", command):
+        assert main(shlex.split(each)[1:]) == 0
+    reached = json.loads(Path("sst2-pretrained/metrics.json").read_text())["test/accuracy"]["mean"]
+    assert reached >= 0.79
 
 
 def test_digits(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
@@ -17,11 +18,12 @@ from torch.utils.data import DataLoader
 import edgewise
 from edgewise import data, models, tasks, training
 from edgewise.batches import Batch
+from edgewise.cli import main
 from edgewise.data.text.tokenizer import TOKENIZER, train_tokenizer, vocabulary_hash
 from edgewise.errors import MissingDataError, RunExistsError
 from edgewise.layers import Tokens
 from edgewise.recipes import Recipe, find
-from edgewise.runs import evaluate_run, fields_of, from_record, to_record, train, with_values
+from edgewise.runs import evaluate_run, from_record, to_record, train, with_values
 from edgewise.runs.seeds import train_seeds
 from edgewise.runs.train_recipe import prepare
 from edgewise.training import Interrupted, RunFolder
@@ -247,29 +249,29 @@ def test_a_trunk_of_other_sizes_is_refused_by_the_fields_that_differ(
 
 
 def test_fine_tuning_has_the_architecture_of_the_run(
-    pretrained: Path, files: dict[str, str], tmp_path: Path
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = {"model.positions": "rotary", "model.depth": 2, "model.dropout": 0.0}
-    vocabulary = {"data.tokenizer": str(pretrained.parent)}
-    train(language(files, **other, **vocabulary), tmp_path / "rotary")
-    start = {"from": str(tmp_path / "rotary"), "model.graph": "window(4)"}
-    recipe = labels(files, **start)
-    found = {name: field.value for name, field in fields_of(recipe).items()}
-    assert (found["model.positions"], found["model.depth"]) == ("rotary", 2)
-    assert found["model.dropout"] == 0.2, "dropout and graph are those of the recipe"
-    assert str(found["model.graph"]) == "window(4)"
-    train(recipe, tmp_path / "run")
-    recorded = from_record(RunFolder(tmp_path / "run").read_json("recipe.json"))
-    assert to_record(recorded) == to_record(recipe)
+    begun, tuned = tmp_path / "begun", tmp_path / "tuned"
+    text = ["--data.sources", "", "--data.paths", files["text"], "--data.test_paths", files["text"]]
+    small = ["--model.width", "8", "--model.heads", "2", "--trainer.epochs", "1"]
+    assert main(["train", "bert-wikitext", *text, *small, "--out", str(begun)]) == 0
+    rows = [line.replace("\t", ",") for line in Path(files["train"]).read_text().splitlines()]
+    (tmp_path / "table.csv").write_text("\n".join(["text,label", *rows]))
+    table = ["--data.path", str(tmp_path / "table.csv")]
+    start = ["--from", str(begun), "--model.dropout", "0.3", "--trainer.epochs", "1"]
+    command = ["train", "texts", *table, *start, "--out", str(tuned)]
     # Neither encoding has weights, so the weights alone would fit.
-    with refused(
-        "model.positions",
-        expected=f"rotary, the position encoding of the run in {tmp_path / 'rotary'}",
-        got="sinusoidal",
-        remedy="choose --model.positions rotary",
-    ):
-        train(labels(files, **start, **{"model.positions": "sinusoidal"}), tmp_path / "other")
-    assert not (tmp_path / "other").exists()
+    assert main([*command, "--model.positions", "sinusoidal"]) == 2
+    said = capsys.readouterr().err
+    assert "`model.positions`: expected rotary, the position encoding of the run" in said
+    assert not tuned.exists()
+    assert main(command) == 0
+    found = RunFolder(tuned).read_json("recipe.json")["model"]
+    wanted = {"width": 8, "positions": "rotary", "init_std": 0.06}
+    assert {name: found[name] for name in wanted} == wanted
+    assert (found["dropout"], found["graph"]) == (0.3, "complete()"), "those of the recipe"
+    shutil.rmtree(begun)
+    assert main([*command, "--resume"]) == 0, "a run that has begun does not need the first one"
 
 
 def test_a_start_of_a_model_of_another_kind_is_refused_in_words(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from edgewise.baselines import Kind
 from edgewise.tasks import Classification
-from edgewise_examples.baselines import sketches, trees
+from edgewise_examples.baselines import sketches, syntax_trees
 from edgewise_examples.data.ewt_trees import EWTTrees
 from edgewise_examples.data.quickdraw import QuickDraw
 
 BASELINES = (
     Kind("sketches", "sketches", QuickDraw, (Classification,), sketches.candidates),
-    Kind("syntax trees", "tree-lstm-ewt", EWTTrees, (Classification,), trees.candidates),
+    Kind("syntax trees", "tree-lstm-ewt", EWTTrees, (Classification,), syntax_trees.candidates),
 )

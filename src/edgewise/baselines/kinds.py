@@ -126,6 +126,7 @@ KINDS = (
         MaskedText,
         (MaskedLanguageModeling,),
         masked_words.candidates,
+        masked_words.is_large,
     ),
     Kind("series", "forecast", TimeSeries, (Forecast,), series.candidates),
 )

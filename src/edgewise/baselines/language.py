@@ -32,7 +32,7 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield each baseline with each setting; all use the same counts of the training text."""
     require("scipy", extra="graphs", purpose="counts of pairs of tokens")
     pairs = counts(splits)
-    yield Candidate("unigrams", "", lambda: _unigrams(pairs))
+    yield Candidate("unigrams", "", lambda: unigrams(np.ravel(pairs.sum(axis=0))))
     for weight in WEIGHTS:
         fit = partial(_bigrams, pairs, weight)
         yield Candidate("bigrams with back-off", f"β = {weight:g}", fit)
@@ -60,17 +60,14 @@ def probability(count: np.ndarray) -> np.ndarray:
     return found
 
 
-def _unigram(pairs: Any) -> np.ndarray:
-    return probability(np.ravel(pairs.sum(axis=0)))
-
-
-def _unigrams(pairs: Any) -> Score:
-    logs = torch.from_numpy(np.log(_unigram(pairs))).float()
+def unigrams(count: np.ndarray) -> Score:
+    """Return a function that scores each token by its log-probability, from its count."""
+    logs = torch.from_numpy(np.log(probability(count))).float()
     return lambda batch: logs.expand(len(batch.target), -1)
 
 
 def _bigrams(pairs: Any, weight: float) -> Score:
-    single, total = _unigram(pairs), np.ravel(pairs.sum(axis=1))
+    single, total = probability(np.ravel(pairs.sum(axis=0))), np.ravel(pairs.sum(axis=1))
 
     def score(batch: Batch) -> Tensor:
         before = batch.select_outputs(batch.inputs[0].ids.flatten()).numpy()

@@ -1,9 +1,9 @@
-"""Baseline of masked atoms and bonds: randomised trees on what is visible around them.
+"""Baseline for predicting masked atoms and bonds: randomised trees on what is visible around them.
 
-An atom has its own features (0 if it is masked), the number of its bonds, and the sums of the
-features of its bonds and of its neighbours. The features of a masked atom are these, and their sum
-over its neighbours. The features of a masked bond are the sum and the difference of those of its
-atoms.
+The features of an atom are its own (0 if it is masked), the number of its bonds, and the sums of
+the features of its bonds and of its neighbours. A masked atom is described by these features, and
+by their sum over its neighbours; a masked bond by the sum and the absolute difference of the
+features of its two atoms.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
 
 TREES = 100
-LEAST = (1, 4)  # Settings: minimum number of training examples in a leaf.
+MIN_SAMPLES_LEAF = (1, 4)
 
-Described = tuple[np.ndarray, np.ndarray]
+Features = tuple[np.ndarray, np.ndarray]
 """Features of the masked atoms, and of the masked bonds."""
 
 
@@ -33,12 +33,12 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield randomised trees with each setting."""
     require("sklearn", extra="train", purpose="randomised trees")
     known = cache(partial(_training, splits))
-    for least in LEAST:
+    for least in MIN_SAMPLES_LEAF:
         fit = partial(_fitted, known, least)
-        yield Candidate("randomised trees", f"{least} examples per leaf", fit, slow=True)
+        yield Candidate("randomised trees", f"min_samples_leaf = {least}", fit, slow=True)
 
 
-def described(batch: Batch) -> Described:
+def described(batch: Batch) -> Features:
     """Return the features of the masked atoms and bonds of a batch."""
     assert isinstance(batch, HiddenParts)
     assert batch.select is not None
@@ -57,7 +57,7 @@ def described(batch: Batch) -> Described:
     return atoms.numpy(), bonds.numpy()
 
 
-def _training(splits: Splits) -> tuple[Described, Described]:
+def _training(splits: Splits) -> tuple[Features, Features]:
     """Return the features and the classes of masked atoms, and those of masked bonds."""
     batches = list(batches_of(splits.train))
     atoms, bonds = (np.concatenate(of) for of in zip(*map(described, batches), strict=True))
@@ -66,7 +66,7 @@ def _training(splits: Splits) -> tuple[Described, Described]:
     return (atoms, target[is_atom]), (bonds, target[~is_atom])
 
 
-def _fitted(known: Callable[[], tuple[Described, Described]], least: int) -> Score:
+def _fitted(known: Callable[[], tuple[Features, Features]], least: int) -> Score:
     from sklearn.ensemble import ExtraTreesClassifier
 
     models = [

@@ -8,8 +8,8 @@ The score of token w at a masked position is
 where :math:`x_d` is the token at distance d from the position, p(w) the unigram probability,
 :math:`c_d` the number of pairs in the training text, and β a smoothing constant. The weight λ is 1,
 and 0.5 at distance 2, because the farther neighbours are not independent of the nearer ones. At
-distance 0 is the token that is shown in place of the masked one: usually the mask token, but it can
-be the token itself, or a random one. A neighbour that is masked has no pairs, so it adds nothing.
+distance 0 is the token that is shown at the position: usually the mask token, but it can be the
+token itself, or a random one. A neighbour that is masked has no pairs, so it adds nothing.
 """
 
 from __future__ import annotations
@@ -23,64 +23,79 @@ import torch
 from torch import Tensor
 
 from edgewise.baselines.candidate import Candidate, Score, batches_of
-from edgewise.baselines.language import probability
+from edgewise.baselines.language import probability, unigrams
 from edgewise.batches import Batch
 from edgewise.data import Splits
 from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.preprocessing import Preprocessing
 
 WEIGHTS = {-2: 0.5, -1: 1.0, 0: 1.0, 1: 1.0, 2: 0.5}
 """Weight λ at each distance d."""
-FAR = max(WEIGHTS)
+MAX_DISTANCE = max(WEIGHTS)
 SMOOTHING = (10.0, 30.0, 100.0)  # Settings: β.
+QUICK = 500_000
+"""Maximum number of training tokens with which ``edgewise train`` evaluates baselines."""
 
 Pairs = dict[int, Any]
 """Counts of pairs at each distance: a SciPy matrix ``[V + 1, V]``, with a row for each neighbour.
 
-The last row is empty; it stands for a neighbour outside the window.
+The last row stands for a neighbour outside the window.
 """
 
 
-def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+def is_large(run: Preprocessing) -> bool:
+    """Return whether the baselines for these data take more than about ten seconds."""
+    return run.train_examples > QUICK  # A window begins at each token.
+
+
+def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield each baseline with each setting; all use the same counts of the training text."""
     require("scipy", extra="graphs", purpose="counts of pairs of tokens")
-    pairs = cache(partial(_pairs, splits))
-    yield Candidate("unigrams", "", lambda: _unigrams(pairs()))
+    pairs = cache(partial(_pairs, splits, recipe.seed))
+    yield Candidate("unigrams", "", lambda: unigrams(_count(pairs())))
     for smoothing in SMOOTHING:
         fit = partial(_naive_bayes, pairs, smoothing)
         yield Candidate("naive Bayes on neighbours", f"β = {smoothing:g}", fit)
 
 
-def _pairs(splits: Splits) -> Pairs:
+@torch.random.fork_rng()
+def _pairs(splits: Splits, seed: int) -> Pairs:
+    """Count pairs in the training text.
+
+    Args:
+        splits: loaded data.
+        seed: random seed of the masks, which determine the counts at distance 0.
+    """
     from scipy import sparse
 
+    torch.manual_seed(seed)
     size, context = (splits.model_arguments[name] for name in ("vocab_size", "longest_text"))
     total = {at: sparse.csr_matrix((size + 1, size)) for at in WEIGHTS}
     # Windows may begin at any token; with this step they do not overlap.
     for batch in batches_of(splits.train, step=context - 1):
         tokens, places = batch.inputs
         text = tokens.ids.flatten().index_copy(0, places, batch.target).view_as(tokens.ids)
-        padded = torch.nn.functional.pad(text, (FAR, FAR), value=size)
+        padded = torch.nn.functional.pad(text, (MAX_DISTANCE, MAX_DISTANCE), value=size)
+        words = text[:, 1:]  # The first token is <cls>.
         for at in WEIGHTS:
-            near, word = padded[:, FAR + at :][:, : text.shape[1]].flatten(), text.flatten()
+            near = padded[:, MAX_DISTANCE + 1 + at :][:, : words.shape[1]].flatten()
+            pairs = near, words.flatten()
             if at == 0:
-                near, word = tokens.ids.flatten()[places], batch.target
-            found = (np.ones(len(word)), (near.numpy(), word.numpy()))
-            total[at] += sparse.coo_matrix(found, (size + 1, size)).tocsr()
+                pairs = tokens.ids.flatten()[places], batch.target
+            where = tuple(one.numpy() for one in pairs)
+            found = sparse.coo_matrix((np.ones(len(pairs[0])), where), (size + 1, size))
+            total[at] += found.tocsr()
     return total
 
 
-def _single(pairs: Pairs) -> np.ndarray:
-    return probability(np.ravel(pairs[1].sum(axis=0)))
-
-
-def _unigrams(pairs: Pairs) -> Score:
-    logs = torch.from_numpy(np.log(_single(pairs))).float()
-    return lambda batch: logs.expand(len(batch.target), -1)
+def _count(pairs: Pairs) -> np.ndarray:
+    count: np.ndarray = np.ravel(pairs[-1].sum(axis=0))
+    return count
 
 
 def _naive_bayes(pairs: Callable[[], Pairs], smoothing: float) -> Score:
-    single, terms = _single(pairs()), {}
+    single, terms = probability(_count(pairs())), {}
     for at, weight in WEIGHTS.items():
         term = pairs()[at].copy()
         term.data = weight * np.log1p(term.data / (smoothing * single[term.indices]))
@@ -89,8 +104,10 @@ def _naive_bayes(pairs: Callable[[], Pairs], smoothing: float) -> Score:
     def score(batch: Batch) -> Tensor:
         tokens, places = batch.inputs
         width = tokens.ids.shape[1]
-        row, column = places // width, places % width + FAR
-        padded = torch.nn.functional.pad(tokens.ids, (FAR, FAR), value=len(single))
+        row, column = places // width, places % width + MAX_DISTANCE
+        padded = torch.nn.functional.pad(
+            tokens.ids, (MAX_DISTANCE, MAX_DISTANCE), value=len(single)
+        )
         found = sum(terms[at][padded[row, column + at].numpy()] for at in WEIGHTS)
         return torch.from_numpy(found.toarray() + np.log(single).astype(np.float32))
 

@@ -209,7 +209,8 @@ def _metrics_of(
 
     metrics = SplitMetrics(recipe.task, keep_examples=keep_examples)
     for batch in loader:
-        metrics.add(score(batch), batch.target)
+        if len(batch.target):  # A window of text may have no masked token.
+            metrics.add(score(batch), batch.target)
     found = metrics.finish()
     if recipe.task.metrics():  # Scores need not be logits, for which the loss is defined.
         del found["loss"]

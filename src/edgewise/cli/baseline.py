@@ -29,6 +29,7 @@ from edgewise.runs import fields_of
 from edgewise.runs.parsing import as_typed
 from edgewise.runs.preprocessing import kept_preprocessing
 from edgewise.runs.seeds import fold_recipes, mean_and_std, single_values
+from edgewise.runs.vocabulary import with_vocabulary
 from edgewise.training import RunFolder
 
 FILE, EXAMPLES = "baseline.json", "baseline.safetensors"
@@ -110,7 +111,7 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     kept = kept_preprocessing(run)
     if kept is not None and is_large(recipe, kept):
         return later
-    found = list(baselines(recipe, quick=True))
+    found = list(baselines(with_vocabulary(recipe, run), quick=True))
     if not found:
         return later
     best, name = best_of(recipe, found), f"test/{main_metric(recipe, found[0])}"

@@ -19,6 +19,7 @@ from edgewise.cli.report import write_report
 from edgewise.cli.table import Measured, comparison_table, metrics_table
 from edgewise.cli.verify import run
 from edgewise.errors import ArgumentError
+from edgewise.runs.fine_tuning import with_architecture
 from edgewise.training import RunFolder
 from edgewise.training.folder import METRICS, RECIPE
 
@@ -37,8 +38,8 @@ def show(arguments: Namespace) -> int:
 
 def train(arguments: Namespace) -> int:
     """Run ``edgewise train``: train a recipe, and print its metrics beside a quick baseline."""
-    recipe = _recipe(arguments)
-    out = arguments.out or Path("runs") / recipe.name
+    out = arguments.out or Path("runs") / arguments.recipe
+    recipe = _recipe(arguments, out)
     metrics: Mapping[str, Any]
     if arguments.folds:
         metrics = runs.train_folds(recipe, out, seeds=arguments.seeds, resume=arguments.resume)
@@ -123,8 +124,20 @@ def _print_comparison(recipe: recipes.Recipe, metrics: Mapping[str, Any], out: P
         print(f"baseline: not measured. {error}")
 
 
-def _recipe(arguments: Namespace) -> recipes.Recipe:
+def _recipe(arguments: Namespace, out: Path | None = None) -> recipes.Recipe:
+    """Return the recipe of the command, with the architecture of the run that ``--from`` names.
+
+    Args:
+        arguments: arguments of the command. Its options replace the fields of the run.
+        out: run folder of the command. If it is resumed, it has the architecture, and the folder
+            of ``--from`` may have been deleted.
+    """
     options = {"seed": arguments.seed, "from": arguments.start, "model": arguments.model}
     given = {name: value for name, value in options.items() if value is not None}
-    fields = arguments.fields | given
-    return runs.with_values(recipes.find(arguments.recipe), fields)
+    recipe = recipes.find(arguments.recipe)
+    if arguments.model:
+        recipe = runs.with_values(recipe, {"model": arguments.model})
+    if arguments.start:
+        begun = out if out and arguments.resume and RunFolder(out).has(RECIPE) else None
+        recipe = with_architecture(recipe, RunFolder(begun or Path(arguments.start)))
+    return runs.with_values(recipe, arguments.fields | given)

@@ -441,7 +441,10 @@ def _add_common(command: argparse.ArgumentParser, out: str) -> None:
     )
     changes = command.add_argument_group("changes to the recipe")
     changes.add_argument("--model", metavar="NAME", help=help_)
-    help_ = "initialise the backbone with the weights in a run folder or a Hugging Face folder"
+    help_ = (
+        "fine-tune: take the backbone's weights and its architecture, except graph, pooling and "
+        "dropout, from a run folder or a Hugging Face folder"
+    )
     changes.add_argument("--from", dest="start", metavar="DIR", help=help_)
     help_ = "random seed for initialisation, dropout and shuffling"
     changes.add_argument("--seed", metavar="N", help=help_)

@@ -8,7 +8,7 @@ from functools import partial
 from edgewise import data, graphs, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
-# One backbone for all recipes on texts, so that `--from` can transfer its weights.
+# Backbone of the recipes on texts. With `--from RUN` its sizes and positions are those of the run.
 trunk = partial(models.bert, width=128, depth=2, heads=4, ffn_dim=512, max_length=384, types=0)
 
 HIDDEN_WORDS = Protocol(
@@ -21,11 +21,14 @@ bert_wikitext = Recipe(
     name="bert-wikitext",
     summary="Small BERT, masked language modelling on WikiText-2 and other texts",
     # 6,400 steps are few for BERT: a narrow window converges faster than the complete graph, and
-    # 40 % masked tokens give more training signal per step than 15 %.
-    model=partial(trunk, dropout=0.1, graph=graphs.window(4)),
+    # 40 % masked tokens give more training signal per step than 15 %. With BERT's learned positions
+    # the model takes far longer to use the neighbours of a word: after three epochs, 16 % of the
+    # masked words are correct, compared with 22 % for rotary positions. At this width, weights with
+    # BERT's standard deviation of 0.02 are too small.
+    model=partial(trunk, positions="rotary", dropout=0.0, init_std=0.06, graph=graphs.window(4)),
     data=data.masked_text(context=64, mask_fraction=0.4, batch_size=32, windows=32 * 400),
     task=tasks.MaskedLanguageModeling(),
-    optimizer=training.OptimizerSettings(lr=2e-3, weight_decay=0.01, beta2=0.98),
+    optimizer=training.OptimizerSettings(lr=5e-3, weight_decay=0.01, beta2=0.98),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=16, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=HIDDEN_WORDS,
@@ -38,6 +41,7 @@ roberta_wikitext = replace(
     # As in RoBERTa there is no next-sentence prediction, and masks are sampled in every epoch.
     schedule=training.LinearSchedule(warmup=0.1),
     trainer=replace(bert_wikitext.trainer, epochs=3),
+    protocol=replace(HIDDEN_WORDS, seeds=3),
 )
 
 unidirectional_wikitext = replace(

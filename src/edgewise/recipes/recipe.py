@@ -55,7 +55,7 @@ class Recipe:
         seed: random seed for initialisation, dropout and shuffling.
         start: run folder or Hugging Face folder whose weights initialise the backbone; empty for
             random weights. On the command line and in ``recipe.json``, this field is called
-            ``from``.
+            ``from``; the command line also takes the architecture from the folder.
         protocol: measurement protocol. It does not affect training and is not recorded.
 
     Example:

@@ -12,13 +12,41 @@ from edgewise.layers import MultiHeadAttention
 from edgewise.models import KINDS
 from edgewise.recipes.recipe import Recipe
 from edgewise.renamed import with_new_names
-from edgewise.runs.recipe_fields import model_fields
+from edgewise.runs.parsing import show_value
+from edgewise.runs.recipe_fields import model_fields, with_values
 from edgewise.training import RunFolder
 from edgewise.training.folder import RECIPE, differing, disagreements
 from edgewise.training.trunk import trunk_names
 
+OF_THE_RECIPE = ("graph", "pool", "drop")
+"""Fine-tuning keeps the recipe's values of model fields with one of these words in their name."""
 OWN = "head."
 """Prefix of the weights of the language-model head in a backbone; classifiers do not use them."""
+
+
+def with_architecture(recipe: Recipe, run: RunFolder) -> Recipe:
+    """Return the recipe with the model fields of a run, such as its width and positions.
+
+    The recipe keeps its graph, pooling and dropout. If the folder is not a run folder, or its run
+    has another model, the recipe is returned unchanged.
+
+    Args:
+        recipe: recipe for fine-tuning.
+        run: folder of the run with which fine-tuning starts.
+
+    Raises:
+        ArgumentError: ``recipe.json`` in the folder has an invalid value.
+    """
+    recorded = run.read_json(RECIPE).get("model") if run.has(RECIPE) else None
+    if not isinstance(recorded, dict) or recorded.get("use") != recipe.model.func.__name__:
+        return recipe
+    known = model_fields(recipe.model, recipe.data.provides)
+    values = {
+        f"model.{name}": value
+        for name, value in with_new_names(recorded, known).items()
+        if name in known and not any(word in name for word in OF_THE_RECIPE)
+    }
+    return with_values(recipe, values)
 
 
 def check_start(recipe: Recipe) -> None:
@@ -174,7 +202,7 @@ def _check_positions(recipe: Recipe, run: RunFolder) -> None:
     """
     field = model_fields(recipe.model, recipe.data.provides).get("positions")
     theirs = run.read_json(RECIPE)["model"].get("positions")
-    if field is not None and theirs not in (None, field.value):
+    if field is not None and theirs not in (None, show_value(field.value)):
         raise ArgumentError(
             "model.positions",
             expected=f"{theirs}, the position encoding of the run in {run.path}",

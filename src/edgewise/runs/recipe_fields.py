@@ -6,21 +6,17 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, get_type_hints
 
 from edgewise import models
 from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
-from edgewise.renamed import check_not_renamed, with_new_names
+from edgewise.renamed import check_not_renamed
 from edgewise.runs.field_docs import field_meanings
 from edgewise.runs.parsing import read_value
-from edgewise.training.folder import RECIPE, RunFolder
 
 PARTS = ("data", "task", "optimizer", "schedule", "trainer")
-OF_THE_TASK = ("graph", "pool", "drop")
-"""Parts of the names of those fields of a model that fine-tuning does not take from a run."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +85,7 @@ def part_fields(part: Any) -> dict[str, Field]:
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     """Return a copy of the recipe with new values for some of its fields.
 
-    If ``model`` changes, the fields that both models have keep their values. If ``from`` names a
-    run of the same model, the fields of its model replace those of the recipe, except its graph,
-    pooling and dropout.
+    If ``model`` changes, the fields that both models have keep their values.
 
     Args:
         recipe: recipe to change.
@@ -111,8 +105,6 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     if "model" in values:
         recipe = _with_model(recipe, values["model"])
         values = {name: value for name, value in values.items() if name != "model"}
-    if values.get("from"):
-        values = _architecture_of(RunFolder(Path(values["from"])), recipe) | dict(values)
     known = fields_of(recipe)
     changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
@@ -166,22 +158,3 @@ def _with_model(recipe: Recipe, name: str) -> Recipe:
     known = model_fields(partial(kind[name]), recipe.data.provides)
     shared = {key: value for key, value in recipe.model.keywords.items() if key in known}
     return replace(recipe, model=partial(kind[name], **shared))
-
-
-def _architecture_of(run: RunFolder, recipe: Recipe) -> dict[str, Any]:
-    """Return the fields of a run's model, except its graph, pooling and dropout.
-
-    Args:
-        run: folder of a run. If it is no run folder, or has another model than the recipe, there
-            are no fields.
-        recipe: recipe that gets these fields.
-    """
-    recorded = run.read_json(RECIPE).get("model", {}) if run.has(RECIPE) else {}
-    if recorded.get("use") != recipe.model.func.__name__:
-        return {}
-    known = model_fields(recipe.model, recipe.data.provides)
-    return {
-        f"model.{name}": value
-        for name, value in with_new_names(recorded, known).items()
-        if name in known and not any(part in name for part in OF_THE_TASK)
-    }

@@ -139,9 +139,8 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
         parts = {part: _default(part, record) for part in PARTS}
         use = record["model"]["use"]
         check_choice("model", use, MODELS)
-        model, start = partial(MODELS[use]), record.get("from", "")
-        bare = Recipe(record["recipe"], record["summary"], model, **parts, start=start)
-        values = {"seed": record["seed"]}
+        bare = Recipe(record["recipe"], record["summary"], partial(MODELS[use]), **parts)
+        values = {"seed": record["seed"], "from": record.get("from", "")}
         for part in ("model", *PARTS):
             values |= {f"{part}.{k}": v for k, v in record[part].items() if k != "use"}
     except (KeyError, TypeError, AttributeError) as error:

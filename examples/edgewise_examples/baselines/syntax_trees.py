@@ -1,4 +1,4 @@
-"""Baseline for relations in syntax trees: logistic regression on a word and its head.
+"""Baseline for labels of words in syntax trees: logistic regression on a word and its head.
 
 The features are those of the word, those of its head (0 for the root), and whether the head is to
 the left or to the right of the word. In a chain, the next word takes the place of the head.
@@ -36,12 +36,14 @@ def described(batch: Batch) -> Any:
     """Return the features ``[M, 2 · hashed + 2]`` of the words with targets, a SciPy matrix."""
     from scipy import sparse
 
+    assert batch.select is not None
     x, graph = batch.inputs
-    word, head = graph.edge_index  # A head attends to its dependents.
-    side = torch.zeros(len(x), 2)
-    side[word, (head > word).long()] = 1
-    of_head = torch.zeros_like(x).index_copy_(0, word, x[head])
-    return sparse.csr_matrix(batch.select_outputs(torch.cat([x, of_head, side], dim=1)).numpy())
+    word, head = graph.edge_index.numpy()  # A head attends to its dependents.
+    ones, count = np.ones(len(word), np.float32), len(x)
+    to_head = sparse.csr_matrix((ones, (word, head)), (count, count))
+    side = sparse.csr_matrix((ones, (word, head > word)), (count, 2))
+    words = sparse.csr_matrix(x.numpy())
+    return sparse.hstack([words, to_head @ words, side]).tocsr()[batch.select.numpy()]
 
 
 def _training(splits: Splits) -> tuple[Any, np.ndarray]:
