@@ -41,12 +41,13 @@ DATA = {
 
 LONG = (
     "bert-wikitext",
+    "lightgcn-gowalla",
     "transformer-multi30k",
     "light-conv-multi30k",
     "dynamic-conv-multi30k",
     "unidirectional-wikitext",
 )
-"""Their vocabularies take half a minute to learn: `make accuracy` starts them."""
+"""Their vocabularies or singular vectors take half a minute: `make accuracy` starts them."""
 
 
 def cases() -> list[Any]:
