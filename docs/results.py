@@ -199,8 +199,7 @@ BESIDE = {
             "edgewise train gps-esol --folds --out gps-esol-single",
         ),
         "gps-esol-pretrained": (
-            "one seed, initialised with the weights of `masked-molecules`; p = 0.69 against"
-            " *gps-esol-single*, so no gain is shown",
+            "like *gps-esol-single*, initialised with the weights of `masked-molecules`",
             "edgewise train gps-esol --from runs/masked-molecules/seed-0 --folds"
             " --out gps-esol-pretrained",
         ),
@@ -439,7 +438,7 @@ BESIDE = {
             " --model.positions rotary --seeds 3 --out sst2-scratch",
         ),
         "sst2-pretrained": (
-            "like *sst2-scratch*, pre-trained on masked words (`bert-wikitext`); seeds 0 to 2",
+            "network of *sst2-scratch* after pre-training (`bert-wikitext`); seeds 0 to 2",
             "edgewise train sst2 --from runs/bert-wikitext --seeds 3 --out sst2-pretrained",
         ),
         "sst2-few": (

@@ -32,7 +32,7 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield each baseline with each setting; all use the same counts of the training text."""
     require("scipy", extra="graphs", purpose="counts of pairs of tokens")
     pairs = counts(splits)
-    yield Candidate("unigrams", "", lambda: unigrams(np.ravel(pairs.sum(axis=0))))
+    yield Candidate("unigrams", "", lambda: unigrams(pairs))
     for weight in WEIGHTS:
         fit = partial(_bigrams, pairs, weight)
         yield Candidate("bigrams with back-off", f"β = {weight:g}", fit)
@@ -54,20 +54,21 @@ def counts(splits: Splits) -> Any:
     return total
 
 
-def probability(count: np.ndarray) -> np.ndarray:
-    """Return the smoothed probability of each token, ``[V]``, from its count."""
-    found: np.ndarray = (count + 1) / (count + 1).sum()
+def probability(pairs: Any) -> np.ndarray:
+    """Return the unigram probability of each token, ``[V]``, from the counts of pairs."""
+    count = np.ravel(pairs.sum(axis=0)) + 1
+    found: np.ndarray = count / count.sum()
     return found
 
 
-def unigrams(count: np.ndarray) -> Score:
-    """Return a function that scores each token by its log-probability, from its count."""
-    logs = torch.from_numpy(np.log(probability(count))).float()
+def unigrams(pairs: Any) -> Score:
+    """Return a function that scores each token by its log-probability, from the counts of pairs."""
+    logs = torch.from_numpy(np.log(probability(pairs))).float()
     return lambda batch: logs.expand(len(batch.target), -1)
 
 
 def _bigrams(pairs: Any, weight: float) -> Score:
-    single, total = probability(np.ravel(pairs.sum(axis=0))), np.ravel(pairs.sum(axis=1))
+    single, total = probability(pairs), np.ravel(pairs.sum(axis=1))
 
     def score(batch: Batch) -> Tensor:
         before = batch.select_outputs(batch.inputs[0].ids.flatten()).numpy()

@@ -53,7 +53,7 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield each baseline with each setting; all use the same counts of the training text."""
     require("scipy", extra="graphs", purpose="counts of pairs of tokens")
     pairs = cache(partial(_pairs, splits, recipe.seed))
-    yield Candidate("unigrams", "", lambda: unigrams(_count(pairs())))
+    yield Candidate("unigrams", "", lambda: unigrams(pairs()[-1]))
     for smoothing in SMOOTHING:
         fit = partial(_naive_bayes, pairs, smoothing)
         yield Candidate("naive Bayes on neighbours", f"β = {smoothing:g}", fit)
@@ -76,7 +76,7 @@ def _pairs(splits: Splits, seed: int) -> Pairs:
     for batch in batches_of(splits.train, step=context - 1):
         tokens, places = batch.inputs
         text = tokens.ids.flatten().index_copy(0, places, batch.target).view_as(tokens.ids)
-        padded = torch.nn.functional.pad(text, (MAX_DISTANCE, MAX_DISTANCE), value=size)
+        padded = _padded(text, size)
         words = text[:, 1:]  # The first token is <cls>.
         for at in WEIGHTS:
             near = padded[:, MAX_DISTANCE + 1 + at :][:, : words.shape[1]].flatten()
@@ -89,13 +89,14 @@ def _pairs(splits: Splits, seed: int) -> Pairs:
     return total
 
 
-def _count(pairs: Pairs) -> np.ndarray:
-    count: np.ndarray = np.ravel(pairs[-1].sum(axis=0))
-    return count
+def _padded(ids: Tensor, value: int) -> Tensor:
+    """Return windows ``[B, T]`` with places for the neighbours outside, ``[B, T + 4]``."""
+    return torch.nn.functional.pad(ids, (MAX_DISTANCE, MAX_DISTANCE), value=value)
 
 
 def _naive_bayes(pairs: Callable[[], Pairs], smoothing: float) -> Score:
-    single, terms = probability(_count(pairs())), {}
+    single, terms = probability(pairs()[-1]), {}
+    prior = np.log(single).astype(np.float32)
     for at, weight in WEIGHTS.items():
         term = pairs()[at].copy()
         term.data = weight * np.log1p(term.data / (smoothing * single[term.indices]))
@@ -105,10 +106,8 @@ def _naive_bayes(pairs: Callable[[], Pairs], smoothing: float) -> Score:
         tokens, places = batch.inputs
         width = tokens.ids.shape[1]
         row, column = places // width, places % width + MAX_DISTANCE
-        padded = torch.nn.functional.pad(
-            tokens.ids, (MAX_DISTANCE, MAX_DISTANCE), value=len(single)
-        )
+        padded = _padded(tokens.ids, len(single))
         found = sum(terms[at][padded[row, column + at].numpy()] for at in WEIGHTS)
-        return torch.from_numpy(found.toarray() + np.log(single).astype(np.float32))
+        return torch.from_numpy(found.toarray() + prior)
 
     return score

@@ -132,12 +132,14 @@ def _recipe(arguments: Namespace, out: Path | None = None) -> recipes.Recipe:
         out: run folder of the command. If it is resumed, it has the architecture, and the folder
             of ``--from`` may have been deleted.
     """
-    options = {"seed": arguments.seed, "from": arguments.start, "model": arguments.model}
-    given = {name: value for name, value in options.items() if value is not None}
     recipe = recipes.find(arguments.recipe)
-    if arguments.model:
+    if arguments.model is not None:
         recipe = runs.with_values(recipe, {"model": arguments.model})
     if arguments.start:
-        begun = out if out and arguments.resume and RunFolder(out).has(RECIPE) else None
-        recipe = with_architecture(recipe, RunFolder(begun or Path(arguments.start)))
+        folder = Path(arguments.start)
+        if out is not None and arguments.resume and RunFolder(out).has(RECIPE):
+            folder = out
+        recipe = with_architecture(recipe, RunFolder(folder))
+    options = {"seed": arguments.seed, "from": arguments.start}
+    given = {name: value for name, value in options.items() if value is not None}
     return runs.with_values(recipe, arguments.fields | given)

@@ -23,8 +23,8 @@ bert_wikitext = Recipe(
     # 6,400 steps are few for BERT: a narrow window converges faster than the complete graph, and
     # 40 % masked tokens give more training signal per step than 15 %. With BERT's learned positions
     # the model takes far longer to use the neighbours of a word: after three epochs, 16 % of the
-    # masked words are correct, compared with 22 % for rotary positions. At this width, weights with
-    # BERT's standard deviation of 0.02 are too small.
+    # masked words are correct, compared with 22 % for rotary positions. At this width, initial
+    # weights with a standard deviation of 0.06 are better than with BERT's 0.02.
     model=partial(trunk, positions="rotary", dropout=0.0, init_std=0.06, graph=graphs.window(4)),
     data=data.masked_text(context=64, mask_fraction=0.4, batch_size=32, windows=32 * 400),
     task=tasks.MaskedLanguageModeling(),

@@ -37,13 +37,12 @@ def with_architecture(recipe: Recipe, run: RunFolder) -> Recipe:
     Raises:
         ArgumentError: ``recipe.json`` in the folder has an invalid value.
     """
-    recorded = run.read_json(RECIPE).get("model") if run.has(RECIPE) else None
-    if not isinstance(recorded, dict) or recorded.get("use") != recipe.model.func.__name__:
+    if not run.has(RECIPE) or _model_of(run) != recipe.model.func.__name__:
         return recipe
     known = model_fields(recipe.model, recipe.data.provides)
     values = {
         f"model.{name}": value
-        for name, value in with_new_names(recorded, known).items()
+        for name, value in with_new_names(_model_record(run), known).items()
         if name in known and not any(word in name for word in OF_THE_RECIPE)
     }
     return with_values(recipe, values)
@@ -117,8 +116,14 @@ def _about(run: RunFolder) -> str:
     return f"{run.path}, a run of the recipe {recipe} with the model {_model_of(run)}"
 
 
+def _model_record(run: RunFolder) -> dict[str, Any]:
+    """Return the name and the arguments of a run's model; empty if ``recipe.json`` has none."""
+    found = run.read_json(RECIPE).get("model")
+    return found if isinstance(found, dict) else {}
+
+
 def _model_of(run: RunFolder) -> str:
-    return str(run.read_json(RECIPE).get("model", {}).get("use"))
+    return str(_model_record(run).get("use"))
 
 
 def _kind_of(name: str) -> str:
@@ -135,7 +140,7 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
         wrong: descriptions of the weights whose shapes differ.
     """
     ours, theirs = recipe.model.func.__name__, _model_of(run)
-    fields = _differing_fields(recipe, run.read_json(RECIPE).get("model", {}))
+    fields = _differing_fields(recipe, _model_record(run))
     if ours != theirs:
         got, remedy = f"{ours} in the recipe {recipe.name}", f"choose --model {theirs}"
     elif fields:
@@ -179,7 +184,7 @@ def _check_heads(model: nn.Module, run: RunFolder) -> None:
         model: model to train.
         run: folder of the finished run.
     """
-    heads = run.read_json(RECIPE).get("model", {}).get("heads")
+    heads = _model_record(run).get("heads")
     found = {layer.heads for layer in model.modules() if isinstance(layer, MultiHeadAttention)}
     others = sorted(found - {heads})
     if heads is not None and others:
@@ -201,7 +206,7 @@ def _check_positions(recipe: Recipe, run: RunFolder) -> None:
         run: folder of the finished run.
     """
     field = model_fields(recipe.model, recipe.data.provides).get("positions")
-    theirs = run.read_json(RECIPE)["model"].get("positions")
+    theirs = _model_record(run).get("positions")
     if field is not None and theirs not in (None, show_value(field.value)):
         raise ArgumentError(
             "model.positions",
