@@ -16,6 +16,7 @@ from edgewise.baselines import (
     language,
     lower_is_better,
     series,
+    translation,
     trees,
 )
 from edgewise.baselines.items import ease, gfcf, item_knn
@@ -132,6 +133,65 @@ def test_masked_words_from_their_neighbours(tmp_path):
     found = measured("bert-wikitext", **paths, **settings)
     assert found["unigrams"].metrics["test/accuracy"] == pytest.approx(1 / 3, abs=0.08)
     assert found["naive Bayes on neighbours"].metrics["test/accuracy"] > 0.97
+
+
+HOUSE = ("the house", "das Haus"), ("the book", "das Buch")
+
+
+def words_of_house():
+    sources, targets = zip(*HOUSE, strict=True)
+    return translation.WordByWord.fitted(sources, targets)
+
+
+def test_ibm_model_1_by_hand(monkeypatch):
+    """With equal probabilities, each source word and the empty word explain a word to 1/3."""
+    monkeypatch.setattr(translation, "STEPS", 1)
+    words = words_of_house()
+
+    def t(source, target):
+        place = words.sources[source], words.targets.index(target)
+        return math.exp(words.translations.toarray()[place])
+
+    assert t("the", "das") == pytest.approx(1 / 2)
+    assert t("the", "Haus") == t("the", "Buch") == pytest.approx(1 / 4)
+    assert t("house", "das") == t("house", "Haus") == pytest.approx(1 / 2)
+    # Both texts begin with "das". With one more count of each, 3 of 11 words are "das".
+    begin, das = np.array([translation.BOUNDARY]), np.array([words.targets.index("das")])
+    wanted = (2 + translation.BACK_OFF * 3 / 11) / (2 + translation.BACK_OFF)
+    assert math.exp(words.bigrams(begin, das)[0, 0]) == pytest.approx(wanted)
+
+
+def test_words_are_translated_in_order_and_unknown_words_are_copied(monkeypatch):
+    words = words_of_house()
+    assert words.translate("the book the Zebra", 0.0) == "das Buch das Zebra"
+    assert words.translate("", 1.0) == ""
+    # Without a bigram, "a" is more often "x". "y" always follows "p", the translation of "b".
+    sources = ["a"] * 3 + ["b a"] * 2 + ["b"]
+    words = translation.WordByWord.fitted(sources, ["x"] * 3 + ["p y"] * 2 + ["p"])
+    assert words.translate("b a", 0.0) == "p x"
+    assert words.translate("b a", 2.0) == "p y"
+    # Words of texts beyond the limit have bigrams but no translation.
+    monkeypatch.setattr(translation, "MAX_WORD_PAIRS", 1)
+    assert words_of_house().translate("the book", 0.5) == "das book"
+
+
+def test_pairs_of_texts(tmp_path, capsys):
+    rows = [
+        f"a {a} {b} and a dog,ein {c} {d} und ein Hund"
+        for a, c in (("red", "rot"), ("blue", "blau"), ("old", "alt"), ("new", "neu"))
+        for b, d in (("house", "Haus"), ("book", "Buch"), ("tree", "Baum"), ("road", "Weg"))
+    ]
+    path = tmp_path / "pairs.csv"
+    path.write_text("\n".join(["english,german", *rows, *rows]))
+    found = measured("pairs", **{"data.path": str(path), "data.vocab_size": 80})
+    assert set(found) == {"nearest source text", "word-by-word translation"}
+    for one in found.values():  # Each test text is also a training text.
+        assert one.metrics["test/bleu"] == pytest.approx(100)
+        assert set(one.metrics) == {"val/bleu", "test/bleu"}
+    options = ["--data.path", str(path), "--data.vocab_size", "80", "--trainer.epochs", "1"]
+    options += ["--model.width", "16", "--model.depth", "1", "--model.heads", "2"]
+    assert main(["train", "pairs", *options, "--out", str(tmp_path / "run")]) == 0
+    assert "baseline: test/bleu 0.0000 is BEHIND nearest source text" in capsys.readouterr().out
 
 
 def test_tags_of_known_and_unknown_words(tmp_path):
@@ -260,7 +320,7 @@ def test_digits_and_the_run_beside_them(tmp_path, capsys):
 
 def test_a_task_without_a_baseline():
     with pytest.raises(NoBaselineError) as error:
-        next(baselines(RECIPES["transformer-multi30k"]))
+        next(baselines(RECIPES["duplication"]))
     assert "links (such as sage-facebook)" in str(error.value)
     assert "Classification" not in str(error.value), "classes are not the user's words"
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 from edgewise_examples import data
+from edgewise_examples.baselines import captions
+from edgewise_examples.baselines.captions import digits_of
 from edgewise_examples.data.caption_digits import BEGIN, DIGITS, END, FIRST, PAD, captioned, spelled
 
 import edgewise
@@ -47,6 +51,28 @@ def test_captions_name_the_digits_that_are_there_in_their_order() -> None:
     outputs = torch.arange(8.0)[:, None]
     assert batch.select_outputs(outputs)[:, 0].tolist() == [0, 1, 2, 4, 5, 6, 7], "none of padding"
     assert spelled(torch.tensor([[FIRST, PAD, FIRST + 1]])) == ["zero"]
+
+
+def test_the_baseline_cuts_the_row_and_centres_each_digit() -> None:
+    pytest.importorskip("scipy")
+    rows = torch.zeros(2, 1, 9, 27)
+    rows[0, 0, 2, 20] = 0.5  # in the third square, at (2, 2)
+    rows[1, 0, 4, 4] = rows[1, 0, 0, 10] = 1.0
+    found, counts = digits_of(rows)
+    assert counts.tolist() == [1, 2]
+    assert found.reshape(3, 9, 9)[:, 4, 4].tolist() == [0.5, 1, 1]
+    assert found.sum() == 2.5
+
+
+@needs("MNIST")
+def test_the_baseline_reads_most_digits() -> None:
+    pytest.importorskip("sklearn")
+    recipe = with_values(find("caption-digits"), {"data.count": "500", "data.tested": "100"})
+    nearest = list(itertools.islice(captions.candidates(recipe, recipe.data.load()), 1))
+    batch = recipe.data.load().test.make(torch.arange(100))
+    texts = nearest[0].fit().write(batch)
+    right = [one == other for one, other in zip(texts, batch.references, strict=True)]
+    assert sum(right) > 50, "1,500 training digits; chance is below 1 in 100"
 
 
 @needs("MNIST")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from edgewise.baselines import Kind
 from edgewise.tasks import Classification
-from edgewise_examples.baselines import sketches, syntax_trees
+from edgewise_examples.baselines import captions, sketches, syntax_trees
+from edgewise_examples.data.caption_digits import CaptionDigits
 from edgewise_examples.data.ewt_trees import EWTTrees
 from edgewise_examples.data.quickdraw import QuickDraw
+from edgewise_examples.tasks import Captioning
 
 BASELINES = (
+    Kind("captions", "caption-digits", CaptionDigits, (Captioning,), captions.candidates),
     Kind("sketches", "sketches", QuickDraw, (Classification,), sketches.candidates),
     Kind("syntax trees", "tree-lstm-ewt", EWTTrees, (Classification,), syntax_trees.candidates),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewise.baselines.candidate import Candidate, NoBaselineError, Score
+from edgewise.baselines.candidate import Candidate, NoBaselineError, Score, Writer
 from edgewise.baselines.kinds import Kind
 from edgewise.baselines.measure import (
     Baseline,
@@ -19,6 +19,7 @@ __all__ = [
     "Kind",
     "NoBaselineError",
     "Score",
+    "Writer",
     "baselines",
     "best_of",
     "is_large",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,17 @@ class NoBaselineError(ArgumentError):
     """Error: there are no baselines for the data and task of a recipe."""
 
 
+@dataclass(frozen=True)
+class Writer:
+    """Fitted method that writes a text for each example, for tasks that generate texts.
+
+    Attributes:
+        write: function from a :class:`edgewise.batches.WritingBatch` to a text for each example.
+    """
+
+    write: Callable[[Any], list[str]]
+
+
 class Candidate(NamedTuple):
     """Method with one setting. The validation set chooses among the settings of a method.
 
@@ -31,14 +43,14 @@ class Candidate(NamedTuple):
         name: name of the method.
         setting: hyperparameters as text; empty if there are none.
         fit: function that fits the method to the training data. It returns a function from a batch
-            to the method's outputs.
+            to the method's outputs, or a :class:`Writer`.
         slow: whether fitting takes more than about ten seconds; ``edgewise train`` then leaves this
             candidate out. (If ``Kind.is_large`` returns True, it leaves out all candidates.)
     """
 
     name: str
     setting: str
-    fit: Callable[[], Score]
+    fit: Callable[[], Score | Writer]
     slow: bool = False
 
 

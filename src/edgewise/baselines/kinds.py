@@ -16,6 +16,7 @@ from edgewise.baselines import (
     series,
     tags,
     texts,
+    translation,
     trees,
 )
 from edgewise.baselines.candidate import Candidate, NoBaselineError
@@ -30,6 +31,7 @@ from edgewise.data.molecules.zinc import ZINC
 from edgewise.data.series.time_series import TimeSeries
 from edgewise.data.text.labelled_sentences import LabelledSentences
 from edgewise.data.text.masked_text import MaskedText
+from edgewise.data.text.parallel import TextPairs
 from edgewise.data.text.tagged_words import TaggedWords
 from edgewise.data.text.text_stream import TextStream
 from edgewise.plugins import plugins
@@ -47,6 +49,7 @@ from edgewise.tasks import (
     Regression,
     Tagging,
     TextClassification,
+    Translation,
 )
 
 Candidates = Callable[[Recipe, Any], Iterator[Candidate]]
@@ -127,6 +130,14 @@ KINDS = (
         (MaskedLanguageModeling,),
         masked_words.candidates,
         masked_words.is_large,
+    ),
+    Kind(
+        "pairs of texts",
+        "transformer-multi30k",
+        TextPairs,
+        (Translation,),
+        translation.candidates,
+        translation.is_large,
     ),
     Kind("series", "forecast", TimeSeries, (Forecast,), series.candidates),
 )

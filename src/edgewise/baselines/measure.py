@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from edgewise.baselines.candidate import Candidate, Score
+from edgewise.baselines.candidate import Candidate, Score, Writer
 from edgewise.baselines.kinds import kind_of
+from edgewise.batches import Batch
 from edgewise.data import Data, Splits
 from edgewise.data.loader import Loader
 from edgewise.errors import require
@@ -101,7 +103,7 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
     candidates = kind_of(recipe).candidates
     splits = without_augmentation(recipe.data).load()
     recipe = recipe.for_targets(splits.targets, splits.class_counts)
-    best: dict[str, tuple[Baseline, Score]] = {}
+    best: dict[str, tuple[Baseline, Score | Writer]] = {}
     pending = ""
     for candidate in candidates(recipe, splits):
         if quick and candidate.slow:
@@ -157,64 +159,75 @@ def _better(recipe: Recipe, one: Baseline, other: Baseline) -> bool:
 
 
 @torch.no_grad()
-def _validated(recipe: Recipe, splits: Splits, candidate: Candidate) -> tuple[Baseline, Score]:
-    """Fit a candidate; return its validation metrics as a baseline, and its score function."""
+def _validated(
+    recipe: Recipe, splits: Splits, candidate: Candidate
+) -> tuple[Baseline, Score | Writer]:
+    """Fit a candidate; return its validation metrics as a baseline, and the fitted method."""
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*failed to converge")
-        score = candidate.fit()
-    found, _ = _metrics_of(recipe, score, splits.loaders(recipe.seed)["val"])
+        method = candidate.fit()
+    found, _ = _metrics_of(recipe, method, splits.loaders(recipe.seed)["val"])
     metrics = {f"val/{name}": value for name, value in found.items()}
     seconds = time.process_time() - started
-    return Baseline(candidate.name, candidate.setting, metrics, seconds), score
+    return Baseline(candidate.name, candidate.setting, metrics, seconds), method
 
 
 @torch.no_grad()
-def _tested(recipe: Recipe, splits: Splits, chosen: Baseline, score: Score) -> Baseline:
+def _tested(recipe: Recipe, splits: Splits, chosen: Baseline, method: Score | Writer) -> Baseline:
     """Return a baseline with its test metrics added.
 
     Args:
         recipe: recipe.
         splits: loaded data.
         chosen: baseline with validation metrics.
-        score: score function of its best setting.
+        method: the fitted method with its best setting.
     """
     started = time.process_time()
     test = splits.loaders(recipe.seed)["test"]
-    found, examples = _metrics_of(recipe, score, test, keep_examples=True)
-    found |= _generated(recipe, score, test)
+    found, examples = _metrics_of(recipe, method, test, keep_examples=True)
+    if not isinstance(method, Writer):
+        found |= _generated(recipe, partial(_made, recipe, method), test)
     metrics = chosen.metrics | {f"test/{name}": value for name, value in found.items()}
     seconds = chosen.seconds + time.process_time() - started
     return replace(chosen, metrics=metrics, seconds=seconds, test_examples=examples)
 
 
-def _generated(recipe: Recipe, score: Score, loader: Loader) -> dict[str, float]:
-    """Return the metrics of outputs that the task generates from scores, such as recall@k."""
+def _metrics_of(
+    recipe: Recipe, method: Score | Writer, loader: Loader, *, keep_examples: bool = False
+) -> tuple[dict[str, float], dict[str, Tensor]]:
+    """Return the metrics on the examples of a loader, and if asked for those of each example.
+
+    The metrics of a :class:`Writer` are those of its texts, and there are none of each example.
+    """
+    require("torchmetrics", extra="train", purpose="metrics of baselines")
+    from edgewise.training.split_metrics import SplitMetrics
+
+    if isinstance(method, Writer):
+        return _generated(recipe, method.write, loader), {}
+    metrics = SplitMetrics(recipe.task, keep_examples=keep_examples)
+    for batch in loader:
+        if len(batch.target):  # A window of text may have no masked token.
+            metrics.add(method(batch), batch.target)
+    found = metrics.finish()
+    if recipe.task.metrics():  # Scores need not be logits, for which the loss is defined.
+        del found["loss"]
+    return found, metrics.per_example()
+
+
+def _generated(recipe: Recipe, make: Callable[[Batch], Any], loader: Loader) -> dict[str, float]:
+    """Return the metrics of what is generated for each batch, such as BLEU or recall@k."""
     metrics = recipe.task.generation_metrics()
     for batch in loader if metrics else ():
-        made = recipe.task.generate(
-            lambda *inputs, batch=batch: score(replace(batch, inputs=inputs)), batch
-        )
+        made = make(batch)
         for metric in metrics.values():
             metric.update(made, batch)
     return {name: float(metric.compute()) for name, metric in metrics.items()}
 
 
-def _metrics_of(
-    recipe: Recipe, score: Score, loader: Loader, *, keep_examples: bool = False
-) -> tuple[dict[str, float], dict[str, Tensor]]:
-    """Return the metrics on the examples of a loader, and if asked for those of each example."""
-    require("torchmetrics", extra="train", purpose="metrics of baselines")
-    from edgewise.training.split_metrics import SplitMetrics
-
-    metrics = SplitMetrics(recipe.task, keep_examples=keep_examples)
-    for batch in loader:
-        if len(batch.target):  # A window of text may have no masked token.
-            metrics.add(score(batch), batch.target)
-    found = metrics.finish()
-    if recipe.task.metrics():  # Scores need not be logits, for which the loss is defined.
-        del found["loss"]
-    return found, metrics.per_example()
+def _made(recipe: Recipe, score: Score, batch: Batch) -> Any:
+    """Return what the task of a recipe generates from scores, such as rankings of items."""
+    return recipe.task.generate(lambda *inputs: score(replace(batch, inputs=inputs)), batch)
 
 
 def without_augmentation(data: Data) -> Data:

@@ -6,9 +6,11 @@ numbers have a ridge regression.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
+from typing import Any
 
 import torch
 
@@ -24,6 +26,8 @@ STRENGTHS = (1.0, 10.0, 100.0)
 """Settings: inverse penalty C of logistic regression."""
 LENGTHS = (1, 2)
 """Settings: maximum number of successive words that form a feature."""
+WORD = re.compile(r"\w+|[^\w\s]")
+"""Pattern of a word or a punctuation mark."""
 QUICK = 20_000
 """Maximum number of training texts with which ``edgewise train`` evaluates baselines."""
 
@@ -57,17 +61,20 @@ def ids_of(tokens: Tokens) -> list[list[int]]:
     return [row[kept > 0].tolist() for row, kept in zip(tokens.ids, tokens.mask, strict=True)]
 
 
-def _fitted(recipe: Recipe, splits: TextSplits, length: int, strength: float) -> Score:
+def tf_idf(length: int) -> Any:
+    """Return a vectoriser of scikit-learn for TF-IDF of up to ``length`` successive words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
+    return TfidfVectorizer(ngram_range=(1, length), sublinear_tf=True, token_pattern=WORD.pattern)
+
+
+def _fitted(recipe: Recipe, splits: TextSplits, length: int, strength: float) -> Score:
     texts: list[str] = []
     targets = []
     for batch in batches_of(splits.train):
         texts += texts_of(batch.inputs[0], splits)
         targets.append(batch.target.reshape(len(batch.target), -1))
-    words = TfidfVectorizer(
-        ngram_range=(1, length), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]", lowercase=True
-    )
+    words = tf_idf(length)
     x, target = words.fit_transform(texts), torch.cat(targets).numpy()
     outputs = fit_columns(
         partial(linear_model, 1 / strength), columns_of(splits, recipe), x, target

@@ -1,0 +1,83 @@
+"""Baseline for captions of rows of digits: classify each square that is not empty.
+
+The row is cut into its squares. The digit of a square is moved so that its centre of mass is in the
+middle, and classified by its pixels. The caption names the classes from left to right. This method
+knows how rows are made, which the trained model has to learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from edgewise.baselines import Candidate, Writer
+from edgewise.batches import WritingBatch
+from edgewise.data import Splits
+from edgewise.errors import require
+from edgewise.recipes import Recipe
+
+NEIGHBOURS = (1, 3, 5)
+TREES, FEATURES = 200, ("sqrt", 60)
+
+Training = Callable[[], tuple[np.ndarray, list[str]]]
+
+
+def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+    """Yield nearest neighbours and randomised trees with each setting."""
+    require("sklearn", extra="train", purpose="nearest neighbours and randomised trees")
+    from sklearn.ensemble import ExtraTreesClassifier
+    from sklearn.neighbors import KNeighborsClassifier
+
+    read = cache(partial(_training, recipe, splits))
+    for count in NEIGHBOURS:
+        fit = partial(_fitted, read, KNeighborsClassifier(count))
+        yield Candidate("k-NN on squares", f"k = {count}", fit, slow=True)
+    for features in FEATURES:
+        trees = ExtraTreesClassifier(TREES, max_features=features, random_state=0)
+        fit = partial(_fitted, read, trees)
+        yield Candidate("randomised trees on squares", f"{features} features", fit, slow=True)
+
+
+def digits_of(images: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pixels ``[N, H · H]`` of all squares with a digit, and their number per image.
+
+    Args:
+        images: rows of squares, ``[B, 1, H, P · H]``.
+    """
+    from scipy import ndimage
+
+    side = images.shape[2]
+    squares = images[:, 0].unfold(2, side, side).transpose(1, 2).numpy()  # [B, P, H, H]
+    there = squares.any(axis=(2, 3))
+    middle = (side - 1) / 2
+    digits = []
+    for square in squares[there]:
+        down, right = ndimage.center_of_mass(square)
+        digits.append(np.roll(square, (round(middle - down), round(middle - right)), (0, 1)))
+    return np.stack(digits).reshape(len(digits), -1), there.sum(axis=1)
+
+
+def _training(recipe: Recipe, splits: Splits) -> tuple[np.ndarray, list[str]]:
+    """Return the pixels and the names of the digits of one epoch of training images."""
+    pixels: list[np.ndarray] = []
+    names: list[str] = []
+    for batch in splits.loaders(recipe.seed)["train"]:
+        assert isinstance(batch, WritingBatch)
+        pixels.append(digits_of(batch.inputs[0])[0])
+        names += " ".join(batch.references).split()
+    return np.concatenate(pixels), names
+
+
+def _fitted(read: Training, model: Any) -> Writer:
+    model.fit(*read())
+
+    def write(batch: WritingBatch) -> list[str]:
+        pixels, counts = digits_of(batch.inputs[0])
+        parts = np.split(model.predict(pixels), np.cumsum(counts)[:-1])
+        return [" ".join(part) for part in parts]
+
+    return Writer(write)
