@@ -11,7 +11,7 @@ install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml examples/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check \
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile \
 	  --constraint constraints.txt --editable ".[dev]" --editable ./examples
 	touch $@
 
@@ -76,7 +76,7 @@ accuracy: install
 	$(BIN)/pytest -m accuracy --numprocesses $(WORKERS) -vv --durations 0
 
 # Trains each model for seconds on real data and compares it with the best constant prediction. The
-# test suite includes seven models. Add `-k gat` for one model.
+# test suite includes five models. Add `-k gat` for one model.
 learns: install
 	$(BIN)/pytest -m "learns or not learns" tests/models/test_learns.py --numprocesses $(WORKERS) --durations 10
 

@@ -306,6 +306,7 @@ BESIDE = {
     },
     **{
         name: {
+            **variants,
             f"{name}-chain": (
                 f"with a chain of the words instead of the tree{chain}; one seed",
                 f"edgewise train {name} --data.links chain {options}--out {name}-chain",
@@ -315,9 +316,16 @@ BESIDE = {
                 f"python examples/scripts/words_beside_trees.py {kind} {name} {kind}-words{seeds}",
             ),
         }
-        for name, chain, options, kind, words, seeds in (
+        for name, variants, chain, options, kind, words, seeds in (
             (
                 "tree-lstm-ewt",
+                {
+                    "tree-lstm-ewt-leaves": (
+                        "only from the leaves to the root; seeds 0 to 2",
+                        "edgewise train tree-lstm-ewt --model.bidirectional false --seeds 3"
+                        " --out tree-lstm-ewt-leaves",
+                    ),
+                },
                 "",
                 "",
                 "lstm",
@@ -326,6 +334,7 @@ BESIDE = {
             ),
             (
                 "tree-transformer-ewt",
+                {},
                 ", learning rate 2e-3",
                 "--optimizer.lr 2e-3 ",
                 "bert",

@@ -16,10 +16,12 @@ import torch
 
 pytest.importorskip("lightning")
 
+from edgewise_examples.baselines import sketches
 from edgewise_examples.data import quickdraw
 from edgewise_examples.data.quickdraw import FILES, NAME
 
 import edgewise
+from edgewise.baselines import baselines
 from edgewise.cli import main
 from edgewise.data.checksums import SHA256
 from edgewise.recipes import find
@@ -32,6 +34,7 @@ FAST = {
     "trainer.accelerator": "cpu",
     "trainer.epochs": 3,
 }
+SMALL = replace(find("sketches"), data=quickdraw(categories=2, batch_size=10))
 Strokes = list[list[list[int]]]
 
 
@@ -46,10 +49,12 @@ def drawn(word: str, number: int) -> Strokes:
     return strokes
 
 
-@pytest.fixture(scope="module")
-def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose data are gone."""
-    folder = tmp_path_factory.mktemp("sketches")
+def use_drawings(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """Write a data set of 25 fences and 25 ladders, and make it the one that is read.
+
+    Returns:
+        The folder of the files.
+    """
     raw = folder / NAME / "raw"
     raw.mkdir(parents=True)
     lines = [
@@ -59,12 +64,19 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     (raw / FILES[0]).write_bytes(gzip.compress("\n".join(lines).encode()))
     (raw / FILES[1]).write_text("fence\nladder\n")
-    recipe = replace(find("sketches"), data=quickdraw(categories=2, batch_size=10))
+    patch.setenv("EDGEWISE_DATA", str(folder))
+    patch.delitem(SHA256, NAME)
+    return raw
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose data are gone."""
+    folder = tmp_path_factory.mktemp("sketches")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EDGEWISE_DATA", str(folder))
-        patch.delitem(SHA256, NAME)
-        train(with_values(recipe, FAST), folder / "run")
-    shutil.rmtree(folder / NAME)
+        raw = use_drawings(folder, patch)
+        train(with_values(SMALL, FAST), folder / "run")
+    shutil.rmtree(raw)
     return folder / "run"
 
 
@@ -76,15 +88,8 @@ def run(run_folder: Path) -> edgewise.inference.Run:
 def test_answers_are_the_outputs_of_the_model_on_its_data(
     run: edgewise.inference.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [word for word in ("fence", "ladder") for _ in range(25)]
-    drawings = [drawn(word, number % 25) for number, word in enumerate(words)]
-    raw = tmp_path / NAME / "raw"
-    raw.mkdir(parents=True)
-    lines = [json.dumps({"word": w, "drawing": d}) for w, d in zip(words, drawings, strict=True)]
-    (raw / FILES[0]).write_bytes(gzip.compress("\n".join(lines).encode()))
-    (raw / FILES[1]).write_text("fence\nladder\n")
-    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
-    monkeypatch.delitem(SHA256, NAME)
+    use_drawings(tmp_path, monkeypatch)
+    drawings = [drawn(word, number) for word in ("fence", "ladder") for number in range(25)]
     batch = run.recipe.data.load().test.make(torch.arange(10))
     with torch.no_grad():
         wanted = run.model(*batch.inputs, **batch.keywords).softmax(-1)
@@ -96,6 +101,18 @@ def test_answers_are_the_outputs_of_the_model_on_its_data(
     told = [answer["label"] for answer in answers]
     assert told == [("fence", "ladder")[number] for number in wanted.argmax(1).tolist()]
     assert len({round(one["fence"], 5) for one in found}) > 5, "drawings differ"
+
+
+def test_baselines_tell_fences_from_ladders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sklearn")
+    use_drawings(tmp_path, monkeypatch)
+    for name, small in (("TREES", 20), ("HIDDEN", 32), ("VARIED", 2)):
+        monkeypatch.setattr(sketches, name, small)
+    found = {one.name: one.metrics["test/accuracy"] for one in baselines(SMALL)}
+    assert set(found) == {"randomised trees on strokes", "perceptron on strokes"}
+    assert min(found.values()) >= 0.8, "8 of 10 drawings"
 
 
 def probabilities(answers: list[dict[str, Any]]) -> list[float]:

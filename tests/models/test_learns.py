@@ -95,7 +95,7 @@ OF_MODEL = {
 }
 """Models that need other settings than their kind."""
 
-FAST = ("gcn", "graph_gin", "vit", "transformer_encoder", "mae", "forecaster", "universal")
+FAST = ("gcn", "graph_gin", "vit", "transformer_encoder", "mae")
 LAST_EDGES = ("edge_output", "edge_norm", "edge_network")
 NO_GRADIENT = {
     # As in the papers, the last layer computes edges that nothing reads.

@@ -1,14 +1,16 @@
-"""Baseline for sketches without a graph: randomised trees on histograms of strokes.
+"""Baselines for sketches without a graph: randomised trees and a perceptron on strokes.
 
 A sketch has 577 features: the amount of ink in each cell of a grid, separately for four directions
-of strokes, and the number of strokes. The trees are fitted on each training sketch itself and on
-:data:`VARIED` copies, which are changed by the random affine maps of the recipe.
+of strokes, and the number of strokes. Both methods are fitted on each training sketch itself and on
+:data:`VARIED` copies, which are changed by the random affine maps of the recipe. The perceptron has
+one hidden layer, and reads the square roots of the features.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,17 +26,32 @@ from edgewise.recipes import Recipe
 from edgewise_examples.data.quickdraw import INK, strokes_of
 
 VARIED, TREES, FEATURES = 4, 200, ("sqrt", 60)
+HIDDEN, EPOCHS, PENALTIES = 1024, 15, (0.1, 0.3, 1.0)
 
 Training = Callable[[], tuple[np.ndarray, np.ndarray]]
 
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield one candidate for each setting of the number of features tried per split of a tree."""
-    require("sklearn", extra="train", purpose="randomised trees")
-    known = cache(partial(_training, recipe, splits))
+    """Yield both methods with each number of features per split of a tree, or each penalty."""
+    require("sklearn", extra="train", purpose="randomised trees and a perceptron")
+    from sklearn.ensemble import ExtraTreesClassifier
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+    fitted = partial(_fitted, cache(partial(_training, recipe, splits)), splits)
     for features in FEATURES:
-        fit = partial(_fitted, known, features, splits.model_arguments["out_width"])
+        trees = ExtraTreesClassifier(TREES, max_features=features, random_state=0)
+        fit = partial(fitted, trees)
         yield Candidate("randomised trees on strokes", f"{features} features", fit, slow=True)
+    for penalty in PENALTIES:
+        network = MLPClassifier(
+            HIDDEN, alpha=penalty, batch_size=64, max_iter=EPOCHS, random_state=0
+        )
+        fit = partial(
+            fitted, make_pipeline(FunctionTransformer(np.sqrt), StandardScaler(), network)
+        )
+        yield Candidate("perceptron on strokes", f"penalty {penalty:g}", fit, slow=True)
 
 
 def described(batch: Batch) -> Tensor:
@@ -62,14 +79,11 @@ def _training(recipe: Recipe, splits: Splits) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def _fitted(
-    known: Callable[[], tuple[np.ndarray, np.ndarray]], features: str | int, classes: int
-) -> Score:
-    from sklearn.ensemble import ExtraTreesClassifier
-
-    model = ExtraTreesClassifier(TREES, max_features=features, random_state=0).fit(*known())
+def _fitted(read: Training, splits: Splits, model: Any) -> Score:
+    model.fit(*read())
 
     def score(batch: Batch) -> Tensor:
-        return bounded_scores(model, described(batch).numpy(), classes)
+        x = described(batch).numpy()
+        return bounded_scores(model, x, splits.model_arguments["out_width"])
 
     return score

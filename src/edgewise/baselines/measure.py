@@ -165,7 +165,7 @@ def _validated(
     """Fit a candidate; return its validation metrics as a baseline, and the fitted method."""
     started = time.process_time()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*failed to converge")
+        warnings.filterwarnings("ignore", message=".*converge")
         method = candidate.fit()
     found, _ = _metrics_of(recipe, method, splits.loaders(recipe.seed)["val"])
     metrics = {f"val/{name}": value for name, value in found.items()}
