@@ -443,22 +443,22 @@ BESIDE = {
         ),
         "sst2-scratch": (
             "without naive Bayes, with rotary positions; seeds 0 to 2",
-            "edgewise train sst2 --data.tokenizer runs/bert-wikitext --data.naive_bayes false"
-            " --model.positions rotary --seeds 3 --out sst2-scratch",
+            "edgewise train sst2 --data.tokenizer runs/bert-wikitext/seed-0"
+            " --data.naive_bayes false --model.positions rotary --seeds 3 --out sst2-scratch",
         ),
         "sst2-pretrained": (
             "network of *sst2-scratch* after pre-training (`bert-wikitext`); seeds 0 to 2",
-            "edgewise train sst2 --from runs/bert-wikitext --seeds 3 --out sst2-pretrained",
+            "edgewise train sst2 --from runs/bert-wikitext/seed-0 --seeds 3 --out sst2-pretrained",
         ),
         "sst2-few": (
             "like *sst2-scratch*, on 692 of the 6,920 sentences, 10 epochs; seeds 0 to 4",
-            "edgewise train sst2 --data.tokenizer runs/bert-wikitext --data.naive_bayes false"
-            " --model.positions rotary --data.labelled 692 --trainer.epochs 10 --seeds 5"
+            "edgewise train sst2 --data.tokenizer runs/bert-wikitext/seed-0"
+            " --data.naive_bayes false --model.positions rotary --data.labelled 692 --trainer.epochs 10 --seeds 5"
             " --out sst2-few",
         ),
         "sst2-few-pretrained": (
             "like *sst2-pretrained*, on 692 sentences, 10 epochs; seeds 0 to 4",
-            "edgewise train sst2 --from runs/bert-wikitext --data.labelled 692"
+            "edgewise train sst2 --from runs/bert-wikitext/seed-0 --data.labelled 692"
             " --trainer.epochs 10 --seeds 5 --out sst2-few-pretrained",
         ),
     },

@@ -15,6 +15,7 @@ HIDDEN_WORDS = Protocol(
     ("test/accuracy",),
     "none",
     "40 % of the tokens of WikiText-2's test set are masked; best epoch by validation loss",
+    seeds=3,
 )
 
 bert_wikitext = Recipe(
@@ -41,7 +42,7 @@ roberta_wikitext = replace(
     # As in RoBERTa there is no next-sentence prediction, and masks are sampled in every epoch.
     schedule=training.LinearSchedule(warmup=0.1),
     trainer=replace(bert_wikitext.trainer, epochs=3),
-    protocol=replace(HIDDEN_WORDS, seeds=3),
+    protocol=HIDDEN_WORDS,
 )
 
 unidirectional_wikitext = replace(

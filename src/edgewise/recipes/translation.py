@@ -50,6 +50,7 @@ dynamic_conv_multi30k = replace(
     name="dynamic-conv-multi30k",
     summary="Dynamic convolutions translate English captions to German, trained for 3 epochs",
     model=partial(models.dynamic_conv, kernels=(3, 7, 15), **SIZES),
+    protocol=replace(SHORT, seeds=3),
 )
 
 pairs = replace(
