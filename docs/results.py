@@ -306,7 +306,6 @@ BESIDE = {
     },
     **{
         name: {
-            **variants,
             f"{name}-chain": (
                 f"with a chain of the words instead of the tree{chain}; one seed",
                 f"edgewise train {name} --data.links chain {options}--out {name}-chain",
@@ -316,16 +315,9 @@ BESIDE = {
                 f"python examples/scripts/words_beside_trees.py {kind} {name} {kind}-words{seeds}",
             ),
         }
-        for name, variants, chain, options, kind, words, seeds in (
+        for name, chain, options, kind, words, seeds in (
             (
                 "tree-lstm-ewt",
-                {
-                    "tree-lstm-ewt-leaves": (
-                        "only from the leaves to the root; seeds 0 to 2",
-                        "edgewise train tree-lstm-ewt --model.bidirectional false --seeds 3"
-                        " --out tree-lstm-ewt-leaves",
-                    ),
-                },
                 "",
                 "",
                 "lstm",
@@ -334,7 +326,6 @@ BESIDE = {
             ),
             (
                 "tree-transformer-ewt",
-                {},
                 ", learning rate 2e-3",
                 "--optimizer.lr 2e-3 ",
                 "bert",
@@ -453,8 +444,8 @@ BESIDE = {
         "sst2-few": (
             "like *sst2-scratch*, on 692 of the 6,920 sentences, 10 epochs; seeds 0 to 4",
             "edgewise train sst2 --data.tokenizer runs/bert-wikitext/seed-0"
-            " --data.naive_bayes false --model.positions rotary --data.labelled 692 --trainer.epochs 10 --seeds 5"
-            " --out sst2-few",
+            " --data.naive_bayes false --model.positions rotary --data.labelled 692"
+            " --trainer.epochs 10 --seeds 5 --out sst2-few",
         ),
         "sst2-few-pretrained": (
             "like *sst2-pretrained*, on 692 sentences, 10 epochs; seeds 0 to 4",
@@ -463,6 +454,10 @@ BESIDE = {
         ),
     },
 }
+BESIDE["tree-lstm-ewt"]["tree-lstm-ewt-leaves"] = (
+    "only from the leaves to the root; seeds 0 to 2",
+    "edgewise train tree-lstm-ewt --model.bidirectional false --seeds 3 --out tree-lstm-ewt-leaves",
+)
 """Baselines and variants of a recipe by name: description and command. The result is
 DIR/NAME.json, or the run folder DIR/NAME."""
 NAMES = {

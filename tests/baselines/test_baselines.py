@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from edgewise.baselines import (
+    Candidate,
     NoBaselineError,
+    Writer,
     baselines,
     kinds,
     language,
@@ -26,9 +31,11 @@ from edgewise.batches import Batch
 from edgewise.cli import main
 from edgewise.cli.baseline import comparison
 from edgewise.data import molecule_table
+from edgewise.errors import ArgumentError
 from edgewise.graphs import edges
 from edgewise.recipes import RECIPES, find
 from edgewise.runs import paired_test, with_values
+from edgewise.runs.preprocessing import Preprocessing
 from edgewise.tasks import TASKS
 from edgewise.training import RunFolder
 
@@ -161,18 +168,102 @@ def test_ibm_model_1_by_hand(monkeypatch):
     assert math.exp(words.bigrams(begin, das)[0, 0]) == pytest.approx(wanted)
 
 
+def test_probabilities_are_those_of_a_plain_loop():
+    """Expectation–maximisation word by word, as in the paper."""
+    sources, targets = ["the old house", "the house the book", "old"], ["das Haus", "d e d", "alt"]
+    pairs = [(["", *e.split()], f.split()) for e, f in zip(sources, targets, strict=True)]
+    t = defaultdict(lambda: 1.0)
+    for _ in range(translation.STEPS):
+        count, total = defaultdict(float), defaultdict(float)
+        for e, f in pairs:
+            for target in f:
+                explained = sum(t[source, target] for source in e)
+                for source in e:
+                    count[source, target] += t[source, target] / explained
+                    total[source] += t[source, target] / explained
+        t = {pair: value / total[pair[0]] for pair, value in count.items()}
+    words = translation.WordByWord.fitted(sources, targets)
+    found = words.translations.tocoo()
+    names = list(words.sources)
+    assert len(found.data) == len(t)
+    for row, column, log in zip(found.row, found.col, found.data, strict=True):
+        assert math.exp(log) == pytest.approx(t[names[row], words.targets[column]])
+
+
+def test_the_translation_is_the_best_of_all():
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("abcd"), 4)) for _ in range(20)]
+    changed = [" ".join(rng.choice(list("wxyz"), 4)) for _ in range(20)]
+    words = translation.WordByWord.fitted(texts, changed)
+
+    def score(choice, logs, weight):
+        path = np.array([translation.BOUNDARY, *choice, translation.BOUNDARY])
+        steps = [words.bigrams(path[i : i + 1], path[i + 1 : i + 2])[0, 0] for i in range(4)]
+        return sum(logs) + weight * sum(steps)
+
+    for text, weight in itertools.product(("a b c", "d a a", "b d c"), (0.0, 0.5, 2.0)):
+        choices = [zip(*words.choices(word), strict=True) for word in text.split()]
+        paths = [zip(*path, strict=True) for path in itertools.product(*choices)]
+        best = max((tuple(path) for path in paths), key=lambda path: score(*path, weight))
+        wanted = " ".join(words.targets[i] for i in best[0])
+        assert words.translate(text, weight) == wanted
+
+
 def test_words_are_translated_in_order_and_unknown_words_are_copied(monkeypatch):
     words = words_of_house()
-    assert words.translate("the book the Zebra", 0.0) == "das Buch das Zebra"
+    assert words.translate("the book, the Zebra!", 0.0) == "das Buch, das Zebra!"
     assert words.translate("", 1.0) == ""
-    # Without a bigram, "a" is more often "x". "y" always follows "p", the translation of "b".
-    sources = ["a"] * 3 + ["b a"] * 2 + ["b"]
-    words = translation.WordByWord.fitted(sources, ["x"] * 3 + ["p y"] * 2 + ["p"])
-    assert words.translate("b a", 0.0) == "p x"
-    assert words.translate("b a", 2.0) == "p y"
-    # Words of texts beyond the limit have bigrams but no translation.
     monkeypatch.setattr(translation, "MAX_WORD_PAIRS", 1)
-    assert words_of_house().translate("the book", 0.5) == "das book"
+    assert words_of_house().translate("the book", 0.5) == "das book", "no translation, but bigrams"
+
+
+@pytest.mark.parametrize(
+    "text", ["geht's um T-Shirts, Nr. 1,003.", "हिन्दी में लिखा", "Er (der «liest») geht...", "(", ""]
+)
+def test_words_keep_hyphens_apostrophes_and_marks(text):
+    found = translation.WORD.findall(text)
+    assert translation.joined(found) == text
+    assert "T-Shirts" in found or "geht's" not in text
+
+
+def test_long_or_unknown_texts(tmp_path):
+    many = Preprocessing({"vocab_size": 80}, None, {"longest": 300}, train_examples=250)
+    assert translation.is_large(many)
+    assert not translation.is_large(replace(many, values={"longest": 20}))
+    path = tmp_path / "pairs.csv"
+    path.write_text("\n".join(["english,german", *(f"word{i},das" for i in range(40))]))
+    recipe = with_values(
+        find("pairs"), {"data.path": str(path), "data.kind": "words", "data.vocab_size": 5}
+    )
+    with pytest.raises(ArgumentError, match=r"data\.vocab_size"):
+        list(baselines(recipe))
+
+
+def test_settings_of_texts_are_chosen_on_the_validation_set(tmp_path, monkeypatch):
+    path = tmp_path / "pairs.csv"
+    path.write_text(
+        "\n".join(["a,b", *(f"one two three {i},eins zwei drei {i}" for i in range(60))])
+    )
+    recipe = with_values(find("pairs"), {"data.path": str(path), "data.vocab_size": 80})
+    splits = recipe.data.load()
+    kept = {
+        name: set(getattr(splits, name).make(torch.arange(getattr(splits, name).count)).references)
+        for name in ("val", "test")
+    }
+
+    def candidates(*_):
+        for name, known in kept.items():
+
+            def write(batch, known=known):
+                return [text if text in known else "" for text in batch.references]
+
+            yield Candidate("copies", name, lambda write=write: Writer(write))
+
+    kind = kinds.kind_of(recipe)._replace(candidates=candidates)
+    monkeypatch.setattr("edgewise.baselines.measure.kind_of", lambda _: kind)
+    (found,) = baselines(recipe)
+    assert found.setting == "val"
+    assert found.metrics == {"val/bleu": pytest.approx(100), "test/bleu": 0}
 
 
 def test_pairs_of_texts(tmp_path, capsys):

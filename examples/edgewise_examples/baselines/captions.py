@@ -67,8 +67,12 @@ def _training(recipe: Recipe, splits: Splits) -> tuple[np.ndarray, list[str]]:
     names: list[str] = []
     for batch in splits.loaders(recipe.seed)["train"]:
         assert isinstance(batch, WritingBatch)
-        pixels.append(digits_of(batch.inputs[0])[0])
-        names += " ".join(batch.references).split()
+        digits, counts = digits_of(batch.inputs[0])
+        words = [text.split() for text in batch.references]
+        # With a large jitter, a digit can be outside its square.
+        whole = counts == [len(each) for each in words]
+        pixels.append(digits[whole.repeat(counts)])
+        names += [word for each, kept in zip(words, whole, strict=True) if kept for word in each]
     return np.concatenate(pixels), names
 
 

@@ -1,9 +1,9 @@
 """Baselines for sketches without a graph: randomised trees and a perceptron on strokes.
 
-A sketch has 577 features: the amount of ink in each cell of a grid, separately for four directions
-of strokes, and the number of strokes. Both methods are fitted on each training sketch itself and on
-:data:`VARIED` copies, which are changed by the random affine maps of the recipe. The perceptron has
-one hidden layer, and reads the square roots of the features.
+A sketch has 577 features: the square root of the amount of ink in each cell of a grid, separately
+for four directions of strokes, and the number of strokes. Both methods are fitted on each training
+sketch itself and on :data:`VARIED` copies, which are changed by the random affine maps of the
+recipe. The perceptron has one hidden layer, and reads the square roots of these features.
 """
 
 from __future__ import annotations

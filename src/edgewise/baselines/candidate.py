@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.batches import Batch
+from edgewise.batches import Batch, WritingBatch
 from edgewise.data import Split
 from edgewise.errors import ArgumentError
 
@@ -30,10 +30,10 @@ class Writer:
     """Fitted method that writes a text for each example, for tasks that generate texts.
 
     Attributes:
-        write: function from a :class:`edgewise.batches.WritingBatch` to a text for each example.
+        write: function from a batch to a text for each example.
     """
 
-    write: Callable[[Any], list[str]]
+    write: Callable[[WritingBatch], list[str]]
 
 
 class Candidate(NamedTuple):

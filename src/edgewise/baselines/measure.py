@@ -165,7 +165,7 @@ def _validated(
     """Fit a candidate; return its validation metrics as a baseline, and the fitted method."""
     started = time.process_time()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*converge")
+        warnings.filterwarnings("ignore", message=".*(failed to|hasn't) converge")
         method = candidate.fit()
     found, _ = _metrics_of(recipe, method, splits.loaders(recipe.seed)["val"])
     metrics = {f"val/{name}": value for name, value in found.items()}
@@ -215,8 +215,14 @@ def _metrics_of(
     return found, metrics.per_example()
 
 
-def _generated(recipe: Recipe, make: Callable[[Batch], Any], loader: Loader) -> dict[str, float]:
-    """Return the metrics of what is generated for each batch, such as BLEU or recall@k."""
+def _generated(recipe: Recipe, make: Callable[[Any], Any], loader: Loader) -> dict[str, float]:
+    """Return the metrics of generated outputs, such as BLEU of texts or recall@k of rankings.
+
+    Args:
+        recipe: recipe, whose task has the metrics.
+        make: function from a batch to its outputs.
+        loader: batches.
+    """
     metrics = recipe.task.generation_metrics()
     for batch in loader if metrics else ():
         made = make(batch)
@@ -226,7 +232,7 @@ def _generated(recipe: Recipe, make: Callable[[Batch], Any], loader: Loader) -> 
 
 
 def _made(recipe: Recipe, score: Score, batch: Batch) -> Any:
-    """Return what the task of a recipe generates from scores, such as rankings of items."""
+    """Return the outputs that a task generates from scores, such as rankings of items."""
     return recipe.task.generate(lambda *inputs: score(replace(batch, inputs=inputs)), batch)
 
 

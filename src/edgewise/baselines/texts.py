@@ -6,7 +6,6 @@ numbers have a ridge regression.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
@@ -24,10 +23,8 @@ from edgewise.runs.preprocessing import Preprocessing
 
 STRENGTHS = (1.0, 10.0, 100.0)
 """Settings: inverse penalty C of logistic regression."""
-LENGTHS = (1, 2)
-"""Settings: maximum number of successive words that form a feature."""
-WORD = re.compile(r"\w+|[^\w\s]")
-"""Pattern of a word or a punctuation mark."""
+LENGTHS = {1: "words", 2: "pairs of words"}
+"""Settings: maximum number of successive words that form a feature, with a name."""
 QUICK = 20_000
 """Maximum number of training texts with which ``edgewise train`` evaluates baselines."""
 
@@ -40,8 +37,8 @@ def is_large(run: Preprocessing) -> bool:
 def candidates(recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:
     """Yield the baseline with each setting."""
     require("sklearn", extra="train", purpose="logistic regression on TF-IDF")
-    for length, strength in product(LENGTHS, STRENGTHS):
-        setting = f"{'pairs of words' if length > 1 else 'words'}, C = {strength:g}"
+    for (length, name), strength in product(LENGTHS.items(), STRENGTHS):
+        setting = f"{name}, C = {strength:g}"
         fit = partial(_fitted, recipe, splits, length, strength)
         yield Candidate(f"TF-IDF with {linear_name(columns_of(splits, recipe))}", setting, fit)
 
@@ -65,7 +62,7 @@ def tf_idf(length: int) -> Any:
     """Return a vectoriser of scikit-learn for TF-IDF of up to ``length`` successive words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    return TfidfVectorizer(ngram_range=(1, length), sublinear_tf=True, token_pattern=WORD.pattern)
+    return TfidfVectorizer(ngram_range=(1, length), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]")
 
 
 def _fitted(recipe: Recipe, splits: TextSplits, length: int, strength: float) -> Score:

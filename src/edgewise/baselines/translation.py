@@ -5,17 +5,21 @@ The nearest source text is the training text with the highest cosine similarity 
 Word by word, each source word :math:`e_i` becomes one target word :math:`f_i`, in the same order.
 The Viterbi algorithm finds the words that maximise
 
-.. math:: \sum_i \log t(f_i \mid e_i) + λ \log p(f_i \mid f_{i-1})
+.. math:: \sum_{i=1}^{n} \log t(f_i \mid e_i) + λ \sum_{i=1}^{n+1} \log p(f_i \mid f_{i-1})
 
-where t are the translation probabilities of IBM Model 1, estimated from the training texts by
-expectation–maximisation, and p are bigrams of the target texts with back-off to unigrams (as in
-:mod:`edgewise.baselines.language`). Unknown words are copied.
+where :math:`f_0` and :math:`f_{n+1}` stand for the beginning and the end of the text. The
+translation probabilities t of IBM Model 1 are estimated from the training texts by
+expectation–maximisation; the most probable :data:`CHOICES` target words of each source word are
+tried. p are bigrams of the target texts with back-off to unigrams (as in
+:mod:`edgewise.baselines.language`). Words that do not occur in the training texts are copied, with
+log t = 0. Words that the recipe's tokenizer does not know are missing in the decoded texts.
 
 Paper: Brown et al., The mathematics of statistical machine translation: parameter estimation, 1993
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -25,10 +29,10 @@ import numpy as np
 
 from edgewise.baselines.candidate import Candidate, Writer, batches_of
 from edgewise.baselines.language import probability
-from edgewise.baselines.texts import LENGTHS, WORD, texts_of, tf_idf
+from edgewise.baselines.texts import LENGTHS, texts_of, tf_idf
 from edgewise.batches import WritingBatch
 from edgewise.data import TextSplits
-from edgewise.errors import require
+from edgewise.errors import ArgumentError, require
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.preprocessing import Preprocessing
 
@@ -40,32 +44,40 @@ STEPS = 8
 """Number of steps of expectation–maximisation."""
 CHOICES = 10
 """Number of target words that are tried for each source word."""
+MAX_WORDS = 200
+"""Number of words at the beginning of a text from which translation probabilities are estimated."""
 MAX_WORD_PAIRS = 10_000_000
-"""Maximum number of pairs of words from which the translation probabilities are estimated.
+"""Maximum number of pairs of words from which they are estimated, in the first training texts.
 
-They fill about 1 GB of memory. The pairs are those of the first training texts.
+They fill about 1 GB of memory.
 """
-QUICK = 2000
-"""Maximum number of training texts with which ``edgewise train`` evaluates baselines."""
+QUICK = 50_000
+"""Maximum number of training texts times the maximum number of tokens of a source text with which
+``edgewise train`` evaluates baselines.
+"""
+OPENING, CLOSING = "([{«„“‘", ".,;:!?…)]}»”’"
+WORD = re.compile(
+    rf'[{re.escape(OPENING)}"]|\S+?(?=[{re.escape(CLOSING)}"]*(?:\s|$))|[{re.escape(CLOSING)}"]'
+)
+"""Pattern of a word, or of a punctuation mark at its beginning or end."""
 BOUNDARY, UNKNOWN = 0, 1
 """Indices of target words: beginning or end of a text, and a word that is copied."""
-EMPTY = 0
-"""Index of the empty source word, from which target words without a source word come."""
+NULL = 0
+"""Index of the null word: the source of target words that no source word explains."""
 
 Texts = tuple[list[str], list[str]]
 
 
 def is_large(run: Preprocessing) -> bool:
     """Return whether the baselines for these data take more than about ten seconds."""
-    return run.train_examples > QUICK
+    return bool(run.train_examples * run.values.get("longest", 1) > QUICK)
 
 
 def candidates(_recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:
     """Yield each baseline with each setting; all use the same training texts."""
     require("sklearn", extra="train", purpose="TF-IDF and counts of words")
     read = cache(partial(_training, splits))
-    for length in LENGTHS:
-        setting = "pairs of words" if length > 1 else "words"
+    for length, setting in LENGTHS.items():
         yield Candidate("nearest source text", setting, partial(_nearest, read, splits, length))
     words = cache(lambda: WordByWord.fitted(*read()))
     for weight in WEIGHTS:
@@ -80,6 +92,13 @@ def _training(splits: TextSplits) -> Texts:
         assert isinstance(batch, WritingBatch)
         sources += texts_of(batch.inputs[0], splits)
         targets += batch.references
+    if not any(map(str.strip, sources)):
+        raise ArgumentError(
+            "data.vocab_size",
+            expected="a vocabulary with tokens of the source texts",
+            got="source texts of which no token is known",
+            remedy="choose a larger number",
+        )
     return sources, targets
 
 
@@ -123,7 +142,7 @@ class WordByWord:
         """Estimate all probabilities from training texts and their translations."""
         from scipy import sparse
 
-        source_words, target_words = {"": EMPTY}, {"": BOUNDARY, "<unknown>": UNKNOWN}
+        source_words, target_words = {"": NULL}, {"": BOUNDARY, "<unknown>": UNKNOWN}
         source_ids = _indexed(sources, source_words)
         target_ids = _indexed(targets, target_words)
         bounded = [np.concatenate([[BOUNDARY], ids, [BOUNDARY]]) for ids in target_ids]
@@ -146,6 +165,12 @@ class WordByWord:
         """Number of pairs that begin with each target word, ``[T]``."""
         return np.ravel(self.pairs.sum(axis=1))
 
+    def weighted(self, weight: float, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Return ``weight`` times :meth:`bigrams`, which are not computed for a weight of 0."""
+        return (
+            weight * self.bigrams(before, after) if weight else np.zeros((len(before), len(after)))
+        )
+
     def bigrams(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
         """Return log-probabilities ``[A, B]`` of the words ``after [B]`` after ``before [A]``."""
         found = self.pairs[before][:, after].toarray() + BACK_OFF * self.unigrams[after]
@@ -154,30 +179,35 @@ class WordByWord:
 
     def choices(self, word: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the most probable translations of a word, and their log-probabilities."""
-        index = self.sources.get(word, EMPTY)
+        index = self.sources.get(word, NULL)
         row = self.translations[index]
-        if index == EMPTY or not row.nnz:
+        if index == NULL or not row.nnz:
             return np.array([UNKNOWN]), np.zeros(1)
         best = np.argsort(-row.data, kind="stable")[:CHOICES]
         return row.indices[best], row.data[best]
 
     def translate(self, text: str, weight: float) -> str:
         """Translate a text by the Viterbi algorithm, with the weight λ of the bigrams."""
-        words = WORD.findall(text)
-        # Best path to each choice of the last word: its score, and its words.
+        # For each choice of the last word: the score and words of the best text that ends with it.
         ends, score = np.array([BOUNDARY]), np.zeros(1)
         paths: list[list[str]] = [[]]
-        for word in words:
+        for word in WORD.findall(text):
             following, logs = self.choices(word)
-            total = score[:, None] + weight * self.bigrams(ends, following)
+            total = score[:, None] + self.weighted(weight, ends, following)
             best = total.argmax(axis=0)
             paths = [
                 [*paths[i], word if end == UNKNOWN else self.targets[end]]
                 for i, end in zip(best, following, strict=True)
             ]
             ends, score = following, total.max(axis=0) + logs
-        score = score + weight * self.bigrams(ends, np.array([BOUNDARY]))[:, 0]
-        return " ".join(paths[score.argmax()])
+        score = score + self.weighted(weight, ends, np.array([BOUNDARY]))[:, 0]
+        return joined(paths[score.argmax()])
+
+
+def joined(words: Sequence[str]) -> str:
+    """Return words as a text, without a space before closing or after opening punctuation."""
+    text = re.sub(rf" ([{re.escape(CLOSING)}])(?!\S)", r"\1", " ".join(words))
+    return re.sub(rf"(?<!\S)([{re.escape(OPENING)}]) ", r"\1", text)
 
 
 def _indexed(texts: Sequence[str], words: dict[str, int]) -> list[np.ndarray]:
@@ -194,29 +224,31 @@ def _ibm_model_1(
     """Return the logarithms of the translation probabilities t(f | e), a SciPy matrix ``[S, T]``.
 
     Args:
-        sources: word indices of each source text, without the empty word.
+        sources: word indices of each source text, without the null word.
         targets: word indices of each target text.
         shape: numbers of source and target words, (S, T).
     """
     from scipy import sparse
 
-    # One entry for each pair of a target word, at a place in the texts, and a source word.
+    # There is one entry for each target position and each source word of the same pair of texts.
     parts: list[tuple[np.ndarray, np.ndarray]] = []
-    places = count = 0
-    for source, target in zip(sources, targets, strict=True):
+    positions = count = 0
+    for source, target in (
+        (e[:MAX_WORDS], f[:MAX_WORDS]) for e, f in zip(sources, targets, strict=True)
+    ):
         count += (len(source) + 1) * len(target)
         if parts and count > MAX_WORD_PAIRS:
             break
-        e, f = np.meshgrid([EMPTY, *source], target)
-        place = np.arange(places, places + len(target)).repeat(len(source) + 1)
-        parts.append((e.ravel() * shape[1] + f.ravel(), place))
-        places += len(target)
-    entry, place = (np.concatenate(of) for of in zip(*parts, strict=True))
+        e, f = np.meshgrid([NULL, *source], target)
+        position = np.arange(positions, positions + len(target)).repeat(len(source) + 1)
+        parts.append((e.ravel() * shape[1] + f.ravel(), position))
+        positions += len(target)
+    entry, position = (np.concatenate(of) for of in zip(*parts, strict=True))
     pair, which = np.unique(entry, return_inverse=True)
     e, f = np.divmod(pair, shape[1])
     t = np.ones(len(pair))
     for _ in range(STEPS):
         weight = t[which]
-        counts = np.bincount(which, weight / np.bincount(place, weight)[place])
+        counts = np.bincount(which, weight / np.bincount(position, weight)[position])
         t = counts / np.bincount(e, counts)[e]
     return sparse.csr_matrix((np.log(t), (e, f)), shape)
