@@ -438,7 +438,7 @@ BESIDE = {
             " --data.naive_bayes false --model.positions rotary --seeds 3 --out sst2-scratch",
         ),
         "sst2-pretrained": (
-            "network of *sst2-scratch* after pre-training (`bert-wikitext`); seeds 0 to 2",
+            "like *sst2-scratch*, initialised with the weights of `bert-wikitext`; seeds 0 to 2",
             "edgewise train sst2 --from runs/bert-wikitext/seed-0 --seeds 3 --out sst2-pretrained",
         ),
         "sst2-few": (
@@ -454,12 +454,12 @@ BESIDE = {
         ),
     },
 }
+"""Baselines and variants of a recipe by name: description and command. The result is
+DIR/NAME.json, or the run folder DIR/NAME."""
 BESIDE["tree-lstm-ewt"]["tree-lstm-ewt-leaves"] = (
     "only from the leaves to the root; seeds 0 to 2",
     "edgewise train tree-lstm-ewt --model.bidirectional false --seeds 3 --out tree-lstm-ewt-leaves",
 )
-"""Baselines and variants of a recipe by name: description and command. The result is
-DIR/NAME.json, or the run folder DIR/NAME."""
 NAMES = {
     **{"mae": "MAE", "rmse": "RMSE", "r2": "R²", "auc": "AUC", "mrr": "MRR", "ndcg@20": "nDCG@20"},
     **{"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "bleu": "BLEU"},

@@ -69,7 +69,7 @@ def _training(recipe: Recipe, splits: Splits) -> tuple[np.ndarray, list[str]]:
         assert isinstance(batch, WritingBatch)
         digits, counts = digits_of(batch.inputs[0])
         words = [text.split() for text in batch.references]
-        # With a large jitter, a digit can be outside its square.
+        # With a large jitter, a digit can be shifted out of its square. Leave out these images.
         whole = counts == [len(each) for each in words]
         pixels.append(digits[whole.repeat(counts)])
         names += [word for each, kept in zip(words, whole, strict=True) if kept for word in each]

@@ -8,16 +8,15 @@ recipe. The perceptron has one hidden layer, and reads the square roots of these
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.baselines import Candidate, Score
-from edgewise.baselines.candidate import batches_of, bounded_scores
+from edgewise.baselines import Candidate
+from edgewise.baselines.candidate import batches_of, fit_classifier
 from edgewise.batches import Batch
 from edgewise.data import Split, Splits
 from edgewise.errors import require
@@ -28,29 +27,26 @@ from edgewise_examples.data.quickdraw import INK, strokes_of
 VARIED, TREES, FEATURES = 4, 200, ("sqrt", 60)
 HIDDEN, EPOCHS, PENALTIES = 1024, 15, (0.1, 0.3, 1.0)
 
-Training = Callable[[], tuple[np.ndarray, np.ndarray]]
-
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield both methods with each number of features per split of a tree, or each penalty."""
+    """Yield trees with each number of features per split, and a perceptron with each penalty."""
     require("sklearn", extra="train", purpose="randomised trees and a perceptron")
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.neural_network import MLPClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-    fitted = partial(_fitted, cache(partial(_training, recipe, splits)), splits)
+    read, count = cache(partial(_training, recipe, splits)), splits.model_arguments["out_width"]
     for features in FEATURES:
         trees = ExtraTreesClassifier(TREES, max_features=features, random_state=0)
-        fit = partial(fitted, trees)
+        fit = partial(fit_classifier, trees, read, _features, count)
         yield Candidate("randomised trees on strokes", f"{features} features", fit, slow=True)
     for penalty in PENALTIES:
         network = MLPClassifier(
             HIDDEN, alpha=penalty, batch_size=64, max_iter=EPOCHS, random_state=0
         )
-        fit = partial(
-            fitted, make_pipeline(FunctionTransformer(np.sqrt), StandardScaler(), network)
-        )
+        model = make_pipeline(FunctionTransformer(np.sqrt), StandardScaler(), network)
+        fit = partial(fit_classifier, model, read, _features, count)
         yield Candidate("perceptron on strokes", f"penalty {penalty:g}", fit, slow=True)
 
 
@@ -63,10 +59,15 @@ def described(batch: Batch) -> Tensor:
     return torch.cat([x[starts(sizes), :INK], sizes[:, None] - 1], dim=1)
 
 
+def _features(batch: Batch) -> np.ndarray:
+    found: np.ndarray = described(batch).numpy()
+    return found
+
+
 def _read(split: Split) -> tuple[np.ndarray, np.ndarray]:
     batches = list(batches_of(split))
-    x = torch.cat([described(batch) for batch in batches])
-    return x.numpy(), torch.cat([batch.target for batch in batches]).numpy()
+    target = torch.cat([batch.target for batch in batches]).numpy()
+    return np.concatenate([_features(batch) for batch in batches]), target
 
 
 def _training(recipe: Recipe, splits: Splits) -> tuple[np.ndarray, np.ndarray]:
@@ -77,13 +78,3 @@ def _training(recipe: Recipe, splits: Splits) -> tuple[np.ndarray, np.ndarray]:
         parts = [_read(splits.train), *(_read(varied) for _ in range(VARIED))]
     x, y = (np.concatenate(of) for of in zip(*parts, strict=True))
     return x, y
-
-
-def _fitted(read: Training, splits: Splits, model: Any) -> Score:
-    model.fit(*read())
-
-    def score(batch: Batch) -> Tensor:
-        x = described(batch).numpy()
-        return bounded_scores(model, x, splits.model_arguments["out_width"])
-
-    return score

@@ -6,15 +6,15 @@ the left or to the right of the word. In a chain, the next word takes the place 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from edgewise.baselines import Candidate, Score
-from edgewise.baselines.candidate import batches_of, bounded_scores
+from edgewise.baselines import Candidate
+from edgewise.baselines.candidate import batches_of, fit_classifier
 from edgewise.batches import Batch
 from edgewise.data import Splits
 from edgewise.errors import require
@@ -26,9 +26,12 @@ STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # Settings: C, the inverse of the penalty on 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield logistic regression with each strength of the penalty."""
     require("sklearn", extra="train", purpose="logistic regression")
-    known = cache(partial(_training, splits))
+    from sklearn.linear_model import LogisticRegression
+
+    read, count = cache(partial(_training, splits)), splits.model_arguments["out_width"]
     for strength in STRENGTHS:
-        fit = partial(_fitted, known, strength, splits.model_arguments["out_width"])
+        model = LogisticRegression(C=strength, max_iter=300)
+        fit = partial(fit_classifier, model, read, described, count)
         yield Candidate("logistic regression on word and head", f"C = {strength:g}", fit, slow=True)
 
 
@@ -52,10 +55,3 @@ def _training(splits: Splits) -> tuple[Any, np.ndarray]:
     batches = list(batches_of(splits.train))
     target = torch.cat([batch.target for batch in batches]).numpy()
     return sparse.vstack([described(batch) for batch in batches]), target
-
-
-def _fitted(known: Callable[[], tuple[Any, np.ndarray]], strength: float, classes: int) -> Score:
-    from sklearn.linear_model import LogisticRegression
-
-    model = LogisticRegression(C=strength, max_iter=300).fit(*known())
-    return lambda batch: bounded_scores(model, described(batch), classes)

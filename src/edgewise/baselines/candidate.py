@@ -73,6 +73,21 @@ def class_scores(log_probabilities: np.ndarray, classes: np.ndarray, count: int)
     return scores
 
 
+def fit_classifier(
+    model: Any, read: Callable[[], tuple[Any, Any]], features: Callable[[Batch], Any], count: int
+) -> Score:
+    """Fit a scikit-learn classifier, and return a function that scores all classes.
+
+    Args:
+        model: classifier.
+        read: function that returns the features ``[N, F]`` and the labels ``[N]`` for training.
+        features: function from a batch to the features of its examples.
+        count: number of all classes, of which some may not occur in the training labels.
+    """
+    model.fit(*read())
+    return lambda batch: bounded_scores(model, features(batch), count)
+
+
 def bounded_scores(model: Any, x: np.ndarray, count: int) -> Tensor:
     """Return log-probabilities ``[M, count]`` of a scikit-learn classifier, bounded below.
 

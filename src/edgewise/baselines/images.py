@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from edgewise.baselines.candidate import Candidate, Score, batches_of, bounded_scores
+from edgewise.baselines.candidate import Candidate, batches_of, fit_classifier
 from edgewise.batches import Batch
 from edgewise.data import Splits
 from edgewise.errors import require
@@ -40,28 +38,22 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    read = cache(partial(_read, splits))
-    for count in NEIGHBOURS:
-        model = KNeighborsClassifier(count)
-        fit = partial(_fitted, read, model, splits)
-        yield Candidate("k-NN on pixels", f"k = {count}", fit)
+    read, count = cache(partial(_read, splits)), splits.model_arguments["out_width"]
+    for neighbours in NEIGHBOURS:
+        fit = partial(fit_classifier, KNeighborsClassifier(neighbours), read, _pixels, count)
+        yield Candidate("k-NN on pixels", f"k = {neighbours}", fit)
     for strength in STRENGTHS:
         model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=500))
-        fit = partial(_fitted, read, model, splits)
+        fit = partial(fit_classifier, model, read, _pixels, count)
         yield Candidate("logistic regression on pixels", f"C = {strength:g}", fit)
+
+
+def _pixels(batch: Batch) -> np.ndarray:
+    found: np.ndarray = batch.inputs[0].flatten(1).numpy()
+    return found
 
 
 def _read(splits: Splits) -> tuple[np.ndarray, np.ndarray]:
     parts = list(batches_of(splits.train))
-    x = torch.cat([batch.inputs[0].flatten(1) for batch in parts])
-    return x.numpy(), torch.cat([batch.target for batch in parts]).numpy()
-
-
-def _fitted(read: Any, model: Any, splits: Splits) -> Score:
-    model.fit(*read())
-
-    def score(batch: Batch) -> Tensor:
-        x = batch.inputs[0].flatten(1).numpy()
-        return bounded_scores(model, x, splits.model_arguments["out_width"])
-
-    return score
+    target = torch.cat([batch.target for batch in parts]).numpy()
+    return np.concatenate([_pixels(batch) for batch in parts]), target

@@ -10,7 +10,7 @@ with the counts c in the training text, the vocabulary size V and the back-off w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -67,12 +67,33 @@ def unigrams(pairs: Any) -> Score:
     return lambda batch: logs.expand(len(batch.target), -1)
 
 
-def _bigrams(pairs: Any, weight: float) -> Score:
+def bigrams(pairs: Any, weight: float) -> Callable[..., np.ndarray]:
+    """Return a function for the log-probabilities of bigrams with back-off to unigrams.
+
+    Args:
+        pairs: counts of pairs of successive tokens, a SciPy matrix ``[V, V]``.
+        weight: weight β of the unigram probability.
+
+    Returns:
+        Function of tokens ``before [A]`` and ``after [B]``. It returns the log-probability of each
+        token of ``after`` following each of ``before``, ``[A, B]``; without ``after``, those of all
+        tokens, ``[A, V]``.
+    """
     single, total = probability(pairs), np.ravel(pairs.sum(axis=1))
 
+    def logs(before: np.ndarray, after: np.ndarray | slice = slice(None)) -> np.ndarray:
+        found = pairs[before][:, after].toarray() + weight * single[after]
+        result: np.ndarray = np.log(found / (total[before, None] + weight))
+        return result
+
+    return logs
+
+
+def _bigrams(pairs: Any, weight: float) -> Score:
+    logs = bigrams(pairs, weight)
+
     def score(batch: Batch) -> Tensor:
-        before = batch.select_outputs(batch.inputs[0].ids.flatten()).numpy()
-        found = pairs[before.copy()].toarray() + weight * single
-        return torch.from_numpy(np.log(found / (total[before, None] + weight))).float()
+        before = batch.select_outputs(batch.inputs[0].ids.flatten()).numpy().copy()
+        return torch.from_numpy(logs(before)).float()
 
     return score

@@ -22,13 +22,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from edgewise.baselines.candidate import Candidate, Writer, batches_of
-from edgewise.baselines.language import probability
+from edgewise.baselines.language import bigrams
 from edgewise.baselines.texts import LENGTHS, texts_of, tf_idf
 from edgewise.batches import WritingBatch
 from edgewise.data import TextSplits
@@ -45,15 +45,16 @@ STEPS = 8
 CHOICES = 10
 """Number of target words that are tried for each source word."""
 MAX_WORDS = 200
-"""Number of words at the beginning of a text from which translation probabilities are estimated."""
+"""Number of words of each text that IBM Model 1 reads; the following words are left out."""
 MAX_WORD_PAIRS = 10_000_000
-"""Maximum number of pairs of words from which they are estimated, in the first training texts.
+"""Maximum number of pairs of a source and a target word that IBM Model 1 reads.
 
-They fill about 1 GB of memory.
+So many pairs fill about 1 GB of memory. The training texts that follow are left out.
 """
 QUICK = 50_000
-"""Maximum number of training texts times the maximum number of tokens of a source text with which
-``edgewise train`` evaluates baselines.
+"""Maximum size of the training data with which ``edgewise train`` evaluates baselines.
+
+The size is the number of texts times the number of tokens of the longest source text.
 """
 OPENING, CLOSING = "([{«„“‘", ".,;:!?…)]}»”’"
 WORD = re.compile(
@@ -74,7 +75,7 @@ def is_large(run: Preprocessing) -> bool:
 
 
 def candidates(_recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:
-    """Yield each baseline with each setting; all use the same training texts."""
+    """Yield both baselines with each of their settings."""
     require("sklearn", extra="train", purpose="TF-IDF and counts of words")
     read = cache(partial(_training, splits))
     for length, setting in LENGTHS.items():
@@ -129,13 +130,13 @@ class WordByWord:
         sources: index of each source word.
         targets: target words, in the order of their indices.
         translations: logarithms of the translation probabilities t, a SciPy matrix ``[S, T]``.
-        pairs: counts of pairs of successive target words, a SciPy matrix ``[T, T]``.
+        bigrams: log-probabilities of successive target words; see :func:`language.bigrams`.
     """
 
     sources: dict[str, int]
     targets: list[str]
     translations: Any
-    pairs: Any
+    bigrams: Callable[..., np.ndarray]
 
     @classmethod
     def fitted(cls, sources: Sequence[str], targets: Sequence[str]) -> WordByWord:
@@ -150,32 +151,14 @@ class WordByWord:
         after = np.concatenate([ids[1:] for ids in bounded])
         size = len(target_words)
         pairs = sparse.coo_matrix((np.ones(len(before)), (before, after)), (size, size)).tocsr()
-        shape = len(source_words), size
-        return cls(
-            source_words, list(target_words), _ibm_model_1(source_ids, target_ids, shape), pairs
-        )
-
-    @cached_property
-    def unigrams(self) -> np.ndarray:
-        """Probability of each target word, ``[T]``."""
-        return probability(self.pairs)
-
-    @cached_property
-    def totals(self) -> np.ndarray:
-        """Number of pairs that begin with each target word, ``[T]``."""
-        return np.ravel(self.pairs.sum(axis=1))
+        translations = _ibm_model_1(source_ids, target_ids, (len(source_words), size))
+        return cls(source_words, list(target_words), translations, bigrams(pairs, BACK_OFF))
 
     def weighted(self, weight: float, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Return ``weight`` times :meth:`bigrams`, which are not computed for a weight of 0."""
-        return (
-            weight * self.bigrams(before, after) if weight else np.zeros((len(before), len(after)))
-        )
-
-    def bigrams(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Return log-probabilities ``[A, B]`` of the words ``after [B]`` after ``before [A]``."""
-        found = self.pairs[before][:, after].toarray() + BACK_OFF * self.unigrams[after]
-        logs: np.ndarray = np.log(found / (self.totals[before, None] + BACK_OFF))
-        return logs
+        """Return ``weight`` times ``bigrams``, which are not computed for a weight of 0."""
+        if not weight:
+            return np.zeros((len(before), len(after)))
+        return weight * self.bigrams(before, after)
 
     def choices(self, word: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the most probable translations of a word, and their log-probabilities."""
@@ -233,16 +216,14 @@ def _ibm_model_1(
     # There is one entry for each target position and each source word of the same pair of texts.
     parts: list[tuple[np.ndarray, np.ndarray]] = []
     positions = count = 0
-    for source, target in (
-        (e[:MAX_WORDS], f[:MAX_WORDS]) for e, f in zip(sources, targets, strict=True)
-    ):
-        count += (len(source) + 1) * len(target)
+    for source, target in zip(sources, targets, strict=True):
+        e, f = np.meshgrid([NULL, *source[:MAX_WORDS]], target[:MAX_WORDS])
+        count += e.size
         if parts and count > MAX_WORD_PAIRS:
             break
-        e, f = np.meshgrid([NULL, *source], target)
-        position = np.arange(positions, positions + len(target)).repeat(len(source) + 1)
+        position = positions + np.arange(len(e)).repeat(e.shape[1])
         parts.append((e.ravel() * shape[1] + f.ravel(), position))
-        positions += len(target)
+        positions += len(e)
     entry, position = (np.concatenate(of) for of in zip(*parts, strict=True))
     pair, which = np.unique(entry, return_inverse=True)
     e, f = np.divmod(pair, shape[1])
