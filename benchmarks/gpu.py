@@ -8,9 +8,9 @@ Ratios are the other implementation's value divided by Edgewise's: above 1, Edge
 needs less memory. For some ratios the table also shows the goal.
 
 Before timing, the tests of the kernels (``tests/triton``) run on this GPU. Then the output and all
-gradients of each problem are compared with the other implementations, and two runs of Edgewise must
-agree bit for bit. Any failure ends the benchmark. Times are measured by CUDA events after a
-warm-up; the implementations alternate. Memory is the peak that forward and backward add.
+gradients of each problem are compared with the other implementations, and two runs of Edgewise's
+kernels must agree bit for bit. Any failure ends the benchmark. Times are measured by CUDA events
+after a warm-up; the implementations alternate. Memory is the peak that forward and backward add.
 
 Without a GPU, ``--check`` runs the kernels in Triton's interpreter on small problems. Set
 ``TRITON_INTERPRET=1`` and ``EDGEWISE_TRITON=1`` for this.
@@ -26,6 +26,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,6 @@ from benchmarks.cpu.problems import Built, Problem, build
 from edgewise import graphs
 from edgewise.engines import triton_rows
 
-ROUNDS = 30
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
 """Largest allowed difference relative to the largest entry, by dtype.
 
@@ -178,7 +178,8 @@ def build_gpt(context: int = 1024, batch: int = 8, width: int = 768) -> Built:
         return out
 
     leaves = (*ours.parameters(), *layers.parameters(), *embed.parameters(), *head.parameters())
-    return Built({"edgewise": lambda: ours(ids), "pytorch": theirs}, leaves, 0, 0, lambda: None)
+    runs = {"edgewise": lambda: ours.logits(ours(ids)), "pytorch": theirs}
+    return Built(runs, leaves, 0, 0, lambda: None)
 
 
 def test_kernels() -> None:
@@ -192,12 +193,27 @@ def test_kernels() -> None:
         raise SystemExit("a test in tests/triton fails on this machine, so nothing is timed")
 
 
-def check(name: str, built: Built, dtype: torch.dtype, *, peers: bool) -> None:
-    """Exit if two runs of Edgewise differ, or with ``peers`` if implementations disagree."""
-    if peers:
+@dataclass(frozen=True)
+class Measured:
+    """What to measure: a function that builds the problem, and what must hold of its results.
+
+    Implementations with the same weights must agree. Two runs of Edgewise must be equal, except if
+    Edgewise calls PyTorch's attention, which adds up gradients in any order.
+    """
+
+    build: Callable[[], Built]
+    agree: bool = True
+    repeat: bool = True
+
+
+def check(name: str, built: Built, dtype: torch.dtype, what: Measured) -> None:
+    """Exit if implementations disagree or two runs of Edgewise differ."""
+    if what.agree:
         errors = disagreement(built)
         if not max(errors.values()) <= TOLERANCE[dtype]:
             raise SystemExit(f"{name}: implementations disagree, {errors}")
+    if not what.repeat:
+        return
     grad = torch.randn_like(built.runs["edgewise"]().flatten(1))
     first, second = (gradients(built.runs["edgewise"], built.leaves, grad) for _ in range(2))
     for a, b in zip(first, second, strict=True):
@@ -233,7 +249,7 @@ def copy_bandwidth() -> float:
     return 2 * source.nbytes / took * 1e3
 
 
-def measure(name: str, built: Built, bandwidth: float) -> dict[str, Any]:
+def measure(name: str, built: Built, bandwidth: float, rounds: int) -> dict[str, Any]:
     """Return the times and memory of each implementation; ``bandwidth`` is that of a copy."""
     grad = torch.randn_like(built.runs["edgewise"]().flatten(1))
 
@@ -250,7 +266,7 @@ def measure(name: str, built: Built, bandwidth: float) -> dict[str, Any]:
     found: dict[str, dict[str, list[float]]] = {
         peer: {"forward": [], "both": []} for peer in built.runs
     }
-    for turn in range(ROUNDS + 3):
+    for turn in range(rounds + 3):
         for peer, run in built.runs.items():
             times = {"forward": time_of(forward(run)), "both": time_of(both(run))}
             for passed, took in times.items():
@@ -305,30 +321,32 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def problems(only: str, *, small: bool) -> dict[str, tuple[Callable[[], Built], bool]]:
-    """Return ``{name: (function that builds the problem, whether implementations must agree)}``.
+def problems(only: str, *, small: bool) -> dict[str, Measured]:
+    """Return what to measure, by name.
 
     Args:
         only: return only problems whose name contains this text.
         small: make problems small enough for Triton's interpreter.
     """
-    made: dict[str, tuple[Callable[[], Built], bool]] = {}
+    made: dict[str, Measured] = {}
     for problem in PROBLEMS:
         peers = tuple(peer for peer in problem.peers if peer != "compiled" or not small)
         chosen = replace(problem, peers=peers, **SMALL) if small else problem
-        made[chosen.name] = lambda chosen=chosen: build(chosen), True  # type: ignore[misc]
+        made[chosen.name] = Measured(partial(build, chosen))
     for runs in PATTERNS:
         shorter = replace(runs, tokens=12, heads=2, width=4) if small else runs
-        made[shorter.name] = lambda shorter=shorter: build_runs(shorter), True  # type: ignore[misc]
-    made["GAT, a step"] = lambda: build_gat(24 if small else 200_000), False
-    made["GPT, a step"] = lambda: build_gpt(*((8, 1, 64) if small else (1024, 8, 768))), False
-    return {name: how for name, how in made.items() if only.lower() in name.lower()}
+        made[shorter.name] = Measured(partial(build_runs, shorter), repeat=False)
+    made["GAT, a step"] = Measured(partial(build_gat, 24 if small else 200_000), agree=False)
+    gpt = partial(build_gpt, *((8, 1, 64) if small else (1024, 8, 768)))
+    made["GPT, a step"] = Measured(gpt, agree=False, repeat=False)
+    return {name: what for name, what in made.items() if only.lower() in name.lower()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="only problems whose name contains this")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
+    parser.add_argument("--rounds", type=int, default=30, help="timed rounds, after 3 to warm up")
     parser.add_argument("--check", action="store_true", help="compare results without timing")
     parser.add_argument("--untested", action="store_true", help="skip tests/triton")
     parser.add_argument("--json", type=Path, help="write the results to this file")
@@ -350,13 +368,13 @@ def main() -> None:
             bandwidth = 0.0 if options.check else copy_bandwidth()
             if not options.check:
                 print(HEADER)
-            for name, (make, same) in problems(options.only, small=not has_gpu).items():
-                built = make()
-                check(name, built, dtype, peers=same)
+            for name, what in problems(options.only, small=not has_gpu).items():
+                built = what.build()
+                check(name, built, dtype, what)
                 if options.check:
                     print(f"{name:<58} agrees", flush=True)
                     continue
-                rows.append(measure(name, built, bandwidth))
+                rows.append(measure(name, built, bandwidth, options.rounds))
                 show(rows[-1])
                 if options.json:  # Write after each problem, in case of an interruption.
                     write(options.json, rows, options.dtype, bandwidth)

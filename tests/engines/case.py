@@ -88,8 +88,9 @@ class Case:
         given = self.over.graph.to(device)
         leaves = {name: Leaf(x.tensor.to(device), x.exact) for name, x in self.leaves.items()}
         indices = {name: index.to(device) for name, index in self.indices.items()}
+        places = self.places and (self.places[0].to(device), self.places[1].to(device))
         over = replace(self.over, given=given)
-        return replace(self, over=over, leaves=leaves, indices=indices)
+        return replace(self, over=over, leaves=leaves, indices=indices, places=places)
 
     @property
     def terms(self) -> list[str]:
@@ -137,7 +138,9 @@ class Case:
             made["score"] = self._score(leaves)
         for name in ("bias", "gain"):
             if name == "bias" and self.places is not None:
-                offsets = ew.Offsets(*self.places, self.indices[name], self.over.graph)
+                given = self.over.given
+                graph = given if isinstance(given, Graph) else self.over.graph
+                offsets = ew.Offsets(*self.places, self.indices[name], graph)
                 made[name] = ew.OffsetBias(offsets, leaves["bias.table"])
             elif name in self.indices:
                 made[name] = ew.TableBias(self.indices[name], leaves[f"{name}.table"])
@@ -186,9 +189,9 @@ class Case:
         for name in ("bias", "gain"):
             given[name] = exact.get(name)
             if name in self.indices:
-                index = self.indices[name].numpy().astype(np.int64)
+                index = self.indices[name].cpu().numpy().astype(np.int64)
                 if name == "bias" and self.places is not None:
-                    targets, sources = (x.numpy() for x in self.places)
+                    targets, sources = (x.cpu().numpy() for x in self.places)
                     index = index[sources[source] - targets[target]]
                 given[name] = oracle.Table(index, exact[f"{name}.table"])
         for name in ("edge_key", "edge_value"):

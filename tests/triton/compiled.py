@@ -136,7 +136,7 @@ VARIANTS: dict[str, Run] = {
     "GAT 8×1, dropout": attention(8, 1, score="leaky_relu", dropout="0.6"),
     "GATv2 8×16": attention(score="leaky_relu"),
     "GATv2 8×16 bfloat16, projected": attention(
-        score="leaky_relu", dtype=torch.bfloat16, edge_key="projected"
+        score="leaky_relu", dtype=torch.bfloat16, edge_key="projected", edge_value="projected"
     ),
     "tanh 5×7": attention(5, 7, score="tanh"),
     "gelu 8×16, edge vectors": attention(score="gelu", edge_key="full"),

@@ -292,8 +292,8 @@ MUTATIONS = (
     ),
     Mutation(
         "gradient: features of keys in an additive score",
-        "dx = tl.sum(tl.sum(dz * w_f[None, None], axis=3), axis=2)",
-        "dx = tl.sum(tl.sum(z * w_f[None, None], axis=3), axis=2)",
+        "dx_f = tl.sum(tl.sum(dz * w_f[None, None], axis=3), axis=2)",
+        "dx_f = tl.sum(tl.sum(z * w_f[None, None], axis=3), axis=2)",
         call("additive, projected"),
     ),
     Mutation(

@@ -168,10 +168,11 @@ def noted(into: list[torch.device], device: torch.device) -> Iterator[None]:
 def test_kernels_are_launched_on_the_tensors_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Triton takes the current device, which may be another GPU."""
     entered: list[torch.device] = []
-    monkeypatch.setattr(torch.cuda, "device", lambda device: noted(entered, device))
     second = torch.device("cuda", 1)
-    with launch._on(second):
-        assert entered == [second]
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "device", lambda device: noted(entered, device))
+        with launch._on(second):
+            assert entered == [second]
     assert isinstance(launch._on(torch.device("cpu")), nullcontext)
 
     inside: list[bool] = []
@@ -180,17 +181,9 @@ def test_kernels_are_launched_on_the_tensors_device(monkeypatch: pytest.MonkeyPa
         assert device == DEVICE
         return noted(entered, device)
 
-    class Kernel:
-        arg_names = ()
-
-        def __getitem__(self, _programs: Any) -> Any:
-            return lambda **_: inside.append(len(entered) == 1)
-
-    from edgewise.engines.triton_rows import kernels
-
     entered.clear()
     monkeypatch.setattr(launch, "_on", on)
-    monkeypatch.setattr(kernels, "aggregate", Kernel())
+    monkeypatch.setattr(launch, "_launch", lambda *_: inside.append(len(entered) == 1))
     one_program = graphs.edges(torch.tensor([[0], [0]]), 1).to(DEVICE)
     ew.aggregate(torch.ones(1, 1, 1, device=DEVICE), one_program, engine="rows")
     assert inside == [True]
@@ -256,6 +249,7 @@ def test_a_first_use_inside_of_a_capture_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 @needs_a_gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype:UserWarning")
 def test_a_warm_step_makes_the_host_wait_for_nothing() -> None:
     for name in SEVERAL:
         step = a_step(name)
@@ -270,15 +264,14 @@ def test_a_warm_step_makes_the_host_wait_for_nothing() -> None:
 @needs_a_gpu
 @pytest.mark.parametrize("name", SEVERAL)
 def test_a_captured_step_has_the_bits_of_an_eager_one(name: str) -> None:
-    step = a_step(name)
     side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
+        step = a_step(name)
         for _ in range(3):
             step()
-    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
     captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
+    with torch.cuda.graph(captured, stream=side):
         held = step()
     captured.replay()
     equal(held, step())
@@ -300,6 +293,7 @@ def test_a_captured_step_sees_what_is_written_into_its_inputs() -> None:
 
 
 @needs_a_gpu
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning")
 def test_dropout_is_not_captured_nor_is_a_first_use() -> None:
     (query, key, value), _ = a_call("plain")
     warm = MIXED.to(DEVICE)

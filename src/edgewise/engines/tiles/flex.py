@@ -137,20 +137,12 @@ class FlexLayout:
         runs, count = _by_row(runs, rows)
         block, source_block, whole = _blocks(runs, count, columns)
         down = (source_block * (block.max() + 1) + block).argsort()  # Sort by source.
-        lists: list[tuple[Tensor, Tensor]] = []
-        for order, of, other, size in (
-            (slice(None), block, source_block, rows),
-            (down, source_block, block, columns),
-        ):
-            for kept in (~whole[order], whole[order]):
-                lists.append(_listed(of[order][kept], other[order][kept], -(-size // BLOCK)))
-        some, all_, some_down, all_down = lists
+        by_target = _listed(block, source_block, whole, -(-rows // BLOCK))
+        by_source = _listed(source_block[down], block[down], whole[down], -(-columns // BLOCK))
         mask = BlockMask(
             (rows, columns),
-            *some,
-            *all_,
-            *some_down,
-            *all_down,
+            *by_target,
+            *by_source,
             BLOCK_SIZE=(BLOCK, BLOCK),
             mask_mod=_reads(runs, count),
         )
@@ -219,26 +211,35 @@ def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor
     return block // across, block % across, covered[:-1] == BLOCK * BLOCK
 
 
-def _listed(of: Tensor, other: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def _listed(
+    of: Tensor, other: Tensor, whole: Tensor, size: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Convert pairs ``(of, other)``, sorted by ``of``, to the lists that FlexAttention reads.
+
+    Both lists have the same width, because FlexAttention's kernels read the list of whole blocks
+    with the strides of the other list.
 
     Args:
         of: row (or column) in the grid of blocks, of each block that contains edges.
         other: column (or row) of this block.
+        whole: whether all pairs of this block are edges.
         size: number of rows (or columns) in the grid.
 
     Returns:
-        Number of blocks in each row, ``[1, 1, size]``, and their columns, padded with 0,
-        ``[1, 1, size, maximum number]``.
+        Number of blocks in each row that are not whole, ``[1, 1, size]``, and their columns, padded
+        with 0, ``[1, 1, size, maximum number]``; then both for the whole blocks.
     """
-    count = torch.zeros(size, dtype=torch.long, device=of.device)
-    count.index_add_(0, of, torch.ones_like(of))
-    begin = starts(count)
-    rank = torch.arange(of.numel(), device=of.device) - begin[of]
+    group = whole * size + of
+    order = group.argsort(stable=True)
+    group = group[order]
+    count = torch.zeros(2 * size, dtype=torch.long, device=of.device)
+    count.index_add_(0, group, torch.ones_like(group))
+    rank = torch.arange(group.numel(), device=of.device) - starts(count)[group]
     widest = max(int(count.max()), 1)
-    listed = torch.zeros(size, widest, dtype=torch.int32, device=of.device)
-    listed[of, rank] = other.int()
-    return count.int()[None, None], listed[None, None]
+    listed = torch.zeros(2 * size, widest, dtype=torch.int32, device=of.device)
+    listed[group, rank] = other[order].int()
+    counts, lists = count.int().view(2, 1, 1, size), listed.view(2, 1, 1, size, widest)
+    return counts[0], lists[0], counts[1], lists[1]
 
 
 def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:

@@ -263,7 +263,9 @@ class _Call:
             elif name.endswith("_features"):
                 copies[name] = job.empty(members * self.backward_tiles.blocks, *x.shape)
             elif name == "score_weight":
-                programs = len(self.side.long) - (-len(self.side.short) // self.backward_tiles.rows)
+                tiles, side = self.backward_tiles, self.side
+                programs = -(-len(side.long) // tiles.long_rows)
+                programs += -(-len(side.short) // tiles.rows)
                 copies[name] = job.empty(programs * members, *x.shape)
         job.put(**{f"grad_{name}": x for name, x in copies.items()})
         return copies

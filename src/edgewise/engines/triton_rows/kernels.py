@@ -3,8 +3,8 @@
 A row is a target; in the pass over sources, it is a source. A program computes ``R`` rows and a
 block of ``BH`` heads, ``E`` edges of each row at a time. Its tensors have the shape
 ``[R, E, BH, BD]``: rows, edges, heads and width of a head, the last two padded to powers of two.
-Several short rows share a program (E = 1). A long row has a program of its own (R = 1), and even
-longer rows are cut into pieces with one program each.
+Several short rows share a program (E = 1), and up to two long rows. Even longer rows are cut into
+pieces, which are computed like long rows.
 
 The table ``items [count, 4]`` lists the rows and pieces: row, index of the first edge, index of the
 last edge + 1, and slot. The slot is the memory for the result of a piece, or -1 for a whole row. A
@@ -33,6 +33,8 @@ SIZES = (
     *("bias_batch", "gain_batch", "edge_key_batch", "edge_value_batch", "weight_batch"),
     *("seed", "member_seed", "first_edge", "threshold"),
 )
+NUMBERS = frozenset((*SIZES, "scale", "slope", "keep"))
+"""Names of all arguments that are numbers, for whose values nothing is compiled."""
 
 
 # ---- items of a program, and loads ----
@@ -633,8 +635,8 @@ def attend_backward_rows(
                     to = grad_edge_key_features + (copy + number.to(tl.int64)) * FK
                     for f in range(FK):
                         w_f = tl.load(key_weight + f * (H * D) + inner, mask=inside, other=0)
-                        dx = tl.sum(tl.sum(dz * w_f[None, None], axis=3), axis=2)
-                        tl.store(to + f, dx, mask=live)
+                        dx_f = tl.sum(tl.sum(dz * w_f[None, None], axis=3), axis=2)
+                        tl.store(to + f, dx_f, mask=live)
     if grad_query is not None:
         _put(result, grad_query, slot_query, member, rows, slot_count, row, slot, known, inner,
              inside, H * D)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -19,12 +20,14 @@ from torch import Tensor
 from edgewise.engines.native.library import ACCUMULATORS
 from edgewise.engines.triton_rows.layout import TritonSide
 
-ELEMENTS = 1024
+ELEMENTS = 512
 """Maximum number of elements in the tile of a program, half as many in float64. With one warp, this
-is 32 per thread, to hide latency."""
+is 16 per thread. On an H200, this and ``LONG_ROWS`` were the fastest of 14 combinations."""
 ACROSS = 128
 """Maximum number of elements (heads × width) of a node per program, if a head is not wider. Other
 programs compute the other heads."""
+LONG_ROWS = 2
+"""Maximum number of long rows per program."""
 MOST_SLOTS = 32
 """Maximum number of edges in a tile."""
 MOST_WIDTH = 1024
@@ -69,7 +72,7 @@ class Tiles:
     Attributes:
         heads: number of heads.
         block: number of heads per program.
-        slots: number of edges of a long row that a program computes at a time.
+        slots: number of edges of long rows that a program computes at a time.
         warps: number of warps per program.
     """
 
@@ -82,6 +85,11 @@ class Tiles:
     def rows(self) -> int:
         """Number of short rows per program. It is limited, because each row has its own sums."""
         return max(1, self.slots // 2)
+
+    @property
+    def long_rows(self) -> int:
+        """Number of long rows per program, which divide its edges among them."""
+        return min(LONG_ROWS, self.slots)
 
     @property
     def halved(self) -> Tiles:
@@ -153,13 +161,14 @@ class Job:
     ) -> None:
         """Run a kernel over all rows of ``side`` (targets or sources).
 
-        A long row has a program of its own; several short rows share one.
+        A few long rows, or several short ones, share a program.
         """
         _, column, edge = side.tensors
         self.put(column=column, edge=edge, rows=side.rows, columns=side.columns)
         self.put(edges=side.edges, members=members)
         first = 0
-        for items, rows, slots in ((side.long, 1, tiles.slots), (side.short, tiles.rows, 1)):
+        long = (side.long, tiles.long_rows, tiles.slots // tiles.long_rows)
+        for items, rows, slots in (long, (side.short, tiles.rows, 1)):
             count = len(items)
             programs = -(-count // rows) * members
             own = {"items": items, "count": count, "first_program": first}
@@ -194,23 +203,59 @@ class Job:
         from edgewise.engines.triton_rows import kernels
 
         align = math.gcd(ALIGNED, *self.strides.values())
-        strides = {name: stride // align for name, stride in self.strides.items()}
         known: Mapping[str, Any] = {
-            **dict.fromkeys(kernels.SIZES, 0),
             **self.arguments,
-            **strides,
+            **{name: stride // align for name, stride in self.strides.items()},
             **own,
             "ALIGN": align,
             "BH": tiles.block,
             "ACC": kernels.ACCUMULATORS[self.accumulator],
         }
-        function = getattr(kernels, kernel)
-        arguments = {name: known.get(name) for name in function.arg_names}
+        absent = _absent(kernel)
+        values = [known.get(name, default) for name, default in absent.items()]
         if _recorded is not None:
+            arguments = dict(zip(absent, values, strict=True))
             _recorded.append(Launch(kernel, programs, arguments, tiles.warps))
             return
         with _on(self.like.device):
-            function[(programs,)](**arguments, num_warps=tiles.warps)
+            _launch(kernel, programs, values, tiles.warps, self.like.device)
+
+
+_compiled: dict[Any, Any] = {}
+"""Compiled kernels, by what they were compiled for."""
+
+
+@cache
+def _absent(kernel: str) -> dict[str, int | None]:
+    """Return the value of each argument of a kernel that is not set: 0 for numbers, or None."""
+    from edgewise.engines.triton_rows import kernels
+
+    names = getattr(kernels, kernel).arg_names
+    return {name: 0 if name in kernels.NUMBERS else None for name in names}
+
+
+def _launch(kernel: str, programs: int, values: list[Any], warps: int, on: torch.device) -> None:
+    """Launch a kernel: the one that was compiled for such arguments, or a new one.
+
+    Triton would find the compiled kernel itself, but takes twice as long, which is longer than the
+    kernel runs on a small graph.
+    """
+    from edgewise.engines.triton_rows import kernels
+
+    kinds = [
+        (x.dtype, x.data_ptr() % ALIGNED == 0) if isinstance(x, Tensor) else x
+        for x, absent in zip(values, _absent(kernel).values(), strict=True)
+        if absent is None
+    ]
+    key = (kernel, warps, on, *kinds)
+    compiled = _compiled.get(key)
+    if compiled is not None:
+        compiled[(programs, 1, 1)](*values)
+        return
+    made = getattr(kernels, kernel)[(programs,)](*values, num_warps=warps)
+    # The interpreter makes no kernel. For an AMD GPU, Triton also looks at the sizes of tensors.
+    if made is not None and torch.version.hip is None:
+        _compiled[key] = made
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:
