@@ -38,6 +38,9 @@ TARGETS = {"sm_80": ("cuda", 80, 32), "sm_90": ("cuda", 90, 32), "gfx942": ("hip
 REGISTERS, WARPS, PROGRAMS = 65536, 64, 32
 """Of a multiprocessor of either NVIDIA target: what it has, and the most that it runs at once."""
 SHARED = {"sm_80": 164 << 10, "sm_90": 228 << 10}
+MOST_SPILLS = 8
+"""Bytes of registers that a kernel may keep in memory: NVIDIA's assembler moves a register or two
+there if more programs fit then."""
 RESERVED = 1 << 10
 """Bytes of it that each program takes besides its own."""
 WAVE_REGISTERS, WAVES, UNITS = 512, 8, 4
@@ -319,8 +322,8 @@ def main() -> None:
     for made in compile_all(chosen, targets, options.workers):
         print(made, flush=True)
         found.append(made)
-    spilling = sum(made.spills > 0 for made in found)
-    print(f"{len(found)} kernels compiled, {spilling} with spills")
+    spilling = sum(made.spills > MOST_SPILLS for made in found)
+    print(f"{len(found)} kernels compiled, {spilling} with spills of over {MOST_SPILLS} bytes")
     if options.json:
         options.json.write_text(json.dumps([asdict(made) for made in found]))
     sys.exit(spilling > 0 or not found)

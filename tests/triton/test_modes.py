@@ -190,6 +190,51 @@ def test_kernels_are_launched_on_the_tensors_device(monkeypatch: pytest.MonkeyPa
     assert len(entered) == 2
 
 
+def test_a_compiled_kernel_is_launched_for_arguments_of_the_same_kinds_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from edgewise.engines.triton_rows import kernels
+
+    made: list[tuple[Any, ...]] = []
+    launched: list[tuple[Any, ...]] = []
+
+    class Kernel:
+        arg_names = ("items", "count", "scale", "H")
+
+        def __getitem__(self, _programs: Any) -> Any:
+            def compile_(*values: Any, num_warps: int) -> Compiled:
+                made.append((*values, num_warps))
+                return Compiled()
+
+            return compile_
+
+    class Compiled:
+        def __getitem__(self, _programs: Any) -> Any:
+            return lambda *values: launched.append(values)
+
+    monkeypatch.setattr(kernels, "of_a_test", Kernel(), raising=False)
+    monkeypatch.setattr(launch, "_compiled", {})
+    monkeypatch.setattr(torch.version, "hip", None)
+    x = torch.zeros(8)
+    other = torch.device("cuda", 7)
+    launch._launch("of_a_test", 1, [x, 5, 0.5, 8], 1, DEVICE)
+    launch._launch("of_a_test", 2, [torch.ones(80), 6, 0.1, 8], 1, DEVICE)
+    assert (len(made), len(launched)) == (1, 1)
+    assert launched[0][1:] == (6, 0.1, 8)
+    for values, warps, device in (
+        ([x[1:], 5, 0.5, 8], 1, DEVICE),  # not aligned to 16 bytes
+        ([x.double(), 5, 0.5, 8], 1, DEVICE),
+        ([None, 5, 0.5, 8], 1, DEVICE),
+        ([x, 5, 0.5, 4], 1, DEVICE),
+        ([x, 5, 0.5, 8], 2, DEVICE),
+        ([x, 5, 0.5, 8], 1, other),
+    ):
+        count = len(made)
+        launch._launch("of_a_test", 1, values, warps, device)
+        assert len(made) == count + 1
+    assert len(launched) == 1
+
+
 class Stream:
     """In the place of CUDA's."""
 

@@ -167,7 +167,8 @@ class Job:
         self.put(column=column, edge=edge, rows=side.rows, columns=side.columns)
         self.put(edges=side.edges, members=members)
         first = 0
-        long = (side.long, tiles.long_rows, tiles.slots // tiles.long_rows)
+        long_rows = tiles.long_rows
+        long = (side.long, long_rows, tiles.slots // long_rows)
         for items, rows, slots in (long, (side.short, tiles.rows, 1)):
             count = len(items)
             programs = -(-count // rows) * members
@@ -212,7 +213,7 @@ class Job:
             "ACC": kernels.ACCUMULATORS[self.accumulator],
         }
         absent = _absent(kernel)
-        values = [known.get(name, default) for name, default in absent.items()]
+        values = list(map(known.get, absent, absent.values()))
         if _recorded is not None:
             arguments = dict(zip(absent, values, strict=True))
             _recorded.append(Launch(kernel, programs, arguments, tiles.warps))
