@@ -41,9 +41,10 @@ def disagreement(built: Built) -> dict[str, float]:
         both = zip(ours, theirs, strict=True)
         pairs = [(a.detach(), b.detach()) for a, b in both if a is not None]
         largest = max(float(b.abs().max()) for _, b in pairs)
-        errors[name] = max(
+        relative = [
             float((a - b).abs().max()) / max(float(b.abs().max()), 1e-3 * largest) for a, b in pairs
-        )
+        ]
+        errors[name] = float(torch.tensor(relative).max())  # NaN if one is NaN, unlike max().
     return errors
 
 

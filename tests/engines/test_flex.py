@@ -78,7 +78,7 @@ def by_blocks(mask: BlockMask, *, down: bool) -> Tensor:
     found = torch.zeros(rows, columns, dtype=torch.bool)
     visited = set()
     sides = ("q", "full_q") if down else ("kv", "full_kv")
-    # PyTorch's kernels read the second list with the strides of the first.
+    # The kernels of PyTorch 2.11 read the second list with the strides of the first.
     strides = {getattr(mask, f"{side}_indices").stride() for side in sides}
     assert len(strides) == 1
     for side in sides:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,12 @@ from tests.places import needs
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
-TOLERANCE = 1e-2
-"""Largest allowed difference, relative to the largest gradient of the model.
+TOLERANCE = 3e-2
+"""Largest allowed difference, relative to the largest gradient of the parameter.
 
-Rounding to float32 changes gradients by some 1e-6. But a hidden unit whose value is that close to 0
-may be switched on by ReLU on one device only, which changed a gradient by 2e-3 on an H200.
+Rounding to float32 changes gradients by some 1e-6 of the largest gradient of the model. But a
+hidden unit whose value is that close to 0 may be switched on by ReLU on one device only: that of
+``dynamic_conv`` with the value 2e-7 explains its difference of 2e-3 on an H200.
 """
 
 
@@ -49,8 +49,11 @@ def test_agrees_with_the_cpu(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(torch.backends.cudnn, "enabled", False)
     expected, got = (loss_and_gradients(problem, device) for device in ("cpu", "cuda"))
     assert got.keys() == expected.keys()
-    largest = max(float(x.abs().max()) for x in islice(expected.values(), 1, None))
-    errors = {n: float((got[n] - x).abs().max()) / largest for n, x in expected.items()}
-    errors["loss"] *= largest / float(expected["loss"].abs())
-    worst = max(errors, key=lambda n: errors[n])
-    assert errors[worst] <= TOLERANCE, f"{worst}: {errors[worst]:.2g}"
+    largest = max(float(x.abs().max()) for n, x in expected.items() if n != "loss")
+    errors = {}
+    for n, x in expected.items():
+        # Gradients of a parameter can be 0 but for rounding, so there is a least scale.
+        scale = float(x.abs()) if n == "loss" else max(float(x.abs().max()), 0.1 * largest)
+        errors[n] = float((got[n] - x).abs().max()) / scale
+    wrong = {n: error for n, error in errors.items() if not error <= TOLERANCE}
+    assert not wrong, wrong

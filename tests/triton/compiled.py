@@ -38,11 +38,13 @@ TARGETS = {"sm_80": ("cuda", 80, 32), "sm_90": ("cuda", 90, 32), "gfx942": ("hip
 REGISTERS, WARPS, PROGRAMS = 65536, 64, 32
 """Of a multiprocessor of either NVIDIA target: what it has, and the most that it runs at once."""
 SHARED = {"sm_80": 164 << 10, "sm_90": 228 << 10}
-MOST_SPILLS = 8
-"""Bytes of registers that a kernel may keep in memory: NVIDIA's assembler moves a register or two
-there if more programs fit then."""
 RESERVED = 1 << 10
 """Bytes of it that each program takes besides its own."""
+MOST_SPILLS = 8
+"""Allowed bytes of spilled registers, stores and loads together: one register of 32 bits.
+
+NVIDIA's assembler spills one if more programs fit on a multiprocessor then.
+"""
 WAVE_REGISTERS, WAVES, UNITS = 512, 8, 4
 """Of a compute unit of gfx942: registers and waves of each of its four SIMD units."""
 TYPES = {
@@ -294,7 +296,8 @@ def _amd(asm: Any, _target: str) -> tuple[int, int, int]:
     widths = {"dword": 32, "dwordx2": 64, "dwordx3": 96, "dwordx4": 128}
     found = re.findall(r"(?:global|buffer)_load_(\w+)", text)
     widest = max((widths.get(name, 16) for name in found), default=0)
-    return notes["vgpr_count"], notes["vgpr_spill_count"], widest
+    spills = 2 * 4 * notes["vgpr_spill_count"]  # A store and a load of 4 bytes each.
+    return notes["vgpr_count"], spills, widest
 
 
 def compile_all(found: list[Source], targets: list[str], workers: int) -> Iterator[Compiled]:

@@ -190,49 +190,69 @@ def test_kernels_are_launched_on_the_tensors_device(monkeypatch: pytest.MonkeyPa
     assert len(entered) == 2
 
 
-def test_a_compiled_kernel_is_launched_for_arguments_of_the_same_kinds_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class Kernel:
+    """A kernel in the place of Triton's, which notes what it is compiled for and launched with."""
+
+    arg_names = ("items", "count", "scale", "H")
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.launched: list[tuple[Any, ...]] = []
+
+    def __getitem__(self, _programs: Any) -> Any:
+        def compile_(*_: Any, **__: Any) -> Any:
+            self.made += 1
+            return {(2, 1, 1): lambda *values: self.launched.append(values)}
+
+        return compile_
+
+
+@pytest.fixture
+def of_a_test(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     from edgewise.engines.triton_rows import kernels
 
-    made: list[tuple[Any, ...]] = []
-    launched: list[tuple[Any, ...]] = []
-
-    class Kernel:
-        arg_names = ("items", "count", "scale", "H")
-
-        def __getitem__(self, _programs: Any) -> Any:
-            def compile_(*values: Any, num_warps: int) -> Compiled:
-                made.append((*values, num_warps))
-                return Compiled()
-
-            return compile_
-
-    class Compiled:
-        def __getitem__(self, _programs: Any) -> Any:
-            return lambda *values: launched.append(values)
-
-    monkeypatch.setattr(kernels, "of_a_test", Kernel(), raising=False)
+    kernel = Kernel()
+    monkeypatch.setattr(kernels, "of_a_test", kernel, raising=False)
+    monkeypatch.setattr(kernels, "another", kernel, raising=False)
     monkeypatch.setattr(launch, "_compiled", {})
     monkeypatch.setattr(torch.version, "hip", None)
+    return kernel
+
+
+def test_a_compiled_kernel_is_launched_for_the_same_kinds_of_arguments_only(
+    of_a_test: Kernel,
+) -> None:
     x = torch.zeros(8)
-    other = torch.device("cuda", 7)
     launch._launch("of_a_test", 1, [x, 5, 0.5, 8], 1, DEVICE)
     launch._launch("of_a_test", 2, [torch.ones(80), 6, 0.1, 8], 1, DEVICE)
-    assert (len(made), len(launched)) == (1, 1)
-    assert launched[0][1:] == (6, 0.1, 8)
-    for values, warps, device in (
-        ([x[1:], 5, 0.5, 8], 1, DEVICE),  # not aligned to 16 bytes
-        ([x.double(), 5, 0.5, 8], 1, DEVICE),
-        ([None, 5, 0.5, 8], 1, DEVICE),
-        ([x, 5, 0.5, 4], 1, DEVICE),
-        ([x, 5, 0.5, 8], 2, DEVICE),
-        ([x, 5, 0.5, 8], 1, other),
+    assert of_a_test.made == 1
+    assert of_a_test.launched[0][1:] == (6, 0.1, 8)
+    other = torch.device("cuda", 7)
+    for made, (name, values, warps, device) in enumerate(
+        (
+            ("another", [x, 5, 0.5, 8], 1, DEVICE),
+            ("of_a_test", [x[1:], 5, 0.5, 8], 1, DEVICE),  # not aligned to 16 bytes
+            ("of_a_test", [x.double(), 5, 0.5, 8], 1, DEVICE),
+            ("of_a_test", [None, 5, 0.5, 8], 1, DEVICE),
+            ("of_a_test", [x, 5, 0.5, 4], 1, DEVICE),
+            ("of_a_test", [x, 5, 0.5, 8], 2, DEVICE),
+            ("of_a_test", [x, 5, 0.5, 8], 1, other),
+        ),
+        start=2,
     ):
-        count = len(made)
-        launch._launch("of_a_test", 1, values, warps, device)
-        assert len(made) == count + 1
-    assert len(launched) == 1
+        launch._launch(name, 1, values, warps, device)
+        assert of_a_test.made == made
+    assert len(of_a_test.launched) == 1
+
+
+def test_triton_finds_the_kernels_of_an_amd_gpu_itself(
+    of_a_test: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It compiles other code for tensors of over 2 GB."""
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    for _ in range(2):
+        launch._launch("of_a_test", 2, [torch.zeros(8), 5, 0.5, 8], 1, DEVICE)
+    assert (of_a_test.made, of_a_test.launched) == (2, [])
 
 
 class Stream:

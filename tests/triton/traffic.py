@@ -32,7 +32,7 @@ from tests.triton.compiled import VARIANTS
 
 NODES, SMALL, DEGREE = 48, 16, 16
 FEW, PIECE = 4, 16
-"""Edges of a row that shares its program with others; and of a piece, where pieces are merged: all
+"""Edges of a short row; and of a piece, where pieces are merged: all
 that a merge moves are their sums, so that it is counted on short ones, for as many as they have."""
 BANDWIDTH = {"H100": 3.35e12, "H200": 4.8e12}
 """Bytes a second of their memory, by their data sheets."""
@@ -175,8 +175,7 @@ CASES = (
 def of_variants(only: str) -> dict[str, dict[str, float]]:
     """Bytes an edge that each kernel of each call fetches, of those that are compiled ahead.
 
-    Rows have ``DEGREE`` edges where each has a program of its own, ``FEW`` where some share one,
-    and two pieces where they are merged.
+    Long rows have ``DEGREE`` edges, short rows ``FEW``, and rows that are merged have two pieces.
     """
     found: dict[str, dict[str, float]] = {}
     for name, run in VARIANTS.items():

@@ -216,8 +216,8 @@ def _listed(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Convert pairs ``(of, other)``, sorted by ``of``, to the lists that FlexAttention reads.
 
-    Both lists have the same width, because FlexAttention's kernels read the list of whole blocks
-    with the strides of the other list.
+    Both lists have the same width, because the kernels of PyTorch 2.11 read the list of whole
+    blocks with the strides of the other list.
 
     Args:
         of: row (or column) in the grid of blocks, of each block that contains edges.

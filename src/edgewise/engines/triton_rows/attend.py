@@ -263,9 +263,8 @@ class _Call:
             elif name.endswith("_features"):
                 copies[name] = job.empty(members * self.backward_tiles.blocks, *x.shape)
             elif name == "score_weight":
-                tiles, side = self.backward_tiles, self.side
-                programs = -(-len(side.long) // tiles.long_rows)
-                programs += -(-len(side.short) // tiles.rows)
+                groups = self.backward_tiles.groups(self.side)
+                programs = sum(-(-len(items) // rows) for items, rows, _ in groups)
                 copies[name] = job.empty(programs * members, *x.shape)
         job.put(**{f"grad_{name}": x for name, x in copies.items()})
         return copies

@@ -25,7 +25,7 @@ from edgewise.errors import ArgumentError
 from edgewise.ragged import starts
 
 SHORT = 8
-"""Rows with at most this number of edges are short: several of them share a program."""
+"""Rows with at most this number of edges are short. Programs compute one edge of them at a time."""
 PIECE = 512
 """Rows with more than this number of edges are cut into pieces of this size. The results of the
 pieces of a row are merged in order."""
