@@ -22,8 +22,8 @@ from edgewise.engines.triton_rows.layout import TritonSide
 
 ELEMENTS = 512
 """Maximum number of elements in the tile of a program, half as many in float64. With one warp, this
-is 16 per thread. Of 14 combinations with ``LONG_ROWS``, this one had the lowest mean time of three
-layers on an H200."""
+is 16 per thread. Of 14 combinations of this number, ``LONG_ROWS`` and the number of warps, this one
+had the lowest mean time of three layers on an H200."""
 ACROSS = 128
 """Maximum number of elements (heads × width) of a node per program, if a head is not wider. Other
 programs compute the other heads."""

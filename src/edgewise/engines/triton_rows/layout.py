@@ -25,7 +25,8 @@ from edgewise.errors import ArgumentError
 from edgewise.ragged import starts
 
 SHORT = 8
-"""Rows with at most this number of edges are short. Programs compute one edge of them at a time."""
+"""Rows with at most this number of edges are short: several of them share a program, which computes
+one edge of each at a time."""
 PIECE = 512
 """Rows with more than this number of edges are cut into pieces of this size. The results of the
 pieces of a row are merged in order."""
