@@ -185,10 +185,12 @@ def build_gpt(context: int = 1024, batch: int = 8, width: int = 768) -> Built:
 def test_kernels() -> None:
     """Run the tests of the kernels, and exit if one fails.
 
-    There is one process per core, because most of the time is compilation.
+    There is one process per core, because most of the time is compilation. Warnings, which differ
+    among versions of PyTorch, are not errors here.
     """
+    options = ("-q", "-W", "default", "-p", "no:cacheprovider")
     workers = ("--numprocesses", str(os.cpu_count() or 1))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, *TESTS]
+    command = [sys.executable, "-m", "pytest", *options, *workers, *TESTS]
     if subprocess.run(command, cwd=Path(__file__).parents[1], check=False).returncode:
         raise SystemExit("a test in tests/triton fails on this machine, so nothing is timed")
 

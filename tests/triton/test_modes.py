@@ -327,6 +327,7 @@ def test_a_warm_step_makes_the_host_wait_for_nothing() -> None:
 
 
 @needs_a_gpu
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match:UserWarning")
 @pytest.mark.parametrize("name", SEVERAL)
 def test_a_captured_step_has_the_bits_of_an_eager_one(name: str) -> None:
     side = torch.cuda.Stream()
