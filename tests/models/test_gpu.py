@@ -16,9 +16,9 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 TOLERANCE = 3e-2
 """Largest allowed difference, relative to the largest gradient of the parameter.
 
-Rounding to float32 changes gradients by some 1e-6 of the largest gradient of the model. But a
-hidden unit whose value is that close to 0 may be switched on by ReLU on one device only: that of
-``dynamic_conv`` with the value 2e-7 explains its difference of 2e-3 on an H200.
+Rounding to float32 changes gradients by about 1e-6 of the largest gradient of the model. However,
+a value near 0 can be positive on one device and negative on the other, and ReLU then lets its
+gradient pass on one device only. This explains a difference of 2e-3 in ``dynamic_conv`` on an H200.
 """
 
 

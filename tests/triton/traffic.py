@@ -32,8 +32,10 @@ from tests.triton.compiled import VARIANTS
 
 NODES, SMALL, DEGREE = 48, 16, 16
 FEW, PIECE = 4, 16
-"""Edges of a short row; and of a piece, where pieces are merged: all
-that a merge moves are their sums, so that it is counted on short ones, for as many as they have."""
+"""Number of edges of a short row, and of a piece of a row that is cut.
+
+A merge moves only the sums of pieces, so it is counted on small pieces.
+"""
 BANDWIDTH = {"H100": 3.35e12, "H200": 4.8e12}
 """Bytes a second of their memory, by their data sheets."""
 REACHED = 0.6

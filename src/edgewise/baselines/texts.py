@@ -24,7 +24,7 @@ from edgewise.runs.preprocessing import Preprocessing
 STRENGTHS = (1.0, 10.0, 100.0)
 """Settings: inverse penalty C of logistic regression."""
 LENGTHS = {1: "words", 2: "pairs of words"}
-"""Settings: maximum number of successive words that form a feature, with a name."""
+"""Settings: maximum number of successive words in a feature of TF-IDF, and the setting's name."""
 QUICK = 20_000
 """Maximum number of training texts with which ``edgewise train`` evaluates baselines."""
 

@@ -45,11 +45,11 @@ STEPS = 8
 CHOICES = 10
 """Number of target words that are tried for each source word."""
 MAX_WORDS = 200
-"""Number of words of each text that IBM Model 1 reads; the following words are left out."""
+"""Maximum number of words of a text that IBM Model 1 reads; it ignores all further words."""
 MAX_WORD_PAIRS = 10_000_000
 """Maximum number of pairs of a source and a target word that IBM Model 1 reads.
 
-So many pairs fill about 1 GB of memory. The training texts that follow are left out.
+These pairs fill about 1 GB of memory. IBM Model 1 ignores all further training texts.
 """
 QUICK = 50_000
 """Maximum size of the training data with which ``edgewise train`` evaluates baselines.

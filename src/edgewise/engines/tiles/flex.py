@@ -136,9 +136,9 @@ class FlexLayout:
 
         runs, count = _by_row(runs, rows)
         block, source_block, whole = _blocks(runs, count, columns)
-        down = (source_block * (block.max() + 1) + block).argsort()  # Sort by source.
-        by_target = _listed(block, source_block, whole, -(-rows // BLOCK))
-        by_source = _listed(source_block[down], block[down], whole[down], -(-columns // BLOCK))
+        down, across = -(-rows // BLOCK), -(-columns // BLOCK)
+        by_target = _listed(block, source_block, whole, (down, across))
+        by_source = _listed(source_block, block, whole, (across, down))
         mask = BlockMask(
             (rows, columns),
             *by_target,
@@ -212,9 +212,9 @@ def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor
 
 
 def _listed(
-    of: Tensor, other: Tensor, whole: Tensor, size: int
+    of: Tensor, other: Tensor, whole: Tensor, grid: tuple[int, int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Convert pairs ``(of, other)``, sorted by ``of``, to the lists that FlexAttention reads.
+    """Convert pairs ``(of, other)`` to the lists that FlexAttention reads.
 
     Both lists have the same width, because the kernels of PyTorch 2.11 read the list of whole
     blocks with the strides of the other list.
@@ -223,14 +223,15 @@ def _listed(
         of: row (or column) in the grid of blocks, of each block that contains edges.
         other: column (or row) of this block.
         whole: whether all pairs of this block are edges.
-        size: number of rows (or columns) in the grid.
+        grid: numbers of rows and columns (or of columns and rows) of the grid.
 
     Returns:
-        Number of blocks in each row that are not whole, ``[1, 1, size]``, and their columns, padded
-        with 0, ``[1, 1, size, maximum number]``; then both for the whole blocks.
+        Number of blocks in each row that are not whole, ``[1, 1, rows]``, and their columns, padded
+        with 0, ``[1, 1, rows, maximum number]``; then both for the whole blocks.
     """
+    size, most = grid
     group = whole * size + of
-    order = group.argsort(stable=True)
+    order = (group * most + other).argsort()
     group = group[order]
     count = torch.zeros(2 * size, dtype=torch.long, device=of.device)
     count.index_add_(0, group, torch.ones_like(group))

@@ -241,8 +241,6 @@ def _launch(kernel: str, programs: int, values: list[Any], warps: int, on: torch
     Triton would find the compiled kernel itself, but its search takes longer than the kernel runs
     on a small graph.
     """
-    from edgewise.engines.triton_rows import kernels
-
     kinds = [
         (x.dtype, x.data_ptr() % ALIGNED == 0) if isinstance(x, Tensor) else x
         for x, absent in zip(values, _absent(kernel).values(), strict=True)
@@ -253,6 +251,8 @@ def _launch(kernel: str, programs: int, values: list[Any], warps: int, on: torch
     if compiled is not None:
         compiled[(programs, 1, 1)](*values)
         return
+    from edgewise.engines.triton_rows import kernels
+
     made = getattr(kernels, kernel)[(programs,)](*values, num_warps=warps)
     # The interpreter makes no kernel. For an AMD GPU, Triton also looks at the sizes of tensors.
     if made is not None and torch.version.hip is None:
