@@ -114,9 +114,10 @@ def attend(
         an edge from the source: ``dense`` and ``tiles`` on a GPU, ``dense`` in compiled code, and
         ``dense`` in the backward pass if the gradient of the output is not finite.
 
-        ``torch.autocast`` has no effect here: attention is computed in the dtype of its inputs,
-        which are 16-bit if autocast computed the projections. The engines ``reference``, ``rows``
-        and ``tiles`` accumulate sums over 16-bit numbers in float32.
+        Attention is computed in the dtype of its inputs, also under ``torch.autocast``. If autocast
+        has left query, key and value in different dtypes, they are converted to the dtype of
+        autocast. The engines ``reference``, ``rows`` and ``tiles`` accumulate sums over 16-bit
+        numbers in float32.
 
     References:
         Vaswani et al., Attention is all you need, 2017 (``Dot``, the complete graph).

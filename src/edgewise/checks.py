@@ -77,6 +77,20 @@ def check_nodes(**nodes: Tensor) -> None:
             )
 
 
+def in_autocast_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Convert the arguments to the dtype of autocast, as PyTorch's attention does.
+
+    Like autocast, the function changes nothing if one of them is in float64.
+    """
+    nodes, device = (query, key, value), query.device.type
+    if device == "meta" or not torch.is_autocast_enabled(device):
+        return nodes
+    if any(x.dtype == torch.float64 for x in nodes):
+        return nodes
+    dtype = torch.get_autocast_dtype(device)
+    return query.to(dtype), key.to(dtype), value.to(dtype)
+
+
 def _warn_of_heads_first(query: Tensor, key: Tensor) -> None:
     """Warn if the shapes look like ``[B, H, N, D]``, where H would be taken as the node count."""
     if query.dim() < 4:
@@ -121,6 +135,8 @@ def checked_call(
         _warn_of_heads_first(query, key)
     if layout == "HND":
         query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
+    if not query.dtype == key.dtype == value.dtype:
+        query, key, value = in_autocast_dtype(query, key, value)
     graph = bind_graph(graph, query.shape[-3], key.shape[-3], query.device)
     _check_together(query, key, value, score)
     if isinstance(score, Additive):

@@ -6,6 +6,7 @@ computation is the textbook formula on dense matrices in that precision, rounded
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -183,6 +184,38 @@ def test_autocast_changes_no_step_and_no_sum() -> None:
         found = run()
     for a, b in zip(found, wanted, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_under_autocast_mixed_types_are_converted(dtype: torch.dtype, engine: str) -> None:
+    """Rotary queries and keys are in float32 under autocast, and values in 16 bits."""
+    graph = GRAPHS["window"]
+    nodes = torch.randn(3, graph.num_targets, HEADS, WIDTH)
+    converted = nodes.to(dtype).requires_grad_()
+    expected = ew.attend(*converted, graph, engine=engine)
+    (expected_gradient,) = torch.autograd.grad(expected.float().sum(), converted)
+    expected_weights = ew.attention_weights(converted[0], converted[1], graph)
+    for types in [*itertools.product([dtype, torch.float32], repeat=3)][1:-1]:
+        mixed = [x.to(t).requires_grad_() for x, t in zip(nodes, types, strict=True)]
+        with torch.autocast("cpu", dtype):
+            out = ew.attend(*mixed, graph, engine=engine)
+            weights = ew.attention_weights(*mixed[:2], graph)
+        assert torch.equal(out, expected)
+        if types[0] != types[1]:
+            assert torch.equal(weights, expected_weights)
+        gradients = torch.autograd.grad(out.float().sum(), mixed)
+        assert [gradient.dtype for gradient in gradients] == [*types]
+        for gradient, other in zip(gradients, expected_gradient, strict=True):
+            assert torch.equal(gradient, other.to(gradient))
+        with pytest.raises(ArgumentError, match="as in query"):
+            ew.attend(*mixed, graph, engine=engine)
+
+
+def test_autocast_does_not_convert_float64() -> None:
+    query, key, value = torch.randn(3, 4, HEADS, WIDTH)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ArgumentError, match="float64"):
+        ew.attend(query.double(), key, value, ew.graphs.complete())
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.9])

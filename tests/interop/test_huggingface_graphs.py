@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +21,7 @@ import edgewise as ew
 from edgewise import graphs
 from edgewise.graphs import Pattern
 from edgewise.graphs.graph import bound_graphs
+from edgewise.interop.huggingface import attention as interop_attention
 from edgewise.interop.huggingface import on_graph
 from edgewise.interop.huggingface.attention import attention
 from edgewise.interop.huggingface.masks import reads_of_call
@@ -137,8 +142,9 @@ def agree(mine: tuple[Tensor, list[Tensor]], other: tuple[Tensor, list[Tensor]])
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_model_on_its_own_graph_is_theirs(name: str, padding: str) -> None:
+    """Also at the positions of padding."""
     kind, (ids, mask) = KINDS[name], batch_of(name, padding)
-    keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+    keep = torch.ones_like(ids, dtype=torch.bool)
     mine = states_and_gradients(kind.made(), ids, mask, keep)
     agree(mine, states_and_gradients(kind.made("sdpa"), ids, mask, keep))
     again = on_graph(kind.made("sdpa"), graphs.complete())
@@ -267,6 +273,36 @@ def test_masks_of_ones_own_of_each_member_and_head(heads: int, dtype: torch.dtyp
     close(model(ids, attention_mask=first)[0], other(ids, attention_mask=first)[0])
     first.copy_(mask[1:2])
     close(model(ids, attention_mask=first)[0], other(ids, attention_mask=first)[0])
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+@pytest.mark.parametrize("name", ["bert", "llama", "t5"])
+def test_masks_of_ones_own_are_expanded(name: str, dtype: torch.dtype, members: int) -> None:
+    """From one member, one head or one row to all, as in SDPA."""
+    ids = sentences()[0][:members]
+    keep = torch.ones_like(ids, dtype=torch.bool)
+    model, other = KINDS[name].made(), KINDS[name].made("sdpa")
+    for shape in itertools.product({1, members}, (1, 4), (1, LONGEST)):
+        with case(shape):
+            mask = torch.rand(*shape, LONGEST) < 0.6
+            mask[..., 0] = True
+            if dtype == torch.float32:
+                mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(dtype).min)
+            mine = states_and_gradients(model, ids, mask, keep)
+            agree(mine, states_and_gradients(other, ids, mask, keep))
+
+
+def test_a_learned_mask_has_its_gradient() -> None:
+    """Such as the relative positions of Swin."""
+    query, key, value = torch.randn(3, 2, 4, 5, 8)
+    mask = torch.randn(1, 4, 5, 5, requires_grad=True)
+    for _ in range(2):
+        out, _ = attention(nn.Identity(), query, key, value, mask, is_causal=False)
+        expected = nn.functional.scaled_dot_product_attention(query, key, value, mask)
+        close(out.transpose(1, 2), expected)
+        (gradient,) = torch.autograd.grad(out.pow(2).sum(), mask)
+        close(gradient, torch.autograd.grad(expected.pow(2).sum(), mask)[0])
 
 
 def written(
@@ -399,6 +435,28 @@ def test_registered_whichever_is_imported_first(first: str) -> None:
     lines += ["assert 'edgewise' in AttentionInterface().valid_keys()"]
     lines += ["assert 'edgewise' in AttentionMaskInterface().valid_keys()"]
     subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, timeout=300)
+
+
+def test_registered_after_an_import_that_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def execute(_: ModuleType) -> None:
+        calls.append("execute")
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    def find_spec(_: str) -> SimpleNamespace:
+        return SimpleNamespace(loader=SimpleNamespace(exec_module=execute))
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    monkeypatch.setattr(interop_attention, "register", lambda: calls.append("register"))
+    monkeypatch.setattr(sys, "meta_path", [interop_attention._WhenImported()])
+    for interrupted in (True, False):
+        spec = sys.meta_path[0].find_spec(interop_attention.HOME)
+        with pytest.raises(KeyboardInterrupt) if interrupted else nullcontext():
+            spec.loader.exec_module(ModuleType("transformers"))
+    assert calls == ["execute", "execute", "register"]
+    assert sys.meta_path == []
 
 
 OTHERS: dict[str, Callable[[], nn.Module]] = {

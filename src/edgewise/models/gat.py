@@ -55,7 +55,6 @@ class GATLayer(GraphLayer):
         value = self.linear(x).unflatten(-1, (self.heads, -1))
         query = (value * self.att_dst).sum(-1, keepdim=True)
         key = (value * self.att_src).sum(-1, keepdim=True)
-        query, key = query.to(value), key.to(value)  # Under autocast, these sums are in float32.
         # The scores above use the values before dropout.
         value = F.dropout(value, self.dropout, self.training)
         dropout = self.dropout if self.training else 0.0

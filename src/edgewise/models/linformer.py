@@ -172,8 +172,6 @@ class LinformerAttention(GraphLayer):
         key = torch.einsum("kt,bthd->bkhd", of_keys[:, :tokens], key)
         value = torch.einsum("kt,bthd->bkhd", of_values[:, :tokens], value)
         dropout = self.dropout if self.training else 0.0
-        # Under autocast, the dtypes may differ.
-        key, value = key.to(query), value.to(query)
         out = attend(query, key, value, graph, dropout=dropout, layout="NHD")
         projected: Tensor = self.output(out.flatten(-2))
         return projected

@@ -175,11 +175,10 @@ class RelativeAttention(GraphLayer):
         position_query = rotate(position_query, encoding[graph.num_sources - graph.num_targets :])
         query = torch.cat([query + preferences.content, position_query], -1)
         key = torch.cat([key, encoding.expand(*key.shape[:-1], -1)], -1)
-        # Under autocast, only some of these tensors are 16-bit.
         heads = attend(
             query,
-            key.to(query),
-            value.to(query),
+            key,
+            value,
             graph,
             score=Dot(self.head_width**-0.5),
             bias=bias,

@@ -23,6 +23,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from edgewise.attention import attend
 from edgewise.biases import add_terms
+from edgewise.checks import in_autocast_dtype
 from edgewise.dispatch_modes import detach_from_inference, persist_on
 from edgewise.edge_steps import attention_weights
 from edgewise.errors import ArgumentError, counted, require
@@ -86,6 +87,8 @@ def attention(
         ArgumentError: the layer caps its scores or has attention sinks.
     """
     _refuse(module, other)
+    # Rotary positions are in float32 under autocast, the values in 16 bits.
+    query, key, value = in_autocast_dtype(query, key, value)
     members, _, targets = query.shape[:3]
     sources = key.shape[2]
     if output_attentions is None:
@@ -100,16 +103,18 @@ def attention(
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     if reads.is_shared:
         graph = graph.bind(targets, reads.sources)
-    else:
-        query, key, value = (x.flatten(0, 1) for x in (query, key, value))
     assert isinstance(graph, Graph)
+    # The packed graph of a single member has the sizes of a shared graph.
+    is_packed = graph.num_targets != targets
+    if is_packed:
+        query, key, value = (x.flatten(0, 1) for x in (query, key, value))
     bias = None if added is None else on_edges(added, graph, targets)
     out = attend(query, key, value, graph, score=score, bias=bias, dropout=dropout, layout="NHD")
     weights = None
     if output_attentions:
-        found = attention_weights(query, key, graph, score=score, bias=bias)
-        weights = _of_all_pairs(found, graph, members, targets, sources)
-    out = out if reads.is_shared else out.unflatten(0, (members, targets))
+        edge_weights = attention_weights(query, key, graph, score=score, bias=bias)
+        weights = _of_all_pairs(edge_weights, graph, members, targets, sources)
+    out = out.unflatten(0, (members, targets)) if is_packed else out
     return out.contiguous(), weights
 
 
@@ -145,12 +150,11 @@ def on_edges(added: Tensor, graph: Graph, targets: int) -> Tensor:
     The result is ``[E, H]`` if the graph is a packed batch.
     """
     if graph.num_targets == targets:
-        found = added[..., graph.target.to(added.device), graph.source.to(added.device)]
-        return found.transpose(-1, -2)
+        per_head = added[..., graph.target.to(added.device), graph.source.to(added.device)]
+        return per_head.transpose(-1, -2)
     target, source = graph.target.to(added.device), graph.source.to(added.device)
     member = target // targets if len(added) > 1 else torch.zeros_like(target)
-    found = added[member, :, target % targets, source % added.shape[-1]]
-    return found
+    return added[member, :, target % targets, source % added.shape[-1]]
 
 
 def _reads(
@@ -167,29 +171,32 @@ def _reads(
     if mask is not None:
         return _reads_of_mask(mask, targets, sources)
     is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    own: Pattern = causal() if is_causal and targets > 1 else complete()
-    return Reads([own], targets, sources), None
+    pattern: Pattern = causal() if is_causal and targets > 1 else complete()
+    return Reads([pattern], targets, sources), None
 
 
 def _reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tensor | None]:
     """Return the pairs that a mask allows and its additive bias, cached across layers.
 
     Changes in place are detected by the version of the mask. An inference tensor has no version, so
-    its values are compared with a copy.
+    its values are compared with a copy. A mask with a gradient, such as the relative positions of
+    Swin, is not cached, because it belongs to one backward pass.
     """
-    known = _masks.setdefault(mask, {})
-    form = targets, sources
-    if form in known:
-        stamp, found = known[form]
+    if mask.requires_grad:
+        return reads_of_mask(mask, targets, sources)
+    entries = _masks.setdefault(mask, {})
+    sizes = targets, sources
+    if sizes in entries:
+        stamp, result = entries[sizes]
         if stamp.equal(mask) if isinstance(stamp, Tensor) else stamp == version_of(mask):
-            cached: tuple[Reads, Tensor | None] = found
+            cached: tuple[Reads, Tensor | None] = result
             return cached
     # The cached mask must be valid in later calls, which may be training steps.
     with persist_on(mask.device):
-        own = detach_from_inference(mask)
-        found = reads_of_mask(own, targets, sources)
-        known[form] = version_of(mask) if own is mask else own, found
-    return found
+        detached = detach_from_inference(mask)
+        result = reads_of_mask(detached, targets, sources)
+        entries[sizes] = version_of(mask) if detached is mask else detached, result
+    return result
 
 
 def _refuse(module: nn.Module, other: dict[str, Any]) -> None:
@@ -209,8 +216,9 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
 
     Each layer attends to pairs that the layer's mask allows *and* that are edges of the graph. A
     causal model stays causal, a sliding window stays within its window, packed texts stay apart,
-    and padding is never attended to. Positions are counted within each text without padding, or
-    within an image (a class token is position 0).
+    and padding is never attended to. Padding before and after a text has no edges: its attention
+    is 0. Positions are counted within each text without padding, or within an image (a class token
+    is position 0).
 
     A mask ``[B, H, T, S]`` passed to the model is cached as a graph. Do not change the mask through
     ``.data`` or NumPy: unlike ordinary changes in place, such changes are not noticed.
@@ -219,8 +227,8 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
         model: a model that uses ``AttentionInterface``, as most do. Only the encoder of an
             encoder-decoder changes.
         graph: one graph for all layers, or a sequence with one per layer, ``None`` to keep a
-            layer unchanged. ``graphs.complete()`` restores the original attention. Text is parsed
-            by :func:`edgewise.graphs.parse`.
+            layer's original attention. ``graphs.complete()`` is the same as ``None``, also at
+            padding positions. Text is parsed by :func:`edgewise.graphs.parse`.
 
     Returns:
         The model.
@@ -239,18 +247,20 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
     """
     register()
     layers = layers_that_ask(model)
-    one_for_all = isinstance(graph, str) or not isinstance(graph, Sequence)
-    given: list[Any] = [graph] * len(layers) if one_for_all else list(graph)  # type: ignore[arg-type]
-    if len(given) != len(layers):
+    is_single = isinstance(graph, str) or not isinstance(graph, Sequence)
+    items: list[Any] = [graph] * len(layers) if is_single else list(graph)  # type: ignore[arg-type]
+    if len(items) != len(layers):
         raise ArgumentError(
             "graph",
             expected=f"one graph, or a list with one for each attention layer ({len(layers)})",
-            got=counted(len(given), "graph"),
+            got=counted(len(items), "graph"),
             remedy="give one graph per layer, with None for layers that should keep their own "
             "graph",
         )
-    patterns = [parse(one) if isinstance(one, str) else one for one in given]
-    patterns = [one if one is None else check_graph(one) for one in patterns]
+    patterns = [parse(item) if isinstance(item, str) else item for item in items]
+    patterns = [pattern if pattern is None else check_graph(pattern) for pattern in patterns]
+    # Without a graph, padding positions attend too, as in the original model.
+    patterns = [None if pattern == complete() else pattern for pattern in patterns]
     if getattr(model.config, "_attn_implementation", NAME) != NAME:
         model.set_attn_implementation(NAME)  # type: ignore[operator]
     for layer, pattern in zip(layers, patterns, strict=True):
@@ -396,7 +406,12 @@ class _WhenImported(importlib.abc.MetaPathFinder):
             execute = spec.loader.exec_module
 
             def then_register(module: ModuleType) -> None:
-                execute(module)
+                try:
+                    execute(module)
+                except BaseException:
+                    # After an interrupted import, the next attempt is to register too.
+                    sys.meta_path.insert(0, self)
+                    raise
                 # If this version of transformers is too old for graphs, everything else still
                 # works.
                 with suppress(ImportError):

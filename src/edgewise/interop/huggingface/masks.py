@@ -193,19 +193,19 @@ def reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tens
 
     Args:
         mask: boolean, True for allowed pairs; or numbers that are added to the scores.
-        targets: T; a larger mask is cut.
+        targets: T; a larger mask is cut, a mask ``[B, H, 1, S]`` is expanded.
         sources: S; a larger mask is cut.
     """
-    mask = mask[..., :targets, :sources]
+    mask = mask[..., :targets, :sources].expand(-1, -1, targets, sources)
     allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
     added = None
-    if mask.dtype != torch.bool and bool((mask * allowed).any()):
+    if mask.dtype != torch.bool and bool(mask.masked_fill(~allowed, 0).any()):
         added = mask.masked_fill(~allowed, -torch.inf)
     # The heads have different masks, so they are passed as a bias.
     elif allowed.shape[1] > 1:
         added = torch.zeros(mask.shape, device=mask.device).masked_fill(~allowed, -torch.inf)
-    of_members = allowed.any(1).cpu()
-    own: list[Pattern] = [graph_of_rows([(0, rows)], targets) for rows in of_members]
+    matrices = allowed.any(1).cpu()
+    own: list[Pattern] = [graph_of_rows([(0, matrix)], targets) for matrix in matrices]
     return Reads(own, targets, sources), added
 
 
