@@ -629,6 +629,15 @@ def test_what_attention_here_does_not_do_is_refused() -> None:
     ids, mask = sentences()
     with refused("attn_implementation", expected="dot", got="caps the scores", remedy="eager"):
         capped(ids, mask)
+    nodes = torch.randn(3, 2, 4, 7, 8)
+    for name, words in {
+        "s_aux": "sinks",
+        "sinks": "sinks",
+        "indices": "selects sources",
+        "block_indices": "selects blocks",
+    }.items():
+        with refused("attn_implementation", expected="dot", got=words, remedy="eager"):
+            attention(nn.Identity(), *nodes, None, **{name: torch.ones(1)})
     bert = KINDS["bert"].made()
     with refused("graph", expected="attention layer (2)", got="3 graphs", remedy="None"):
         on_graph(bert, [graphs.window(1)] * 3)

@@ -40,6 +40,9 @@ GRAPH = "edgewise_graph"
 UNKNOWN = {
     "softcap": "caps the scores",
     "s_aux": "has attention sinks",
+    "sinks": "has attention sinks",
+    "indices": "selects sources by their scores",
+    "block_indices": "selects blocks of sources by their scores",
 }
 """Unsupported arguments of an attention function, with their meaning."""
 _masks = WeakIdKeyDictionary()
@@ -84,7 +87,7 @@ def attention(
         None. Weights of pairs without an edge are 0.
 
     Raises:
-        ArgumentError: the layer caps its scores or has attention sinks.
+        ArgumentError: the layer caps its scores, has attention sinks, or selects sources.
     """
     _refuse(module, other)
     # Rotary positions are in float32 under autocast, the values in 16 bits.
@@ -200,13 +203,13 @@ def _reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Ten
 
 
 def _refuse(module: nn.Module, other: dict[str, Any]) -> None:
-    for name, means in UNKNOWN.items():
-        given = other.get(name)
-        if given is not None and given is not False:
+    for name, meaning in UNKNOWN.items():
+        value = other.get(name)
+        if value is not None and value is not False:
             raise ArgumentError(
                 "attn_implementation",
                 expected="a layer with plain dot-product attention",
-                got=f"{type(module).__name__}, which {means} ({name})",
+                got=f"{type(module).__name__}, which {meaning} ({name})",
                 remedy='use attn_implementation="eager" for this model',
             )
 
