@@ -373,7 +373,7 @@ def test_nodes_of_two_groups(tmp_path):
     links = [f"{i},{(i + step) % 60}" for i in range(60) for step in (2, 4)]
     (tmp_path / "edges.csv").write_text("\n".join(["from,to", *links]))
     fields = {f"data.{name}": str(tmp_path / f"{name}.csv") for name in ("nodes", "edges")}
-    found = measured("nodes", **fields, **{"data.label": "label"})
+    found = measured("nodes", **fields, **{"data.target": "label"})
     assert found["label propagation"].metrics["test/accuracy"] == 1
     assert {"logistic regression", "SGC", "Correct & Smooth"} <= found.keys()
 
@@ -388,12 +388,12 @@ def test_semi_supervised_training_is_advised_for_classes_of_nodes(tmp_path):
     files = {f"data.{name}": str(tmp_path / f"{name}.csv") for name in ("nodes", "edges")}
 
     def said(name, label, features, **metrics):
-        fields = files | {"data.label": label, "data.features": features, "seed": 3}
+        fields = files | {"data.target": label, "data.features": features, "seed": 3}
         return comparison(with_values(find(name), fields), metrics, tmp_path / "run")
 
     options = f"--data.nodes {files['data.nodes']} --data.edges {files['data.edges']} "
     asked = (
-        f"`edgewise train nodes-few-labels {options}--data.label team --data.features f --seed 3`"
+        f"`edgewise train nodes-few-labels {options}--data.target team --data.features f --seed 3`"
     )
     assert asked in said("nodes", "team", "f", **{"test/accuracy": 0.0})
     assert "nodes-few" not in said("nodes", "price", "f", **{"test/mae": 9.0, "test/rmse": 9.0})

@@ -29,14 +29,15 @@ def test_the_separator_is_found_by_labels_that_come_again(cells: list[str], sepa
 def test_labels_are_stripped_and_blank_cells_have_none() -> None:
     assert split_labels(" a | b|", "|") == ["a", "b"]
     assert split_labels('["a", "b|c"]', "[") == ["a", "b|c"]
-    assert split_labels(" ", "|") == split_labels("NA", "|") == []
+    assert split_labels(" ", "|") == []
+    assert split_labels("NA", "|") == ["NA"]
 
 
 def test_each_label_has_a_column_of_0_and_1() -> None:
     own = Table.of("mine.csv", {"tags": ["b|a", "", "b"]})
-    found = label_columns(own, "tags", "|", "data.label")
+    found = label_columns(own, "tags", "|", "data.target")
     assert found.columns == {"a": ["1", "0", "0"], "b": ["1", "0", "1"]}
-    few = label_columns(own.only([2]), "tags", "|", "data.label", ["a", "b"])
+    few = label_columns(own.only([2]), "tags", "|", "data.target", ["a", "b"])
     assert few.columns == {"a": ["0"], "b": ["1"]}
-    with refused("data.label", expected="training table", got="'a' in row 0", remedy="training"):
-        label_columns(own, "tags", "|", "data.label", ["b"])
+    with refused("data.target", expected="training table", got="'a' in row 0", remedy="training"):
+        label_columns(own, "tags", "|", "data.target", ["b"])

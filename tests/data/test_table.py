@@ -107,7 +107,7 @@ def test_delimiters_and_encodings_are_recognised(text: str, encoding: str, tmp_p
     table = read_table(path)
     assert table.texts("data.text", "name") == ["\u201cCafé\u201d, black", '"Tea" he said']
     assert table.numbers("data.target", ["value"])[:, 0].tolist() == [1.5, 2]
-    assert table.numeric() == ["value"]
+    assert table.numeric == ["value"]
     assert [line for line, _ in table_rows(path)] == [2, 3]
 
 
@@ -144,12 +144,12 @@ def test_packed_files(tmp_path: Path) -> None:
     content = b"a,b\n1,2\n"
     for end, pack in ((".bz2", bz2.compress), (".xz", lzma.compress)):
         (tmp_path / f"t.csv{end}").write_bytes(pack(content))
-        assert read_table(tmp_path / f"t.csv{end}").numeric() == ["a", "b"]
+        assert read_table(tmp_path / f"t.csv{end}").numeric == ["a", "b"]
     path = tmp_path / "t.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("folder/t.csv", content)
         archive.writestr("__MACOSX/t.csv", "")
-    assert read_table(path).numeric() == ["a", "b"]
+    assert read_table(path).numeric == ["a", "b"]
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("second.csv", content)
     with refused(str(path), expected="one file", got="folder/t.csv, second.csv", remedy="unpack"):
@@ -169,9 +169,9 @@ def test_a_column_is_chosen_where_there_is_no_doubt(tmp_path: Path) -> None:
     table = read_table(written(tmp_path, "a,b,two words\n1,x,\n2,y,3\n"))
     assert table.choose("data.target", "", ["b"], "the target") == "b"
     assert table.choose("data.target", "a", ["b"], "the target") == "a"
-    assert table.numeric() == ["a", "two words"]
+    assert table.numeric == ["a", "two words"]
     with refused("data.target", expected="the target", got="2 possible columns: 'a'", remedy=" a"):
-        table.choose("data.target", "", table.numeric(), "the target")
+        table.choose("data.target", "", table.numeric, "the target")
     with refused(
         "data.target", expected="the target", got="'b', 'two words'", remedy="data.target"
     ):

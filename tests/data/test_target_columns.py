@@ -26,9 +26,11 @@ def columns(cells: str, **fields: str) -> TargetColumns:
     ("cells", "classes"),
     [
         ("0|1|1|0", ("0", "1")),
-        ("0.0|1.0||0", ("0", "1")),
+        ("0.0|1.0||0.0", ("0.0", "1.0")),
+        ("0|1|NA|0", ("0", "1")),
         ("active|inactive|active|inactive", ("inactive", "active")),
-        ("toxic|Non-toxic|toxic|NA", ("Non-toxic", "toxic")),
+        ("toxic|Non-toxic|toxic|", ("Non-toxic", "toxic")),
+        ("K|Na|Li|K|Na|Li", ("K", "Li", "Na")),
         ("no|yes|no|yes", ("no", "yes")),
         ("b|a|c|a|b|c", ("a", "b", "c")),
         ("1|2|1|2", ()),

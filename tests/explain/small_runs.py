@@ -119,7 +119,7 @@ def nodes(folder: Path) -> Path:
     pairs = [f"p{i},p{draw.randrange(40)}" for i in range(40)]
     (folder / "edges.csv").write_text("\n".join(["citing,cited", *pairs]))
     values = {"data__nodes": str(folder / "nodes.csv"), "data__edges": str(folder / "edges.csv")}
-    return of_recipe("nodes", folder, model="gat", data__label="topic", **values)
+    return of_recipe("nodes", folder, model="gat", data__target="topic", **values)
 
 
 def whole_graphs(folder: Path) -> Path:

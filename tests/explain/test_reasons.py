@@ -36,7 +36,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Run:
     values = {
         "data.nodes": str(folder / "nodes.csv"),
         "data.edges": str(folder / "edges.csv"),
-        "data.label": "topic",
+        "data.target": "topic",
     }
     train(with_values(find("nodes"), FAST | values), folder / "run")
     return edgewise.load(folder / "run")

@@ -44,7 +44,7 @@ def run_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nodes")
     write(folder, 80, 0)
     data = node_files(
-        nodes=str(folder / "nodes.csv"), edges=str(folder / "edges.csv"), label="topic"
+        nodes=str(folder / "nodes.csv"), edges=str(folder / "edges.csv"), target="topic"
     )
     train(with_values(replace(find("nodes"), data=data), FAST), folder / "run")
     shutil.copy(folder / "nodes.csv", folder / "kept.csv")
@@ -114,14 +114,14 @@ def test_a_graph_with_few_labels(tmp_path):
     few = [line if i < 17 else line.replace(line.split(",")[1], "") for i, line in enumerate(lines)]
     (tmp_path / "nodes.csv").write_text("\n".join(few))
     files = {"data.nodes": str(tmp_path / "nodes.csv"), "data.edges": str(tmp_path / "edges.csv")}
-    recipe = with_values(find("nodes-few-labels"), {**files, "data.label": "topic", **FAST})
+    recipe = with_values(find("nodes-few-labels"), {**files, "data.target": "topic", **FAST})
     assert recipe.task.views == 2
     assert (recipe.data.load().train.make(torch.tensor([0])).target == -100).sum() > 60
     train(recipe, tmp_path / "run")
     run = edgewise.load(tmp_path / "run")
     assert right(run.predict([f"p{i}" for i in range(80)])) > 0.8
     assert main(["test", str(tmp_path / "run")]) == 0
-    plain = with_values(find("nodes"), {**files, "data.label": "topic", "data.unlabelled": True})
+    plain = with_values(find("nodes"), {**files, "data.target": "topic", "data.unlabelled": True})
     with refused("data.unlabelled", expected="no loss", got="true", remedy="nodes-few-labels"):
         train(plain, tmp_path / "plain")
 

@@ -166,7 +166,7 @@ def test_a_label_that_is_no_number_is_named(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("id,age,y\na,1,1.5\nb,2,high\n")
     (tmp_path / "edges.csv").write_text("a,b\n")
     files = {"nodes": str(tmp_path / "nodes.csv"), "edges": str(tmp_path / "edges.csv")}
-    with refused("data.label", expected="finite numbers", got="'high' in row 3", remedy="correct"):
+    with refused("data.target", expected="finite numbers", got="'high' in row 3", remedy="correct"):
         node_files(**files, task_type="regression").load()
 
 

@@ -81,7 +81,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two seeds on three columns, without their table."""
     folder = tmp_path_factory.mktemp("texts")
     path = by_column(folder / "mine.csv")
-    train_seeds(recipe(path, **{"data.label": ",".join(NAMES)}), 2, folder / "seeds")
+    train_seeds(recipe(path, **{"data.target": ",".join(NAMES)}), 2, folder / "seeds")
     (folder / "mine.csv").unlink()
     return folder / "seeds"
 
@@ -133,11 +133,11 @@ def test_seeds_answer_together(folder: Path, one: Run) -> None:
 @pytest.mark.parametrize("separator", ["|", "; ", ","])
 def test_labels_in_one_cell_are_the_same_as_in_columns(tmp_path: Path, separator: str) -> None:
     found = text_table(path=in_lists(tmp_path / "lists.csv", separator)).load()
-    wanted = text_table(path=by_column(tmp_path / "own.csv"), label=NAMES).load()
+    wanted = text_table(path=by_column(tmp_path / "own.csv"), target=NAMES).load()
     assert [target.name for target in found.targets] == sorted(NAMES)
     assert found.model_arguments == wanted.model_arguments
     assert found.targets[2].counts == wanted.targets[0].counts, "sport has no gap"
-    one_label = text_table(path=str(tmp_path / "lists.csv"), separator="none", label="labels")
+    one_label = text_table(path=str(tmp_path / "lists.csv"), separator="none", target="labels")
     with refused(
         str(tmp_path / "lists.csv"), expected="a text in each row", got="none", remedy="row"
     ):
@@ -160,14 +160,14 @@ def test_files_for_validation_and_test_have_the_labels_of_the_training_file(tmp_
     target = splits.test.make(splits.test.lengths.argsort()).target
     assert target.tolist() == [[1, 0, 0], [0, 0, 0]]
     new = write(tmp_path / "c.csv", ["text", "labels"], [["a film", "film|music"]])
-    with refused("data.label", expected="training table", got="'film' in row 2", remedy="add"):
+    with refused("data.target", expected="training table", got="'film' in row 2", remedy="add"):
         text_table(path=path, test_path=new).load()
 
 
 def test_numbers_of_a_text_are_predicted(tmp_path: Path) -> None:
     cells = [[text, f"{len(labels) + 0.5}"] for text, labels in rows()]
     path = write(tmp_path / "a.csv", ["text", "stars"], cells)
-    given = recipe(path, **{"data.label": "stars", "data.task_type": "regression"})
+    given = recipe(path, **{"data.target": "stars", "data.task_type": "regression"})
     metrics = train(given, tmp_path / "run")
     assert metrics["test/r2"] > 0.5
     (answer,) = edgewise.load(tmp_path / "run").predict("a ball", interval=0.8)
@@ -178,7 +178,7 @@ def test_numbers_of_a_text_are_predicted(tmp_path: Path) -> None:
 
 
 def test_the_baseline_is_a_regression_of_each_label(tmp_path: Path) -> None:
-    given = recipe(by_column(tmp_path / "own.csv"), **{"data.label": ",".join(NAMES)})
+    given = recipe(by_column(tmp_path / "own.csv"), **{"data.target": ",".join(NAMES)})
     (found,) = baselines(given)
     assert found.name == "TF-IDF with logistic regression"
     assert found.metrics["test/roc_auc"] > 0.95

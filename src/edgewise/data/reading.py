@@ -6,6 +6,7 @@ import bz2
 import codecs
 import gzip
 import io
+import logging
 import lzma
 import math
 import os
@@ -22,6 +23,9 @@ from torch import Tensor
 
 from edgewise.data.files import find_files, unreadable
 from edgewise.errors import ArgumentError, MissingDataError, counted
+
+log = logging.getLogger("edgewise.data")
+"""Logger of notes on how data are read, at level INFO. Commands print them."""
 
 LARGEST = torch.finfo(torch.float32).max
 LARGEST_WHOLE = 2**53  # A float represents all integers up to this number.

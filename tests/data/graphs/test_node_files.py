@@ -32,7 +32,7 @@ def files(tmp_path):
 
 
 def own(files, **fields):
-    return node_files(**{**files, "label": "group", "val": 0.25, "test": 0.25, **fields})
+    return node_files(**{**files, "target": "group", "val": 0.25, "test": 0.25, **fields})
 
 
 def test_nodes_of_all_kinds(files):
@@ -78,7 +78,7 @@ def test_the_training_batch_can_have_all_nodes(files):
     assert batch.target[labelled.select].tolist() == labelled.target.tolist()
     assert splits.val.make(index).select is not None
     with refused("data.unlabelled", expected="classes", got="numbers", remedy="recipe nodes"):
-        numbers = {"label": "age", "features": ("income",), "task_type": "regression"}
+        numbers = {"target": "age", "features": ("income",), "task_type": "regression"}
         own(files, unlabelled=True, **numbers).load()
 
 
@@ -172,8 +172,8 @@ def test_arrays(tmp_path):
         (("bob;y", "ann;y"), {}, ("data.id", "a different id", "'ann' in row 3 and 2")),
         (("30;0,5", "old;0,5"), {}, ("data.features", "in column 'age'", "'old' in row 5")),
         (("30;0,5", ";0,5"), {}, ("data.features", "all features blank", "'' in row 5")),
-        (("", ""), {"label": "grup"}, ("data.label", "group", "'grup'")),
-        (("", ""), {"label": "who", "id": "age"}, ("data.id", "a different id", "row")),
+        (("", ""), {"target": "grup"}, ("data.target", "group", "'grup'")),
+        (("", ""), {"target": "who", "id": "age"}, ("data.id", "a different id", "row")),
         (("", ""), {"features": ("agee",)}, ("data.features", "age", "'agee'")),
         (("", ""), {"source": "x"}, ("data.source", "from", "'x'")),
         (("", ""), {"edges": ""}, ("data.edges", "a table of edges", "none")),
@@ -189,20 +189,20 @@ def test_bad_tables(files, tmp_path, change, fields, error):
 
 
 def test_the_only_words_that_come_again_are_the_classes(files, tmp_path):
-    assert own(files, label="").load().preprocessing["labels"] == ["x", "y"]
+    assert own(files, target="").load().preprocessing["labels"] == ["x", "y"]
     two = "\n".join(f"{row};{'town' if i else 'u'}" for i, row in enumerate(NODES.splitlines()))
     (tmp_path / "nodes.csv").write_text(two)
-    with refused("data.label", expected="classes", got="'group', 'u'", remedy="--data.label group"):
-        own(files, label="").load()
+    with refused("data.target", expected="classes", got="'group', 'u'", remedy="--data.target group"):
+        own(files, target="").load()
     unique = "\n".join(f"{row.split(';')[0]};{i}" for i, row in enumerate(NODES.splitlines()))
     (tmp_path / "nodes.csv").write_text(unique.replace(";0", ";age"))
-    with refused("data.label", expected="classes", got="among 'age'", remedy="--data.label age"):
-        own(files, label="").load()
+    with refused("data.target", expected="classes", got="among 'age'", remedy="--data.target age"):
+        own(files, target="").load()
     (tmp_path / "nodes.csv").write_text("who\nann\nbob\ncy\n")
     with refused(
-        "data.label", expected="classes", got="only the columns 'who'", remedy="add a column"
+        "data.target", expected="classes", got="only the columns 'who'", remedy="add a column"
     ):
-        own(files, label="").load()
+        own(files, target="").load()
 
 
 def test_what_is_no_archive_is_not_to_be_trusted(tmp_path):
@@ -233,7 +233,7 @@ def test_ids_of_two_kinds_are_refused(files, tmp_path):
     with refused("data.id", expected="'1'", got="'ann'", remedy="--data.id"):
         own(files).load()
     (tmp_path / "nodes.csv").write_text("id,label,x\n1,a,1\n2,a,2\n")
-    with refused("data.label", expected="two classes", got="a", remedy="--data.label"):
+    with refused("data.target", expected="two classes", got="a", remedy="--data.target"):
         node_files(**files).load()
 
 

@@ -128,9 +128,9 @@ def test_columns_in_doubt_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     lines = [f"2020-03-{i:02d},{i * 2},{i * 3}" for i in range(1, 31)]
     path.write_text("\n".join(["day,cats,dogs", *lines]))
-    with refused("data.column", expected="numbers", got="'cats', 'dogs'", remedy="cats"):
+    with refused("data.target", expected="numbers", got="'cats', 'dogs'", remedy="cats"):
         data.time_series(path=str(path)).load()
-    splits = data.time_series(path=str(path), column="dogs").load()
+    splits = data.time_series(path=str(path), target="dogs").load()
     assert splits.model_arguments == {"history": 10, "horizon": 3, "season": 7}
     assert splits.preprocessing["date"] == "day"
     assert splits.preprocessing["last"] == "2020-03-30T00:00:00"

@@ -25,7 +25,7 @@ def table(tmp_path: Path) -> str:
 
 def counted(table: str, **fields: int) -> data.time_series:
     sizes = {"season": 4, "history": 8, "horizon": 6, "batch_size": 5, **fields}
-    return data.time_series(path=table, column="value", **sizes)
+    return data.time_series(path=table, target="value", **sizes)
 
 
 def test_windows_are_cut_in_time(table: str) -> None:
@@ -104,7 +104,7 @@ def test_a_series_that_is_too_short_or_has_holes(table: str, tmp_path: Path) -> 
     holes = tmp_path / "holes.csv"
     for text in ("nan", "1e39"):
         holes.write_text(f"value\n1\n3\n{text}\n")
-        with refused("data.column", expected="finite", got="row 4", remedy="fill in"):
+        with refused("data.target", expected="finite", got="row 4", remedy="fill in"):
             counted(str(holes)).load()
     holes.write_text("value\n1\n\n3\n")  # skipped, it would shift what follows
     with refused("data.path", expected="values", got="an empty line, row 3", remedy="correct"):
@@ -115,7 +115,7 @@ def test_a_series_that_never_varies_is_named(tmp_path: Path) -> None:
     path = tmp_path / "flat.csv"
     path.write_text("sales\n" + "3\n" * 80 + "4\n" * 20)
     expected, got = "different numbers in column 'sales' of flat.csv", "3 in all 70 training rows"
-    with refused("data.column", expected=expected, got=got, remedy="another column"):
+    with refused("data.target", expected=expected, got=got, remedy="another column"):
         data.time_series(path=str(path), history=4, horizon=2).load()
 
 

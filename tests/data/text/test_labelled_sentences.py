@@ -122,8 +122,8 @@ def test_conllu_that_cannot_be_read():
     ):
         with refused("x", expected="CoNLL-U", got=got, remedy="correct this line"):
             read_conllu(text, "x")
-    with refused("data.tag", expected="upos", got="'pos'", remedy="did you mean"):
-        ewt(tag="pos")
+    with refused("data.target", expected="upos", got="'pos'", remedy="did you mean"):
+        ewt(target="pos")
 
 
 @needs("UD_English-EWT")

@@ -39,9 +39,9 @@ def test_conllu_by_its_ten_columns(tmp_path):
     text = "# text = Don't!\n" + "\n\n".join("\n".join(each) for each in rows) + "\n\n"
     (tmp_path / "a.txt").write_text(text)
     assert read(tmp_path / "a.txt") == SENTENCES
-    assert read(tmp_path / "a.txt", tag="xpos")[1] == [("Yes", "intj")]
-    with refused("data.tag", expected="upos", got="'pos'", remedy="did you mean"):
-        read(tmp_path / "a.txt", tag="pos")
+    assert read(tmp_path / "a.txt", target="xpos")[1] == [("Yes", "intj")]
+    with refused("data.target", expected="upos", got="'pos'", remedy="did you mean"):
+        read(tmp_path / "a.txt", target="pos")
 
 
 def test_a_table_with_a_column_of_sentences(tmp_path):
@@ -50,9 +50,9 @@ def test_a_table_with_a_column_of_sentences(tmp_path):
     path.write_text("\n".join(["sentence_id,token,pos", *rows]))
     assert read(path) == SENTENCES
     path.write_text("\n".join(["n,form,first,second", *(f"{row},x" for row in rows)]))
-    with refused("data.tag", expected="a.csv", got="'n', 'first', 'second'", remedy="--data.tag"):
+    with refused("data.target", expected="a.csv", got="'n', 'first', 'second'", remedy="--data.target"):
         read(path)
-    assert read(path, tag="first", sentence="n") == SENTENCES
+    assert read(path, target="first", sentence="n") == SENTENCES
     path.write_text("\n".join(["sentence,word,tag", *rows, "3,,X"]))
     with refused(str(path), expected="column 'word'", got="none in line 6", remedy="drop"):
         read(path)
@@ -83,5 +83,5 @@ def test_one_tag_for_all_words_is_refused(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("Dogs\tX\nbark\tX\n\nCats\tX\nsleep\tX\n\n")
     got = "'X' for all words"
-    with refused("data.tag", expected="two tags in words.txt", got=got, remedy="--data.tag"):
+    with refused("data.target", expected="two tags in words.txt", got=got, remedy="--data.target"):
         tag_file(path=str(path)).parts()

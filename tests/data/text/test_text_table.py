@@ -47,7 +47,7 @@ def test_of_more_columns_the_only_ones_that_it_can_be(tmp_path):
     path = written(tmp_path / "a.csv", "id,review,stars", ids, REVIEWS, STARS)
     assert found(path) == ("review", "stars", None)
     path = written(tmp_path / "b.csv", "id,body,stars,day", ids, REVIEWS, STARS, days)
-    with refused("data.label", expected="b.csv", got="'stars', 'day'", remedy="--data.label stars"):
+    with refused("data.target", expected="b.csv", got="'stars', 'day'", remedy="--data.target stars"):
         found(path)
     assert found(path, label="day") == ("body", "day", None)
     path = written(tmp_path / "c.csv", "title,body,label", REVIEWS, REVIEWS, STARS)
@@ -57,14 +57,14 @@ def test_of_more_columns_the_only_ones_that_it_can_be(tmp_path):
     with refused("data.text", expected="title", got="'titel'", remedy="did you mean 'title'"):
         found(path, text="titel")
     taken = "'title', which another field uses"
-    with refused("data.label", expected="c.csv", got=taken, remedy="--data.label label"):
+    with refused("data.target", expected="c.csv", got=taken, remedy="--data.target label"):
         found(path, text="title", label="title")
     short, numbers = [f"film{i}" for i in range(60)], [f"{i}.5" for i in range(60)]
     path = written(tmp_path / "e.csv", "name,rate,stars", short, numbers, STARS)
     with refused("data.text", expected="e.csv", got="no such column", remedy="--data.text name"):
         found(path)
     path = written(tmp_path / "d.csv", "body,stars", REVIEWS, STARS)
-    with refused("data.label", expected="stars", got="'star'", remedy="did you mean 'stars'"):
+    with refused("data.target", expected="stars", got="'star'", remedy="did you mean 'stars'"):
         found(path, label="star")
 
 
@@ -101,10 +101,10 @@ def test_files_that_cannot_be_used(tmp_path):
     ):
         text_table(path=path).load()
     path = written(tmp_path / "c.csv", "text,label", REVIEWS, [str(i) for i in range(60)])
-    with refused("data.label", expected="labels", got="60 different", remedy="--data.label"):
+    with refused("data.target", expected="labels", got="60 different", remedy="--data.target"):
         text_table(path=path).load()
     path = written(tmp_path / "d.csv", "text,label", REVIEWS, ["1"] * 60)
-    with refused("data.label", expected="two labels", got="'1' in each of 60", remedy="another"):
+    with refused("data.target", expected="two labels", got="'1' in each of 60", remedy="another"):
         text_table(path=path).load()
     with refused("data.fold", expected="0, because", got="3", remedy="omit data.fold"):
         text_table(path=path, test_path=path, fold=3)

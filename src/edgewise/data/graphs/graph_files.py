@@ -7,6 +7,7 @@ line of a damaged file. The files are text; nothing is unpickled.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from edgewise.data.files import unreadable
 from edgewise.data.graphs.edge_splits import distinct
-from edgewise.data.reading import check_line_count, read_numbers
+from edgewise.data.reading import check_line_count, read_lines, read_numbers
 from edgewise.ragged import boundaries
 
 REQUIRED = ("A", "graph_indicator", "graph_labels")
@@ -30,6 +31,7 @@ class GraphFiles(NamedTuple):
         labels: integer node labels ``[N, L]``; L is 0 without such a file.
         attributes: numeric node attributes ``[N, A]``; A is 0 without such a file.
         classes: integer class of each graph, ``[G]``; empty if classes were not read.
+        class_names: dict from each class to its text in the file.
     """
 
     edge_index: Tensor
@@ -38,6 +40,7 @@ class GraphFiles(NamedTuple):
     labels: Tensor
     attributes: Tensor
     classes: Tensor
+    class_names: dict[int, str]
 
 
 def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFiles:
@@ -56,9 +59,10 @@ def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFil
     a, indicator, graph_labels, node_labels, node_attributes = (
         raw / f"{name}_{part}.txt" for part in (*REQUIRED, "node_labels", "node_attributes")
     )
-    classes = torch.empty(0, 1, dtype=torch.long)
+    classes, class_names = torch.empty(0, 1, dtype=torch.long), {}
     if labelled:
         classes = read_numbers(graph_labels, integers=True)
+        class_names = _class_names(graph_labels, classes[:, 0].tolist())
     member = _members(indicator)
     nodes, graphs = len(member), int(member[-1]) + 1
     if labelled:
@@ -74,7 +78,23 @@ def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFil
     sizes, degrees = (torch.bincount(of, minlength=graphs) for of in (member, member[source]))
     node_start, edge_start = boundaries(sizes), boundaries(degrees)
     inside = torch.stack([source, target]) - node_start[member[source]]
-    return GraphFiles(inside, node_start, edge_start, labels, attributes, classes[:, 0])
+    classes = classes[:, 0]
+    return GraphFiles(inside, node_start, edge_start, labels, attributes, classes, class_names)
+
+
+def _class_names(path: Path, classes: Sequence[int]) -> dict[int, str]:
+    """Return the text of each class.
+
+    Raises:
+        ArgumentError: a class is written in two ways, such as 7 and 007.
+    """
+    names: dict[int, str] = {}
+    for line, (index, text) in enumerate(zip(classes, read_lines(path), strict=True), 1):
+        name = text.partition(",")[0].strip()
+        if names.setdefault(index, name) != name:
+            got = f"{name!r}, and {names[index]!r} in an earlier line"
+            raise unreadable(path, expected="one spelling of each class", got=got, line=line)
+    return names
 
 
 def _members(path: Path) -> Tensor:

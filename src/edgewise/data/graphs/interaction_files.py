@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from edgewise.arguments import check_named, check_shares
 from edgewise.data.graphs.edge_splits import EdgeSplit, once
 from edgewise.data.graphs.interactions import Chosen, Interactions
+from edgewise.data.reading import log
 from edgewise.data.tables.edges import RATING, TIME, Column, read_interactions
 from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
 from edgewise.errors import ArgumentError
@@ -81,6 +82,11 @@ class InteractionFiles(Interactions):
             item=self.item,
             further=wanted,
         )
+        if read.rating and self.min_rating is None:
+            log.info(
+                f"data.min_rating: each row counts as a choice, whatever its {read.rating!r}; "
+                "leave out low ratings with, for example, --data.min_rating 4"
+            )
         pairs = [self._liked(*each) for each in zip(read.pairs, read.numbers, paths, strict=True)]
         ids = read.user_ids, read.item_ids
         if self.test_path:

@@ -26,14 +26,22 @@ from edgewise.data.graphs.node_data import (
     node_split,
     semi_supervised_split,
 )
-from edgewise.data.reading import DAMAGED, check_memory
+from edgewise.data.reading import DAMAGED, check_memory, log
 from edgewise.data.splits import Splits, TargetScale
 from edgewise.data.tables.edges import read_edges
 from edgewise.data.tables.frames import FRAME, FrameSource, Source, open_source, take_frames
+from edgewise.data.tables.labels import distinct_labels, id_meaning
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.split_column import NAMES, PART_OF
-from edgewise.data.tables.table import Table, as_number, as_numbers, is_missing
-from edgewise.data.tables.target_columns import MANY, TargetColumns, TaskType
+from edgewise.data.tables.table import Table, as_number
+from edgewise.data.tables.target_columns import (
+    MANY,
+    TargetColumns,
+    TaskType,
+    missing_cells,
+    note_target,
+    warn_misread,
+)
 from edgewise.errors import ArgumentError, MissingDataError, counted
 from edgewise.targets import class_counts
 
@@ -88,8 +96,9 @@ class NodeFiles(NodeData):
         nodes: table or data frame with one row per node, or an ``.npz`` file with nodes and edges.
         edges: table or data frame with two columns of ids, or an edge list.
         id: id column of ``nodes``; "" finds it by its usual names, or takes the first column.
-        label: column of the classes or numbers, which may have blank cells; "" finds it by its
-            usual names, or takes the only text column with repeated values.
+        target: column of the classes or numbers, which may have blank cells; "" finds it by its
+            usual names, or takes the only text column with repeated values. The names of classes
+            are the texts of the cells.
         task_type: ``regression`` predicts numbers, ``classification`` classes. ``auto`` predicts
             numbers if all labels are numbers, and if some are not integers or the number of
             distinct labels is above both 20 and half the number of labels.
@@ -122,7 +131,7 @@ class NodeFiles(NodeData):
     nodes: Source = ""
     edges: Source = ""
     id: str = ""
-    label: str = ""
+    target: str = ""
     task_type: TaskType = "auto"
     split: str = ""
     features: tuple[str, ...] = ()
@@ -159,9 +168,9 @@ class NodeFiles(NodeData):
                 got=str(path),
                 remedy="give ids of the training graph, or train with features",
             )
-        other = replace(self, features=tuple(preprocessing["features"]), label="", split="")
+        other = replace(self, features=tuple(preprocessing["features"]), target="", split="")
         if path.suffix == ".npz":
-            found = _read_npz(path, labelled=False)
+            found = self._read_npz(path, labelled=False)
         else:
             files = {"nodes": self.nodes, "edges": self.edges}
             names = [
@@ -183,7 +192,7 @@ class NodeFiles(NodeData):
         self, nodes: Path | FrameSource, edges: Path | FrameSource | None, *, labelled: bool = True
     ) -> Nodes:
         if isinstance(nodes, Path) and nodes.suffix == ".npz":
-            return _read_npz(nodes)
+            return self._read_npz(nodes)
         what = "a table of edges in addition to the table of nodes"
         if edges is None:
             check_named("data.edges", "", what)
@@ -202,6 +211,24 @@ class NodeFiles(NodeData):
             )
         return _with_edges(found, list(read.ids), read.pairs)
 
+    def _read_npz(self, path: Path, *, labelled: bool = True) -> Nodes:
+        """Read a graph from the arrays of an ``.npz`` file."""
+        arrays = _npz_arrays(path)
+        for name in ("edge_index", "x", *(("y",) if labelled else ())):
+            if name not in arrays:
+                got = f"only the arrays {', '.join(arrays)}" if arrays else "no arrays"
+                remedy = f"add the array {name!r} to the file"
+                raise unreadable(path, expected=f"an array {name!r}", got=got, remedy=remedy)
+        _check_shapes(path, arrays)
+        x = torch.tensor(arrays["x"], dtype=torch.float32)
+        labels = None
+        if labelled:
+            labels = _npz_labels(path, arrays, numbers=self.task_type == "regression")
+        ids = _npz_texts(arrays.get("ids", np.arange(len(x))))
+        pairs = torch.tensor(arrays["edge_index"], dtype=torch.long)
+        names = [f"x{i}" for i in range(x.shape[1])]
+        return Nodes(path, ids, x, names, labels, _npz_parts(path, arrays), "id", pairs=pairs)
+
     def _of_table(self, table: Table, labelled: bool) -> Nodes:
         columns = list(table.columns)
         known = _usual(columns, ID)
@@ -210,24 +237,34 @@ class NodeFiles(NodeData):
         _check_ids(table, ids, id_column)
         split = self.split or next(iter(_usual(columns, NAMES)), "")
         taken = {id_column, split, *self.features}
-        likely = [name for name in _usual(columns, LABEL) if name not in taken]
-        likely = likely or _come_again(table, taken)
-        labels, label = None, ""
+        labels, target = None, ""
         if labelled:
-            label = table.choose(
-                "data.label", self.label, likely, "the column of the classes or numbers", taken
-            )
-            labels = [text.strip() for text in table.texts("data.label", label)]
+            target = self._target_column(table, taken)
+            missing = missing_cells(table, target, self.task_type)
+            texts = zip(table.columns[target], missing, strict=True)
+            labels = ["" if is_missing else text for text, is_missing in texts]
             if self._are_numbers(labels, table.delimiter):
-                labels = _decimals(table, label)
-            taken.add(label)
+                labels = _decimals(table, target)
+            elif self.task_type == "auto":
+                warn_misread(table, target, sorted({*labels} - {""}), "data.target")
+            taken.add(target)
         else:
             _check_same_features(table, self.features)
             taken = set(columns) - set(self.features)
         parts = _parts(table, split) if split and labelled else None
         names = list(self.features) or [name for name in columns if name not in taken]
         x = _features(table, names)
-        return Nodes(table.path, ids, x, names, labels, parts, id_column, label or "y")
+        return Nodes(table.path, ids, x, names, labels, parts, id_column, target or "y")
+
+    def _target_column(self, table: Table, taken: Collection[str]) -> str:
+        usual = [name for name in _usual(list(table.columns), LABEL) if name not in taken]
+        candidates = usual or _repeating_columns(table, taken)
+        what = "the column of the classes or numbers"
+        target = table.choose("data.target", self.target, candidates, what, taken)
+        if not self.target:
+            reason = "because of its name" if usual else "the only text column with repeated values"
+            note_target(target, reason)
+        return target
 
     def _splits(self, found: Nodes) -> Splits:
         assert found.labels is not None
@@ -244,7 +281,7 @@ class NodeFiles(NodeData):
                 Table.of(found.path.name, {found.label_column: found.labels}),
                 [found.label_column],
                 "regression",
-                argument="data.label",
+                argument="data.target",
             )
             y, targets = columns.values, columns.describe(columns.values[parts["train"]])
         else:
@@ -296,10 +333,10 @@ class NodeFiles(NodeData):
         )
 
     def _are_numbers(self, labels: Sequence[str], delimiter: str = ",") -> bool:
-        """Return whether labels are numbers to predict, not classes; blank labels are ignored."""
+        """Return whether labels are numbers to predict, not classes; "" is a missing label."""
         if self.task_type != "auto":
             return self.task_type == "regression"
-        known = [label for label in labels if not is_missing(label)]
+        known = [label for label in labels if label]
         numbers = {as_number(label, delimiter) for label in known}
         if any(math.isnan(value) for value in numbers):
             return False
@@ -343,7 +380,7 @@ def _decimals(table: Table, column: str) -> list[str]:
     Raises:
         ArgumentError: a cell is not a number; the error names the row.
     """
-    values = TargetColumns(table, [column], "regression", argument="data.label").values[:, 0]
+    values = TargetColumns(table, [column], "regression", argument="data.target").values[:, 0]
     return ["" if math.isnan(value) else repr(value) for value in values.tolist()]
 
 
@@ -352,14 +389,15 @@ def _usual(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     return [lowered[name] for name in names if name in lowered]
 
 
-def _come_again(table: Table, taken: Collection[str]) -> list[str]:
+def _repeating_columns(table: Table, taken: Collection[str]) -> list[str]:
     """Return the text columns that may contain classes, because most values are repeated.
 
     Args:
         table: table of the nodes.
         taken: columns that have another use and are not returned.
     """
-    free = [name for name in table.columns if name not in {*taken, *table.numeric()}]
+    used = {*taken, *table.numeric}
+    free = [name for name in table.columns if name not in used]
     return [name for name in free if len(set(table.columns[name])) <= len(table) / 2]
 
 
@@ -406,22 +444,20 @@ def _features(table: Table, names: list[str]) -> Tensor:
     """Return the columns ``names`` as features ``[N, F]``; a row of only blank cells gets NaN."""
     if not names:
         return torch.empty(len(table), 0)
-    for name in names:
-        table.texts("data.features", name)
+    values = np.stack([table.parsed("data.features", name).to_numpy() for name in names], axis=1)
     cells = table.frame[names]
-    blank = cells.apply(lambda column: column.str.strip() == "").all(axis=1)
-    values = cells.apply(as_numbers, delimiter=table.delimiter)
-    wrong = values.isna() & ~blank.to_numpy()[:, None]
-    for name in names:
-        for row in wrong[name].to_numpy().nonzero()[0][:1].tolist():
+    is_blank = cells.apply(lambda column: column.str.strip() == "").all(axis=1).to_numpy()
+    wrong = np.isnan(values) & ~is_blank[:, None]
+    for i, name in enumerate(names):
+        for row in wrong[:, i].nonzero()[0][:1].tolist():
             raise ArgumentError(
                 "data.features",
                 expected=f"numbers in column {name!r}, or a node with all features blank",
-                got=f"{cells[name].iloc[row][:60]!r} in row {table.line(row)} of {table.path.name}",
+                got=table.cell(name, row),
                 remedy="correct this row, or name the feature columns, such as "
                 "--data.features age,income",
             )
-    return torch.tensor(values.to_numpy(), dtype=torch.float32)
+    return torch.tensor(values, dtype=torch.float32)
 
 
 def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
@@ -434,6 +470,7 @@ def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
     """
     number = {name: i for i, name in enumerate(found.ids)}
     new = [name for name in ids if name not in number]
+    _check_spelling(found, new)
     number |= {name: len(found.ids) + i for i, name in enumerate(new)}
     nothing = torch.full((len(new), found.x.shape[1]), torch.nan)
     none = [""] * len(new)
@@ -447,22 +484,51 @@ def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
     )
 
 
+def _check_spelling(nodes: Nodes, new_ids: Sequence[str]) -> None:
+    """Log how many ids only the edges have.
+
+    Args:
+        nodes: nodes of the table.
+        new_ids: ids of the edges that the table does not have.
+
+    Raises:
+        ArgumentError: an id of the edges is another spelling of an id of the table.
+    """
+    spelling = {id_meaning(name): name for name in nodes.ids} if new_ids else {}
+    for name in new_ids:
+        if id_meaning(name) in spelling:
+            raise ArgumentError(
+                "data.id",
+                expected=f"the same spelling of an id in the edges and in {nodes.path.name}",
+                got=f"{name!r} in the edges, and {spelling[id_meaning(name)]!r} in column "
+                f"{nodes.id_column!r}",
+                remedy="write this id in the same way in both tables",
+            )
+    if new_ids:
+        features = ", and get the mean of each feature" if nodes.names else ""
+        log.info(
+            f"data.edges: {counted(len(new_ids), 'id')} of the edges, such as {new_ids[0]!r}, are "
+            f"not in {nodes.path.name}: these nodes have no label{features}"
+        )
+
+
 def _classes(found: Nodes) -> list[str]:
-    """Return the sorted class names; numeric names are sorted as numbers."""
-    names = {label for label in found.labels or () if label}
+    """Return the sorted class names."""
+    labels = [label for label in found.labels or () if label]
+    source = f"column {found.label_column!r} of {found.path.name}"
+    names = distinct_labels(labels, "data.target", source)
     if len(names) < 2:
         raise ArgumentError(
-            "data.label",
+            "data.target",
             expected="labels of at least two classes",
             got=", ".join(names) or "none",
-            remedy="name another label column with --data.label, or add nodes of other classes",
+            remedy="name another column with --data.target, or add nodes of other classes",
         )
-    numbers = all(name.lstrip("-").isdecimal() for name in names)
-    return sorted(names, key=int if numbers else None)
+    return names
 
 
-def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
-    """Read a graph from the arrays of an ``.npz`` file; nothing is unpickled."""
+def _npz_arrays(path: Path) -> dict[str, Any]:
+    """Read the arrays of an ``.npz`` file; nothing is unpickled."""
     if not path.is_file():
         raise MissingDataError(f"{path}: no such file. Remedy: give the path of an .npz file.")
     expected = "an .npz file of plain arrays"
@@ -482,55 +548,75 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
     )
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
+            return {name: arrays[name] for name in arrays.files}
     except (ValueError, *DAMAGED) as error:
         remedy = "save plain arrays with numpy.savez, without Python objects"
         raise unreadable(path, expected=expected, got=str(error), remedy=remedy) from error
-    for name in ("edge_index", "x", *(("y",) if labelled else ())):
-        if name not in found:
-            got = f"only the arrays {', '.join(found)}" if found else "no arrays"
-            remedy = f"add the array {name!r} to the file"
-            raise unreadable(path, expected=f"an array {name!r}", got=got, remedy=remedy)
-    _check_shapes(path, found)
-    x = torch.tensor(found["x"], dtype=torch.float32)
-    count = len(x)
-    labels = _npz_labels(path, found) if labelled else None
-    parts = None
-    if any(name in found for name in MASKS):
-        parts = [""] * count
-        for name in MASKS:
-            for i in np.flatnonzero(found.get(name, np.zeros(count, bool))).tolist():
-                parts[i] = name.removesuffix("_mask")
-    ids = [str(name) for name in found.get("ids", np.arange(count)).tolist()]
-    pairs = torch.tensor(found["edge_index"], dtype=torch.long)
-    names = [f"x{i}" for i in range(x.shape[1])]
-    return Nodes(path, ids, x, names, labels, parts, "id", pairs=pairs)
 
 
-def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
-    """Return the class or number of each node; "" if ``y`` is NaN or a negative class.
+def _npz_parts(path: Path, arrays: dict[str, Any]) -> list[str] | None:
+    """Return the split of each node, "" for none; ``None`` without masks.
+
+    Raises:
+        ArgumentError: a node is in two masks.
+    """
+    masks = {name: arrays[name].astype(bool) for name in MASKS if name in arrays}
+    if not masks:
+        return None
+    both = np.flatnonzero(sum(mask.astype(int) for mask in masks.values()) > 1)
+    if len(both):
+        names = [name for name, mask in masks.items() if mask[both[0]]]
+        raise unreadable(
+            path,
+            expected=f"each node in at most one of {', '.join(masks)}",
+            got=f"node {both[0]} in {' and '.join(names)}, and {len(both)} such nodes in total",
+            remedy="remove these nodes from all masks but one",
+        )
+    parts = [""] * len(arrays["x"])
+    for name, mask in masks.items():
+        for i in np.flatnonzero(mask).tolist():
+            parts[i] = name.removesuffix("_mask")
+    return parts
+
+
+def _npz_texts(values: Any) -> list[str]:
+    """Return an array as texts; bytes are decoded as UTF-8."""
+    texts = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
+    return [str(text) for text in texts.tolist()]
+
+
+def _npz_labels(path: Path, arrays: dict[str, Any], *, numbers: bool) -> list[str]:
+    """Return the class or number of each node; "" if ``y`` is NaN, blank or a negative class.
 
     Args:
         path: the ``.npz`` file, for the error.
-        found: arrays of the file, by name.
+        arrays: arrays of the file, by name.
+        numbers: whether integers are numbers to predict, which may be negative.
     """
-    y = found["y"]
+    y = arrays["y"]
     if y.dtype.kind not in "iuf":
-        return [str(label) for label in y.tolist()]
+        return [label if label.strip() else "" for label in _npz_texts(y)]
     known = y[~np.isnan(y)]
-    if "classes" not in found and (known != np.round(known)).any():
+    if not np.isfinite(known).all():
+        raise unreadable(
+            path,
+            expected="finite numbers or NaN in y",
+            got="infinity",
+            remedy="replace infinite values",
+        )
+    if numbers or ("classes" not in arrays and (known != np.round(known)).any()):
         return ["" if np.isnan(value) else repr(float(value)) for value in y]
-    numbers = np.where(np.isnan(y), -1, y).astype(int).tolist()
-    names = [str(name) for name in found["classes"].tolist()] if "classes" in found else None
-    if names is not None and max(numbers) >= len(names):
-        got = f"{counted(len(names), 'name')}, and a class {max(numbers)}"
+    indices = np.where(np.isnan(y), -1, y).astype(int).tolist()
+    names = _npz_texts(arrays["classes"]) if "classes" in arrays else None
+    if names is not None and max(indices) >= len(names):
+        got = f"{counted(len(names), 'name')}, and a class {max(indices)}"
         raise unreadable(
             path,
             expected="an array classes with a name for each class in y",
             got=got,
             remedy="add the missing names to the array classes",
         )
-    return ["" if n < 0 else names[n] if names else str(n) for n in numbers]
+    return ["" if i < 0 else names[i] if names else str(i) for i in indices]
 
 
 def _check_shapes(path: Path, found: dict[str, Any]) -> None:

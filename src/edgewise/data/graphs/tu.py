@@ -78,7 +78,9 @@ class TU(GraphData):
             known = found.attributes[torch.isin(member, index["train"])]
             std = known.std(0, correction=0).clamp(min=1e-12)
             scale = {"mean": known.mean(0).tolist(), "std": std.tolist()}
-        preprocessing = kept_form([str(one) for one in classes.tolist()], kinds, scale)
+        preprocessing = kept_form(
+            [found.class_names[one] for one in classes.tolist()], kinds, scale
+        )
         x = node_features(found.labels, found.attributes, preprocessing)
         none = torch.empty(found.edge_index.shape[1], 0)
         graphs = PackedGraphs(x, found.edge_index, none, found.node_start, found.edge_start)

@@ -36,6 +36,7 @@ from edgewise.data.images.image_data import (
 )
 from edgewise.data.reading import check_memory
 from edgewise.data.splits import Split, Splits
+from edgewise.data.tables.labels import distinct_labels
 from edgewise.data.tables.split_column import PART_OF
 from edgewise.errors import ArgumentError, MissingDataError, require
 from edgewise.targets import class_counts
@@ -93,7 +94,7 @@ class ImageFolder(ImageData):
         require("PIL", extra="images", purpose="reading images")
         check_named("data.path", self.path, "a folder with one subfolder per class")
         files, keys, given = _listed(Path(self.path))
-        labels = sorted(set(keys))
+        labels = distinct_labels(keys, "data.path", self.path)
         if len(labels) < 2:
             raise ArgumentError(
                 "data.path",

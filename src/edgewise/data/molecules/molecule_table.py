@@ -38,8 +38,13 @@ from edgewise.data.tables.dates import read_times
 from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.split_column import find_split_column, parts_of
-from edgewise.data.tables.table import Table, as_number, is_missing
-from edgewise.data.tables.target_columns import TargetColumns, TaskType, target_names
+from edgewise.data.tables.table import Table, as_number
+from edgewise.data.tables.target_columns import (
+    TargetColumns,
+    TaskType,
+    missing_cells,
+    target_names,
+)
 from edgewise.errors import ArgumentError
 from edgewise.targets import Target
 
@@ -332,8 +337,8 @@ class MoleculeTable(Data):
         texts = table.columns[smiles]
         parsed = {text: self.molecule(text) for text in dict.fromkeys(texts)}
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
-        cells = zip(*(table.columns[name] for name in targets), strict=True)
-        without = [row for row, texts_ in enumerate(cells) if all(map(is_missing, texts_))]
+        missing = [missing_cells(table, name, self.task_type) for name in targets]
+        without = [row for row, cells in enumerate(zip(*missing, strict=True)) if all(cells)]
         kept = sorted(set(range(len(table))) - {*wrong, *without})
         if wrong:
             shown = "; ".join(f"row {table.line(row)}: {texts[row]!r}" for row in wrong[:SHOWN])

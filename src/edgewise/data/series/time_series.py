@@ -33,6 +33,7 @@ from edgewise.data.tables.dates import (
 from edgewise.data.tables.frames import Source, open_source, take_frames
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.table import Table, as_number, check_varies, is_missing
+from edgewise.data.tables.target_columns import note_target
 from edgewise.errors import ArgumentError, counted, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
@@ -66,7 +67,7 @@ class TimeSeries(Data):
         name: series of statsmodels, used without ``path``. Missing values (59 weeks of ``"co2"``)
             are interpolated linearly.
         path: the user's own table or data frame, with one row per time step.
-        column: column of the values; ``""`` for the only numeric column.
+        target: column of the values; ``""`` for the only numeric column.
         date: column of the dates; ``""`` for the only one that can be parsed as dates, if any, and
             ``"none"`` to keep the order of the rows. With dates, rows are sorted by date. Up to a
             fifth of the dates and values may be missing: they are interpolated linearly, with a
@@ -96,7 +97,7 @@ class TimeSeries(Data):
 
     name: Bundled | None = None
     path: Source = ""
-    column: str = ""
+    target: str = ""
     date: str = ""
     date_format: str = ""
     season: int = 0
@@ -159,7 +160,7 @@ class TimeSeries(Data):
                 )
             parts.append(_split(values, starts, history, horizon, season))
         file = open_source(self.path)
-        check_varies(values[: bounds[0]], "data.column", names["column"], file)
+        check_varies(values[: bounds[0]], "data.target", names["column"], file)
         sizes = {"history": history, "horizon": horizon, "season": season}
         train, val, test = parts
         train = replace(train, draw=self.windows or None)
@@ -198,14 +199,17 @@ class TimeSeries(Data):
         table = _named(read_table(self.path))
         date = self.date
         if not date:
-            others = [n for n, texts in table.columns.items() if n != self.column]
+            others = [n for n, texts in table.columns.items() if n != self.target]
             found = [name for name in others if is_date_column(table.columns[name])]
             date = table.choose("data.date", "", found, "the column of dates") if found else "none"
-        free = [name for name in table.numeric() if name != date]
+        free = [name for name in table.numeric if name != date]
         candidates = [name for name in free if not table.counts_rows(name)] or free
         what = "the column of numbers to forecast"
-        column = table.choose("data.column", self.column, candidates, what)
-        words = [name for name in table.columns if name not in {column, *table.numeric()}]
+        column = table.choose("data.target", self.target, candidates, what)
+        if not self.target:
+            note_target(column, "the only column of numbers that has no other use")
+        numbers = {column, *table.numeric}
+        words = [name for name in table.columns if name not in numbers]
         if words and not self.date and date == "none":
             warnings.warn(
                 f"no column of {table.path.name} can be parsed as dates "
@@ -288,10 +292,10 @@ def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> S
     order = sorted(range(len(dates)), key=dates.__getitem__)
     first, last = dates[order[0]], dates[order[-1]]
     values = torch.full((int(step.steps(first, last)) + 1,), math.nan)
-    texts = table.texts("data.column", column)
+    texts = table.texts("data.target", column)
     given = [row for row in order if not is_missing(texts[row])]
     remedy = "correct it, or leave it blank to interpolate it linearly"
-    numbers = table.only(given).numbers("data.column", [column], remedy)[:, 0]
+    numbers = table.only(given).numbers("data.target", [column], remedy)[:, 0]
     for row, number in zip(given, numbers, strict=True):
         place = step.steps(first, dates[row])
         if not float(place).is_integer():
@@ -334,7 +338,7 @@ def _filled(values: Tensor) -> Tensor:
 def _undated(table: Table, column: str) -> Tensor:
     # Dropping the row would shift all later values within the season.
     remedy = "fill in this value, such as the mean of its neighbours, or name another column"
-    return table.numbers("data.column", [column], remedy)[:, 0]
+    return table.numbers("data.target", [column], remedy)[:, 0]
 
 
 def _bundled(name: Bundled) -> Series:

@@ -108,6 +108,7 @@ class EdgeTable(NamedTuple):
 class Interactions(NamedTuple):
     """User-item pairs ``[2, E]`` of each file, as indices; the files share the ids.
 
+    ``rating`` is the name of the column of ratings in the first file, "" if there is none.
     ``numbers`` has a dict for each file, from the argument of each further column that exists (such
     as ``data.time``) to its values, float64 ``[E]``. ``columns`` has the names of the user and item
     columns of the first file.
@@ -118,6 +119,7 @@ class Interactions(NamedTuple):
     item_ids: Ids
     numbers: list[dict[str, Tensor]]
     columns: tuple[str, str] = ("user", "item")
+    rating: str = ""
 
 
 class Line(NamedTuple):
@@ -198,13 +200,16 @@ def read_interactions(
         MissingDataError: there is no such file.
     """
     columns = USER.named(user), ITEM.named(item)
-    files, numbers = [], []
+    files, numbers, rating = [], [], ""
     for path in paths:
         file = _lines(open_source(path), header, (*columns, *further))
         named = any(column.name for column in (*columns, *further))
         table = file.names is not None or named
         if not table:
             _refuse_ratings(file)
+        if len(files) == 0 and file.names:
+            position = find_column(file, RATING)
+            rating = file.names[position] if position is not None else ""
         files.append(_two_columns(file, columns, "a user and an item") if table else file)
         numbers.append(_numbers(file, further) if table else {})
         if all(len(line.fields) < 2 for line in file.lines):
@@ -215,10 +220,8 @@ def read_interactions(
     users = _numbered(files, slice(0, 1), names)
     items = _numbered(files, slice(1, None), names)
     pairs = [_memberships(file.lines, users, items) for file in files]
-    first = files[0].names
-    return Interactions(
-        pairs, users, items, numbers, (first[0], first[1]) if first else ("user", "item")
-    )
+    user_column, item_column = (files[0].names or ["user", "item"])[:2]
+    return Interactions(pairs, users, items, numbers, (user_column, item_column), rating)
 
 
 def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:

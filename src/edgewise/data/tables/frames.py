@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,14 +114,13 @@ def as_text(frame: DataFrame) -> DataFrame:
     """Convert cells to the text that ``frame.to_csv()`` writes, missing values to ""."""
     pandas = pandas_for("reading a table")
     names = [str(name) for name in frame.columns]
-    for name in names:
-        if names.count(name) > 1:
-            raise ArgumentError(
-                "data.path",
-                expected="columns with different names",
-                got=f"two columns named {name!r}",
-                remedy="rename one of the two columns",
-            )
+    if len(set(names)) < len(names):
+        raise ArgumentError(
+            "data.path",
+            expected="columns with different names",
+            got=f"two columns named {Counter(names).most_common(1)[0][0]!r}",
+            remedy="rename one of the two columns",
+        )
     columns = {name: _text_column(frame.iloc[:, i]) for i, name in enumerate(names)}
     found: DataFrame = pandas.DataFrame(columns, columns=names, dtype=str)
     return found
@@ -128,9 +128,11 @@ def as_text(frame: DataFrame) -> DataFrame:
 
 def _text_column(values: Series[Any]) -> Series[Any]:
     pandas = pandas_for("reading a table")
-    if isinstance(values.dtype, pandas.CategoricalDtype):
-        values = values.astype(values.cat.categories.dtype)
     missing = values.isna()
+    if isinstance(values.dtype, pandas.CategoricalDtype):
+        kind = values.cat.categories.dtype
+        # Integers and booleans cannot represent a missing value.
+        values = values.astype(object if missing.any() and kind.kind in "iub" else kind)
     if values.dtype.kind == "f" and missing.any() and (values[~missing] % 1 == 0).all():
         # pandas has converted integers to floats if values are missing.
         values = values.astype("Int64")

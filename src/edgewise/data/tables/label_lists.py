@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from edgewise.data.tables.frames import pandas_for
+from edgewise.data.tables.frames import cell_text, pandas_for
+from edgewise.data.tables.labels import distinct_labels
 from edgewise.data.tables.read import read_json
-from edgewise.data.tables.table import Table, is_missing
+from edgewise.data.tables.table import Table
 from edgewise.errors import ArgumentError
 
 SEPARATORS = ("|", ";", ",")
@@ -22,7 +23,7 @@ def find_separator(cells: Sequence[str]) -> str:
     such a character. A separator is therefore accepted only if the cells have different numbers of
     labels, and if there are fewer distinct labels than distinct cells.
     """
-    distinct = {cell.strip() for cell in cells if not is_missing(cell)}
+    distinct = {cell.strip() for cell in cells if cell.strip()}
     if distinct and all(_array(cell) is not None for cell in distinct):
         return ARRAYS
     for separator in SEPARATORS:
@@ -35,10 +36,11 @@ def find_separator(cells: Sequence[str]) -> str:
 
 def split_labels(cell: str, separator: str) -> list[str]:
     """Return the labels in a cell; a blank cell has none."""
-    if is_missing(cell):
-        return []
-    labels = _array(cell) if separator == ARRAYS else cell.split(separator)
-    return [label.strip() for label in labels or () if label.strip()]
+    if separator == ARRAYS:
+        labels = _array(cell) or []
+    else:  # White space beside a separator is not part of a label.
+        labels = [label.strip() for label in cell.split(separator)]
+    return [label for label in labels if label.strip()]
 
 
 def label_columns(
@@ -58,7 +60,9 @@ def label_columns(
         ArgumentError: a row has a label that the training table does not have.
     """
     lists = [split_labels(cell, separator) for cell in table.texts(argument, column)]
-    names = list(labels) or sorted({label for each in lists for label in each})
+    present = (label for row_labels in lists for label in row_labels)
+    source = f"column {column!r} of {table.path.name}"
+    names = list(labels) or distinct_labels(present, argument, source)
     for row, each in enumerate(lists):
         for label in set(each) - set(names):
             raise ArgumentError(
@@ -74,7 +78,7 @@ def label_columns(
 
 def _array(cell: str) -> list[str] | None:
     try:
-        found = read_json(cell) if cell.lstrip().startswith("[") else None
+        labels = read_json(cell) if cell.lstrip().startswith("[") else None
     except ValueError:
         return None
-    return list(map(str, found)) if isinstance(found, list) else None
+    return list(map(cell_text, labels)) if isinstance(labels, list) else None

@@ -11,10 +11,12 @@ import csv
 import io
 import json
 import re
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgewise.data.files import unreadable
 from edgewise.data.reading import OPENED, TextForm, check_memory, opened_text, read_bytes, text_form
@@ -35,7 +37,26 @@ PER_CELL = 60  # Memory of a Python string in bytes, without the characters.
 SAMPLE = 20  # Number of lines from which the delimiter is detected.
 APPENDED = 4  # Maximum number of empty cells that a spreadsheet appends to a row.
 CHUNK = 4096  # Number of rows in memory when a file is read row by row.
+SEPARATOR_LINE = re.compile(r"sep=([,;|\t])\s*", re.IGNORECASE)
+"""First line by which Excel names the delimiter."""
 QUOTED = re.compile(r'^"((?:[^"]|"")*)"$')
+# Python's own limit is 131,072 characters per cell. The size of a file is checked against the free
+# memory.
+csv.field_size_limit(2**31 - 1)
+
+
+class Layout(NamedTuple):
+    """Layout of a text file with a table.
+
+    Attributes:
+        delimiter: delimiter of the cells.
+        skipped: number of lines before the header: 1 if Excel has written ``sep=;``, else 0.
+        spaced: whether a space that is not part of the cell follows each delimiter.
+    """
+
+    delimiter: str
+    skipped: int
+    spaced: bool
 
 
 def form_of(path: Path) -> str:
@@ -102,7 +123,7 @@ def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int
         chunks: Iterable[tuple[list[int], DataFrame]] = [(table.lines, table.frame)]
     else:
         form = _form(path, argument)
-        chunks = _chunks(path, form, _delimiter(path, form), argument, CHUNK)
+        chunks = _chunks(path, form, layout_of(path, form), argument, CHUNK)
     for lines, frame in chunks:
         names = list(frame.columns)
         blank = _is_blank(frame)
@@ -125,9 +146,10 @@ def read_json(text: str) -> Any:
 
 def _of_text(path: Path, argument: str) -> Table:
     form = _form(path, argument)
-    delimiter = _delimiter(path, form)
+    layout = layout_of(path, form)
+    delimiter = layout.delimiter
     pandas = pandas_for("reading a table")
-    chunks = list(_chunks(path, form, delimiter, argument))
+    chunks = list(_chunks(path, form, layout, argument))
     frame = pandas.concat([frame for _, frame in chunks], ignore_index=True)
     lines = [line for numbers, _ in chunks for line in numbers]
     blank = _is_blank(frame)
@@ -140,11 +162,15 @@ def _of_text(path: Path, argument: str) -> Table:
     if True in blank[:rows]:
         got = f"an empty line, row {lines[blank.index(True)]}"
         raise _unusable(path, argument, got, delimiter)
-    return Table(path, frame.iloc[:rows], lines[:rows], delimiter)
+    with opened_text(path, form.encoding) as text:
+        header = next(_records(text, layout))[1][: frame.shape[1]]
+    if delimiter == "\t":
+        header = [QUOTED.sub(_unquoted, name) for name in header]
+    return Table(path, frame.iloc[:rows], lines[:rows], delimiter, header=header)
 
 
 def _chunks(
-    path: Path, form: TextForm, delimiter: str, argument: str, size: int | None = None
+    path: Path, form: TextForm, layout: Layout, argument: str, size: int | None = None
 ) -> Iterator[tuple[list[int], DataFrame]]:
     """Yield the line numbers and rows of a CSV or TSV file, chunk by chunk.
 
@@ -153,17 +179,17 @@ def _chunks(
     Args:
         path: the file.
         form: encoding and size of the file.
-        delimiter: delimiter of the cells.
+        layout: layout of the file.
         argument: field that gives the file, for errors.
         size: rows per chunk; ``None`` reads all rows at once.
     """
     pandas = pandas_for("reading a table")
     names: list[str] = []
-    end = 0
+    end, delimiter = layout.skipped, layout.delimiter
 
     try:
         with opened_text(path, form.encoding) as text:
-            width = len(next(_records(text, delimiter))[1])
+            width = len(next(_records(text, layout), (0, []))[1])
         if not width:
             raise _WrongWidthError
         with (
@@ -176,7 +202,8 @@ def _chunks(
                 dtype=str,
                 keep_default_na=False,
                 skip_blank_lines=False,
-                skipinitialspace=delimiter != "\t",
+                skiprows=layout.skipped,
+                skipinitialspace=layout.spaced,
                 quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
                 # This engine distinguishes a missing cell from an empty cell.
                 engine="python",
@@ -188,6 +215,8 @@ def _chunks(
                 # In TSV a quotation mark within a cell is an ordinary character.
                 if delimiter == "\t":
                     part = part.apply(lambda c: c.str.replace(QUOTED, _unquoted, regex=True))
+                elif not layout.spaced:
+                    _refuse_quotes(part, path, argument, delimiter)
                 breaks = sum(part[c].str.count("\r\n|\r|\n").fillna(0) for c in part.columns)
                 lines = (end + (breaks + 1).cumsum()).astype(int).tolist()
                 end = lines[-1]
@@ -202,7 +231,16 @@ def _chunks(
                     part, lines = part.iloc[1:], lines[1:]
                 yield lines, _fitted(part, names)
     except (_WrongWidthError, pandas.errors.ParserError, csv.Error) as error:
-        raise _bad_row(path, form, delimiter, argument, str(error)) from error
+        raise _bad_row(path, form, layout, argument, str(error)) from error
+
+
+def _refuse_quotes(cells: DataFrame, path: Path, argument: str, delimiter: str) -> None:
+    """Raise ArgumentError if a space precedes a quotation mark, in a file without such spaces."""
+    for column in cells.columns[1:]:
+        texts = cells[column].dropna()
+        for text in texts[texts.str.match(' +"')][:1]:
+            got = f"a space between a delimiter and a quotation mark: {text[:60]!r}"
+            raise _unusable(path, argument, got, delimiter)
 
 
 def _unquoted(cell: re.Match[str]) -> str:
@@ -225,9 +263,9 @@ def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[s
     names = [str(name).strip() for name in part.iloc[0].fillna("")]
     while len(names) > 1 and not names[-1]:
         names.pop()
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise _unusable(path, argument, f"two columns with the name {twice[0]!r}", delimiter)
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise _unusable(path, argument, f"two columns with the name {name!r}", delimiter)
     return names
 
 
@@ -241,7 +279,8 @@ def _fitted(part: DataFrame, names: Sequence[str]) -> DataFrame:
     if (part.iloc[:, width:].fillna("") != "").to_numpy().any():
         raise _WrongWidthError
     part = part.iloc[:, :width].set_axis(list(names), axis=1)
-    blank = (part.fillna("") == "").all(axis=1)
+    first, others = part.iloc[:, 0].fillna(""), part.iloc[:, 1:].fillna("")
+    blank = (first.str.strip() == "") & (others == "").all(axis=1)
     blank &= (width > 1) | part.isna().any(axis=1)
     if part[~blank].isna().to_numpy().any():
         raise _WrongWidthError
@@ -254,19 +293,20 @@ def _is_blank(frame: DataFrame) -> list[bool]:
 
 
 def _bad_row(
-    path: Path, form: TextForm, delimiter: str, argument: str, cause: str
+    path: Path, form: TextForm, layout: Layout, argument: str, cause: str
 ) -> ArgumentError:
     """Return the error for the first row that pandas could not use, with its line number.
 
     Args:
         path: the file.
         form: encoding and size of the file.
-        delimiter: delimiter of the cells.
+        layout: layout of the file.
         argument: field that gives the file, for the error.
         cause: message of pandas, for the error if no row is found.
     """
+    delimiter = layout.delimiter
     with opened_text(path, form.encoding) as text:
-        records = _records(text, delimiter)
+        records = _records(text, layout)
         try:
             _, names = next(records)
             while len(names) > 1 and not names[-1].strip():
@@ -284,35 +324,52 @@ def _bad_row(
 
 
 def _records(
-    lines: Iterable[str], delimiter: str, *, strict: bool = True
+    lines: Iterable[str], layout: Layout, *, strict: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield each row as ``(line, cells)``.
 
     ``line`` is the number of the last line of the row; a quoted cell may span several lines.
     ``strict`` raises ``csv.Error`` for wrong quotes.
     """
-    quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    quoting: Any = csv.QUOTE_NONE if layout.delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(
-        lines, delimiter=delimiter, strict=strict, skipinitialspace=True, quoting=quoting
+        islice(lines, layout.skipped, None),
+        delimiter=layout.delimiter,
+        strict=strict,
+        skipinitialspace=layout.spaced,
+        quoting=quoting,
     )
     for row in reader:
-        yield reader.line_num, row
+        yield reader.line_num + layout.skipped, row
 
 
-def _delimiter(path: Path, form: TextForm) -> str:
-    """Return the delimiter for which most of the first rows have as many cells as the header."""
+def layout_of(path: Path, form: TextForm) -> Layout:
+    """Detect the layout of a text file from its first lines.
+
+    Its delimiter is the one for which most rows have as many cells as the header.
+    """
     with opened_text(path, form.encoding) as text:
         sample = list(islice(text, SAMPLE))
+    named = SEPARATOR_LINE.fullmatch(sample[0]) if sample else None
+    skipped = int(named is not None)
+
+    def rows_of(delimiter: str, spaced: bool) -> list[list[str]]:
+        # Not strict, because the sample may end within quotes.
+        records = _records(sample, Layout(delimiter, skipped, spaced), strict=False)
+        return [row for _, row in records if row]
 
     def fits(delimiter: str) -> tuple[float, bool, int]:
-        # Not strict, because the sample may end within quotes.
-        rows = [row for _, row in _records(sample, delimiter, strict=False) if row]
+        rows = rows_of(delimiter, spaced=True)
         width = len(rows[0]) if rows else 1
         same = sum(len(row) == width for row in rows) / len(rows) if width > 1 else 0
         # Cells of text often contain commas, and hardly ever tabs.
         return same, same > 0 and delimiter == "\t", width
 
-    return max(DELIMITERS, key=fits)
+    delimiter = named[1] if named else max(DELIMITERS, key=fits)
+    rows = rows_of(delimiter, spaced=False)
+    cells = [cell for row in rows[1:] or rows for cell in row[1:] if cell.strip()]
+    spaced = bool(cells) and all(cell.startswith(" ") for cell in cells)
+    return Layout(delimiter, skipped, spaced and delimiter != "\t")
 
 
 def _form(path: Path, argument: str) -> TextForm:
@@ -352,11 +409,15 @@ def _of_objects(path: Path) -> Table:
     check_memory(str(path), needed, path.name, "use a part of the rows, or more memory")
     numbered = list(_objects(path))
     names = list(dict.fromkeys(str(name) for _, row in numbered for name in row))
-    cells = {name: [cell_text(row.get(name)) for _, row in numbered] for name in names}
+    cells = {name: [_json_text(row.get(name)) for _, row in numbered] for name in names}
     pandas = pandas_for("reading a table")
     return Table(
         path, pandas.DataFrame(cells, dtype=str), [line for line, _ in numbered], named=True
     )
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, bool) else cell_text(value)
 
 
 def _of_binary(path: Path) -> Table:
@@ -372,6 +433,7 @@ def _of_binary(path: Path) -> Table:
     try:
         if kind == "Excel":
             text = {"dtype": object, "na_values": [""], "keep_default_na": False}
+            _warn_lost_cells(path, content)
             return _of_sheet(path, pandas.read_excel(content, header=None, **text))
         frame = pandas.read_parquet(content) if kind == "Parquet" else pandas.read_feather(content)
     except ArgumentError:
@@ -380,6 +442,30 @@ def _of_binary(path: Path) -> Table:
         got = " ".join(str(error).split())[:80] or type(error).__name__
         raise unreadable(path, expected=f"a complete {kind} file", got=got) from error
     return Table(path, as_text(frame), list(range(len(frame))), named=True)
+
+
+def _warn_lost_cells(path: Path, content: io.BytesIO) -> None:
+    """Warn about errors such as ``#N/A`` and formulas without values, which are read as blank."""
+    openpyxl = require("openpyxl", extra="tables", purpose=f"reading {path.name}")
+
+    def rows(*, data_only: bool) -> Iterator[Any]:
+        book = openpyxl.load_workbook(content, read_only=True, data_only=data_only)
+        yield from book.worksheets[0].iter_rows()
+
+    lost = []
+    for values, formulas in zip(rows(data_only=True), rows(data_only=False), strict=True):
+        for value, formula in zip(values, formulas, strict=True):
+            if value.data_type == "e":
+                lost.append(f"{value.value} in {value.coordinate}")
+            elif value.value is None and formula.data_type == "f":
+                lost.append(f"no value of the formula in {formula.coordinate}")
+    if lost:
+        warnings.warn(
+            f"{path.name}: {counted(len(lost), 'cell')} read as blank: {', '.join(lost[:3])}"
+            + ", ..." * (len(lost) > 3)
+            + "; correct the formulas, and save the sheet from a program that computes them",
+            stacklevel=4,
+        )
 
 
 def _of_sheet(path: Path, sheet: DataFrame) -> Table:

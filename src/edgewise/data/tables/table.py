@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 MISSING = {"", "na", "n/a", "nan", "null"}
+NUMBER_LIKE = re.compile(r"[<>≤≥≈~(]?=?\s*[-+\u2212]?[.,]?\d[\d.,'\s]*(?:[eE][-+]?\d+)?\)?\s*%?")
 DECIMAL_COMMA = r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*"
 
 
@@ -35,6 +37,7 @@ class Table:
             position of each row, from 0, of a frame or a Parquet file.
         delimiter: delimiter of a text file.
         named: whether the format stores column names, so that the first row is always data.
+        header: cells of the first row, with the white space that column names do not have.
     """
 
     path: Path | FrameSource
@@ -42,6 +45,7 @@ class Table:
     lines: list[int]
     delimiter: str = ","
     named: bool = False
+    header: Sequence[str] = ()
 
     @classmethod
     def of(cls, name: str, columns: dict[str, list[str]]) -> Table:
@@ -85,7 +89,8 @@ class Table:
         if self.named:
             return replace(self, frame=self.frame.set_axis(list(names), axis=1))
         pandas = pandas_for("reading a table")
-        first = pandas.DataFrame([list(self.frame.columns)], columns=list(names), dtype=str)
+        cells = self.header or list(self.frame.columns)
+        first = pandas.DataFrame([cells], columns=list(names), dtype=str)
         frame = pandas.concat([first, self.frame.set_axis(list(names), axis=1)], ignore_index=True)
         return replace(self, frame=frame, lines=[1, *self.lines])
 
@@ -95,6 +100,11 @@ class Table:
         Raises:
             ArgumentError: there is no such column; the error suggests the most similar name.
         """
+        self.check_column(argument, column)
+        return self.columns[column]
+
+    def check_column(self, argument: str, column: str) -> None:
+        """Raise ArgumentError if there is no such column; it suggests the most similar name."""
         if column not in self.frame.columns:
             unknown = unknown_name(argument, column, self.frame.columns)
             raise ArgumentError(
@@ -103,13 +113,14 @@ class Table:
                 got=unknown.got,
                 remedy=unknown.remedy,
             )
-        return self.columns[column]
 
     def numbers(
         self,
         argument: str,
         columns: Sequence[str],
         remedy: str = "correct or drop this row, or name another column",
+        *,
+        allow_missing: bool = False,
     ) -> Tensor:
         """Return columns as float32 ``[rows, columns]``.
 
@@ -117,27 +128,59 @@ class Table:
             argument: the field that names the columns.
             columns: names of the columns.
             remedy: remedy of the error for a cell that is not a number.
+            allow_missing: whether missing values become NaN.
 
         Raises:
             ArgumentError: there is no such column, or a cell is not a finite number within the
                 range of float32; the error names its row.
         """
-        found = torch.empty(len(columns), len(self))
-        for place, column in enumerate(columns):
-            texts = self.texts(argument, column)
-            values = as_numbers(self.frame[column], self.delimiter)
-            for row in values.isna().to_numpy().nonzero()[0][:1].tolist():
+        numbers = torch.empty(len(columns), len(self))
+        for i, column in enumerate(columns):
+            values = self.parsed(argument, column)
+            wrong = values.isna().to_numpy()
+            if allow_missing:
+                wrong = wrong & ~_are_missing(self.frame[column]).to_numpy()
+            for row in wrong.nonzero()[0][:1].tolist():
                 raise ArgumentError(
                     argument,
                     expected=f"finite numbers in column {column!r}, at most 3.4e38",
-                    got=f"{texts[row][:60]!r} in row {self.line(row)} of {self.path.name}",
+                    got=self.cell(column, row),
                     remedy=remedy,
                 )
-            found[place] = torch.tensor(values.tolist())
-        return found.T.contiguous()
+            numbers[i] = torch.tensor(values.tolist())
+        return numbers.T.contiguous()
 
+    def parsed(self, argument: str, column: str) -> Series[Any]:
+        """Return the numbers in a column as float64, NaN for other cells.
+
+        Raises:
+            ArgumentError: there is no such column, or it has decimal commas and decimal points.
+        """
+        self.check_column(argument, column)
+        cells = self.frame[column]
+        if self.delimiter == ";":
+            commas, points = cells.str.contains(","), cells.str.contains(".", regex=False)
+            both = [is_used.to_numpy().nonzero()[0] for is_used in (commas, points & ~commas)]
+            numbers = as_numbers(cells, self.delimiter)
+            if all(len(rows) for rows in both) and numbers[commas].notna().any():
+                first, second = (self.cell(column, int(rows[0])) for rows in both)
+                raise ArgumentError(
+                    argument,
+                    expected=f"either decimal commas or decimal points in column {column!r}",
+                    got=f"{first}, and {second}",
+                    remedy="write all numbers in one way, without separators of thousands",
+                )
+            return numbers
+        return as_numbers(cells, self.delimiter)
+
+    def cell(self, column: str, row: int) -> str:
+        """Return a description of a cell for an error."""
+        text = self.frame[column].iloc[row]
+        return f"{text[:60]!r} in row {self.line(row)} of {self.path.name}"
+
+    @cached_property
     def numeric(self) -> list[str]:
-        """Return the names of the numeric columns, which may have missing values."""
+        """Names of the numeric columns, which may have missing values."""
         return [name for name in self.frame.columns if self._is_numeric(self.frame[name])]
 
     def counts_rows(self, column: str) -> bool:
@@ -192,8 +235,7 @@ class Table:
             got = f"{'no such column among' if free else 'only the columns'} {shown}{more}"
         # Without a candidate, suggest the last column, as targets are usually there.
         if of_words and not candidates:
-            numeric = self.numeric()
-            free = [name for name in free if name not in numeric]
+            free = [name for name in free if name not in self.numeric]
         likely = list(candidates[:1] or free[-1:]) if free else []
         shown = "".join(name if name.isidentifier() else f"'{name}'" for name in likely)
         raise ArgumentError(
@@ -204,13 +246,18 @@ class Table:
         )
 
     def _is_numeric(self, cells: Series[Any]) -> bool:
-        given = cells[~cells.str.strip().str.lower().isin(MISSING)]
-        return bool(len(given)) and not as_numbers(given, self.delimiter).isna().any()
+        present = cells[~_are_missing(cells)]
+        return bool(len(present)) and not as_numbers(present, self.delimiter).isna().any()
 
 
 def is_missing(text: str) -> bool:
-    """Return whether a cell is a missing value: blank, ``NA``, ``NaN`` or ``null``."""
+    """Return whether a cell of a numeric column is missing: blank, ``NA``, ``NaN`` or ``null``."""
     return text.strip().lower() in MISSING
+
+
+def _are_missing(cells: Series[Any]) -> Series[Any]:
+    missing: Series[Any] = cells.str.strip().str.lower().isin(MISSING)
+    return missing
 
 
 def as_numbers(cells: Series[Any], delimiter: str = ",") -> Series[Any]:
@@ -224,8 +271,16 @@ def as_numbers(cells: Series[Any], delimiter: str = ",") -> Series[Any]:
         decimal = cells.str.fullmatch(DECIMAL_COMMA)
         cells = cells.where(~decimal, cells.str.replace(",", "."))
     values = pandas_for("reading a table").to_numeric(cells, errors="coerce").astype("float64")
-    found: Series[Any] = values.where(values.abs() <= LARGEST)
-    return found
+    numbers: Series[Any] = values.where(values.abs() <= LARGEST)
+    return numbers
+
+
+def misread_number(labels: Iterable[str], delimiter: str = ",") -> str:
+    """Return a label such as ``5%`` or ``<5`` if all labels look like numbers; else ""."""
+    texts = [label.strip() for label in labels]
+    if not all(map(NUMBER_LIKE.fullmatch, texts)):
+        return ""
+    return next((text for text in texts if math.isnan(as_number(text, delimiter))), "")
 
 
 def as_number(text: str, delimiter: str = ",") -> float:

@@ -10,7 +10,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from edgewise.data.tables.table import Table, as_number, check_varies, is_missing
+from edgewise.data.reading import log
+from edgewise.data.tables.labels import NUMBER, distinct_labels
+from edgewise.data.tables.table import (
+    Table,
+    as_number,
+    check_varies,
+    is_missing,
+    misread_number,
+)
 from edgewise.errors import ArgumentError
 from edgewise.targets import Target
 
@@ -139,11 +147,11 @@ def target_names(
         names = [whole] if whole in table.columns else list(dict.fromkeys(given))
         return [table.choose(argument, name, (), "a target column", taken) for name in names]
     free = [name for name in table.frame.columns if name not in taken]
-    numeric = set(table.numeric())
+    numeric = set(table.numeric)
     candidates = [
         name
         for name in free
-        if name in numeric or (_classes_of(table, name) and not skip(table.columns[name]))
+        if name in numeric or (_holds_classes(table, name) and not skip(table.columns[name]))
     ]
     candidates = [name for name in candidates if not table.counts_rows(name)] or candidates
     if len(candidates) > 1:
@@ -158,7 +166,14 @@ def target_names(
             f"--{argument} {_typed(candidates[:1])} or --{argument} {_typed(candidates[:2])}",
         )
     what = "the column of numbers or of few classes to predict"
-    return [table.choose(argument, "", candidates, what, taken)]
+    target = table.choose(argument, "", candidates, what, taken)
+    note_target(target, "the only column of numbers or of few classes that has no other use")
+    return [target]
+
+
+def note_target(name: str, reason: str) -> None:
+    """Log which column is predicted, if the user has named none."""
+    log.info(f"data.target: column {name!r} is predicted, {reason}")
 
 
 def _typed(names: Sequence[str]) -> str:
@@ -166,35 +181,53 @@ def _typed(names: Sequence[str]) -> str:
     return text if all(name.isidentifier() for name in names) else f"'{text}'"
 
 
-def _classes_of(table: Table, name: str) -> tuple[str, ...]:
-    """Return the classes of a column of only 0 and 1, or of few distinct texts; else empty."""
-    texts = table.columns[name]
-    seen = {_label(text) for text in texts if not is_missing(text)}
-    if not 1 < len(seen) <= min(MANY, max(2, len(texts) // 2)):
-        return ()
-    numbers = all(not math.isnan(as_number(text, table.delimiter)) for text in seen)
-    return _ordered(seen) if seen == {"0", "1"} or not numbers else ()
+def missing_cells(
+    table: Table, name: str, task_type: TaskType = "auto", classes: Collection[str] = ()
+) -> list[bool]:
+    """Return for each cell of a target column whether its value is missing.
+
+    A blank cell is missing. ``NA``, ``NaN`` and ``null`` are missing numbers; in a column of other
+    texts, they are labels.
+
+    Args:
+        table: the table.
+        name: the column.
+        task_type: see :class:`TargetColumns`.
+        classes: classes of the training table, if they are known.
+    """
+    numeric = task_type == "regression" or name in table.numeric
+    return [
+        not text.strip() or (numeric and is_missing(text) and text not in classes)
+        for text in table.columns[name]
+    ]
 
 
-def _ordered(classes: Collection[str]) -> tuple[str, ...]:
+def _labels(table: Table, name: str) -> list[str]:
+    """Return the labels of a column, without missing ones."""
+    missing = missing_cells(table, name)
+    return [text for text, none in zip(table.columns[name], missing, strict=True) if not none]
+
+
+def _holds_classes(table: Table, name: str) -> bool:
+    """Return whether a column has only 0 and 1, or few distinct texts that are not all numbers."""
+    labels = set(_labels(table, name))
+    if name in table.numeric:
+        return {as_number(label, table.delimiter) for label in labels} == {0, 1}
+    return 1 < len(labels) <= min(MANY, max(2, len(table) // 2))
+
+
+def _ordered(labels: Sequence[str]) -> tuple[str, ...]:
     """Sort classes; a name that ends with another name (inactive, active) comes first.
 
     Of two classes, the second is the positive one.
     """
-    if not any(math.isnan(as_number(text)) for text in classes):
-        return tuple(sorted(classes, key=float))
 
-    def negates(one: str) -> bool:
-        return any(one != other and one.lower().endswith(other.lower()) for other in classes)
+    def negates(label: str) -> bool:
+        return any(label != other and label.lower().endswith(other.lower()) for other in labels)
 
-    return tuple(sorted(classes, key=lambda one: (not negates(one), one)))
-
-
-def _label(text: str) -> str:
-    """Return the name of a class, with 1.0 written as 1."""
-    text = text.strip()
-    value = as_number(text)
-    return str(int(value)) if not math.isnan(value) and value.is_integer() else text
+    if all(map(NUMBER.fullmatch, labels)):
+        return tuple(labels)
+    return tuple(sorted(labels, key=lambda label: not negates(label)))
 
 
 def _read(
@@ -204,36 +237,61 @@ def _read(
     argument: str,
     known: tuple[str, ...] | None,
 ) -> tuple[tuple[str, ...], list[float]]:
+    """Return the classes of a column, and its values."""
     texts = table.texts(argument, name)
-    missing = [is_missing(text) for text in texts]
+    column = f"column {name!r} of {table.path.name}"
     classes = known or ()
-    if known is None and task_type == "auto":
-        classes = _classes_of(table, name)
-    elif known is None and task_type == "classification":
-        classes = _ordered({_label(t) for t, none in zip(texts, missing, strict=True) if not none})
+    if known is None and (
+        task_type == "classification" or (task_type == "auto" and _holds_classes(table, name))
+    ):
+        classes = _ordered(distinct_labels(_labels(table, name), argument, column))
         if not 1 < len(classes) <= MANY:
             raise ArgumentError(
                 argument,
-                expected=f"2 to {MANY} classes in column {name!r} of {table.path.name}",
+                expected=f"2 to {MANY} classes in {column}",
                 got=f"{len(classes)}: {', '.join(classes[:SHOWN])}",
                 remedy="name another column, or set --data.task_type regression",
             )
-    if classes:
-        index = {label: float(number) for number, label in enumerate(classes)}
-        labels = [None if none else _label(text) for text, none in zip(texts, missing, strict=True)]
-        for row, label in enumerate(labels):
-            if label is not None and label not in index:
-                raise ArgumentError(
-                    argument,
-                    expected=f"one of the classes {', '.join(classes)} in column {name!r}, as in "
-                    "the training table",
-                    got=f"{label[:60]!r} in row {table.line(row)} of {table.path.name}",
-                    remedy="correct this row, or add training rows of this class",
-                )
-        return classes, [math.nan if label is None else index[label] for label in labels]
-    present = [row for row, none in enumerate(missing) if not none]
-    values = [math.nan] * len(texts)
-    numbers = table.only(present).numbers(argument, [name])[:, 0].tolist()
-    for row, value in zip(present, numbers, strict=True):
-        values[row] = value
-    return (), values
+        if task_type == "auto":
+            warn_misread(table, name, classes, argument)
+    if not classes:
+        numbers = table.numbers(argument, [name], allow_missing=True)[:, 0].tolist()
+        if task_type == "auto" and known is None:
+            _note_numbers(name, numbers, argument)
+        return (), numbers
+    index = {label: float(number) for number, label in enumerate(classes)}
+    missing = missing_cells(table, name, classes=classes)
+    for row, (text, none) in enumerate(zip(texts, missing, strict=True)):
+        if not none and text not in index:
+            raise ArgumentError(
+                argument,
+                expected=f"one of the classes {', '.join(classes)} in column {name!r}, as in the "
+                "training table",
+                got=table.cell(name, row),
+                remedy="correct this row, or add training rows of this class",
+            )
+    return classes, [
+        math.nan if none else index[text] for text, none in zip(texts, missing, strict=True)
+    ]
+
+
+def warn_misread(table: Table, name: str, classes: Sequence[str], argument: str) -> None:
+    """Warn if classes such as ``5%`` and ``<5`` may be numbers."""
+    text = misread_number(classes, table.delimiter)
+    if text:
+        warnings.warn(
+            f"`{argument}`: column {name!r} of {table.path.name} is read as classes, because "
+            f"{text!r} is not a number; write it as a number to predict numbers, or set "
+            "--data.task_type classification",
+            stacklevel=2,
+        )
+
+
+def _note_numbers(name: str, numbers: Sequence[float], argument: str) -> None:
+    """Log that integers are predicted as numbers, if they are few and may be classes."""
+    distinct = sorted({value for value in numbers if not math.isnan(value)})
+    if 2 < len(distinct) <= MANY and all(value.is_integer() for value in distinct):
+        log.info(
+            f"{argument}: column {name!r} has {len(distinct)} different integers and is predicted "
+            "as numbers; for classes, set --data.task_type classification"
+        )

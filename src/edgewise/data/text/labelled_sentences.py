@@ -13,7 +13,9 @@ from torch import Tensor
 from edgewise.arguments import check_share
 from edgewise.batches import Batch
 from edgewise.data.folds import sample_labelled
+from edgewise.data.reading import log
 from edgewise.data.splits import Split, Splits, TargetScale, TextSplits
+from edgewise.data.tables.labels import distinct_labels
 from edgewise.data.tables.target_columns import TargetColumns
 from edgewise.data.text.packed_texts import PackedTexts, drop_words
 from edgewise.data.text.text_data import TextData
@@ -161,7 +163,10 @@ class LabelledSentences(LabelledText):
 
     def load(self) -> Splits:
         parts, files, column, columns = self.parts()
-        labels = [] if columns else sorted({label for _, label in parts["train"]})
+        labels = []
+        if not columns:
+            distinct = (label for _, label in parts["train"])
+            labels = distinct_labels(distinct, "data.target", files["train"])
         tokenizer = self.make_tokenizer((text for text, _ in parts["train"]), SPECIAL)
         train = parts["train"]
         sample = sample_labelled(len(train), self.labelled, self.split_seed, "sentences")
@@ -175,7 +180,13 @@ class LabelledSentences(LabelledText):
         for name, found in parts.items():
             ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
             texts = PackedTexts(ids, sizes)
-            texts = texts.cut(self.max_length) if self.max_length else texts
+            num_long = int((sizes > self.max_length).sum()) if self.max_length else 0
+            if num_long:
+                texts = texts.cut(self.max_length)
+                log.info(
+                    f"data.max_length: {num_long} of {len(sizes)} texts of {name} are longer than "
+                    f"{self.max_length} tokens, and are cut to their first {self.max_length}"
+                )
             target = (
                 torch.tensor([values for _, values in found])
                 if columns

@@ -5,6 +5,7 @@ Files are CoNLL-U, lines of words and tags, or a table.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +15,8 @@ from edgewise.arguments import check_choice
 from edgewise.data.files import unreadable
 from edgewise.data.reading import raw_texts, read_own_text
 from edgewise.data.tables.frames import FrameSource
-from edgewise.data.tables.read import is_table, read_table
+from edgewise.data.tables.read import form_of, is_table, read_table
+from edgewise.data.tables.target_columns import note_target
 from edgewise.data.text.conllu import COLUMNS, WIDTH, Tag, read_conllu
 from edgewise.data.text.labelled_sentences import Labelled
 from edgewise.data.text.own_files import OwnFiles, check_filled
@@ -25,6 +27,7 @@ WORDS = ("word", "token", "form")
 TAGS = ("tag", "label", "pos", "upos", "ner")
 SENTENCES = ("sentence", "sentence_id", "sent_id")
 """Usual names of the columns of words, tags and sentence numbers."""
+BLANK_LINE = re.compile(r"\n[ \t]*\n")
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,14 @@ class TagFile(TaggedWords, OwnFiles):
     """File of words and tags.
 
     A table with a header has a word, its tag, and the number or name of its sentence in each row.
-    Any other file has one word per line and a blank line after each sentence. It is CoNLL-U, or
-    each line has the word first and the tag last, separated by tabs or spaces. Comments of CoNLL-U
+    Any other file, and a ``.tsv`` file with blank lines, has one word per line and a blank line
+    after each sentence. It is CoNLL-U, or each line has the word first and the tag last, separated
+    by tabs or spaces. Comments of CoNLL-U
     (``#``) and ``-DOCSTART-`` lines are ignored. Sentences are split at random.
 
     Attributes:
-        tag: tag column. In CoNLL-U it is ``upos`` (default), ``xpos`` or ``deprel``; in a table, ""
-            finds it by its usual names.
+        target: tag column. In CoNLL-U it is ``upos`` (default), ``xpos`` or ``deprel``; in a table,
+            "" finds it by its usual names.
         word: word column of a table; "" finds it by its usual names.
         sentence: column of a table with the number or name of each word's sentence; "" finds it by
             its usual names.
@@ -57,7 +61,7 @@ class TagFile(TaggedWords, OwnFiles):
         ['DET', 'NOUN', 'VERB']
     """
 
-    tag: str = ""
+    target: str = ""
     word: str = ""
     sentence: str = ""
 
@@ -67,44 +71,50 @@ class TagFile(TaggedWords, OwnFiles):
         found = {tag for sentence in read["train"] for _, tag in sentence}
         if len(found) == 1:
             raise ArgumentError(
-                "data.tag",
+                "data.target",
                 expected=f"at least two tags in {files['train'].name}",
                 got=f"{found.pop()!r} for all words",
-                remedy="add sentences with other tags, or name another column with --data.tag",
+                remedy="add sentences with other tags, or name another column with --data.target",
             )
         parts = self.dealt(read)
         return parts, {split: str(files.get(split, files["train"])) for split in parts}
 
     def _read(self, path: Path | FrameSource) -> list[Labelled]:
-        if isinstance(path, FrameSource) or is_table(path):
+        if isinstance(path, FrameSource) or (is_table(path) and form_of(path) != ".tsv"):
             return self._read_table(path)
         text = read_own_text(path)
+        # A blank line before the end separates sentences; a table has none.
+        if form_of(path) == ".tsv" and not BLANK_LINE.search(text.rstrip()):
+            return self._read_table(path)
         first = next(line for line in text.split("\n") if line.strip() and line[0] != "#")
         if len(first.split("\t")) == WIDTH:
             tag: Tag = "upos"
-            if self.tag:
-                if self.tag not in COLUMNS:
-                    raise unknown_name("data.tag", self.tag, COLUMNS)
-                tag = self.tag  # type: ignore[assignment]
+            if self.target:
+                if self.target not in COLUMNS:
+                    raise unknown_name("data.target", self.target, COLUMNS)
+                tag = self.target  # type: ignore[assignment]
             return read_conllu(text, str(path), tag)
         return read_lines_of_words(text, path)
 
     def _read_table(self, path: Path | FrameSource) -> list[Labelled]:
         table = read_table(path)
-        found: list[str] = []
+        columns: list[str] = []
         asked = (
             ("word", self.word, WORDS, "the column of the words"),
-            ("tag", self.tag, TAGS, "the column of the tags"),
+            ("target", self.target, TAGS, "the column of the tags"),
             ("sentence", self.sentence, SENTENCES, "the column that numbers the sentences"),
         )
         for field, named, usual, what in asked:
-            left = [name for name in table.columns if name not in found]
+            left = [name for name in table.columns if name not in columns]
             likely = [name for name in left if name.lower() in usual]
-            found.append(table.choose(f"data.{field}", named, likely or left, what, found))
-        check_filled(table, found)
-        rows = zip(*(table.columns[name] for name in found), strict=True)
+            columns.append(table.choose(f"data.{field}", named, likely or left, what, columns))
+        if not self.target:
+            is_usual = columns[1].lower() in TAGS
+            note_target(columns[1], "because of its name" if is_usual else "the only column left")
+        check_filled(table, columns)
+        rows = zip(*(table.columns[name] for name in columns), strict=True)
         return [
-            [(word.strip(), tag.strip()) for word, tag, _ in words]
+            [(word.strip(), tag) for word, tag, _ in words]
             for _, words in groupby(rows, key=lambda row: row[2])
         ]
 
@@ -124,14 +134,16 @@ def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
             words = []
             continue
         fields = [field for field in (line.split("\t") if "\t" in line else line.split()) if field]
-        if len(fields) < 2:
+        if number == 1 and _is_header(fields):
+            continue
+        if len(fields) < 2 or not fields[-1].strip():
             raise unreadable(
                 path,
                 expected="a word and its tag in each line, a blank line after each sentence",
                 got=repr(line[:60]),
                 line=number,
             )
-        words.append((fields[0].strip(), fields[-1].strip()))
+        words.append((fields[0].strip(), fields[-1]))
     if len(sentences) < 2:
         raise ArgumentError(
             str(path),
@@ -143,26 +155,32 @@ def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
     return sentences
 
 
+def _is_header(fields: list[str]) -> bool:
+    return fields[0].lower() in WORDS and fields[-1].lower() in TAGS
+
+
 @dataclass(frozen=True)
 class EWT(TaggedWords):
     """English web texts (Silveira et al., 2014): 12,544 / 2001 / 2077 sentences.
 
     Attributes:
-        tag: column to predict: ``"upos"`` (17 universal parts of speech), ``"xpos"`` or
+        target: column to predict: ``"upos"`` (17 universal parts of speech), ``"xpos"`` or
             ``"deprel"``.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
-    tag: Tag = "upos"
+    target: Tag = "upos"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("data.tag", self.tag, get_args(Tag))
+        check_choice("data.target", self.target, get_args(Tag))
 
     def parts(self) -> TaggedParts:
         texts = ewt_texts()
-        read = {split: read_conllu(text, file, self.tag) for split, (file, text) in texts.items()}
+        read = {
+            split: read_conllu(text, file, self.target) for split, (file, text) in texts.items()
+        }
         return read, {split: file for split, (file, _) in texts.items()}
 
 

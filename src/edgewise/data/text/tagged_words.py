@@ -12,6 +12,7 @@ from torch import Tensor
 
 from edgewise.batches import Batch
 from edgewise.data.splits import Split, Splits
+from edgewise.data.tables.labels import distinct_labels
 from edgewise.data.text.labelled_sentences import Labelled, LabelledText, numbered
 from edgewise.data.text.packed_texts import PackedTexts
 from edgewise.data.text.tokenizer import Special, encode_all, special_id
@@ -43,7 +44,8 @@ class TaggedWords(LabelledText):
 
     def load(self) -> Splits:
         parts, files = self.parts()
-        tags = sorted({tag for sentence in parts["train"] for _, tag in sentence})
+        train_tags = (tag for sentence in parts["train"] for _, tag in sentence)
+        tags = distinct_labels(train_tags, "data.target", files["train"])
         plain = (" ".join(word for word, _ in sentence) for sentence in parts["train"])
         tokenizer = self.make_tokenizer(plain, SPECIAL)
         splits = {}

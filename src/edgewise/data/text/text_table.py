@@ -14,7 +14,13 @@ from edgewise.data.tables.frames import FrameSource
 from edgewise.data.tables.label_lists import find_separator, label_columns
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.table import Table
-from edgewise.data.tables.target_columns import TargetColumns, TaskType, target_names
+from edgewise.data.tables.target_columns import (
+    TargetColumns,
+    TaskType,
+    note_target,
+    target_names,
+    warn_misread,
+)
 from edgewise.data.text.labelled_sentences import Labelled, LabelledParts, LabelledSentences
 from edgewise.data.text.own_files import OwnFiles, check_filled
 from edgewise.errors import ArgumentError
@@ -22,7 +28,7 @@ from edgewise.errors import ArgumentError
 TEXTS = ("text", "sentence", "review", "comment", "message", "content")
 LABELS = ("label", "labels", "class", "category", "sentiment", "target")
 """Usual names of the column of texts and of the column of labels."""
-ARGUMENT = "data.label"
+ARGUMENT = "data.target"
 MOST = 1000  # Maximum number of labels.
 WORDS = 3.0  # Minimum mean number of words per cell in a column of texts.
 
@@ -50,7 +56,7 @@ class TextTable(LabelledSentences, OwnFiles):
 
     Attributes:
         text: text column; "" finds the column.
-        label: label column; "" finds the column. Labels may be numbers or names. Several columns,
+        target: label column; "" finds the column. Labels may be numbers or names. Several columns,
             such as ``toxic,threat``, are predicted together, and a row may lack some of them.
         separator: separator of several labels in a cell, such as ``|``; "" detects ``|``, ``;``,
             ``,`` or JSON arrays, and "none" reads each cell as one label. A blank cell has no
@@ -75,7 +81,7 @@ class TextTable(LabelledSentences, OwnFiles):
 
     max_length: int = 256
     text: str = ""
-    label: str | tuple[str, ...] = ""
+    target: str | tuple[str, ...] = ""
     separator: str = ""
     task_type: TaskType = "auto"
 
@@ -88,7 +94,7 @@ class TextTable(LabelledSentences, OwnFiles):
         tables = {split: read_table(path) for split, path in files.items()}
         where = {split: str(files.get(split, files["train"])) for split in ("train", "val", "test")}
         train = tables["train"]
-        names = target_names(train, self.label, (), argument=ARGUMENT) if self.label else []
+        names = target_names(train, self.target, (), argument=ARGUMENT) if self.target else []
         if len(names) > 1:
             text = text_column(train, self.text, names)
             return self._several(tables, text, names, where)
@@ -104,6 +110,8 @@ class TextTable(LabelledSentences, OwnFiles):
         read = {split: labelled_rows(table, columns) for split, table in tables.items()}
         labels = [label for _, label in read["train"]]
         _check_classes(labels, columns.label, files["train"])
+        if self.task_type == "auto" and not columns.given:
+            warn_misread(train, columns.label, sorted(set(labels)), ARGUMENT)
         return LabelledParts(self.dealt(read, labels), where, columns.text)
 
     def _several(
@@ -150,9 +158,24 @@ def text_column(table: Table, text: str, taken: Collection[str]) -> str:
         ArgumentError: there is no such column, or there are several possible columns.
     """
     free = {name.lower(): name for name in table.columns if name not in taken}
-    text = text or next((free[name] for name in TEXTS if name in free), "")
+    usual = text or next((free[name] for name in TEXTS if name in free), "")
     likely = [name for name in free.values() if _are_texts(table.columns[name])]
-    return table.choose("data.text", text, likely, "the column of texts", taken, of_words=True)
+    column = table.choose("data.text", usual, likely, "the column of texts", taken, of_words=True)
+    if not text:
+        _check_words(table, column)
+    return column
+
+
+def _check_words(table: Table, column: str) -> None:
+    """Raise ArgumentError if a column that the user has not named holds numbers, not texts."""
+    if column in table.numeric:
+        raise ArgumentError(
+            "data.text",
+            expected=f"a column of texts in {table.path.name}",
+            got=f"only numbers in column {column!r}",
+            remedy="add a column of texts; to read these numbers as texts, name their column with "
+            "--data.text",
+        )
 
 
 def find_columns(table: Table, text: str, label: str) -> Columns:
@@ -169,17 +192,20 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
             got=f"one column, {names[0][:60]!r}",
             remedy="separate columns by commas or tabs, and put texts with commas in double quotes",
         )
-    for argument, column in (("data.text", text), ("data.label", label)):
+    for argument, column in (("data.text", text), ("data.target", label)):
         if column:
             table.texts(argument, column)
     if len(names) == 2 and not text and not label and not table.named:
         few, many = sorted(names, key=lambda name: len(set(table.columns[name])))
         if few in table.columns[few]:
+            _check_words(table, many)
             given = ("text", "label") if names[0] == many else ("label", "text")
             return Columns("text", "label", given)
     by_name = {name.lower(): name for name in names}
+    text_is_named, label_is_named = bool(text), bool(label)
     text = text or next((by_name[n] for n in TEXTS if n in by_name and by_name[n] != label), "")
     label = label or next((by_name[n] for n in LABELS if n in by_name and by_name[n] != text), "")
+    reason = "because of its name" if label else "the only column with few different values"
     could_be_labels = [n for n in names if n != text and _are_labels(table.columns[n])]
     could_be_texts = [n for n in names if n != label and _are_texts(table.columns[n])]
     if len(names) == 2 and not (text and label):
@@ -189,8 +215,13 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
         elif len(could_be_labels) == 1:
             could_be_texts = [n for n in names if n not in could_be_labels]
     text = table.choose("data.text", text, could_be_texts, "the column of texts", of_words=True)
+    if not text_is_named:
+        _check_words(table, text)
     left = [n for n in could_be_labels if n != text]
-    return Columns(text, table.choose("data.label", label, left, "the column of labels", [text]))
+    label = table.choose("data.target", label, left, "the column of labels", [text])
+    if not label_is_named:
+        note_target(label, reason)
+    return Columns(text, label)
 
 
 def _are_labels(values: list[str]) -> bool:
@@ -212,26 +243,26 @@ def labelled_rows(table: Table, columns: Columns) -> Labelled:
     if columns.given:
         table = table.without_header(columns.given)
     texts = table.texts("data.text", columns.text)
-    labels = table.texts("data.label", columns.label)
+    labels = table.texts("data.target", columns.label)
     check_filled(table, (columns.text, columns.label))
-    return [(text.strip(), label.strip()) for text, label in zip(texts, labels, strict=True)]
+    return [(text.strip(), label) for text, label in zip(texts, labels, strict=True)]
 
 
 def _check_classes(labels: list[str], column: str, file: Path | FrameSource) -> None:
     distinct = len(set(labels))
     if distinct == 1:
         raise ArgumentError(
-            "data.label",
+            "data.target",
             expected=f"at least two labels in column {column!r} of {file.name}",
             got=f"{labels[0]!r} in each of {len(labels)} rows",
-            remedy="add texts with other labels, or name another column with --data.label",
+            remedy="add texts with other labels, or name another column with --data.target",
         )
     if not 2 <= distinct <= MOST or (distinct > 2 and distinct > len(labels) / 2):
         raise ArgumentError(
-            "data.label",
+            "data.target",
             expected="labels that several texts share",
             got=f"{distinct} different values in {len(labels)} rows of {column!r} in {file.name}",
-            remedy="name the label column with --data.label; predict numbers with "
+            remedy="name the label column with --data.target; predict numbers with "
             "--data.task_type regression, and several labels in a cell with --data.separator",
         )
 
