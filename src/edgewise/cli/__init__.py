@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import signal
 import sys
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:  # A Python program that calls main(argv) keeps its own allocator settings.
         keep_freed_memory()
     try:
-        with warnings.catch_warnings(), _terminable():
+        with warnings.catch_warnings(), _terminable(), _printed_notes():
             warnings.showwarning = _in_one_line  # type: ignore[assignment]
             arguments = parse(sys.argv[1:] if argv is None else list(argv))
             code: int = arguments.run(arguments)
@@ -92,6 +93,34 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+class _NotePrinter(logging.Handler):
+    """Handler that prints each note once; a command may load its data several times."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.printed: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self.printed:
+            self.printed.add(text)
+            print(f"edgewise: {text}.", file=sys.stderr)
+
+
+@contextmanager
+def _printed_notes() -> Iterator[None]:
+    """Print the notes on how data are read, within the ``with`` block."""
+    log, printer = logging.getLogger("edgewise.data"), _NotePrinter()
+    level = log.level
+    log.addHandler(printer)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(printer)
+        log.setLevel(level)
 
 
 def _in_one_line(message: Warning | str, *_: Any) -> None:

@@ -139,7 +139,7 @@ TABLE = "when;stars;Film;person\n2020-01-02;4.5;Up;ann\n2019-07-01 10:30;;Alien;
 def test_columns_of_a_table_are_known_by_their_usual_names(tmp_path):
     path = written(tmp_path, "userId,movieId,rating,note\n1,31,2,\n1,1029,3,a b\n")
     stars = RATING
-    (pairs,), users, items, (numbers,), columns = read_interactions(path, further=[stars])
+    (pairs,), users, items, (numbers,), columns, _ = read_interactions(path, further=[stars])
     assert (pairs.tolist(), list(users), list(items)) == ([[0, 0], [0, 1]], ["1"], ["31", "1029"])
     assert numbers["data.rating"].tolist() == [2, 3]
     assert columns == ("userId", "movieId")
@@ -149,7 +149,7 @@ def test_columns_of_a_table_are_known_by_their_usual_names(tmp_path):
 
 def test_columns_of_a_table_by_name(tmp_path):
     path = written(tmp_path, TABLE)
-    (pairs,), users, _, (numbers,), _ = read_interactions(path, user="person", further=[TIME])
+    (pairs,), users, _, (numbers,), *_ = read_interactions(path, user="person", further=[TIME])
     assert (pairs.tolist(), list(users)) == ([[0, 1], [1, 0]], ["ann", "bob"])
     assert numbers["data.time"].tolist() == [1577923200, 1561977000]
     with refused("data.user", expected="person", got="'persn'", remedy="did you mean 'person'?"):
@@ -176,7 +176,7 @@ def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
         remedy="--data.user 1",
     ):
         read_interactions(path)
-    (pairs,), _, _, (numbers,), _ = read_interactions(
+    (pairs,), _, _, (numbers,), *_ = read_interactions(
         path, user="1", item="2", further=[TIME.named("4")]
     )
     assert pairs.tolist() == [[1, 1, 0, 0, 0], [2, 3, 4, 0, 1]]

@@ -192,7 +192,9 @@ def test_the_only_words_that_come_again_are_the_classes(files, tmp_path):
     assert own(files, target="").load().preprocessing["labels"] == ["x", "y"]
     two = "\n".join(f"{row};{'town' if i else 'u'}" for i, row in enumerate(NODES.splitlines()))
     (tmp_path / "nodes.csv").write_text(two)
-    with refused("data.target", expected="classes", got="'group', 'u'", remedy="--data.target group"):
+    with refused(
+        "data.target", expected="classes", got="'group', 'u'", remedy="--data.target group"
+    ):
         own(files, target="").load()
     unique = "\n".join(f"{row.split(';')[0]};{i}" for i, row in enumerate(NODES.splitlines()))
     (tmp_path / "nodes.csv").write_text(unique.replace(";0", ";age"))

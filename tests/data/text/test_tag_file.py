@@ -50,7 +50,9 @@ def test_a_table_with_a_column_of_sentences(tmp_path):
     path.write_text("\n".join(["sentence_id,token,pos", *rows]))
     assert read(path) == SENTENCES
     path.write_text("\n".join(["n,form,first,second", *(f"{row},x" for row in rows)]))
-    with refused("data.target", expected="a.csv", got="'n', 'first', 'second'", remedy="--data.target"):
+    with refused(
+        "data.target", expected="a.csv", got="'n', 'first', 'second'", remedy="--data.target"
+    ):
         read(path)
     assert read(path, target="first", sentence="n") == SENTENCES
     path.write_text("\n".join(["sentence,word,tag", *rows, "3,,X"]))

@@ -47,7 +47,9 @@ def test_of_more_columns_the_only_ones_that_it_can_be(tmp_path):
     path = written(tmp_path / "a.csv", "id,review,stars", ids, REVIEWS, STARS)
     assert found(path) == ("review", "stars", None)
     path = written(tmp_path / "b.csv", "id,body,stars,day", ids, REVIEWS, STARS, days)
-    with refused("data.target", expected="b.csv", got="'stars', 'day'", remedy="--data.target stars"):
+    with refused(
+        "data.target", expected="b.csv", got="'stars', 'day'", remedy="--data.target stars"
+    ):
         found(path)
     assert found(path, label="day") == ("body", "day", None)
     path = written(tmp_path / "c.csv", "title,body,label", REVIEWS, REVIEWS, STARS)

@@ -233,7 +233,7 @@ class NodeFiles(NodeData):
         columns = list(table.columns)
         known = _usual(columns, ID)
         id_column = table.choose("data.id", self.id, known[:1] or columns[:1], "the column of ids")
-        ids = [text.strip() for text in table.texts("data.id", id_column)]
+        ids = table.texts("data.id", id_column)
         _check_ids(table, ids, id_column)
         split = self.split or next(iter(_usual(columns, NAMES)), "")
         taken = {id_column, split, *self.features}
@@ -404,8 +404,8 @@ def _repeating_columns(table: Table, taken: Collection[str]) -> list[str]:
 def _check_ids(table: Table, ids: list[str], column: str) -> None:
     seen: dict[str, int] = {}
     for row, name in enumerate(ids):
-        if not name or name in seen:
-            before = f" and {table.line(seen[name])}" if name else ""
+        if not name.strip() or name in seen:
+            before = f" and {table.line(seen[name])}" if name in seen else ""
             raise ArgumentError(
                 "data.id",
                 expected=f"a different id for each node in column {column!r}",

@@ -215,7 +215,7 @@ def read_interactions(
         if all(len(line.fields) < 2 for line in file.lines):
             raise _empty(file.path)
         for line in files[-1].lines:
-            if not all(line.fields):
+            if not all(map(str.strip, line.fields)):
                 raise _bad_line(file.path, line, "an id in every field")
     users = _numbered(files, slice(0, 1), names)
     items = _numbered(files, slice(1, None), names)
@@ -276,10 +276,7 @@ def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Colu
         table = read_table(path)
         names = list(table.frame.columns)
         rows = zip(*table.columns.values(), strict=True)
-        lines = [
-            Line(number, [cell.strip() for cell in row])
-            for number, row in zip(table.lines, rows, strict=True)
-        ]
+        lines = [Line(number, list(row)) for number, row in zip(table.lines, rows, strict=True)]
         unnamed = header is False or all(name.isdecimal() for name in names)
         return File(path, lines, None if unnamed else names)
     assert isinstance(path, Path)
@@ -436,7 +433,7 @@ def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> F
         if len(line.fields) != width:
             raise _bad_line(file.path, line, expected)
         pair = [line.fields[first], line.fields[second]]  # type: ignore[index]
-        if not all(pair):
+        if not all(map(str.strip, pair)):
             raise _bad_line(file.path, line, "an id in every field")
         lines.append(Line(line.number, pair))
     names = [file.names[first], file.names[second]] if file.names else None  # type: ignore[index]
@@ -467,7 +464,7 @@ def moment(text: str) -> float | None:
     if not math.isnan(value):
         return value
     try:
-        when = datetime.fromisoformat(text)
+        when = datetime.fromisoformat(text.strip())
     except ValueError:
         return None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
