@@ -1,4 +1,4 @@
-"""What happens to files: cut off, bits flipped, lines lost or emptied, other bytes, numbers."""
+"""What happens to files: cut off, bits flipped, lines lost, other bytes, numbers, labels."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from random import Random
 
 NUMBERS = (b"-1", b"900000000", b"3100000000", b"9" * 30, b"1e39", b"nan", b"inf", b"1_0", b"")
+LABELS = ["NA", "Na", "nan", "None", "null", "N/A", "007", "7", "7.0", "1e3", "True", "é"]
+SPELLINGS = ("5%", "1 234", "(5)", "<5", "999,5", "1.234", "01", "1.0", "#N/A", " x", "")
 DELIMITERS = (b"\t", b",", b";", b" ", b"|")
 
 
@@ -68,6 +70,24 @@ def change_numbers(content: bytes, random: Random) -> bytes:
     return content[: number.start()] + random.choice(NUMBERS) + content[number.end() :]
 
 
+def change_cells(content: bytes, random: Random) -> bytes:
+    """Write labels and numbers that are easily misread, or a long text, into a few cells."""
+    lines = content.split(b"\n")
+    cells = [*LABELS, *SPELLINGS, "long " * 30_000]
+    for _ in range(random.choice((1, 1, 5, 20))):
+        row = random.randrange(len(lines))
+        delimiter = max(DELIMITERS, key=lines[0].count)
+        fields = lines[row].split(delimiter)
+        fields[random.randrange(len(fields))] = random.choice(cells).encode()
+        lines[row] = delimiter.join(fields)
+    return b"\n".join(lines)
+
+
+def name_delimiter(content: bytes, random: Random) -> bytes:
+    """Begin with a line that names the delimiter, as Excel writes it."""
+    return b"sep=" + random.choice(DELIMITERS[:3]) + b"\n" + content
+
+
 def lose_all(_content: bytes, _random: Random) -> bytes:
     return b""
 
@@ -82,6 +102,9 @@ KINDS: tuple[Callable[[bytes, Random], bytes], ...] = (
     garble,
     swap_delimiters,
     change_numbers,
+    change_cells,
+    change_cells,
+    name_delimiter,
     lose_all,
 )
 

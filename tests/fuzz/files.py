@@ -7,7 +7,8 @@ Each step damages one file of one data set and loads the data set. A load passes
 - raises an :class:`EdgewiseError` that names a file,
 - returns the same data as before (the damage is in bytes that are not read, such as the date in the
   header of a gzip file), or
-- for the user's own files: returns other data with as many examples as the files hold.
+- for the user's own files: returns other data with as many examples as the files hold, and with the
+  labels that they hold.
 
 It fails on any other exception, a warning, NaN, lost examples, more than a minute, or more than
 4 GiB. Public data sets have checksums, so other data of them is a failure too.
@@ -21,9 +22,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import csv
 import dataclasses
 import gzip
 import hashlib
+import io
 import json
 import os
 import resource
@@ -49,6 +52,7 @@ from torch import Tensor
 from edgewise import data
 from edgewise.data import Data, Splits
 from edgewise.data.checksums import SHA256
+from edgewise.data.tables.table import MISSING
 from edgewise.errors import EdgewiseError
 from edgewise.graphs import Graph
 from tests.fuzz.damage import damage
@@ -67,6 +71,8 @@ class Case:
         count: Function that counts the examples in the files without the loader; ``None`` if the
             format does not determine the number.
         public: The files have checksums.
+        labels: Function that reads the labels of the training file without the loader; ``None`` if
+            there are none.
 
     """
 
@@ -74,6 +80,22 @@ class Case:
     folders: tuple[str, ...]
     count: Callable[[Path], int] | None = None
     public: bool = False
+    labels: Callable[[Path], set[str]] | None = None
+
+
+def column_of(name: str, delimiter: str, column: int, header: bool) -> Callable[[Path], set[str]]:
+    """Return a function that reads the distinct cells of a column."""
+
+    def read(raw: Path) -> set[str]:
+        text = text_of(raw / name)
+        named = text.lower().startswith("sep=")
+        quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+        lines = io.StringIO(text, newline="")
+        rows = [row for row in csv.reader(lines, delimiter=delimiter, quoting=quoting) if row]
+        cells = {row[column] for row in rows[named + header :] if len(row) > abs(column)}
+        return {cell for cell in cells if cell.strip()}
+
+    return read
 
 
 def lines(count: int) -> Callable[[bytes], bytes]:
@@ -109,7 +131,8 @@ def text_of(path: Path) -> str:
 
 
 def lines_of(path: Path) -> int:
-    return len(text_of(path).rstrip().split("\n"))
+    text = text_of(path)
+    return len(text.rstrip().split("\n")) - text.lower().startswith("sep=")
 
 
 def rows_of(name: str) -> Callable[[Path], int]:
@@ -251,6 +274,15 @@ def made(folder: Path) -> dict[str, Case]:
         "text_table/train.tsv": [f"{sentence()}\t{i % 2}" for i in range(80)],
         "text_table/val.tsv.gz": [f"{sentence()}\t{i % 2}" for i in range(20)],
         "text_table/test.tsv": [f"{sentence()}\t{i % 2}" for i in range(20)],
+        "molecules/molecules.csv": [
+            "smiles,metal",
+            *(f"{'C' * (i % 9 + 1)}{'O' * (i // 9)},{('Na', 'K', 'Li')[i % 3]}" for i in range(60)),
+        ],
+        "tags/words.tsv": [
+            line
+            for i in range(40)
+            for line in (*(f"{word}\t{word[:1]}" for word in words[: i % 8 + 2]), "")
+        ],
         "text_files/one.txt": [sentence() for _ in range(100)],
         "text_files/two.txt.gz": [sentence() for _ in range(100)],
     }
@@ -294,6 +326,10 @@ def made(folder: Path) -> dict[str, Case]:
         "text_table": lambda raw: data.text_table(
             **{k: str(raw / v) for k, v in labelled.items()}, **SMALL
         ),
+        "molecules": lambda raw: data.molecule_table(
+            path=str(raw / "molecules.csv"), target="metal", smiles="smiles"
+        ),
+        "tags": lambda raw: data.tag_file(path=str(raw / "words.tsv"), **SMALL),
         "text_files": lambda raw: data.text_files(
             paths=(str(raw / "one.txt"), str(raw / "two.txt.gz")), context=16, val=0.1
         ),
@@ -303,7 +339,16 @@ def made(folder: Path) -> dict[str, Case]:
         "text_table": lines_in(*labelled.values()),
         "parallel": lines_in("train.en", "val.en", "test.en"),
     }
-    return {name: Case(make, (name,), counts.get(name)) for name, make in cases.items()}
+    labels = {
+        "nodes": column_of("nodes.csv", ",", 1, header=True),
+        "text_table": column_of("train.tsv", "\t", 1, header=False),
+        "molecules": column_of("molecules.csv", ",", 1, header=True),
+        "tags": column_of("words.tsv", "\t", -1, header=False),
+    }
+    return {
+        name: Case(make, (name,), counts.get(name), labels=labels.get(name))
+        for name, make in cases.items()
+    }
 
 
 def parts_of(value: object) -> Iterator[Tensor]:
@@ -326,6 +371,7 @@ class Loaded:
 
     digest: str
     examples: int
+    labels: frozenset[str] = frozenset()
 
 
 def load(case: Case, root: Path) -> Loaded:
@@ -344,7 +390,9 @@ def load(case: Case, root: Path) -> Loaded:
             digest.update(part.contiguous().numpy().tobytes())
     examples = sum(part.count for part in (splits.train, splits.val, splits.test))
     digest.update(str(examples).encode())
-    return Loaded(digest.hexdigest(), examples)
+    labels = [name for target in splits.targets for name in target.classes]
+    labels += splits.preprocessing.get("labels", [])
+    return Loaded(digest.hexdigest(), examples, frozenset(map(str, labels)))
 
 
 @contextlib.contextmanager
@@ -366,6 +414,9 @@ def limits() -> Iterator[None]:
             warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
             # It names the damage, and reads all of it.
             warnings.filterwarnings("ignore", ".* is not UTF-8: it is read as", UserWarning)
+            # They name what is read as classes, and what has a single class.
+            warnings.filterwarnings("ignore", ".* is read as classes, because", UserWarning)
+            warnings.filterwarnings("ignore", ".*expected at least two classes of", UserWarning)
             yield
     finally:
         signal.alarm(0)
@@ -389,6 +440,10 @@ def outcome(case: Case, root: Path, names: list[str], before: Loaded) -> str:
     if case.count:
         held = case.count(root / case.folders[0] / "raw")
         assert after.examples == held, f"{after.examples} examples of {held}"
+    written = case.labels(root / case.folders[0] / "raw") if case.labels else set()
+    if written and after.labels:
+        numbers = {label for label in written if label.strip().lower() in MISSING}
+        assert after.labels in (written, written - numbers), f"labels {written ^ after.labels}"
     if case.public:
         assert after == before, "other data in a public data set"
     return "the same" if after == before else "other data"

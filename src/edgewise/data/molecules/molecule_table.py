@@ -341,7 +341,8 @@ class MoleculeTable(Data):
         without = [row for row, cells in enumerate(zip(*missing, strict=True)) if all(cells)]
         kept = sorted(set(range(len(table))) - {*wrong, *without})
         if wrong:
-            shown = "; ".join(f"row {table.line(row)}: {texts[row]!r}" for row in wrong[:SHOWN])
+            cells = [f"row {table.line(row)}: {texts[row][:60]!r}" for row in wrong[:SHOWN]]
+            shown = "; ".join(cells)
             more = "; ..." if len(wrong) > SHOWN else ""
             got = f"{len(wrong)} that RDKit cannot parse ({shown}{more})"
             if self.invalid == "refuse" or not kept:

@@ -32,7 +32,7 @@ from torch import Tensor
 from edgewise.data.files import unreadable
 from edgewise.data.reading import check_memory, number, opened_text, text_form
 from edgewise.data.tables.frames import FrameSource, open_source
-from edgewise.data.tables.read import DELIMITERS, is_text, read_table
+from edgewise.data.tables.read import DELIMITERS, SEPARATOR_LINE, is_text, read_table
 from edgewise.errors import ArgumentError, counted, unknown_name
 
 Ids = dict[str, int]
@@ -288,9 +288,13 @@ def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Colu
     with opened_text(path, form.encoding) as file:
         stripped = ((number, text.strip()) for number, text in enumerate(file, 1))
         texts = [line for line in stripped if line[1] and not line[1].startswith(COMMENTS)]
+    named = SEPARATOR_LINE.fullmatch(texts[0][1]) if texts else None
+    texts = texts[1:] if named else texts
     if not texts:
         return File(path, [])
     delimiter = next((mark for mark in MARKS if mark in texts[0][1]), None)
+    if named:
+        delimiter = named[1]
     lines = [Line(number, _fields(path, number, text, delimiter)) for number, text in texts]
     if not (header or (header is None and _names_columns(lines[0], lines[1:], columns))):
         if header is None:
