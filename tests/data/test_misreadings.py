@@ -82,6 +82,8 @@ def test_the_first_line_of_excel_names_the_delimiter(line: str, tmp_path: Path) 
         read_table(written(tmp_path, f"{line}a;b\n1;2\n1;2;3\n"))
     edges = read_edges(written(tmp_path, f"{line}source;target\nann;bob\nbob;cem\n"))
     assert list(edges.ids) == ["ann", "bob", "cem"]
+    edges = read_edges(written(tmp_path, "sep=\t\nsource\ttarget\nann;e\tbob, c\n"))
+    assert list(edges.ids) == ["ann;e", "bob, c"]
 
 
 def test_cells_without_a_value_in_excel_are_named(tmp_path: Path) -> None:

@@ -88,6 +88,8 @@ def column_of(name: str, delimiter: str, column: int, header: bool) -> Callable[
 
     def read(raw: Path) -> set[str]:
         text = text_of(raw / name)
+        if "\ufffd" in text:  # The encoding is another one.
+            return set()
         named = text.lower().startswith("sep=")
         quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
         lines = io.StringIO(text, newline="")

@@ -45,7 +45,7 @@ def write(folder: Path, *, numbers: bool = True) -> np.ndarray:
 
 def recipe(folder: Path, **fields: Any) -> Recipe:
     own = {"nodes": str(folder / "nodes.csv"), "edges": str(folder / "edges.csv")}
-    given = {f"data.{name}": value for name, value in {**own, "label": "price"}.items()}
+    given = {f"data.{name}": value for name, value in {**own, "target": "price"}.items()}
     return with_values(find("nodes"), {**given, **FAST, **fields})
 
 

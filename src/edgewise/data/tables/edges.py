@@ -200,18 +200,18 @@ def read_interactions(
         MissingDataError: there is no such file.
     """
     columns = USER.named(user), ITEM.named(item)
-    files, numbers, rating = [], [], ""
+    files: list[File] = []
+    numbers, rating = [], ""
     for path in paths:
         file = _lines(open_source(path), header, (*columns, *further))
-        named = any(column.name for column in (*columns, *further))
-        table = file.names is not None or named
-        if not table:
+        is_table = file.names is not None or any(c.name for c in (*columns, *further))
+        if not is_table:
             _refuse_ratings(file)
-        if len(files) == 0 and file.names:
+        if not files and file.names:
             position = find_column(file, RATING)
             rating = file.names[position] if position is not None else ""
-        files.append(_two_columns(file, columns, "a user and an item") if table else file)
-        numbers.append(_numbers(file, further) if table else {})
+        files.append(_two_columns(file, columns, "a user and an item") if is_table else file)
+        numbers.append(_numbers(file, further) if is_table else {})
         if all(len(line.fields) < 2 for line in file.lines):
             raise _empty(file.path)
         for line in files[-1].lines:
@@ -288,13 +288,13 @@ def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Colu
     with opened_text(path, form.encoding) as file:
         stripped = ((number, text.strip()) for number, text in enumerate(file, 1))
         texts = [line for line in stripped if line[1] and not line[1].startswith(COMMENTS)]
-    named = SEPARATOR_LINE.fullmatch(texts[0][1]) if texts else None
-    texts = texts[1:] if named else texts
+    separator_line = SEPARATOR_LINE.fullmatch(texts[0][1]) if texts else None
+    texts = texts[1:] if separator_line else texts
     if not texts:
         return File(path, [])
     delimiter = next((mark for mark in MARKS if mark in texts[0][1]), None)
-    if named:
-        delimiter = named[1]
+    if separator_line:
+        delimiter = separator_line[1] or "\t"
     lines = [Line(number, _fields(path, number, text, delimiter)) for number, text in texts]
     if not (header or (header is None and _names_columns(lines[0], lines[1:], columns))):
         if header is None:

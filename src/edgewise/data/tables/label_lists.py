@@ -52,7 +52,7 @@ def label_columns(
         table: the table.
         column: column with several labels in a cell.
         separator: separator of the labels.
-        argument: field that gives the column, such as ``data.label``; named in errors.
+        argument: field that gives the column, such as ``data.target``; named in errors.
         labels: labels of the training table, if ``table`` is not the training table; by default
             all labels of ``table``.
 

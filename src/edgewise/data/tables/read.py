@@ -37,8 +37,8 @@ PER_CELL = 60  # Memory of a Python string in bytes, without the characters.
 SAMPLE = 20  # Number of lines from which the delimiter is detected.
 APPENDED = 4  # Maximum number of empty cells that a spreadsheet appends to a row.
 CHUNK = 4096  # Number of rows in memory when a file is read row by row.
-SEPARATOR_LINE = re.compile(r"sep=([,;|\t])\s*", re.IGNORECASE)
-"""First line by which Excel names the delimiter."""
+SEPARATOR_LINE = re.compile(r"sep=([,;|]?)\s*", re.IGNORECASE)
+"""First line by which Excel names the delimiter; none is a tab."""
 QUOTED = re.compile(r'^"((?:[^"]|"")*)"$')
 # Python's own limit is 131,072 characters per cell. The size of a file is checked against the free
 # memory.
@@ -350,8 +350,8 @@ def layout_of(path: Path, form: TextForm) -> Layout:
     """
     with opened_text(path, form.encoding) as text:
         sample = list(islice(text, SAMPLE))
-    named = SEPARATOR_LINE.fullmatch(sample[0]) if sample else None
-    skipped = int(named is not None)
+    separator_line = SEPARATOR_LINE.fullmatch(sample[0]) if sample else None
+    skipped = int(separator_line is not None)
 
     def rows_of(delimiter: str, spaced: bool) -> list[list[str]]:
         # Not strict, because the sample may end within quotes.
@@ -365,7 +365,7 @@ def layout_of(path: Path, form: TextForm) -> Layout:
         # Cells of text often contain commas, and hardly ever tabs.
         return same, same > 0 and delimiter == "\t", width
 
-    delimiter = named[1] if named else max(DELIMITERS, key=fits)
+    delimiter = separator_line[1] or "\t" if separator_line else max(DELIMITERS, key=fits)
     rows = rows_of(delimiter, spaced=False)
     cells = [cell for row in rows[1:] or rows for cell in row[1:] if cell.strip()]
     spaced = bool(cells) and all(cell.startswith(" ") for cell in cells)
