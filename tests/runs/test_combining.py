@@ -22,7 +22,7 @@ def recipe(folder: Path, **fields: Any) -> Recipe:
     path = folder / "films.tsv"
     rows = [f"film {i} was {'fine' if i % 3 else 'dull'}\t{min(i % 3, 1)}\t{i}" for i in range(90)]
     path.write_text("\n".join(["text\tlabel\tstars", *rows]))
-    values = {**FIELDS, "data.path": str(path), "data.label": "label", **fields}
+    values = {**FIELDS, "data.path": str(path), "data.target": "label", **fields}
     return runs.with_values(recipes.find("texts"), values)
 
 
@@ -45,8 +45,8 @@ def test_a_run_combines_the_network_with_naive_bayes(tmp_path):
 def test_the_network_alone(tmp_path):
     assert prepare(recipe(tmp_path))[0].naive_bayes is not None
     without = {"data.naive_bayes": False}
-    numbers = {"data.label": "stars", "data.task_type": "regression"}
-    several = {"data.label": "label,stars"}
+    numbers = {"data.target": "stars", "data.task_type": "regression"}
+    several = {"data.target": "label,stars"}
     for fields in (without, numbers, several):
         _, splits = prepare(recipe(tmp_path, **fields))
         assert not [name for name in splits.preprocessing if "naive_bayes" in name]

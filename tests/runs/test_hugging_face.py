@@ -153,13 +153,13 @@ def test_several_labels_and_numbers_begin_from_a_folder(tmp_path):
     start = saved(tmp_path / "theirs", "bert", "BertForSequenceClassification", **names)
     values = {"data.path": str(tmp_path / "own.tsv"), "model.dropout": 0.0}
     made = transformers.BertForSequenceClassification
-    one = {"data.label": "a", "data.task_type": "regression"}
+    one = {"data.target": "a", "data.task_type": "regression"}
     model, _ = prepare(labels(tmp_path, start, **values, **one))
     words = made.from_pretrained(start).bert.embeddings.word_embeddings.weight
-    for own in (model, prepare(labels(tmp_path, start, **values, **{"data.label": "a,n"}))[0]):
+    for own in (model, prepare(labels(tmp_path, start, **values, **{"data.target": "a,n"}))[0]):
         tables = own.model.trunk.state_dict().values()
         assert any(torch.equal(table, words[: len(table)]) for table in tables if table.dim() == 2)
-    run = labels(tmp_path, start, **values, **{"data.label": "n", "data.task_type": "regression"})
+    run = labels(tmp_path, start, **values, **{"data.target": "n", "data.task_type": "regression"})
     train(run, tmp_path / "run")
     sizes = {"model.width": 16, "model.heads": 2, "model.ffn_dim": 24}
     sizes |= {"model.max_length": 300, "model.types": 2}
