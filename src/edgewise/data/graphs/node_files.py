@@ -26,7 +26,7 @@ from edgewise.data.graphs.node_data import (
     node_split,
     semi_supervised_split,
 )
-from edgewise.data.reading import DAMAGED, check_memory
+from edgewise.data.reading import DAMAGED
 from edgewise.data.splits import Splits, TargetScale
 from edgewise.data.tables.edges import read_edges
 from edgewise.data.tables.frames import FRAME, FrameSource, Source, open_source, take_frames
@@ -35,6 +35,7 @@ from edgewise.data.tables.split_column import NAMES, PART_OF
 from edgewise.data.tables.table import Table, as_number, as_numbers, is_missing
 from edgewise.data.tables.target_columns import MANY, TargetColumns, TaskType
 from edgewise.errors import ArgumentError, MissingDataError, counted
+from edgewise.limits import check_memory
 from edgewise.targets import class_counts
 
 FeatureScaling = Literal["auto", "columns", "rows", "none"]
