@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import bz2
+import csv
+import dataclasses
 import gzip
+import io
 import json
 import lzma
 import os
 import resource
+import shutil
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pandas
 import pytest
 import torch
 from torch import nn
 
 import edgewise.limits
-from edgewise import ArgumentError, graphs
+from edgewise import ArgumentError, graphs, recipes
+from edgewise.data.graphs.node_files import _read_npz
 from edgewise.data.images.image_data import open_image
 from edgewise.data.molecules.chem import is_smiles, parse
 from edgewise.data.molecules.sdf import read_sdf
@@ -28,11 +35,14 @@ from edgewise.data.reading import read_bytes, read_own_text
 from edgewise.data.tables.edges import read_edges
 from edgewise.data.tables.read import read_table, table_rows
 from edgewise.data.text.tokenizer import encode_all, parse_tokenizer, train_tokenizer
-from edgewise.errors import reading
+from edgewise.errors import EdgewiseError, reading
+from edgewise.inference.rows import write_answers
+from edgewise.interop import huggingface
 from edgewise.limits import LIMITS, available_memory, built_within, read_json_object
 from edgewise.models import gpt
+from edgewise.runs.hugging_face import with_their_model
 from edgewise.training import RunFolder
-from tests.errors import refused
+from tests.errors import case, refused
 
 GIB = 2**30
 
@@ -51,6 +61,15 @@ def test_a_limit_can_be_raised(limit: edgewise.limits.Limit, monkeypatch: Any) -
         monkeypatch.setenv(limit.variable, text)
         with refused(limit.variable, expected="positive integer", got=text[:9], remedy="unset"):
             limit.check(1, "a")
+
+
+def test_the_page_lists_the_limits() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "reference" / "limits.md").read_text()
+    table = [line for line in page.splitlines() if line.startswith("| `EDGEWISE_MAX_")]
+    assert table == [
+        f"| `{limit.variable}` | {limit.default:,} | {limit.unit} | {limit.protects} |"
+        for limit in LIMITS.values()
+    ]
 
 
 # Tables
@@ -357,6 +376,24 @@ def test_hooks_on_weights_are_removed() -> None:
     assert not hooks
 
 
+def test_an_array_of_nodes_without_features_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    numpy.savez(path, x=numpy.empty((10**12, 0)), edge_index=numpy.empty((2, 0), int))
+    with refused(str(path), expected="free memory", got="1,000,000,000,000 nodes", remedy="fewer"):
+        _read_npz(path, labelled=False)
+
+
+def test_an_array_that_memory_cannot_hold_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        header = io.BytesIO()
+        shape = {"descr": "<f8", "fortran_order": False, "shape": (10**12, 10**4)}
+        numpy.lib.format.write_array_header_1_0(header, shape)
+        archive.writestr("x.npy", header.getvalue())
+    with refused(str(path), expected="plain arrays", got="", remedy="numpy.savez"):
+        _read_npz(path, labelled=False)
+
+
 # Run folders
 
 
@@ -457,6 +494,94 @@ def test_a_panic_of_a_library_is_a_named_error() -> None:
         raise PanicException
     with pytest.raises(KeyboardInterrupt), reading("f", expected="x"):
         raise KeyboardInterrupt
+
+
+# Hugging Face folders
+
+BERT = {
+    "vocab_size": 23,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "max_position_embeddings": 12,
+}
+
+
+@pytest.fixture(scope="module")
+def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("bert")
+    transformers.BertModel(transformers.BertConfig(**BERT)).save_pretrained(folder)
+    return folder
+
+
+def copied(folder: Path, copy: Path, **changes: Any) -> Path:
+    """Copy a checkpoint, with changes of its configuration."""
+    shutil.copytree(folder, copy, dirs_exist_ok=True)
+    file = copy / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    return copy
+
+
+def test_more_layers_than_tensors_are_refused(bert_folder: Path, tmp_path: Path) -> None:
+    folder = copied(bert_folder, tmp_path, num_hidden_layers=10**9)
+    got = "1000000000"
+    with refused("config.num_hidden_layers", expected="23", got=got, remedy="config.json"):
+        huggingface.load(folder)
+    with pytest.raises(ArgumentError, match=got):
+        with_their_model(dataclasses.replace(recipes.find("texts"), start=str(folder)))
+
+
+VALUES = [10**9, 10**30, -1, 0, 1.5, float("nan"), None, "x", [], {}, True, [[]] * 3]
+
+
+@pytest.mark.parametrize("name", [*BERT, "hidden_act", "id2label", "model_type", "pad_token_id"])
+def test_a_damaged_configuration_is_named(name: str, bert_folder: Path, tmp_path: Path) -> None:
+    for value in VALUES:
+        folder = copied(bert_folder, tmp_path, **{name: value})
+        with case(value), suppress(EdgewiseError):
+            huggingface.load(folder)
+
+
+DAMAGED = {
+    "config.json": [b"", b"{", b"[]", b"3", b"\xff", b"[" * 100_000, b'{"model_type": []}'],
+    "model.safetensors": [b"", b"\xff" * 8, b"\2\0\0\0\0\0\0\0{}", b"\xff" * 7 + b"\x7f{}"],
+    "model.safetensors.index.json": [
+        b"[]",
+        b"{}",
+        b'{"weight_map": 3}',
+        b'{"weight_map": {"a": 3}}',
+    ],
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_of_a_checkpoint_is_named(
+    name: str, bert_folder: Path, tmp_path: Path
+) -> None:
+    for content in DAMAGED[name]:
+        folder = copied(bert_folder, tmp_path)
+        (folder / name).write_bytes(content)
+        with case(content[:20]), pytest.raises(EdgewiseError):
+            huggingface.load(folder)
+
+
+# Formulas
+
+
+@pytest.mark.parametrize("quote", [False, True])
+def test_formulas_are_quoted_on_request(quote: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    texts = ["=cmd|'/C calc'!A0", "+1", "@x", "-2+3", "\tx", " =1", "-1.5", "a=b", ""]
+    answers = [{"input": text, "=label": -2.5} for text in texts]
+    write_answers(path, answers, quote_formulas=quote)
+    with path.open(newline="") as file:
+        names, *rows = csv.reader(file)
+    mark = "'" if quote else ""
+    assert names == ["input", f"{mark}=label"]
+    assert [row[0] for row in rows] == [mark + text for text in texts[:6]] + texts[6:]
+    assert {row[1] for row in rows} == {"-2.5"}
 
 
 # Memory

@@ -26,7 +26,6 @@ from edgewise.data.graphs.node_data import (
     node_split,
     semi_supervised_split,
 )
-from edgewise.data.reading import DAMAGED
 from edgewise.data.splits import Splits, TargetScale
 from edgewise.data.tables.edges import read_edges
 from edgewise.data.tables.frames import FRAME, FrameSource, Source, open_source, take_frames
@@ -34,7 +33,7 @@ from edgewise.data.tables.read import read_table
 from edgewise.data.tables.split_column import NAMES, PART_OF
 from edgewise.data.tables.table import Table, as_number, as_numbers, is_missing
 from edgewise.data.tables.target_columns import MANY, TargetColumns, TaskType
-from edgewise.errors import ArgumentError, MissingDataError, counted
+from edgewise.errors import ArgumentError, MissingDataError, counted, reading
 from edgewise.limits import check_memory
 from edgewise.targets import class_counts
 
@@ -45,6 +44,7 @@ PARTS = {**PART_OF, "": ""}
 """Dict from a word in a column of splits to the split; a blank cell means no split."""
 SPARSE = 0.9  # Fraction of zeros above which a sparse matrix product is faster.
 MOST = 0.5  # Fraction of zeros above which integers are assumed to be word counts.
+PER_NODE = 200  # Memory of an id and its text in bytes.
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
@@ -481,18 +481,21 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
     check_memory(
         str(path), copies * size, path.name, "use fewer nodes, or a machine with more memory"
     )
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except (ValueError, *DAMAGED) as error:
-        remedy = "save plain arrays with numpy.savez, without Python objects"
-        raise unreadable(path, expected=expected, got=str(error), remedy=remedy) from error
+    remedy = "save plain arrays with numpy.savez, without Python objects"
+    with (
+        reading(path, expected=expected, remedy=remedy),
+        np.load(path, allow_pickle=False) as arrays,
+    ):
+        found = {name: arrays[name] for name in arrays.files}
     for name in ("edge_index", "x", *(("y",) if labelled else ())):
         if name not in found:
             got = f"only the arrays {', '.join(found)}" if found else "no arrays"
             remedy = f"add the array {name!r} to the file"
             raise unreadable(path, expected=f"an array {name!r}", got=got, remedy=remedy)
     _check_shapes(path, found)
+    # An array [N, 0] takes no space, whatever N is.
+    needed = PER_NODE * len(found["x"])
+    check_memory(str(path), needed, f"{len(found['x']):,} nodes", "use fewer nodes")
     x = torch.tensor(found["x"], dtype=torch.float32)
     count = len(x)
     labels = _npz_labels(path, found) if labelled else None

@@ -244,9 +244,9 @@ def _growth(rule: Any) -> int:
     if kind == "ByteLevel":
         return 2
     if kind == "Precompiled":
-        content = b64decode(str(rule.get("precompiled_charsmap") or ""))
+        packed = b64decode(str(rule.get("precompiled_charsmap") or ""))
         # The replacements end with zero bytes, after a trie whose size is in the first four bytes.
-        texts = content[4 + int.from_bytes(content[:4], "little") :].split(b"\0")
+        texts = packed[4 + int.from_bytes(packed[:4], "little") :].split(b"\0")
         return max(
             1, math.ceil(max(len(text.decode(errors="replace")) for text in texts) / COMPATIBLE)
         )

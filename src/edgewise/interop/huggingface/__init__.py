@@ -114,18 +114,19 @@ def load(
     checkpoint = read(model_or_folder).without(_listed(leave_out))
     kind = checkpoint.config.get("model_type", "none")
     check_choice("model_type", str(kind), FAMILIES)
+    if isinstance(model_or_folder, nn.Module):
+        return _built(checkpoint, reads, positions)
+    # The values of a configuration may have any type, so that building may fail anywhere.
+    with reading(Path(model_or_folder) / "config.json", expected=CONFIG, remedy=SAVE_AGAIN):
+        return _built(checkpoint, reads, positions)
+
+
+def _built(checkpoint: Checkpoint, graph: Pattern | None, positions: int | None) -> nn.Module:
     if positions is not None:
         checkpoint = with_positions(checkpoint, positions)
-    build = FAMILIES[kind]
-    if isinstance(model_or_folder, nn.Module):
-        return build(checkpoint, reads).eval()
     saved = sum(tensor.numel() for tensor in checkpoint.tensors.values())
-    # The values of a configuration may have any type, so that building may fail anywhere.
-    with (
-        reading(Path(model_or_folder) / "config.json", expected=CONFIG, remedy=SAVE_AGAIN),
-        built_within("model_or_folder", saved),
-    ):
-        return build(checkpoint, reads).eval()
+    with built_within("model_or_folder", saved):
+        return FAMILIES[checkpoint.config["model_type"]](checkpoint, graph).eval()
 
 
 def _listed(leave_out: Sequence[str]) -> Sequence[str]:

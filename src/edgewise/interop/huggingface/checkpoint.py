@@ -166,11 +166,12 @@ def _read_tensors(folder: Path, config: Mapping[str, Any]) -> dict[str, Tensor]:
     names = ["model.safetensors"]
     if index.is_file():
         with reading(index, expected="a JSON file that names files of weights", remedy=SAVE_AGAIN):
-            names = sorted(set(read_json_object(index)["weight_map"].values()))
+            shards = read_json_object(index)["weight_map"].values()
+            # A name from the index must stay within the folder.
+            names = sorted({Path(name).name for name in shards})
     paths = []
     for name in names:
-        # A name from the index must stay within the folder.
-        path = folder / Path(name).name
+        path = folder / name
         if not path.is_file():
             found = ", ".join(sorted(p.name for p in folder.iterdir()))
             raise MissingDataError(
