@@ -89,7 +89,7 @@ LIMITS: dict[str, Limit] = {
     for limit in (
         Limit(
             "unpacked_bytes",
-            2 * 2**30,
+            2**30,
             "bytes of an unpacked file",
             "time and memory for .gz, .bz2, .xz and .zip files",
         ),
@@ -101,7 +101,7 @@ LIMITS: dict[str, Limit] = {
         ),
         Limit(
             "table_cells",
-            50_000_000,
+            20_000_000,
             "cells (rows times columns)",
             "time and memory for Parquet, Feather and Excel",
         ),

@@ -59,15 +59,17 @@ def read_excel(path: Path, content: bytes) -> DataFrame:
     """
     from openpyxl import load_workbook
 
+    most_rows = LIMITS["sheet_rows"]
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         unpacked = sum(member.file_size for member in archive.infolist())
-    LIMITS["workbook_bytes"].check(unpacked, path)
-    check_memory(str(path), BYTES_OF_XML * unpacked, path.name, ADVICE)
+        LIMITS["workbook_bytes"].check(unpacked, path)
+        check_memory(str(path), BYTES_OF_XML * unpacked, path.name, ADVICE)
+        for name in archive.namelist():
+            most_rows.check(_count_rows(archive, name), path)
     workbook = load_workbook(io.BytesIO(content), read_only=True, data_only=True, keep_links=False)
     try:
         sheet = workbook.worksheets[0]
         sheet.reset_dimensions()  # The dimensions in a file may be wrong.
-        most_rows = LIMITS["sheet_rows"]
         most = most_rows.value
         rows: list[list[Any]] = []
         width = num_rows = 0
@@ -89,6 +91,14 @@ def read_excel(path: Path, content: bytes) -> DataFrame:
     filled = [row + [None] * (width - len(row)) for row in rows[:num_rows]]
     frame: DataFrame = pandas_for("reading a table").DataFrame(filled, dtype=object)
     return frame
+
+
+def _count_rows(archive: zipfile.ZipFile, name: str) -> int:
+    """Count the row elements of a file, which is 100 times as fast as parsing them."""
+    with archive.open(name) as file:
+        blocks = iter(lambda: file.read(2**20), b"")
+        # A name space may have a prefix.
+        return sum(block.count(b"<row") + block.count(b":row") for block in blocks)
 
 
 def _value(cell: Any) -> Any:
