@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LADDER: list[set[str]] = [
     {"errors", "torch_internals"},
-    {"renamed"},
+    {"renamed", "limits"},
     {"arguments", "plugins", "ragged", "targets", "dispatch_modes", "interception"},
     {"scores", "biases", "normalisers", "batches", "base_task"},
     {"graphs", "engines"},

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ArgumentError, counted, unknown_name
+from edgewise.limits import LIMITS
 from edgewise.renamed import check_not_renamed
 
 P = ParamSpec("P")
@@ -23,6 +24,8 @@ T = TypeVar("T")
 
 PROBABILITIES = {"dropout", "drop_node", "alpha"}
 """Names of model arguments that are probabilities, from 0 to 1."""
+STEPS = {"depth", "depths", "hops", "num_hashes", "output_hops", "rounds", "steps", "views"}
+"""Names of model arguments that count repetitions; so do names that end in ``_depth``."""
 SHOWN = 5
 """Maximum number of columns that an error lists."""
 
@@ -242,7 +245,8 @@ def check_splits(**splits: Tensor) -> None:
 def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator that checks the ranges of a function's integer and float arguments.
 
-    Integers, and integers in tuples, must be at least 1. The arguments in ``PROBABILITIES``, and
+    Integers, and integers in tuples, must be at least 1, and those in ``STEPS`` at most the limit
+    ``model_steps``. The arguments in ``PROBABILITIES``, and
     those whose name ends with ``_dropout``, must be from 0 to 1. Other floats must be above 0.
 
     Args:
@@ -265,6 +269,8 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
                     for size in value if several else (value,):
                         remedy = f"set {name} to an integer of at least {bound}"
                         check_count(name, size, bound, remedy)
+                        if name in STEPS or name.endswith("_depth"):
+                            LIMITS["model_steps"].check(size, name)
                 elif name in PROBABILITIES or name.endswith("_dropout"):
                     check_probability(name, value, f"set {name} for example to 0.1")
                 elif types[name] == "float" and name in least:

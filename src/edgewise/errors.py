@@ -6,7 +6,8 @@ import difflib
 import importlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,37 @@ class MissingExtraError(EdgewiseError, ImportError):
             f"{purpose} needs the package `{package}`, which is not installed. "
             f"Remedy: {how_to_install(extra)}."
         )
+
+
+def is_failure(error: BaseException) -> bool:
+    """Return whether an error is a failure, and not a request to stop such as Ctrl-C."""
+    # Libraries in Rust raise PanicException, which is not an Exception.
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+@contextmanager
+def reading(
+    path: Path | str, *, expected: str, remedy: str = "copy or download this file again"
+) -> Iterator[None]:
+    """In a ``with`` block, replace any error of a parser by one that names the file.
+
+    Args:
+        path: file, or argument that gives the content; see :class:`ArgumentError`.
+        expected: valid content.
+        remedy: instruction to the user.
+
+    Raises:
+        ArgumentError: the parser failed. Errors of Edgewise and a lack of permission are unchanged.
+    """
+    try:
+        yield
+    except (EdgewiseError, PermissionError):
+        raise
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        got = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ArgumentError(str(path), expected=expected, got=got, remedy=remedy) from error
 
 
 def how_to_install(extra: str) -> str:

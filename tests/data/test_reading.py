@@ -77,7 +77,7 @@ def test_a_text_that_memory_cannot_hold_is_refused(
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_text("a line\n" * 100)
-    monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 1000)
+    monkeypatch.setattr("edgewise.limits.available_memory", lambda: 1000)
     with refused(str(path), expected="free memory", got="a.txt", remedy="a part of the file"):
         read_own_text(path)
 

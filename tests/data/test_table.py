@@ -160,7 +160,7 @@ def test_a_table_that_memory_cannot_hold_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path, "a,b\n" + "1,2\n" * 999)
-    monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 1e5)
+    monkeypatch.setattr("edgewise.limits.available_memory", lambda: 1e5)
     with refused("data.path", expected="memory", got="t.csv", remedy="part of the rows"):
         read_table(path)
 

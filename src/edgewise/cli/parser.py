@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Fields = dict[str, str]
 FIELD = re.compile(r"--([a-z]\w*\.[a-z]\w*)(?:=(.*))?", re.DOTALL)
 HELP = {"-h", "--help"}
-OF_PREDICT = ("help", "input", "out", "draw", "why", "batch-size", *OPTIONS)
+OF_PREDICT = ("help", "input", "out", "quote-formulas", "draw", "why", "batch-size", *OPTIONS)
 _KNOWN = "|".join(OF_PREDICT).replace("_", "-")
 OPTION = re.compile(rf"--(?!(?:{_KNOWN})(?:=|$))([a-z][\w-]*)(?:=(.*))?", re.DOTALL)
 """Matches options of ``predict`` that this parser does not declare."""
@@ -326,6 +326,11 @@ def _add_predicting(
     files.add_argument("--input", type=Path, metavar="FILE", help=help_)
     help_ = "write predictions to a .csv, .tsv or .jsonl file instead of printing them"
     files.add_argument("--out", type=Path, metavar="FILE", help=help_)
+    help_ = (
+        "write an apostrophe before texts in --out that begin with = + - or @, which a spreadsheet "
+        "would run as formulas"
+    )
+    files.add_argument("--quote-formulas", action="store_true", help=help_)
     help_ = "save a figure of the predictions to FILE"
     files.add_argument("--draw", type=Path, metavar="FILE", help=help_)
     help_ = (

@@ -113,7 +113,7 @@ def predict(arguments: Namespace) -> int:
     if arguments.draw is not None or arguments.out is None:
         answers = list(answers)
     if arguments.out is not None:
-        write_answers(arguments.out, answers)
+        write_answers(arguments.out, answers, quote_formulas=arguments.quote_formulas)
         print(arguments.out)
     else:
         _print(answers, run.predictor.text_key)

@@ -9,7 +9,6 @@ import io
 import logging
 import lzma
 import math
-import os
 import warnings
 import zipfile
 import zlib
@@ -22,7 +21,8 @@ import torch
 from torch import Tensor
 
 from edgewise.data.files import find_files, unreadable
-from edgewise.errors import ArgumentError, MissingDataError, counted
+from edgewise.errors import MissingDataError, counted
+from edgewise.limits import LIMITS, check_memory
 
 log = logging.getLogger("edgewise.data")
 """Logger of notes on how data are read, at level INFO. Commands print them."""
@@ -49,8 +49,8 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
 
     Raises:
         MissingDataError: there is no such file.
-        ArgumentError: the file cannot be read, an archive is damaged, or a zip does not contain
-            exactly one file.
+        ArgumentError: the file cannot be read, an archive is damaged or larger than the limit
+            ``unpacked_bytes``, or a zip does not contain exactly one file.
     """
     if not path.is_file():
         what = "a folder, not a file" if path.is_dir() else "no such file"
@@ -62,7 +62,7 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
         if opened is not _plain and not path.stat().st_size:
             raise EOFError("an empty file")
         with opened(path) as file:
-            yield file
+            yield file if opened is _plain else io.BufferedReader(_Counted(file, path))
     except DAMAGED as error:
         got = str(error) or type(error).__name__
         raise unreadable(path, expected=f"a complete {kind}", got=got) from error
@@ -70,6 +70,24 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
 
 def _plain(path: Path) -> IO[bytes]:
     return path.open("rb")
+
+
+class _Counted(io.RawIOBase):
+    """Unpacked content of a file, up to the limit ``unpacked_bytes``."""
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        super().__init__()
+        self.file, self.path, self.size = file, path, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self.file.read(len(buffer))
+        buffer[: len(content)] = content
+        self.size += len(content)
+        LIMITS["unpacked_bytes"].check(self.size, self.path)
+        return len(content)
 
 
 @contextmanager
@@ -113,8 +131,14 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         MissingDataError, ArgumentError: see :func:`unpacked`.
     """
+    blocks: list[bytes] = []
     with unpacked(path) as file:
-        return file.read()
+        while block := file.read(16 * BLOCK):
+            blocks.append(block)
+            # Joining the blocks needs their size once more.
+            size = sum(map(len, blocks))
+            check_memory(str(path), size, path.name, "use a part of the file, or more memory")
+    return b"".join(blocks)
 
 
 class TextForm(NamedTuple):
@@ -125,22 +149,27 @@ class TextForm(NamedTuple):
     lines: int
 
 
-def text_form(path: Path) -> TextForm:
+def text_form(path: Path, *, by_line: bool = False) -> TextForm:
     """Detect the encoding of a text file, and count its characters and lines.
 
     The first bytes show UTF-16 and UTF-32; other files are UTF-8. If the first non-ASCII character
     is not valid UTF-8, the file is read as Windows-1252 ("Latin-1"), with a warning. If only a
     later character is invalid, the file is damaged and an error is raised.
 
+    Args:
+        path: the file.
+        by_line: whether the file will be read line by line, so that the limit ``line_characters``
+            holds.
+
     Raises:
         MissingDataError: see :func:`unpacked`.
-        ArgumentError: see :func:`unpacked`; or the file is not text, or has only white space. The
-            error names the line.
+        ArgumentError: see :func:`unpacked`; or the file is not text, has only white space, or has a
+            line that is too long. The error names the line.
     """
     with unpacked(path) as file:
         encoding = _by_first_bytes(path, file.read(64))
     try:
-        return _looked_through(path, encoding)
+        return _looked_through(path, encoding, by_line)
     except _NotDecodedError as wrong:
         if encoding != "utf-8" or wrong.foreign:
             raise unreadable(
@@ -153,7 +182,7 @@ def text_form(path: Path) -> TextForm:
             ) from wrong
         line, byte = wrong.line, wrong.byte
     try:
-        form = _looked_through(path, LEGACY)
+        form = _looked_through(path, LEGACY, by_line)
     except _NotDecodedError as wrong:
         raise unreadable(
             path,
@@ -206,9 +235,9 @@ def _by_first_bytes(path: Path, head: bytes) -> str:
     )
 
 
-def _looked_through(path: Path, encoding: str) -> TextForm:
+def _looked_through(path: Path, encoding: str, by_line: bool) -> TextForm:
     decoder = codecs.getincrementaldecoder(encoding)()
-    characters = lines = 0
+    characters = lines = line_length = 0
     blank, foreign = True, False
     with unpacked(path) as file:
         while True:
@@ -221,45 +250,17 @@ def _looked_through(path: Path, encoding: str) -> TextForm:
                 raise _NotDecodedError(error, lines + before.count("\n") + 1, foreign) from error
             characters, lines = characters + len(text), lines + text.count("\n")
             blank, foreign = blank and not text.strip(), foreign or not text.isascii()
+            if by_line:  # A line within one block is shorter than the limit.
+                ends = [text.find("\n"), text.find("\r")]
+                line_length += min((end for end in ends if end >= 0), default=len(text))
+                LIMITS["line_characters"].check(line_length, path, f"near line {lines + 1}")
+                if max(ends) >= 0:
+                    line_length = len(text) - 1 - max(text.rfind("\n"), text.rfind("\r"))
             if not block:
                 break
     if blank:
         raise unreadable(path, expected="a text file that is not blank", got="only white space")
     return TextForm(encoding, characters, lines)
-
-
-def check_memory(argument: str, needed: float, what: str, remedy: str) -> None:
-    """Check that data fit into the free memory, before they are read.
-
-    Args:
-        argument: argument named in the error message.
-        needed: bytes that the data need.
-        what: description of the data.
-        remedy: remedy for the error message.
-
-    Raises:
-        ArgumentError: the data do not fit.
-    """
-    available = _available_memory()
-    if needed > available:
-        raise ArgumentError(
-            argument,
-            expected=f"at most {available / 2**30:.1f} GiB, the free memory",
-            got=f"{what}, which needs about {needed / 2**30:.1f} GiB",
-            remedy=remedy,
-        )
-
-
-def _available_memory() -> float:
-    """Return the available memory in bytes; infinity if it is unknown."""
-    try:
-        fields = Path("/proc/meminfo").read_text().split()
-        return float(fields[fields.index("MemAvailable:") + 1]) * 1024
-    except (OSError, ValueError):
-        try:
-            return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
-        except (AttributeError, ValueError, OSError):
-            return math.inf
 
 
 def read_text(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.arguments import check_share
-from edgewise.errors import ArgumentError, EdgewiseError, MissingDataError, require, unknown_name
+from edgewise.errors import (
+    ArgumentError,
+    EdgewiseError,
+    MissingDataError,
+    reading,
+    require,
+    unknown_name,
+)
 from edgewise.explain.module_names import listed, model_of, naming_the_run, places_of
 from edgewise.layers.pruning import (
     keep_heads,
@@ -24,6 +30,7 @@ from edgewise.layers.pruning import (
     rows_of_heads,
     select,
 )
+from edgewise.limits import read_json_object
 from edgewise.runs.held_out import HELD_OUT, held_out, same_targets
 from edgewise.training import RunFolder
 from edgewise.training.folder import HEADS, TEST_EXAMPLES
@@ -248,7 +255,8 @@ def load_pruned(kind: Any, folder: str | Path) -> Any:
             raise MissingDataError(
                 f"{folder} has no {name}. Remedy: give a folder that save_pretrained wrote."
             )
-    kept = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(CONFIG, {})
+    with reading(folder / "config.json", expected="a configuration as JSON"):
+        kept = read_json_object(folder / "config.json").get(CONFIG, {})
     model = kind(kind.config_class.from_pretrained(folder))
     keep(model, kept)
     load_model(model, folder / "model.safetensors")

@@ -9,6 +9,7 @@ import torch
 from edgewise.arguments import check_count, check_even
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
+from edgewise.limits import LIMITS
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,6 +33,7 @@ class Expander(Pattern):
     def __post_init__(self) -> None:
         check_count("degree", self.degree, 0, "pass the number of sources of each target")
         check_count("seed", self.seed, 0, "pass any non-negative integer")
+        LIMITS["graph_degree"].check(self.degree, "degree")
         check_even("degree", self.degree, "each cycle adds two neighbours")
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:

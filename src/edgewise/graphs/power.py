@@ -56,8 +56,12 @@ class Power(Pattern):
             reader, middle = torch.div(frontier, n, rounding_mode="floor"), frontier % n
             walk, nth = runs_and_positions(degree[middle])
             end = read[first[middle][walk] + nth]
-            frontier = torch.unique(reader[walk] * n + end)
-            reach = torch.unique(torch.cat([reach, frontier]))
+            reached = torch.unique(reader[walk] * n + end)
+            # Only new pairs are extended: a walk from an old pair was extended before.
+            frontier = reached[~torch.isin(reached, reach)]
+            if not len(frontier):
+                break
+            reach = torch.cat([reach, frontier]).sort().values
         return edges_of_keys(reach, graph)
 
 

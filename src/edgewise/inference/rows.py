@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from edgewise.data.reading import number
 from edgewise.errors import ArgumentError
 from edgewise.training import RunFolder
 from edgewise.training.folder import finite
@@ -86,12 +88,30 @@ def check_form(path: Path) -> None:
         )
 
 
-def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of texts that a spreadsheet may run as a formula."""
+
+
+def quoted(value: Any) -> Any:
+    """Return a text that a spreadsheet would take for a formula with an apostrophe before it.
+
+    Numbers, also negative numbers as text, are unchanged.
+    """
+    if not isinstance(value, str) or not value.lstrip(" ").startswith(FORMULA):
+        return value
+    return value if value.startswith("-") and math.isfinite(number(value)) else f"'{value}"
+
+
+def write_answers(
+    path: Path, answers: Iterable[Mapping[str, Any]], *, quote_formulas: bool = False
+) -> None:
     """Write predictions one by one to a temporary file, which is renamed when it is complete.
 
     Args:
         path: ``.csv`` or ``.tsv`` for a table with the columns of all predictions, or ``.jsonl``.
         answers: predictions, as :meth:`edgewise.inference.Predictor.answer` returns them.
+        quote_formulas: whether to write an apostrophe before texts that a spreadsheet would run as
+            a formula; only in tables.
 
     Raises:
         ArgumentError: the suffix is not one of these.
@@ -121,9 +141,15 @@ def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
                 part.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
             ):
                 writer = csv.DictWriter(file, names, delimiter=DELIMITERS[form])
-                writer.writeheader()
-                writer.writerows(map(json.loads, kept))
+                edit = quoted if quote_formulas else _unchanged
+                writer.writerow({name: edit(name) for name in names})
+                for row in map(json.loads, kept):
+                    writer.writerow({name: edit(value) for name, value in row.items()})
         finally:
             rows.unlink(missing_ok=True)
 
     folder.write(path.name, objects if form == ".jsonl" else table)
+
+
+def _unchanged(value: Any) -> Any:
+    return value

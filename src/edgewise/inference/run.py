@@ -273,7 +273,7 @@ def load(path: Path | str) -> Run:
     preprocessing = load_preprocessing(folder) if members or known is None else known
     tokenizer = load_tokenizer(folder.path / TOKENIZER) if folder.has(TOKENIZER) else None
     check_vocabulary(folder, tokenizer, TOKENIZER)
-    model = build_model(recipe, preprocessing)
+    model = build_model(recipe, preprocessing, folder.count_weights())
     folder.load_weights(model)
     model.eval()
     return Run(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice
 from edgewise.data.text.tokenizer import TOKENIZER
-from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.errors import ArgumentError, MissingDataError, reading
 from edgewise.layers import TextClassifier, TokenClassifier
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.recipe_fields import with_values
@@ -56,11 +56,13 @@ def with_their_model(recipe: Recipe) -> Recipe:
     theirs = read(recipe.start)
     kind = str(theirs.config.get("model_type", "none"))
     check_choice(f"{recipe.start}/{CONFIG}: model_type", kind, FAMILIES)
-    sizes = {name: value for name, value in numbers(theirs).items() if name != "dropout"}
+    # Values of the configuration may have any type.
+    with reading(f"{recipe.start}/{CONFIG}", expected=f"a configuration of {kind}"):
+        sizes = {name: value for name, value in numbers(theirs).items() if name != "dropout"}
+        head = label_head(theirs.without_prefix(f"{kind}."))
     values: dict[str, Any] = {f"model.{name}": value for name, value in sizes.items()}
     values["model"] = kind
     values["model.padding"] = theirs["pad_token_id"] if kind == "roberta" else None
-    head = label_head(theirs.without_prefix(f"{kind}."))
     if head is not None and head.dense and isinstance(recipe.task, TextClassification):
         values["task.pool"] = "class"  # The checkpoint's head was trained with this pooling.
     return with_values(recipe, values)

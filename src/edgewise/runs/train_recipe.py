@@ -19,6 +19,7 @@ from edgewise.layers import (
     TextClassifier,
     shares_nodes,
 )
+from edgewise.limits import built_within
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.combining import combining
 from edgewise.runs.fine_tuning import check_start, load_trunk
@@ -223,15 +224,19 @@ def evaluate_one(path: Path) -> dict[str, float]:
     return metrics
 
 
-def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
+def build_model(
+    recipe: Recipe, preprocessing: Preprocessing, saved: int | None = None
+) -> nn.Module:
     """Build the model of a recipe with the arguments that the data determine.
 
     Args:
         recipe: recipe of the model.
         preprocessing: properties of the training data, which contain these arguments.
+        saved: number of weights in the file that will be loaded, if there is one.
 
     Raises:
-        ArgumentError: the model does not fit the data.
+        ArgumentError: the model does not fit the data or the memory, or is much larger than its
+            file.
     """
     wanted = model_fields(recipe.model, ())
     arguments = dict(preprocessing.model_arguments)
@@ -263,7 +268,8 @@ def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
             got=f"data that determine {', '.join(arguments) or 'no argument'}",
             remedy="choose another model or other data",
         )
-    model = recipe.task.complete(recipe.model(**arguments), data_sizes)
+    with built_within(f"model of {recipe.name}", saved):
+        model = recipe.task.complete(recipe.model(**arguments), data_sizes)
     prefix = "naive_bayes."
     counted = {
         n.removeprefix(prefix): x for n, x in preprocessing.values.items() if n.startswith(prefix)

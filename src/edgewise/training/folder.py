@@ -24,9 +24,11 @@ from edgewise.errors import (
     MissingDataError,
     RunExistsError,
     WriteError,
+    reading,
     require,
 )
 from edgewise.layers.pruning import keep_heads
+from edgewise.limits import check_memory, check_regular, read_json_object
 from edgewise.renamed import new_parameter_name
 from edgewise.training.interrupt import Interrupted
 
@@ -123,9 +125,25 @@ class RunFolder:
             )
 
     def runs(self) -> list[Path]:
-        """Return the folders of the runs for several seeds or folds in this folder, in order."""
-        found = (one for kind in ("seed", "fold") for one in self.path.glob(f"{kind}-*/{RECIPE}"))
-        return sorted((one.parent for one in found), key=lambda run: (len(run.name), run.name))
+        """Return the folders of the runs for several seeds or folds in this folder, in order.
+
+        Raises:
+            ArgumentError: one of them is a link to this folder or a folder above it.
+        """
+        recipes = (
+            file for kind in ("seed", "fold") for file in self.path.glob(f"{kind}-*/{RECIPE}")
+        )
+        runs = sorted((file.parent for file in recipes), key=lambda run: (len(run.name), run.name))
+        above = {folder.resolve() for folder in (self.path, *self.path.absolute().parents)}
+        for run in runs:
+            if run.resolve() in above:
+                raise ArgumentError(
+                    str(run),
+                    expected="the folder of one run",
+                    got=f"a link to {run.resolve()}, which contains it",
+                    remedy="delete this link",
+                )
+        return runs
 
     @contextmanager
     def claimed(self, name: str, record: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
@@ -249,10 +267,7 @@ class RunFolder:
             ArgumentError: the file does not contain a JSON object.
         """
         with self._reading(name, "a JSON file with an object"):
-            value = json.loads(self._existing(name).read_text(encoding="utf-8"))
-            if not isinstance(value, dict):
-                raise ValueError(f"a {type(value).__name__}")
-            return value
+            return read_json_object(self._existing(name))
 
     def read_metrics(self) -> dict[str, Any]:
         """Read ``metrics.json``, with NaN for ``null``.
@@ -275,21 +290,14 @@ class RunFolder:
             remedy: instruction to the user, for the error about a damaged file.
         """
         path = self.path / name
-        try:
-            yield
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise MissingDataError(
-                f"{path}: no such file. Remedy: name a run folder that `edgewise train` wrote."
-            ) from error
-        except Exception as error:  # Parsers raise many types of errors for damaged files.
-            if isinstance(error, (EdgewiseError, PermissionError)):
-                raise
-            raise ArgumentError(
-                str(path),
-                expected=expected,
-                got=" ".join(str(error).split()) or type(error).__name__,
-                remedy=remedy,
-            ) from error
+        with reading(path, expected=expected, remedy=remedy):
+            try:
+                check_regular(self._existing(name))
+                yield
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise MissingDataError(
+                    f"{path}: no such file. Remedy: name a run folder that `edgewise train` wrote."
+                ) from error
 
     def has(self, name: str) -> bool:
         """Return whether the folder contains the file ``name``."""
@@ -409,6 +417,8 @@ class RunFolder:
             self._reading(name, "an undamaged file of tensors", "train again"),
             safe_open(self._existing(name), "pt") as file,
         ):
+            size = self._existing(name).stat().st_size
+            check_memory(str(self.path / name), size, name, "free memory")
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             saved = (file.metadata() or {}).get(DIGEST)
             if saved is not None and saved != _digest(tensors):
@@ -416,6 +426,24 @@ class RunFolder:
             if digest is not None and digest != _digest(tensors):
                 raise ValueError("tensors of another run")
             return tensors
+
+    def count_weights(self) -> int | None:
+        """Return the number of values in ``model.safetensors``, from the header of the file.
+
+        None if heads were pruned, because the model is built with them.
+        """
+        require("safetensors", extra="predict", purpose="reading weights")
+        from safetensors import safe_open
+
+        if self.has(HEADS):
+            return None
+        name = self.weights.name
+        with (
+            self._reading(name, "an undamaged file of tensors", "train again"),
+            safe_open(self._existing(name), "pt") as file,
+        ):
+            shapes = [file.get_slice(key).get_shape() for key in file.keys()]  # noqa: SIM118
+            return sum(map(math.prod, shapes))
 
     def load_weights(self, model: nn.Module) -> None:
         """Load ``model.safetensors`` into a model, from which pruned heads are removed first.

@@ -107,7 +107,7 @@ def test_bad_folders(folder, tmp_path):
 
 
 def test_what_does_not_fit_is_refused_before_it_is_read(folder, monkeypatch):
-    monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 1e4)
+    monkeypatch.setattr("edgewise.limits.available_memory", lambda: 1e4)
     with refused("data.image_size", expected="free memory", got="30 images", remedy="smaller"):
         image_folder(path=str(folder), image_size=64).load()
 

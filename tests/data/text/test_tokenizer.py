@@ -142,7 +142,7 @@ def test_files_that_are_no_tokenizers(tmp_path):
         TOKENIZER,
         expected="Hugging Face",
         got="Model missing",
-        remedy="copy or download the file again",
+        remedy="copy or download this file again",
     ):
         parse_tokenizer("{}")
 
@@ -154,7 +154,7 @@ def test_many_texts_are_coded_in_portions_and_what_is_too_long_is_said_before(mo
     monkeypatch.setattr("edgewise.data.text.tokenizer.PORTION", 40)
     for one, other in zip(whole, encode_all(tokenizer, texts), strict=True):
         assert torch.equal(one, other)
-    monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 2000)
+    monkeypatch.setattr("edgewise.limits.available_memory", lambda: 2000)
     with refused("texts", expected="the free memory", got="a text of 10 char", remedy="shorten"):
         encode_all(tokenizer, ["a dog", "a dog sat."])
     assert len(encode_all(tokenizer, ["a dog"] * 99)[1]) == 99

@@ -17,10 +17,10 @@ from edgewise.data.files import naming, unreadable
 from edgewise.data.graphs.edge_splits import both_ways, distinct
 from edgewise.data.graphs.graph_files import read_graph_files
 from edgewise.data.precomputed_encodings import PrecomputedEncodings
-from edgewise.data.reading import check_memory
 from edgewise.data.splits import Data, Split
 from edgewise.errors import ArgumentError, MissingDataError, counted
 from edgewise.graphs import edges
+from edgewise.limits import check_memory
 
 STATES = 1024  # Lower bound of the memory of a model per node, in bytes.
 

@@ -26,7 +26,7 @@ from edgewise.data.graphs.node_data import (
     node_split,
     semi_supervised_split,
 )
-from edgewise.data.reading import DAMAGED, check_memory, log
+from edgewise.data.reading import log
 from edgewise.data.splits import Splits, TargetScale
 from edgewise.data.tables.edges import read_edges
 from edgewise.data.tables.frames import FRAME, FrameSource, Source, open_source, take_frames
@@ -42,7 +42,8 @@ from edgewise.data.tables.target_columns import (
     note_target,
     warn_misread,
 )
-from edgewise.errors import ArgumentError, MissingDataError, counted
+from edgewise.errors import ArgumentError, MissingDataError, counted, reading
+from edgewise.limits import check_memory
 from edgewise.targets import class_counts
 
 FeatureScaling = Literal["auto", "columns", "rows", "none"]
@@ -52,6 +53,7 @@ PARTS = {**PART_OF, "": ""}
 """Dict from a word in a column of splits to the split; a blank cell means no split."""
 SPARSE = 0.9  # Fraction of zeros above which a sparse matrix product is faster.
 MOST = 0.5  # Fraction of zeros above which integers are assumed to be word counts.
+PER_NODE = 200  # Memory of an id and its text in bytes.
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
@@ -220,6 +222,9 @@ class NodeFiles(NodeData):
                 remedy = f"add the array {name!r} to the file"
                 raise unreadable(path, expected=f"an array {name!r}", got=got, remedy=remedy)
         _check_shapes(path, arrays)
+        # An array [N, 0] takes no space, whatever N is.
+        count = len(arrays["x"])
+        check_memory(str(path), PER_NODE * count, f"{count:,} nodes", "use fewer nodes")
         x = torch.tensor(arrays["x"], dtype=torch.float32)
         labels = None
         if labelled:
@@ -546,12 +551,12 @@ def _npz_arrays(path: Path) -> dict[str, Any]:
     check_memory(
         str(path), copies * size, path.name, "use fewer nodes, or a machine with more memory"
     )
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (ValueError, *DAMAGED) as error:
-        remedy = "save plain arrays with numpy.savez, without Python objects"
-        raise unreadable(path, expected=expected, got=str(error), remedy=remedy) from error
+    remedy = "save plain arrays with numpy.savez, without Python objects"
+    with (
+        reading(path, expected=expected, remedy=remedy),
+        np.load(path, allow_pickle=False) as arrays,
+    ):
+        return {name: arrays[name] for name in arrays.files}
 
 
 def _npz_parts(path: Path, arrays: dict[str, Any]) -> list[str] | None:

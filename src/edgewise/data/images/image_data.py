@@ -14,15 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.batches import Batch
-from edgewise.data.files import unreadable
 from edgewise.data.splits import Data, Split
-from edgewise.errors import MissingDataError, require
+from edgewise.errors import MissingDataError, reading, require
+from edgewise.limits import LIMITS, check_memory
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 """Extensions of image files; other files in a folder are ignored."""
+BYTES_PER_PIXEL = 16  # Memory for decoding and converting an image.
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ def open_image(path: Path, size: int = 0) -> Image:
 
     Raises:
         MissingDataError: the file is missing.
-        ArgumentError: the file is damaged or not an image.
+        ArgumentError: the file is damaged or not an image, or the image is larger than the limit
+            ``image_pixels``.
         MissingExtraError: Pillow is not installed.
     """
     require("PIL", extra="images", purpose="reading images")
@@ -70,26 +72,31 @@ def open_image(path: Path, size: int = 0) -> Image:
 
     if not path.is_file():
         raise MissingDataError(f"{path}: no such file. Remedy: give the path of an image file.")
-    try:
-        with Image.open(path) as image:
-            if size:
-                image.draft(None, (2 * size, 2 * size))
-            turned = ImageOps.exif_transpose(image)
-            # Images with these modes are grey, with more than 8 bits.
-            if turned.mode.startswith(("I", "F")):
-                return _of_8_bits(turned)
-            if turned.has_transparency_data:
-                turned = turned.convert("RGBA")
-                white = Image.new("RGBA", turned.size, "white")
-                return Image.alpha_composite(white, turned).convert("RGB")
-            return turned.convert("L" if turned.mode in ("1", "L", "LA") else "RGB")
-    except Exception as error:  # Decoders raise many classes of exceptions for damaged files.
-        raise unreadable(
+    limit = LIMITS["image_pixels"]
+    if Image.MAX_IMAGE_PIXELS is not None:  # Pillow's own limit must not be below a raised limit.
+        Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS, limit.value)
+    with (
+        reading(
             path,
             expected="an image, such as PNG or JPEG",
-            got=" ".join(str(error).split()) or type(error).__name__,
             remedy="save the image again, or remove this file",
-        ) from error
+        ),
+        Image.open(path) as image,
+    ):
+        if size:
+            image.draft(None, (2 * size, 2 * size))
+        limit.check(image.width * image.height, path)
+        needed = BYTES_PER_PIXEL * image.width * image.height
+        check_memory(str(path), needed, path.name, "reduce the size of this image")
+        turned = ImageOps.exif_transpose(image)
+        # Images with these modes are grey, with more than 8 bits.
+        if turned.mode.startswith(("I", "F")):
+            return _of_8_bits(turned)
+        if turned.has_transparency_data:
+            turned = turned.convert("RGBA")
+            white = Image.new("RGBA", turned.size, "white")
+            return Image.alpha_composite(white, turned).convert("RGB")
+        return turned.convert("L" if turned.mode in ("1", "L", "LA") else "RGB")
 
 
 def _of_8_bits(image: Image) -> Image:

@@ -34,11 +34,11 @@ from edgewise.data.images.image_data import (
     pixels,
     warped,
 )
-from edgewise.data.reading import check_memory
 from edgewise.data.splits import Split, Splits
 from edgewise.data.tables.labels import distinct_labels
 from edgewise.data.tables.split_column import PART_OF
 from edgewise.errors import ArgumentError, MissingDataError, require
+from edgewise.limits import check_memory
 from edgewise.targets import class_counts
 
 if TYPE_CHECKING:

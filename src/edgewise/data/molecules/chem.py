@@ -22,7 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.errors import require
+from edgewise.errors import ArgumentError, require
+from edgewise.limits import LIMITS
 
 ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I", "B", "Si")
 HYBRIDISATIONS = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
@@ -57,14 +58,44 @@ def rdkit() -> ModuleType:
 
 
 def parse(smiles: str) -> Any | None:
-    """Parse SMILES to an RDKit molecule; return ``None`` if it is invalid or has no atoms."""
+    """Parse SMILES to an RDKit molecule; return ``None`` if it is invalid or has no atoms.
+
+    Raises:
+        ArgumentError: the SMILES exceeds a limit on characters, nested branches or atoms.
+    """
+    LIMITS["smiles_characters"].check(len(smiles), "smiles", f"in {smiles[:40]!r}...")
+    depth = deepest = 0
+    for character in smiles:
+        depth += (character == "(") - (character == ")")
+        deepest = max(deepest, depth)
+    LIMITS["smiles_nesting"].check(deepest, "smiles", f"in {smiles[:40]!r}...")
     chem = rdkit()
     from rdkit import rdBase
 
     # Disable RDKit's messages; the caller reports the error with the number of the row.
     with rdBase.BlockLogs():
+        if len(smiles) > LIMITS["molecule_atoms"].value:
+            # Without sanitisation, atoms are counted before the work on rings and aromaticity.
+            unchecked = chem.MolFromSmiles(smiles.strip(), sanitize=False)
+            if unchecked is None:
+                return None
+            check_atoms(unchecked, smiles)
         molecule = chem.MolFromSmiles(smiles.strip())
     return molecule if molecule is not None and molecule.GetNumAtoms() else None
+
+
+def check_atoms(molecule: Any, name: str) -> None:
+    """Raise ArgumentError if a molecule, called ``name``, is above the limit ``molecule_atoms``."""
+    count = sum(atom.GetAtomicNum() != 1 for atom in molecule.GetAtoms())
+    LIMITS["molecule_atoms"].check(count, "smiles", f"in {name[:40]!r}...")
+
+
+def is_smiles(text: str) -> bool:
+    """Return whether a text is a valid SMILES within the limits."""
+    try:
+        return parse(text) is not None
+    except ArgumentError:
+        return False
 
 
 def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:

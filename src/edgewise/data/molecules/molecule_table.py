@@ -24,6 +24,7 @@ from edgewise.data.molecules.chem import (
     canonical,
     descriptors,
     ions,
+    is_smiles,
     largest_fragment,
     molecule_graph,
     parse,
@@ -475,7 +476,7 @@ def _named(table: Table) -> Table:
     """Name the two columns of a table whose first row is a SMILES and a number, not a header."""
     names = list(table.columns)
     for smiles, target in (names, names[::-1]) if len(names) == 2 else ():
-        if not math.isnan(as_number(target, table.delimiter)) and parse(smiles) is not None:
+        if not math.isnan(as_number(target, table.delimiter)) and is_smiles(smiles):
             given = {smiles: "smiles", target: "target"}
             return table.without_header([given[name] for name in names])
     return table
@@ -509,4 +510,4 @@ def described_by(values: Tensor, scale: Standardisation) -> Tensor:
 
 def _are_smiles(texts: Sequence[str]) -> bool:
     seen = list(dict.fromkeys(text for text in texts if text.strip()))[:SEEN]
-    return bool(seen) and sum(parse(text) is not None for text in seen) >= READ * len(seen)
+    return bool(seen) and sum(map(is_smiles, seen)) >= READ * len(seen)

@@ -9,11 +9,12 @@ import io
 from pathlib import Path
 
 from edgewise.data.files import unreadable
-from edgewise.data.molecules.chem import rdkit
-from edgewise.data.reading import check_memory, read_bytes
+from edgewise.data.molecules.chem import check_atoms, rdkit
+from edgewise.data.reading import read_bytes
 from edgewise.data.tables.frames import FrameSource, pandas_for
 from edgewise.data.tables.read import form_of
 from edgewise.data.tables.table import Table
+from edgewise.limits import check_memory
 
 FORMS = (".sdf", ".sd")
 SMILES, NAME = "smiles", "name"
@@ -46,6 +47,7 @@ def read_sdf(path: Path) -> Table:
             if molecule is None:
                 rows.append({SMILES: ""})
                 continue
+            check_atoms(molecule, f"record {len(rows) + 1} of {path.name}")
             own = {name: molecule.GetProp(name).strip() for name in molecule.GetPropNames()}
             taken = {f"own_{n}" if n.lower() == SMILES else n: value for n, value in own.items()}
             title = molecule.GetProp("_Name").strip() if molecule.HasProp("_Name") else ""

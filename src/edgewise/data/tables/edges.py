@@ -30,10 +30,11 @@ import torch
 from torch import Tensor
 
 from edgewise.data.files import unreadable
-from edgewise.data.reading import check_memory, number, opened_text, text_form
+from edgewise.data.reading import number, opened_text, text_form
 from edgewise.data.tables.frames import FrameSource, open_source
 from edgewise.data.tables.read import DELIMITERS, SEPARATOR_LINE, is_text, read_table
 from edgewise.errors import ArgumentError, counted, unknown_name
+from edgewise.limits import check_memory
 
 Ids = dict[str, int]
 """Dict from id to node index, sorted by id, so that ``list(ids)[index]`` is the id."""
@@ -280,7 +281,7 @@ def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Colu
         unnamed = header is False or all(name.isdecimal() for name in names)
         return File(path, lines, None if unnamed else names)
     assert isinstance(path, Path)
-    form = text_form(path)
+    form = text_form(path, by_line=True)
     needed = LETTERS * form.characters + PER_LINE * form.lines
     check_memory(
         "data.path", needed, path.name, "use a part of the lines, or a machine with more memory"

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgewise.data.files import unreadable
-from edgewise.data.reading import OPENED, TextForm, check_memory, opened_text, read_bytes, text_form
+from edgewise.data.reading import OPENED, TextForm, opened_text, read_bytes, text_form
+from edgewise.data.tables.binary import read_excel, read_feather, read_parquet
 from edgewise.data.tables.frames import FrameSource, as_text, cell_text, open_source, pandas_for
 from edgewise.data.tables.table import Table
-from edgewise.errors import ArgumentError, counted, require
+from edgewise.errors import ArgumentError, counted, reading, require
+from edgewise.limits import LIMITS, check_memory
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,10 +41,9 @@ APPENDED = 4  # Maximum number of empty cells that a spreadsheet appends to a ro
 CHUNK = 4096  # Number of rows in memory when a file is read row by row.
 SEPARATOR_LINE = re.compile(r"sep=([,;|]?)\s*", re.IGNORECASE)
 """First line by which Excel names the delimiter; none is a tab."""
+LINE_END = re.compile("\r\n|\r|\n")
+SPACED_QUOTE = re.compile('(?:^|\0) +"')
 QUOTED = re.compile(r'^"((?:[^"]|"")*)"$')
-# Python's own limit is 131,072 characters per cell. The size of a file is checked against the free
-# memory.
-csv.field_size_limit(2**31 - 1)
 
 
 class Layout(NamedTuple):
@@ -192,6 +193,13 @@ def _chunks(
             width = len(next(_records(text, layout), (0, []))[1])
         if not width:
             raise _WrongWidthError
+        if size is None:
+            check_memory(
+                argument,
+                form.characters + PER_CELL * form.lines * width,
+                path.name,
+                "use a part of the rows, or more memory",
+            )
         with (
             opened_text(path, form.encoding) as text,
             pandas.read_csv(
@@ -199,7 +207,7 @@ def _chunks(
                 sep=delimiter,
                 header=None,
                 names=range(width + APPENDED),
-                dtype=str,
+                dtype=object,
                 keep_default_na=False,
                 skip_blank_lines=False,
                 skiprows=layout.skipped,
@@ -211,23 +219,17 @@ def _chunks(
             ) as parts,
         ):
             for read in parts:
-                part = read
+                # A copy has one block for all columns. With 9,000 blocks, this takes minutes.
+                part = read.copy()
+                texts = ["\0".join(cells) for cells in part.fillna("").to_numpy().tolist()]
                 # In TSV a quotation mark within a cell is an ordinary character.
-                if delimiter == "\t":
+                if delimiter == "\t" and any('"' in text for text in texts):
                     part = part.apply(lambda c: c.str.replace(QUOTED, _unquoted, regex=True))
-                elif not layout.spaced:
+                elif not layout.spaced and any(map(SPACED_QUOTE.search, texts)):
                     _refuse_quotes(part, path, argument, delimiter)
-                breaks = sum(part[c].str.count("\r\n|\r|\n").fillna(0) for c in part.columns)
-                lines = (end + (breaks + 1).cumsum()).astype(int).tolist()
-                end = lines[-1]
+                lines = [end := end + 1 + len(LINE_END.findall(text)) for text in texts]
                 if not names:
                     names = _names(part, path, argument, delimiter)
-                    check_memory(
-                        argument,
-                        form.characters + PER_CELL * form.lines * len(names),
-                        path.name,
-                        "use a part of the rows, or more memory",
-                    )
                     part, lines = part.iloc[1:], lines[1:]
                 yield lines, _fitted(part, names)
     except (_WrongWidthError, pandas.errors.ParserError, csv.Error) as error:
@@ -284,7 +286,7 @@ def _fitted(part: DataFrame, names: Sequence[str]) -> DataFrame:
     blank &= (width > 1) | part.isna().any(axis=1)
     if part[~blank].isna().to_numpy().any():
         raise _WrongWidthError
-    return part.mask(blank)
+    return part.mask(blank) if blank.any() else part
 
 
 def _is_blank(frame: DataFrame) -> list[bool]:
@@ -380,12 +382,14 @@ def _form(path: Path, argument: str) -> TextForm:
             got=path.name,
             remedy="export the table as CSV from the program that wrote it",
         )
-    return text_form(path)
+    # The module csv refuses cells that are longer, and has no argument for this.
+    csv.field_size_limit(max(csv.field_size_limit(), LIMITS["line_characters"].value))
+    return text_form(path, by_line=True)
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number of each line of a JSON Lines file, and its object as a dict."""
-    with opened_text(path, text_form(path).encoding) as text:
+    with opened_text(path, text_form(path, by_line=True).encoding) as text:
         for number, line in enumerate(text, 1):
             if not line.strip():
                 continue
@@ -404,7 +408,7 @@ def _no_object(path: Path, got: str) -> ArgumentError:
 
 
 def _of_objects(path: Path) -> Table:
-    form = text_form(path)
+    form = text_form(path, by_line=True)
     needed = 4 * form.characters  # Memory of Python objects, their text and the frame.
     check_memory(str(path), needed, path.name, "use a part of the rows, or more memory")
     numbered = list(_objects(path))
@@ -423,24 +427,15 @@ def _json_text(value: Any) -> str:
 def _of_binary(path: Path) -> Table:
     """Read Parquet, Feather or the first sheet of an Excel workbook."""
     kind = BINARY[form_of(path)]
-    pandas = pandas_for(f"reading {path.name}")
     package = "openpyxl" if kind == "Excel" else "pyarrow"
     require(package, extra="tables", purpose=f"reading {path.name}")
-    content = io.BytesIO(read_bytes(path))
-    check_memory(
-        str(path), 10 * len(content.getvalue()), path.name, "use fewer rows, or more memory"
-    )
-    try:
+    content = read_bytes(path)
+    with reading(path, expected=f"a complete {kind} file"):
         if kind == "Excel":
-            text = {"dtype": object, "na_values": [""], "keep_default_na": False}
-            _warn_lost_cells(path, content)
-            return _of_sheet(path, pandas.read_excel(content, header=None, **text))
-        frame = pandas.read_parquet(content) if kind == "Parquet" else pandas.read_feather(content)
-    except ArgumentError:
-        raise
-    except Exception as error:  # Libraries raise many classes of exceptions for damaged files.
-        got = " ".join(str(error).split())[:80] or type(error).__name__
-        raise unreadable(path, expected=f"a complete {kind} file", got=got) from error
+            sheet = read_excel(path, content)
+            _warn_lost_cells(path, io.BytesIO(content))
+            return _of_sheet(path, sheet)
+        frame = (read_parquet if kind == "Parquet" else read_feather)(path, content)
     return Table(path, as_text(frame), list(range(len(frame))), named=True)
 
 

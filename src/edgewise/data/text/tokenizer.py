@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -18,8 +20,9 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_choice, check_given
-from edgewise.data.reading import check_memory, read_text
-from edgewise.errors import ArgumentError, MissingDataError, require
+from edgewise.data.reading import read_text
+from edgewise.errors import ArgumentError, MissingDataError, is_failure, reading, require
+from edgewise.limits import LIMITS, check_memory
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -42,6 +45,8 @@ TOKENIZER = "tokenizer.json"
 WHITE = " \t\r\n"
 PORTION = 1_000_000  # Number of characters that are encoded at once.
 WHILE_CODED = 260  # Bytes of memory per character during encoding, measured for kind "characters".
+OTHER = "use the tokenizer.json of another source"
+COMPATIBLE = 18  # Number of characters that NFKC makes of one, at most.
 WHOLE: tuple[Kind, ...] = ("characters", "bytes")
 """Kinds of tokenizers that need no special token for unknown text."""
 
@@ -118,10 +123,13 @@ def encode_all(
     )
     ids, sizes = [], []
     for part in _portions(texts):
-        try:
-            coded = tokenizer.encode_batch_fast(part, add_special_tokens=False)
-        except Exception as error:  # The Rust library raises only this class.
-            raise _unknown_character(tokenizer, texts, error) from error
+        with reading("texts", expected="texts that this tokenizer can encode", remedy=OTHER):
+            try:
+                coded = tokenizer.encode_batch_fast(part, add_special_tokens=False)
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
+                raise _unknown_character(tokenizer, texts, error) from error
         rows = [before + one.ids + after for one in coded]
         sizes += [len(row) for row in rows]
         ids.append(torch.tensor(list(chain.from_iterable(rows)), dtype=torch.long))
@@ -194,25 +202,55 @@ def load_tokenizer(path: Path) -> Tokenizer:
             f"{path}: no such file. Remedy: give the path of a {TOKENIZER}, or of a run "
             f"folder that contains a {TOKENIZER}."
         )
+    LIMITS["json_bytes"].check(path.stat().st_size, path)
     return parse_tokenizer(read_text(path), str(path))
 
 
 def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
-    """Create a tokenizer from the JSON that ``tokenizer.to_str()`` returns."""
+    """Create a tokenizer from the JSON that ``tokenizer.to_str()`` returns.
+
+    Raises:
+        ArgumentError: the text is not a tokenizer, or its rules exceed the limit
+            ``tokenizer_growth``.
+    """
     library = _library()
-    try:
+    with reading(origin, expected=f"a {TOKENIZER} written by Hugging Face tokenizers"):
         tokenizer: Tokenizer = library.Tokenizer.from_str(text)
-    except Exception as error:  # The Rust library raises only this class.
-        raise ArgumentError(
-            origin,
-            expected=f"a {TOKENIZER} written by Hugging Face tokenizers",
-            got=str(error),
-            remedy="copy or download the file again",
-        ) from error
+        rules = json.loads(text)
+        for name in ("normalizer", "pre_tokenizer", "decoder"):
+            LIMITS["tokenizer_growth"].check(_growth(rules.get(name)), origin, f"by its {name}")
     # The file may enable truncation and padding; disable both.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def _growth(rule: Any) -> int:
+    """Return the number of characters that a rule, or a sequence of rules, makes of one.
+
+    Unicode normalisation is not counted: it is bounded, and repeating it changes nothing.
+    """
+    if not isinstance(rule, dict):
+        return 1
+    parts = next((value for value in rule.values() if isinstance(value, list)), ())
+    if parts and all(isinstance(part, dict) for part in parts):
+        return math.prod(map(_growth, parts))
+    kind, pattern = rule.get("type"), rule.get("pattern")
+    if kind == "Replace" and isinstance(pattern, dict):
+        text = pattern.get("String")
+        content = len(str(rule.get("content", "")))
+        # A regular expression may match nothing, before and after each character.
+        return max(1, math.ceil(content / max(1, len(text))) if text else 1 + content)
+    if kind == "ByteLevel":
+        return 2
+    if kind == "Precompiled":
+        packed = b64decode(str(rule.get("precompiled_charsmap") or ""))
+        # The replacements end with zero bytes, after a trie whose size is in the first four bytes.
+        texts = packed[4 + int.from_bytes(packed[:4], "little") :].split(b"\0")
+        return max(
+            1, math.ceil(max(len(text.decode(errors="replace")) for text in texts) / COMPATIBLE)
+        )
+    return max(1, len(str(rule.get("prepend", "")))) if kind == "Prepend" else 1
 
 
 def vocabulary_hash(tokenizer: Tokenizer) -> str:
@@ -339,7 +377,9 @@ def _too_small(max_tokens: int, least: int) -> ArgumentError:
     )
 
 
-def _unknown_character(tokenizer: Tokenizer, texts: list[str], error: Exception) -> ArgumentError:
+def _unknown_character(
+    tokenizer: Tokenizer, texts: list[str], error: BaseException
+) -> ArgumentError:
     known = tokenizer.get_vocab()
     for number, text in enumerate(_normalised(tokenizer, texts)):
         for place, character in enumerate(text):

@@ -17,12 +17,12 @@ from typing import Any
 from torch import nn
 
 from edgewise.arguments import check_choice
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, reading
 from edgewise.graphs import Pattern, check_graph, parse
 from edgewise.interop.huggingface.attention import on_graph, register_when_imported
 from edgewise.interop.huggingface.bert import load_bert
 from edgewise.interop.huggingface.bigbird import load_bigbird
-from edgewise.interop.huggingface.checkpoint import Checkpoint, read
+from edgewise.interop.huggingface.checkpoint import SAVE_AGAIN, Checkpoint, read
 from edgewise.interop.huggingface.gpt2 import load_gpt2
 from edgewise.interop.huggingface.llama import load_llama
 from edgewise.interop.huggingface.longformer import load_longformer
@@ -32,7 +32,9 @@ from edgewise.interop.huggingface.reformer import load_reformer
 from edgewise.interop.huggingface.swin import load_swin
 from edgewise.interop.huggingface.t5 import load_t5
 from edgewise.interop.huggingface.vit import load_vit
+from edgewise.limits import built_within
 
+CONFIG = "a configuration of this kind of model, with the weights of the folder"
 FAMILIES: dict[str, Callable[[Checkpoint, Pattern | None], nn.Module]] = {
     "bert": load_bert,
     "big_bird": load_bigbird,
@@ -112,9 +114,19 @@ def load(
     checkpoint = read(model_or_folder).without(_listed(leave_out))
     kind = checkpoint.config.get("model_type", "none")
     check_choice("model_type", str(kind), FAMILIES)
+    if isinstance(model_or_folder, nn.Module):
+        return _built(checkpoint, reads, positions)
+    # The values of a configuration may have any type, so that building may fail anywhere.
+    with reading(Path(model_or_folder) / "config.json", expected=CONFIG, remedy=SAVE_AGAIN):
+        return _built(checkpoint, reads, positions)
+
+
+def _built(checkpoint: Checkpoint, graph: Pattern | None, positions: int | None) -> nn.Module:
     if positions is not None:
         checkpoint = with_positions(checkpoint, positions)
-    return FAMILIES[kind](checkpoint, reads).eval()
+    saved = sum(tensor.numel() for tensor in checkpoint.tensors.values())
+    with built_within("model_or_folder", saved):
+        return FAMILIES[checkpoint.config["model_type"]](checkpoint, graph).eval()
 
 
 def _listed(leave_out: Sequence[str]) -> Sequence[str]:

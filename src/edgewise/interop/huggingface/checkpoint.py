@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from edgewise.errors import ArgumentError, MissingDataError, require
+from edgewise.errors import ArgumentError, MissingDataError, reading, require
 from edgewise.graphs import Pattern
+from edgewise.limits import check_memory, read_json_object
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -23,6 +23,17 @@ ACTIVATIONS = {
     "tanh": "tanh",
 }
 """Activation functions of Edgewise by their Hugging Face name."""
+
+DEPTHS = (
+    "num_hidden_layers",
+    "n_layer",
+    "num_layers",
+    "num_decoder_layers",
+    "decoder_num_hidden_layers",
+)
+"""Values of the configuration that count layers."""
+WEIGHTS = "a complete file of safetensors"
+SAVE_AGAIN = "save the model again with save_pretrained"
 
 OLD_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
@@ -46,7 +57,7 @@ class Checkpoint:
                 expected=f"a configuration with the value `{name}`, as for "
                 f"{self.config['model_type']} models",
                 got=f"only {', '.join(sorted(self.config))}",
-                remedy="save the model again with save_pretrained",
+                remedy=SAVE_AGAIN,
             )
         return self.config[name]
 
@@ -131,30 +142,60 @@ def read(source: Any) -> Checkpoint:
             f"got {str(folder)!r}. Remedy: save a model in this folder with save_pretrained "
             "(Edgewise downloads no weights)."
         )
-    return _modern(json.loads(file.read_text()), _read_tensors(folder))
+    with reading(file, expected="the configuration of a model as JSON", remedy=SAVE_AGAIN):
+        config = read_json_object(file)
+    return _modern(config, _read_tensors(folder, config))
 
 
 def _modern(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
     return Checkpoint(config, tensors).renamed(*OLD_ENDINGS.items())
 
 
-def _read_tensors(folder: Path) -> dict[str, Tensor]:
+def _read_tensors(folder: Path, config: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Read the safetensors of a folder, after a look at their headers.
+
+    Args:
+        folder: folder of the checkpoint.
+        config: configuration, whose numbers of layers are compared with the number of tensors.
+    """
     require("safetensors", extra="text", purpose="reading weights")
+    from safetensors import safe_open
     from safetensors.torch import load_file
 
     index = folder / "model.safetensors.index.json"
-    files = ["model.safetensors"]
+    names = ["model.safetensors"]
     if index.is_file():
-        files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    tensors: dict[str, Tensor] = {}
-    for file in files:
-        # A name from the index must stay within the folder.
-        path = folder / Path(file).name
+        with reading(index, expected="a JSON file that names files of weights", remedy=SAVE_AGAIN):
+            shards = read_json_object(index)["weight_map"].values()
+            # A name from the index must stay within the folder.
+            names = sorted({Path(name).name for name in shards})
+    paths = []
+    for name in names:
+        path = folder / name
         if not path.is_file():
             found = ", ".join(sorted(p.name for p in folder.iterdir()))
             raise MissingDataError(
                 f"`model_or_folder`: expected {path.name} in {str(folder)!r}; got {found}. Remedy: "
                 f"save the model as safetensors with save_pretrained; pickled weights are not read."
             )
-        tensors.update(load_file(path))
+        paths.append(path)
+    num_tensors = 0
+    for path in paths:
+        with reading(path, expected=WEIGHTS), safe_open(path, "pt") as file:
+            num_tensors += len(file.keys())
+    for name in DEPTHS:
+        depth = config.get(name)
+        if isinstance(depth, int) and depth > num_tensors:
+            raise ArgumentError(
+                f"config.{name}",
+                expected=f"at most {num_tensors}, the number of tensors in {folder}",
+                got=str(depth),
+                remedy="use the config.json that was saved with the model's weights",
+            )
+    size = sum(path.stat().st_size for path in paths)
+    check_memory("model_or_folder", size, str(folder), "use a machine with more memory")
+    tensors: dict[str, Tensor] = {}
+    for path in paths:
+        with reading(path, expected=WEIGHTS):
+            tensors.update(load_file(path))
     return tensors
