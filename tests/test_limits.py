@@ -27,7 +27,8 @@ from torch import nn
 
 import edgewise.limits
 from edgewise import ArgumentError, graphs, recipes
-from edgewise.data.graphs.node_files import _read_npz
+from edgewise.data import node_files
+from edgewise.data.graphs.node_files import _npz_arrays
 from edgewise.data.images.image_data import open_image
 from edgewise.data.molecules.chem import is_smiles, parse
 from edgewise.data.molecules.sdf import read_sdf
@@ -380,7 +381,7 @@ def test_an_array_of_nodes_without_features_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     numpy.savez(path, x=numpy.empty((10**12, 0)), edge_index=numpy.empty((2, 0), int))
     with refused(str(path), expected="free memory", got="1,000,000,000,000 nodes", remedy="fewer"):
-        _read_npz(path, labelled=False)
+        node_files()._read_npz(path, labelled=False)
 
 
 def test_an_array_that_memory_cannot_hold_is_named(tmp_path: Path) -> None:
@@ -391,7 +392,7 @@ def test_an_array_that_memory_cannot_hold_is_named(tmp_path: Path) -> None:
         numpy.lib.format.write_array_header_1_0(header, shape)
         archive.writestr("x.npy", header.getvalue())
     with refused(str(path), expected="plain arrays", got="", remedy="numpy.savez"):
-        _read_npz(path, labelled=False)
+        _npz_arrays(path)
 
 
 # Run folders
