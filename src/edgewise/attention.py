@@ -33,11 +33,18 @@ from edgewise.checks import (
     checked_term,
 )
 from edgewise.engines import ENGINES
-from edgewise.engines.call import AttentionCall, Problem, without_autocast
+from edgewise.engines.call import (
+    AttentionCall,
+    Problem,
+    can_read,
+    exceeds_lse,
+    without_autocast,
+)
 from edgewise.engines.costs import costs_on
 from edgewise.engines.merge import merge_attention, merge_work
 from edgewise.engines.native.operator import cached_choice
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
+from edgewise.engines.reference import EdgeLayout, expand, largest_scores
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern
 from edgewise.interception import ACTIVE, intercepted, is_intercepted
@@ -83,7 +90,8 @@ def attend(
         score: ``Dot()``, ``Additive(...)``, a callable ``(query, key) -> score``, or ``None`` for
             scores of 0, to which the bias is added.
         bias: added to the score: ``[..., E, H]`` for E edges and H heads, ``[..., E, 1]``, a
-            ``TableBias`` or an ``OffsetBias``. A bias of -inf masks an edge: its weight is 0.
+            ``TableBias`` or an ``OffsetBias``. A bias of -inf masks an edge: its weight is 0. A
+            target whose edges are all masked gets zeros.
         gain: factor of the score, in the same forms as ``bias``. A gain has no effect if ``score``
             is ``None``.
         edge_key: added to the key on each edge: ``[..., E, H, D]`` or ``Projected``.
@@ -113,6 +121,13 @@ def attend(
         edges. There are three exceptions, in which NaN and infinity may also reach targets without
         an edge from the source: ``dense`` and ``tiles`` on a GPU, ``dense`` in compiled code, and
         ``dense`` in the backward pass if the gradient of the output is not finite.
+
+        A finite bias, however large, is a number: score and bias are added in float32, or in
+        float64 for float64 inputs, on every engine. In float32, biases of -1e9 on all edges of a
+        target leave no digit of its scores, so its sources have equal weights, as in PyTorch's
+        attention; biases of -inf on all its edges give zeros. There is one exception: ``dense`` on
+        a GPU or in compiled code subtracts the largest bias of a target before the addition, which
+        keeps the scores.
 
         ``torch.autocast`` has no effect here: attention is computed in the dtype of its inputs,
         which are 16-bit if autocast computed the projections. The engines ``reference``, ``rows``
@@ -404,6 +419,8 @@ def _faster_parts(
     # needs the log-sum-exp, which only softmax has.
     if len(graph.parts) == 1 or whole.engine == "tiles" or call.normaliser is not None:
         return []
+    if loses_lse(call, graph):
+        return []
     parts = [
         (piece, part, choose(_problem(piece, part, lse=True), ENGINES))
         for piece, part in _parts(call, graph)
@@ -414,6 +431,21 @@ def _faster_parts(
     (merging,) = costs.of([merge_work(len(parts), elements)])
     faster = merging + sum(choice.seconds for *_, choice in parts) < whole.seconds
     return parts if faster else []
+
+
+def loses_lse(call: AttentionCall, graph: Graph) -> bool:
+    """Return whether a log-sum-exp of this call, kept as one number, would lose the sum.
+
+    On a GPU and in compiled code the values are not read, and the result is False.
+    """
+    bias = call.bias
+    if bias is None:
+        return False
+    numbers = bias.table if isinstance(bias, TableBias) else bias
+    # The largest bias of each target takes longer to compute than a bound for it.
+    if not can_read(call.query, numbers) or not exceeds_lse(numbers):
+        return False
+    return exceeds_lse(largest_scores(expand(bias), layout_of(graph, EdgeLayout)))
 
 
 def _parts(call: AttentionCall, graph: Graph) -> Iterator[tuple[AttentionCall, Graph]]:
