@@ -180,7 +180,12 @@ class TrainingModule(lightning.LightningModule):
         """
         self.measured = measured
         if self.trainer.state.fn != "fit":  # Lightning returns, and logs, what `self.log` records.
-            self.log_dict(measured, sync_dist=self.trainer.world_size > 1)
+            dtype = torch.float if self.device.type == "mps" else torch.double
+            values = {
+                name: torch.tensor(value, dtype=dtype, device=self.device)
+                for name, value in measured.items()
+            }
+            self.log_dict(values, sync_dist=self.trainer.world_size > 1)
             return
         self.trainer.callback_metrics.update(
             {name: torch.tensor(value, dtype=torch.double) for name, value in measured.items()}
