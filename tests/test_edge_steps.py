@@ -40,6 +40,20 @@ def test_an_edge_may_be_chosen_twice() -> None:
     torch.testing.assert_close(some, every[chosen], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_chosen_edges_are_indices_in_any_integer_type(dtype: torch.dtype) -> None:
+    """As many as there are edges, so that a mask would fit too."""
+    graph = graphs.window(1).bind(3)
+    query, key = torch.randn(2, 3, 2, 4)
+    chosen = torch.tensor([1, 0, 0, 1, 1, 0, 1])
+    for normaliser in ("softmax", "entmax"):
+        some = ew.attention_weights(
+            query, key, graph, edges=chosen.to(dtype), normaliser=normaliser
+        )
+        every = ew.attention_weights(query, key, graph, normaliser=normaliser)
+        torch.testing.assert_close(some, every[chosen])
+
+
 def test_chosen_edges_of_a_masked_target_weigh_nothing() -> None:
     graph = graphs.edges(torch.tensor([[0, 1], [0, 0]]), 2)
     bias = torch.full((2, 1), -torch.inf)

@@ -310,7 +310,7 @@ def aggregate(
     num_targets = graph.num_targets if isinstance(graph, Graph) else num_sources
     graph = bind_graph(graph, num_targets, num_sources, value.device)
     if weight is not None:
-        weight = weight[:, None] if weight.dim() == 1 else weight
+        weight = weight[:, None] if isinstance(weight, Tensor) and weight.dim() == 1 else weight
         checked = checked_term("weight", weight, graph.num_edges, value)
         assert isinstance(checked, Tensor)
         weight = checked

@@ -117,6 +117,8 @@ def attention_weights(
         tensor([1.0000, 0.5000, 0.5000, 0.3333, 0.3333, 0.3333])
     """
     call, graph = _prepared(query, key, graph, options)
+    if isinstance(edges, Tensor) and edges.dtype != torch.bool:
+        edges = edges.long()  # PyTorch treats a uint8 index as a boolean mask.
     if call.normaliser is not None:
         layout = layout_of(graph, REFERENCE.layout)
         scores = _scores(call, graph)

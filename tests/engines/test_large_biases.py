@@ -98,7 +98,5 @@ def test_chosen_weights_are_those_of_all_edges(name: str) -> None:
             bias = torch.zeros(mask.shape).masked_fill(mask, size)
             with case(f"{size} on {which}"):
                 every = ew.attention_weights(query, key, graph, bias=bias, score=SCORE)
-                some = ew.attention_weights(
-                    query, key, graph, bias=bias, score=SCORE, edges=chosen
-                )
+                some = ew.attention_weights(query, key, graph, bias=bias, score=SCORE, edges=chosen)
                 torch.testing.assert_close(some, every[chosen], rtol=1e-3, atol=1e-7)

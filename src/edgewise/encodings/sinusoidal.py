@@ -61,11 +61,12 @@ class Sinusoidal(nn.Module):
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """Add the encodings of ``positions``, by default 0 to N - 1, to x ``[..., N, width]``."""
+        dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
         if positions is not None:
-            return x + sinusoidal_positions(positions, self.width, self.base).to(x)
+            return x + sinusoidal_positions(positions, self.width, self.base).to(x.device, dtype)
         n = x.shape[-2]
         if n > self._table.shape[0] or self._table.device != x.device:
             with disable_modes():
                 index = torch.arange(n, device=x.device)
                 self._table = sinusoidal_positions(index, self.width, self.base)
-        return x + self._table[:n].to(x)
+        return x + self._table[:n].to(dtype)
