@@ -101,6 +101,11 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
         {"bias": zeros(E, H, dtype=torch.long)},
         ("bias", "floats", "torch.int64", ".to("),
     ),
+    "a list as bias": ({"bias": [[0.0]] * E}, ("bias", "a tensor of floats", "list", "as_tensor")),
+    "nodes of 8 bits": (
+        {name: zeros(N, H, D, dtype=torch.float8_e4m3fn) for name in ("query", "key", "value")},
+        ("query", "16, 32 or 64 bits", "float8", "(H, D)"),
+    ),
     "table of another length": (
         {"bias": ew.TableBias(torch.zeros(3, dtype=torch.long), zeros(2, H))},
         ("bias", "[..., 4, 2]", "[3, 2]", "one row per edge"),
@@ -198,6 +203,10 @@ AGGREGATE: dict[str, tuple[Callable[[], Any], tuple[str, str, str, str]]] = {
         lambda: ew.aggregate(zeros(N, D), GRAPH, weight=zeros(E, dtype=torch.long)),
         ("weight", "floats", "torch.int64", ".to("),
     ),
+    "weight as a list": (
+        lambda: ew.aggregate(zeros(N, D), GRAPH, weight=[1.0] * E),  # type: ignore[arg-type]
+        ("weight", "a tensor of floats", "list", "as_tensor"),
+    ),
     "scores": (
         lambda: ew.edge_softmax(zeros(3, H), GRAPH),
         ("scores", "[..., 4, 2]", "[3, 2]", "one row per edge"),
@@ -252,11 +261,11 @@ def test_what_the_other_errors_say(
 
 @pytest.mark.parametrize("engine", ["auto", "dense", "reference"])
 @pytest.mark.parametrize("batch", [(), (2,), (0,), (2, 3)], ids=str)
-@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize(("n", "heads"), [(0, H), (1, H), (3, H), (3, 0)])
 def test_empty_graphs_and_single_nodes_are_good_input(
-    n: int, batch: tuple[int, ...], engine: str
+    n: int, heads: int, batch: tuple[int, ...], engine: str
 ) -> None:
-    x = torch.randn(*batch, n, H, D, requires_grad=True)
+    x = torch.randn(*batch, n, heads, D, requires_grad=True)
     for pattern in (graphs.empty(), graphs.causal() - graphs.window(0), graphs.random(0)):
         alone = n < 2 or pattern != graphs.causal() - graphs.window(0)
         out = ew.attend(x, x, x, pattern, engine=engine)

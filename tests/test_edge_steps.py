@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
@@ -35,6 +38,20 @@ def test_an_edge_may_be_chosen_twice() -> None:
     every = ew.attention_weights(query, key, graph)
     some = ew.attention_weights(query, key, graph, edges=chosen)
     torch.testing.assert_close(some, every[chosen], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_chosen_edges_are_indices_in_any_integer_type(dtype: torch.dtype) -> None:
+    """As many as there are edges, so that a mask would fit too."""
+    graph = graphs.window(1).bind(3)
+    query, key = torch.randn(2, 3, 2, 4)
+    chosen = torch.tensor([1, 0, 0, 1, 1, 0, 1])
+    for normaliser in ("softmax", "entmax"):
+        some = ew.attention_weights(
+            query, key, graph, edges=chosen.to(dtype), normaliser=normaliser
+        )
+        every = ew.attention_weights(query, key, graph, normaliser=normaliser)
+        torch.testing.assert_close(some, every[chosen])
 
 
 def test_chosen_edges_of_a_masked_target_weigh_nothing() -> None:
@@ -85,3 +102,47 @@ def test_kernels_compute_the_steps_where_there_are_some(monkeypatch: pytest.Monk
     assert weights.shape == (GRAPHS["copies"].num_edges, 2)
     with pytest.raises(AssertionError, match="reference"):  # a score of one's own has no kernel
         ew.edge_scores(query, key, GRAPHS["copies"], score=lambda q, k: (q * k).sum(-1))
+
+
+STEPS: dict[str, Callable[[Tensor, Tensor, Tensor, ew.Graph], Tensor]] = {
+    "attend": lambda x, y, _, graph: ew.attend(x, y, y, graph),
+    "attend_with_lse": lambda x, y, _, graph: ew.attend_with_lse(x, y, y, graph)[1],
+    "aggregate": lambda _, y, z, graph: ew.aggregate(y, graph, weight=z),
+    "aggregate, max": lambda _, y, z, graph: ew.aggregate(y, graph, weight=z, reduce="max"),
+    "edge_scores": lambda x, y, _, graph: ew.edge_scores(x, y, graph),
+    "edge_scores, additive": lambda x, y, _, graph: ew.edge_scores(
+        x, y, graph, score=ew.Additive("tanh", torch.ones(2, 3, dtype=torch.double))
+    ),
+    "edge_softmax": lambda _, __, z, graph: ew.edge_softmax(z, graph),
+    "attention_weights": lambda x, y, _, graph: ew.attention_weights(x, y, graph),
+    "attention_weights, entmax": lambda x, y, _, graph: ew.attention_weights(
+        x, y, graph, normaliser=ew.Entmax(1.3)
+    ),
+    "attention_weights, edges": lambda x, y, _, graph: ew.attention_weights(
+        x, y, graph, edges=torch.tensor([0, 4, 4])
+    ),
+}
+
+
+def nodes_and_scores(graph: ew.Graph) -> list[Tensor]:
+    shapes = [(5, 2, 3), (5, 2, 3), (graph.num_edges, 2)]
+    return [torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in shapes]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_second_derivatives_on_the_reference(name: str) -> None:
+    graph = graphs.edges(torch.tensor([[0, 1, 2, 2, 4, 4], [1, 1, 1, 0, 0, 3]]), 5)
+    with ew.using_engine("reference"):
+        torch.autograd.gradgradcheck(
+            lambda *given: STEPS[name](*given, graph), nodes_and_scores(graph)
+        )
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_every_step_runs_under_vmap(name: str) -> None:
+    graph = graphs.window(1).bind(5)
+    members = [nodes_and_scores(graph) for _ in range(2)]
+    stacked = [torch.stack(tensors) for tensors in zip(*members, strict=True)]
+    together = torch.func.vmap(lambda *given: STEPS[name](*given, graph))(*stacked)
+    for out, given in zip(together, members, strict=True):
+        torch.testing.assert_close(out, STEPS[name](*given, graph))

@@ -33,11 +33,18 @@ from edgewise.checks import (
     checked_term,
 )
 from edgewise.engines import ENGINES
-from edgewise.engines.call import AttentionCall, Problem, without_autocast
+from edgewise.engines.call import (
+    AttentionCall,
+    Problem,
+    can_read,
+    exceeds_lse,
+    without_autocast,
+)
 from edgewise.engines.costs import costs_on
 from edgewise.engines.merge import merge_attention, merge_work
 from edgewise.engines.native.operator import cached_choice
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
+from edgewise.engines.reference import EdgeLayout, expand, largest_scores
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern
 from edgewise.interception import ACTIVE, intercepted, is_intercepted
@@ -83,7 +90,8 @@ def attend(
         score: ``Dot()``, ``Additive(...)``, a callable ``(query, key) -> score``, or ``None`` for
             scores of 0, to which the bias is added.
         bias: added to the score: ``[..., E, H]`` for E edges and H heads, ``[..., E, 1]``, a
-            ``TableBias`` or an ``OffsetBias``. A bias of -inf masks an edge: its weight is 0.
+            ``TableBias`` or an ``OffsetBias``. A bias of -inf masks an edge: its weight is 0. A
+            target whose edges are all masked gets zeros.
         gain: factor of the score, in the same forms as ``bias``. A gain has no effect if ``score``
             is ``None``.
         edge_key: added to the key on each edge: ``[..., E, H, D]`` or ``Projected``.
@@ -118,6 +126,13 @@ def attend(
         has left query, key and value in different dtypes, they are converted to the dtype of
         autocast. The engines ``reference``, ``rows`` and ``tiles`` accumulate sums over 16-bit
         numbers in float32.
+
+        A finite bias, however large, is a number: score and bias are added in float32, or in
+        float64 for float64 inputs, on every engine. In float32, biases of -1e9 on all edges of a
+        target leave no digit of its scores, so its sources have equal weights, as in PyTorch's
+        attention; biases of -inf on all its edges give zeros. There is one exception: ``dense`` on
+        a GPU or in compiled code subtracts the largest bias of a target before the addition, which
+        keeps the scores.
 
     References:
         Vaswani et al., Attention is all you need, 2017 (``Dot``, the complete graph).
@@ -296,7 +311,7 @@ def aggregate(
     num_targets = graph.num_targets if isinstance(graph, Graph) else num_sources
     graph = bind_graph(graph, num_targets, num_sources, value.device)
     if weight is not None:
-        weight = weight[:, None] if weight.dim() == 1 else weight
+        weight = weight[:, None] if isinstance(weight, Tensor) and weight.dim() == 1 else weight
         checked = checked_term("weight", weight, graph.num_edges, value)
         assert isinstance(checked, Tensor)
         weight = checked
@@ -405,6 +420,8 @@ def _faster_parts(
     # needs the log-sum-exp, which only softmax has.
     if len(graph.parts) == 1 or whole.engine == "tiles" or call.normaliser is not None:
         return []
+    if loses_lse(call, graph):
+        return []
     parts = [
         (piece, part, choose(_problem(piece, part, lse=True), ENGINES))
         for piece, part in _parts(call, graph)
@@ -415,6 +432,21 @@ def _faster_parts(
     (merging,) = costs.of([merge_work(len(parts), elements)])
     faster = merging + sum(choice.seconds for *_, choice in parts) < whole.seconds
     return parts if faster else []
+
+
+def loses_lse(call: AttentionCall, graph: Graph) -> bool:
+    """Return whether a log-sum-exp of this call, kept as one number, would lose the sum.
+
+    On a GPU and in compiled code the values are not read, and the result is False.
+    """
+    bias = call.bias
+    if bias is None:
+        return False
+    numbers = bias.table if isinstance(bias, TableBias) else bias
+    # The largest bias of each target takes longer to compute than a bound for it.
+    if not can_read(call.query, numbers) or not exceeds_lse(numbers):
+        return False
+    return exceeds_lse(largest_scores(expand(bias), layout_of(graph, EdgeLayout)))
 
 
 def _parts(call: AttentionCall, graph: Graph) -> Iterator[tuple[AttentionCall, Graph]]:

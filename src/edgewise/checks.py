@@ -24,6 +24,7 @@ NodeLayout = Literal["NHD", "HND"]
 """Order of the axes N (nodes), H (heads) and D (width of a head). PyTorch's attention uses HND."""
 
 NO_BATCH = torch.Size()
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
@@ -68,10 +69,11 @@ def bind_to_nodes(graph: Pattern, x: Tensor) -> Graph:
 def check_nodes(**nodes: Tensor) -> None:
     """Raise ArgumentError unless each argument is a float tensor ``[..., N, H, D]``."""
     for name, x in nodes.items():
-        if not isinstance(x, Tensor) or x.dim() < 3 or not x.dtype.is_floating_point:
+        if not isinstance(x, Tensor) or x.dim() < 3 or x.dtype not in DTYPES:
             raise ArgumentError(
                 name,
-                expected="floats of shape [..., N, H, D] (nodes, heads, width of a head)",
+                expected="floats of 16, 32 or 64 bits and shape [..., N, H, D] (nodes, heads, "
+                "width of a head)",
                 got=describe(x),
                 remedy="split the width into heads with .unflatten(-1, (H, D)); H may be 1",
             )
@@ -245,8 +247,9 @@ def checked_term(
     """
     if term is None:
         return None
-    shape, numbers = term.shape, term.table if isinstance(term, TableBias) else term
+    numbers = term.table if isinstance(term, TableBias) else term
     _check_floats(name, numbers)
+    shape = term.shape
     heads = nodes.shape[-2]
     if len(shape) < 2 or shape[-2] != num_edges or shape[-1] not in (1, heads):
         raise ArgumentError(
@@ -367,12 +370,12 @@ def _check_additive(score: Additive, query: Tensor) -> None:
 
 
 def _check_floats(name: str, x: Tensor) -> None:
-    if not x.dtype.is_floating_point:
+    if not isinstance(x, Tensor) or not x.dtype.is_floating_point:
         raise ArgumentError(
             name,
-            expected="floats",
-            got=str(x.dtype),
-            remedy=f"convert {name} with .to(torch.float32)",
+            expected="a tensor of floats",
+            got=describe(x),
+            remedy=f"convert {name} with torch.as_tensor({name}).to(torch.float32)",
         )
 
 

@@ -12,10 +12,11 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from edgewise.attention import AttendOptions, attend_with_lse
+from edgewise.attention import AttendOptions, attend_with_lse, loses_lse
 from edgewise.checks import bind_graph, checked_call, checked_term
 from edgewise.engines import EDGE_ENGINES, REFERENCE, EdgeEngine
 from edgewise.engines.call import AttentionCall, Problem, without_autocast
+from edgewise.engines.plan import engine_for
 from edgewise.engines.reference import EdgeLayout
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_sized
@@ -100,7 +101,8 @@ def attention_weights(
         graph: the edges. A pattern (a graph for any number of nodes) is converted to the graph
             for the numbers of queries and keys.
         edges: indices ``[K]`` of selected edges; all edges by default. With softmax, scores and
-            weights of unselected edges are not held in memory.
+            weights of unselected edges are not held in memory, unless the largest bias of a target
+            is below -500 or above 500.
         options: ``score``, ``bias``, ``gain``, ``edge_key`` and ``normaliser`` of
             :func:`edgewise.attend`.
 
@@ -115,14 +117,18 @@ def attention_weights(
         tensor([1.0000, 0.5000, 0.5000, 0.3333, 0.3333, 0.3333])
     """
     call, graph = _prepared(query, key, graph, options)
+    if isinstance(edges, Tensor) and edges.dtype != torch.bool:
+        edges = edges.long()  # PyTorch treats a uint8 index as a boolean mask.
     if call.normaliser is not None:
         layout = layout_of(graph, REFERENCE.layout)
         scores = _scores(call, graph)
         weights = REFERENCE.edge_entmax(scores, call.normaliser, layout).to(scores.dtype)
         return weights if edges is None else weights[..., edges, :]
-    if edges is not None:
-        return _chosen_weights(call, graph, edges, options)
-    return _softmax(_scores(call, graph), graph)
+    if edges is None:
+        return _softmax(_scores(call, graph), graph)
+    if loses_lse(call, graph):
+        return _softmax(_scores(call, graph), graph)[..., edges, :]
+    return _chosen_weights(call, graph, edges, options)
 
 
 def _prepared(
@@ -161,11 +167,15 @@ def _chosen_weights(
 def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
     """Return the first engine that can compute on the edges of the graph, for any number of heads.
 
+    It is the engine "reference" where :func:`edgewise.using_engine` or ``torch.func`` asks for it.
+
     Args:
         like: tensor with the device and dtype that the engine must support.
         graph: the edges.
         score: score that the engine must support.
     """
+    if engine_for("auto") == REFERENCE.name:
+        return REFERENCE
     problem = Problem(
         operation="edges",
         batch=1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from edgewise.encodings import Learned, Sinusoidal, sinusoidal_positions
+from edgewise.encodings import Learned, Rotary, Sinusoidal, sinusoidal_positions
 from edgewise.errors import ArgumentError
 from tests.errors import refused
 
@@ -43,6 +43,14 @@ def test_sinusoidal_extends_to_any_length_and_keeps_what_it_gave() -> None:
     long = encoding(torch.zeros(2, 100, 8))
     torch.testing.assert_close(long[1, :4], short)
     assert not list(encoding.state_dict())
+
+
+def test_integer_features_do_not_truncate_the_encoding() -> None:
+    x = torch.randint(-3, 3, (4, 8))
+    for positions in (None, torch.arange(4)):
+        assert torch.equal(Sinusoidal(8)(x, positions), Sinusoidal(8)(x.float(), positions))
+        heads = x[:, None]
+        assert torch.equal(Rotary(8)(heads, positions), Rotary(8)(heads.float(), positions))
 
 
 def test_sinusoidal_needs_an_even_width() -> None:

@@ -150,7 +150,8 @@ class Bounded:
         """Where nothing is known of the exponent, any number from 0 to 1: it is none above 0."""
         value = np.exp(self.value)
         error = value * np.expm1(np.minimum(self.error, MOST_EXPONENT))
-        error = np.where(self.error > MOST_EXPONENT, np.maximum(error, 1.0), error)
+        most = np.exp(np.minimum(self.value + self.error, 0.0))
+        error = np.where(self.error > MOST_EXPONENT, np.maximum(error, most), error)
         return self._made(value, error)
 
     def log(self) -> Bounded:

@@ -68,6 +68,8 @@ class Call:
     """``[H]``, of α-entmax in the place of softmax; ``None`` for that."""
     kept: Array | None = None
     """``[*batch, E, H]``: 0 for a weight that is dropped, 1 / (1 - p) for one that stays."""
+    has_lse_alone: bool = False
+    """Whether weights are made from a log-sum-exp, one number, as a merge makes them."""
     stored: dict[str, Rounding] = field(default_factory=dict)
     """What terms lose when they are brought into a shorter type first."""
 
@@ -214,12 +216,12 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     scores = raw
     if call.gain is not None:
         scores = scores * call.term("gain", rounding)
-    live = np.ones(shape, dtype=bool)
+    live, absorbed = np.ones(shape, dtype=bool), np.zeros(shape, dtype=bool)
     if call.bias is not None:
         bias = call.term("bias", rounding)
         finite = np.isfinite(bias.value)
         live &= finite
-        scores = scores + bias.only(finite)
+        scores, absorbed = _with_bias(scores, bias.only(finite))
     most = np.full((*call.batch, call.num_targets, call.heads), -np.inf)
     np.maximum.at(most, (..., call.target, slice(None)), np.where(live, scores.value, -np.inf))
     most[most == -np.inf] = 0.0
@@ -230,7 +232,9 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     total = replace(total, value=np.where(read, total.value, 1.0))
     weights = power.ratio(total.at(-2, call.target)).only(live)
     # Kernels keep the log-sum-exp alone and make weights from it again: what it loses, they lose.
+    # Where it would lose the sum itself, an engine must keep the maximum apart.
     lost = weights.value * rounding.unit * np.abs(most[..., call.target, :])
+    lost = np.where(absorbed & (not call.has_lse_alone), 0.0, lost)
     weights = replace(weights, error=np.minimum(weights.error + lost, 1.0))
     lse = total.log() + peak
     slopes, turns = weights, None
@@ -248,6 +252,20 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     return Attention(
         call, rounding, scores, live, weights, lse, read, out, raw, slopes, turns, parts
     )
+
+
+def _with_bias(scores: Bounded, bias: Bounded) -> tuple[Bounded, NDArray[np.bool_]]:
+    """Score + bias, and where the bias is so large that the sum is the bias, exactly.
+
+    The sum is rounded to float32 at least, however short the type under test.
+    """
+    total = scores + bias
+    kind = np.float64 if scores.rounding.unit < 2.0**-40 else np.float32
+    unit = np.spacing(np.abs(bias.value).astype(kind)).astype(np.float64)
+    absorbed = np.abs(scores.value) + scores.error < unit / 4
+    absorbed = np.broadcast_to(absorbed & (bias.error == 0) & (bias.value != 0), total.value.shape)
+    value, error = np.where(absorbed, bias.value, total.value), np.where(absorbed, 0, total.error)
+    return Bounded(value, error, scores.rounding), absorbed
 
 
 def _entmax(

@@ -165,6 +165,22 @@ def test_a_union_is_split_only_where_that_pays_for_the_merge(
     ew.attend(x, x, x, graphs.window(1) | graphs.hubs([0]))  # without what was forgotten
 
 
+@pytest.mark.parametrize("bias", [-1e8, -1e4, 1e8])
+def test_a_union_is_not_split_if_the_merge_would_lose_the_sums(
+    bias: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log-sum-exp of -1e8 does not tell a part with 3 edges from a part with 1 edge."""
+    monkeypatch.setattr(
+        planner, "estimates", lambda problem, engines: dict.fromkeys(engines, 1.0 - problem.lse)
+    )
+    graph = (graphs.window(1) | graphs.hubs([0]) | graphs.random(2)).bind(12)
+    x = torch.ones(12, 2, 4) * torch.arange(12)[:, None, None]
+    terms = {"score": None, "bias": torch.full((graph.num_edges, 1), bias)}
+    mean = ew.aggregate(x, graph, reduce="mean")
+    torch.testing.assert_close(ew.attend(x, x, x, graph, **terms), mean)
+    assert not ew.explain_plan(x, x, x, graph, **terms).parts
+
+
 @pytest.mark.parametrize("kind", ["table", "offsets", "full"])
 def test_each_part_of_a_split_union_gets_the_terms_of_its_own_edges(
     kind: str, monkeypatch: pytest.MonkeyPatch

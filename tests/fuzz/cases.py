@@ -307,8 +307,10 @@ def _leaf(
     numbers = rng.integers(-2, 3, shape) / 2 if few else loud * rng.standard_normal(shape)
     if masked and rng.random() < 0.4:
         away = rng.random(shape) < rng.choice([0.2, 0.6, 1.0])
-        high = -1e9 if case.dtype != torch.float16 else -1e4
-        numbers = np.where(away, -np.inf if rng.random() < 0.7 else high, numbers)
+        sizes = [-1e4, torch.finfo(case.dtype).min]
+        sizes += [-1e8, -1e9, -1e30] if case.dtype != torch.float16 else []
+        large = -np.inf if rng.random() < 0.5 else float(rng.choice(sizes))
+        numbers = np.where(away, large, numbers)
     dtype = case.dtype
     if term and rng.random() < 0.25:
         dtype = torch.float32

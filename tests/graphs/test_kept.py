@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +20,7 @@ from edgewise.engines.native import library
 from edgewise.graphs import Graph
 from edgewise.graphs.bound import MOST_BYTES, MOST_GRAPHS, BoundGraphs, held_bytes
 from edgewise.graphs.graph import bound_graphs
+from tests.contracts.test_modes import PATTERNS
 
 
 @pytest.fixture(autouse=True)
@@ -146,3 +148,33 @@ def test_a_graph_in_use_can_be_saved(engine: str) -> None:
         assert set(vars(read)) == set(vars(graphs.Intervals(graph.start, graph.stop, 9)))
         assert not read._cache
         torch.testing.assert_close(ew.attend(x, x, x, read, engine=engine), expected)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_graph_loads_with_weights_only(name: str) -> None:
+    graph = PATTERNS[name]()
+    x = torch.randn(max(graph.num_targets, graph.num_sources), 1, 2)
+    query, key = x[: graph.num_targets], x[: graph.num_sources]
+    expected = ew.attend(query, key, key, graph)  # which fills the cache of the graph
+    file = io.BytesIO()
+    torch.save({"graph": graph, "pattern": graphs.window(1) | graphs.hubs([0])}, file)
+    file.seek(0)
+    copies = torch.load(file, weights_only=True)
+    assert type(copies["graph"]) is type(graph)
+    assert copies["graph"].edge_index.equal(graph.edge_index)
+    assert torch.equal(ew.attend(query, key, key, copies["graph"]), expected)
+    assert repr(copies["pattern"]) == "(window(1) | hubs([0]))"
+
+
+def test_only_patterns_of_the_package_load_with_weights_only() -> None:
+    """Those of a user may run any code when they are created, so the user adds them by name."""
+    file = io.BytesIO()
+    torch.save(Nothing(), file)
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="add_safe_globals"):
+        torch.load(file, weights_only=True)
+
+
+class Nothing(graphs.Pattern):
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        return graphs.empty().bind(num_targets, num_sources)

@@ -77,6 +77,7 @@ class Rotary(nn.Module):
             positions = torch.arange(x.shape[-3], device=x.device)
         wide = torch.promote_types(x.dtype, torch.float32)  # 16 bits are too few for angles.
         angle = (positions[..., None].to(wide) * self.rates.to(wide))[..., None, :]
+        dtype = x.dtype if x.is_floating_point() else wide
         first, second = x.chunk(2, dim=-1)
-        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)

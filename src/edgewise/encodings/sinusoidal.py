@@ -53,20 +53,20 @@ class Sinusoidal(nn.Module):
         torch.Size([2, 10, 16])
     """
 
-    table: Tensor
-
     def __init__(self, width: int, base: float = 10000.0) -> None:
         super().__init__()
         self.width, self.base = width, base
-        self.register_buffer("table", torch.empty(0, width), persistent=False)
+        # Not a buffer: DDP and AveragedModel require buffers whose shape does not change.
+        self._table = torch.empty(0, width)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """Add the encodings of ``positions``, by default 0 to N - 1, to x ``[..., N, width]``."""
+        dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
         if positions is not None:
-            return x + sinusoidal_positions(positions, self.width, self.base).to(x)
+            return x + sinusoidal_positions(positions, self.width, self.base).to(x.device, dtype)
         n = x.shape[-2]
-        if n > self.table.shape[0] or self.table.device != x.device:
+        if n > self._table.shape[0] or self._table.device != x.device:
             with disable_modes():
                 index = torch.arange(n, device=x.device)
-                self.table = sinusoidal_positions(index, self.width, self.base)
-        return x + self.table[:n].to(x)
+                self._table = sinusoidal_positions(index, self.width, self.base)
+        return x + self._table[:n].to(dtype)

@@ -16,6 +16,7 @@ from torch import Tensor
 from edgewise.biases import EdgeTerm, EdgeVector
 from edgewise.normalisers import Entmax
 from edgewise.scores import Score
+from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 
 @dataclass(eq=False)  # Frozen dataclasses take twice as long to create.
@@ -122,6 +123,31 @@ def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
 def accumulator(x: Tensor) -> torch.dtype:
     """Return the dtype for sums over this tensor: float64 for float64, otherwise float32."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def can_read(*tensors: Tensor) -> bool:
+    """Return whether the values of these tensors can be read at once: on a CPU, not traced."""
+    return tensors[0].device.type == "cpu" and not (is_tracing(tensors) or in_functorch_transform())
+
+
+LEAST_DIGITS = 2.0**-14
+"""Largest error of a log-sum-exp from which attention weights are computed."""
+
+
+def exceeds_lse(largest: Tensor) -> bool:
+    """Return whether a log-sum-exp of this size, kept as one number, would lose the sum.
+
+    A log-sum-exp is the largest score plus the logarithm of a sum. If biases are around -1e9, the
+    second term is rounded away, and weights computed from it no longer sum to 1.
+
+    Args:
+        largest: the largest bias of each target.
+    """
+    if largest.is_meta or not largest.numel():
+        return False
+    size = largest.detach().abs()
+    size = size.masked_fill(size == torch.inf, 0.0).amax()
+    return bool(size > LEAST_DIGITS / torch.finfo(accumulator(largest)).eps)
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, TableBias
-from edgewise.engines.call import AttentionCall, Problem, accumulator
+from edgewise.engines.call import (
+    AttentionCall,
+    Problem,
+    accumulator,
+    can_read,
+    exceeds_lse,
+)
 from edgewise.engines.costs import Work
 from edgewise.engines.entmax import entmax
 from edgewise.engines.merge import softmax_with_lse
 from edgewise.engines.reference import REFERENCE, EdgeLayout, expand, wide
 from edgewise.normalisers import Entmax
 from edgewise.scores import Additive, Dot
-from edgewise.torch_internals import is_tracing
 
 HOPPER = (9, 0)
 MOST_MASKED_PLACES = 1 << 30  # Maximum number of pairs in a boolean mask, which then takes 1 GiB.
@@ -158,9 +163,15 @@ class Dense:
         query, scale = _positive(call.query, call.score.scale_for(call.query.shape[-1]))
         mask = layout.mask[:, None] if layout.mask is not None else None
         if call.bias is not None:
-            mask = _centred(_grid(call.bias, layout, call.query.shape[-2], -torch.inf))
+            mask = _grid(call.bias, layout, call.query.shape[-2], -torch.inf)
             if layout.causal:
                 mask = mask.masked_fill(_upper(layout, mask.device), -torch.inf)
+            largest = mask.detach().amax(-1, keepdim=True)
+            if can_read(call.query, mask) and exceeds_lse(largest):
+                return self.attend_with_lse(call, layout)[0]
+            # PyTorch's kernel keeps a log-sum-exp as one number, so the largest bias of a row is
+            # subtracted, which does not change the weights.
+            mask = mask - largest.masked_fill(largest == -torch.inf, 0.0)
             if mask.shape[:-4].numel() > 1:
                 mask = mask.expand(*call.batch, *mask.shape[-4:])
             mask = mask.flatten(0, -4)
@@ -211,7 +222,7 @@ class Dense:
             reduce: "sum" or "mean".
             layout: mask of the graph.
         """
-        if not layout.full and _may_look(value) and not _finite(value):
+        if not layout.full and can_read(value) and not _finite(value):
             return REFERENCE.aggregate(value, weight, reduce, layout.edges)
         matrix = _edge_counts(layout, value)
         degree = matrix.sum(-1, keepdim=True)
@@ -284,7 +295,7 @@ def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
     not checked. In compiled code and on a GPU nothing is checked and the result is False, because
     reading the values would wait for the device.
     """
-    if layout.full or not _may_look(call.query, call.key, call.value):
+    if layout.full or not can_read(call.query, call.key, call.value):
         return False
     if call.bias is not None and not _finite(call.bias, or_dropped=True):
         return True
@@ -300,12 +311,7 @@ def _would_vanish(call: AttentionCall) -> bool:
     or key.
     """
     nodes = call.query, call.key
-    return _may_look(*nodes) and not all(_finite(x) for x in nodes)
-
-
-def _may_look(*nodes: Tensor) -> bool:
-    """Return whether the values of these tensors can be read at once: on a CPU, not traced."""
-    return nodes[0].device.type == "cpu" and not is_tracing(nodes)
+    return can_read(*nodes) and not all(_finite(x) for x in nodes)
 
 
 def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
@@ -346,17 +352,6 @@ def _positive(query: Tensor, scale: float) -> tuple[Tensor, float]:
     if scale > 0:
         return query, scale
     return (-query, -scale) if scale < 0 else (query * 0.0, 1.0)
-
-
-def _centred(bias: Tensor) -> Tensor:
-    """Subtract from a bias ``[..., rows, columns]`` the maximum of each row.
-
-    This does not change the attention weights. PyTorch's kernel saves the log-sum-exp of a row as
-    one number, maximum + log(sum). If all biases are around -1e9, rounding would remove the second
-    term, and gradients would be too large by a factor of up to the row length.
-    """
-    greatest = bias.detach().amax(-1, keepdim=True) if bias.shape[-1] else bias.detach()
-    return bias - greatest.masked_fill(greatest == -torch.inf, 0.0)
 
 
 def _members(x: Tensor, places: Places | None, length: int, batch: torch.Size) -> Tensor:

@@ -119,7 +119,7 @@ class Reference:
     def edge_entmax(self, scores: Tensor, normaliser: Entmax, layout: EdgeLayout) -> Tensor:
         """Return the α-entmax over the edges of each target, ``[..., E, H]``."""
         scores, target, rows = wide(scores), layout.target, layout.num_targets
-        most = _greatest(scores, layout).index_select(-2, target)
+        most = largest_scores(scores, layout).index_select(-2, target)
 
         def total(x: Tensor) -> Tensor:
             return _scatter_sum(x, target, -2, rows).index_select(-2, target)
@@ -181,7 +181,7 @@ def _softmax(scores: Tensor, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
     The shapes are ``[..., E, H]``, as of the scores, and ``[..., N_dst, H]``.
     """
     target, rows = layout.target, layout.num_targets
-    most = _greatest(scores, layout)
+    most = largest_scores(scores, layout)
     exponential = (scores - most.index_select(-2, target)).exp()
     total = _scatter_sum(exponential, target, -2, rows)
     nothing = total == 0
@@ -190,8 +190,8 @@ def _softmax(scores: Tensor, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
     return exponential / total.index_select(-2, target), lse
 
 
-def _greatest(scores: Tensor, layout: EdgeLayout) -> Tensor:
-    """Return the greatest score of each target, ``[..., N_dst, H]``.
+def largest_scores(scores: Tensor, layout: EdgeLayout) -> Tensor:
+    """Return the largest score of each target, ``[..., N_dst, H]``.
 
     It is 0 if the target has no edges or all its scores are -inf.
     """

@@ -48,6 +48,12 @@ class Pattern(ABC):
         19
     """
 
+    def __init_subclass__(cls) -> None:
+        """Let ``torch.load(weights_only=True)`` create this class if it belongs to this package."""
+        super().__init_subclass__()
+        if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
+            torch.serialization.add_safe_globals([cls])
+
     def bind(self, num_targets: int, num_sources: int | None = None) -> Graph:
         """Return the graph of this pattern for these numbers of nodes.
 

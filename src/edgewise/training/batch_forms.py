@@ -6,6 +6,7 @@ import inspect
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import torch
@@ -220,6 +221,25 @@ def as_batch(value: Any) -> Batch:
         remedy="return Batch((x, graph), target) from the loader's collate_fn, or from the "
         "transform of a PyG loader",
     )
+
+
+def as_input_batch(value: Any) -> Batch:
+    """Convert a batch for prediction, whose target may be missing.
+
+    Besides the forms of :func:`as_batch`, it may be a tensor, a tuple or list of one input, a dict
+    without a target, or a PyG graph without ``y``.
+    """
+    no_target = torch.empty(0)
+    if isinstance(value, Tensor):
+        return Batch((value,), no_target)
+    if isinstance(value, (tuple, list)) and len(value) == 1:
+        return Batch(tuple(value), no_target)
+    if isinstance(value, Mapping) and not any(name in value for name in TARGETS):
+        return as_batch({**value, TARGETS[0]: no_target})
+    if hasattr(value, "edge_index") and getattr(value, "y", None) is None:
+        value = copy(value)
+        value.y = no_target
+    return as_batch(value)
 
 
 def _of_columns(columns: Mapping[str, Any]) -> Batch:

@@ -3,6 +3,7 @@
 # ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import lightning.pytorch as lightning
@@ -12,8 +13,9 @@ from torchmetrics import Metric
 
 from edgewise.base_task import Task
 from edgewise.batches import Batch
+from edgewise.errors import ArgumentError
 from edgewise.layers import Cache, collect_penalties
-from edgewise.training.batch_forms import as_batch, explain_batch_errors
+from edgewise.training.batch_forms import as_batch, as_input_batch, explain_batch_errors
 from edgewise.training.distributed import all_reduce
 from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.schedule import ConstantSchedule, Schedule
@@ -24,17 +26,19 @@ class TrainingModule(lightning.LightningModule):
     """LightningModule for a model, a task and an optimizer. It works with any Lightning Trainer.
 
     Loss and metrics, such as ``train/loss`` and ``val/accuracy``, are reported after each
-    validation: to the loggers, in ``trainer.callback_metrics`` and in ``measured``. They are not
-    reported after each step, because this would take longer than a step on a small graph.
+    validation, or each epoch without one: to the loggers, in ``trainer.callback_metrics`` and in
+    ``measured``. They are not reported after each step, because this would take longer than a step
+    on a small graph. ``trainer.validate`` and ``trainer.test`` return them.
 
-    Batches have the forms that :func:`edgewise.training.fit` accepts.
+    Batches have the forms that :func:`edgewise.training.fit` accepts. ``trainer.predict`` returns
+    the model's outputs; its batches may lack the target.
 
     Args:
         model: called as ``model(*batch.inputs, **batch.keywords)``.
         task: loss and metrics.
         optimizer: optimizer settings; needed only for training.
         schedule: learning-rate schedule. Constant by default.
-        steps: total number of optimizer steps, for the schedule.
+        steps: total number of optimizer steps, for the schedule; 0 asks the Trainer.
 
     Attributes:
         measured: last reported loss and metrics, by name.
@@ -66,6 +70,7 @@ class TrainingModule(lightning.LightningModule):
         self.measured: dict[str, float] = {}
         self.carried: dict[str, Cache] = {}
         self.checked = False
+        self.has_unreported_steps = False
         self.train_metrics, self.val_metrics, self.test_metrics = (
             SplitMetrics(task, keep_examples=split == "test") for split in ("train", "val", "test")
         )
@@ -76,8 +81,11 @@ class TrainingModule(lightning.LightningModule):
                 metric.persistent(True)
         self.generation_metrics = nn.ModuleDict(task.generation_metrics())
 
+    def forward(self, *inputs: Any, **keywords: Any) -> Any:
+        return self.model(*inputs, **keywords)
+
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Batch:
-        return as_batch(batch)
+        return as_input_batch(batch) if self.trainer.predicting else as_batch(batch)
 
     def transfer_batch_to_device(
         self, batch: Batch, device: torch.device, dataloader_idx: int
@@ -91,9 +99,11 @@ class TrainingModule(lightning.LightningModule):
                 self.checked = True
             loss, count = self._measured(batch, "train")
         loss = sum((penalty / self.task.views for penalty in penalties), loss)
+        self.has_unreported_steps = True
         # Lightning divides by accumulate_grad_batches, even if fewer batches are left for the step.
+        # The number of batches is infinite if the loader has no length.
         at_once = self.trainer.accumulate_grad_batches
-        left = int(self.trainer.num_training_batches) - batch_idx // at_once * at_once
+        left = self.trainer.num_training_batches - batch_idx // at_once * at_once
         scale = at_once / min(at_once, left)
         if self.trainer.world_size > 1:
             # DDP averages gradients over processes, but their batches can have different sizes.
@@ -116,6 +126,10 @@ class TrainingModule(lightning.LightningModule):
             texts = self.task.generate(self.model, batch)
             for _, metric in metrics_of(self.generation_metrics):
                 metric.update(texts, batch)
+
+    def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        with explain_batch_errors(batch, self.model, self.task):
+            return batch.select_outputs(self._outputs(batch, "predict"))
 
     def _outputs(self, batch: Batch, split: str) -> Tensor:
         """Return the model's outputs for a batch; in training, those of ``task.views`` calls.
@@ -151,16 +165,28 @@ class TrainingModule(lightning.LightningModule):
         training = self._finish("train") if self.trainer.state.fn == "fit" else {}
         self._report(training | self._finish("val"))
 
+    def on_train_epoch_end(self) -> None:
+        if self.has_unreported_steps:  # No validation followed the last step.
+            self._report(self._finish("train"))
+
     def on_test_epoch_end(self) -> None:
         self._report(self._finish("test"))
 
     def _report(self, measured: dict[str, float]) -> None:
         """Report metrics, which are already means over all processes.
 
-        ``self.log`` is not used: it creates a metric object for each number, which took 1/4 of the
-        training time of the recipe gcn-cora.
+        ``self.log`` is not used in training: it creates a metric object for each number, which took
+        1/4 of the training time of the recipe gcn-cora.
         """
         self.measured = measured
+        if self.trainer.state.fn != "fit":  # Lightning returns, and logs, what `self.log` records.
+            dtype = torch.float if self.device.type == "mps" else torch.double
+            values = {
+                name: torch.tensor(value, dtype=dtype, device=self.device)
+                for name, value in measured.items()
+            }
+            self.log_dict(values, sync_dist=self.trainer.world_size > 1)
+            return
         self.trainer.callback_metrics.update(
             {name: torch.tensor(value, dtype=torch.double) for name, value in measured.items()}
         )
@@ -171,6 +197,8 @@ class TrainingModule(lightning.LightningModule):
 
     def _finish(self, split: str) -> dict[str, float]:
         """Return the metrics of a split, such as ``{"val/loss": ...}``, and reset them."""
+        if split == "train":
+            self.has_unreported_steps = False
         metrics: SplitMetrics = getattr(self, f"{split}_metrics")
         values = metrics.finish()
         if split == "test":
@@ -185,20 +213,43 @@ class TrainingModule(lightning.LightningModule):
     ) -> None:
         # Lightning's own method refuses fused optimizers in mixed precision, because float16 needs
         # scaled gradients. bfloat16 does not.
-        if gradient_clip_val:
+        if gradient_clip_val and gradient_clip_algorithm == "value":
+            nn.utils.clip_grad_value_(self.parameters(), gradient_clip_val)
+        elif gradient_clip_val:
             nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
     def configure_optimizers(self) -> Any:
-        assert self.settings is not None
+        if self.settings is None:
+            raise ArgumentError(
+                "optimizer",
+                expected="optimizer settings, which training needs",
+                got="None",
+                remedy="pass TrainingModule(model, task, training.OptimizerSettings(lr=0.001))",
+            )
         optimizer = self.settings.build(self.model)
         if isinstance(self.schedule, ConstantSchedule):
             return optimizer
-        # Lightning's estimated_stepping_batches would set up the loader before its state is
-        # restored, and a resumed epoch would start from its first batch.
+        steps = self.steps or self._estimated_steps()
         factor = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: self.schedule.factor(step, self.steps)
+            optimizer, lambda step: self.schedule.factor(step, steps)
         )
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": factor, "interval": "step"},
         }
+
+    def _estimated_steps(self) -> int:
+        """Return the Trainer's number of optimizer steps.
+
+        It is not used by :func:`edgewise.training.fit`: it sets up the loader before its state is
+        restored, and a resumed epoch would start from its first batch.
+        """
+        steps = self.trainer.estimated_stepping_batches
+        if math.isinf(steps):
+            raise ArgumentError(
+                "steps",
+                expected="the number of optimizer steps, which the schedule needs",
+                got="0, and a Trainer without a limit",
+                remedy="pass TrainingModule(..., steps=10000), or max_steps to the Trainer",
+            )
+        return int(steps)

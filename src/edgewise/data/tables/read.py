@@ -432,16 +432,18 @@ def _of_binary(path: Path) -> Table:
     content = read_bytes(path)
     with reading(path, expected=f"a complete {kind} file"):
         if kind == "Excel":
-            sheet = read_excel(path, content)
-            _warn_lost_cells(path, io.BytesIO(content))
-            return _of_sheet(path, sheet)
-        frame = (read_parquet if kind == "Parquet" else read_feather)(path, content)
+            frame, lost_cells = read_excel(path, content), _lost_cells(io.BytesIO(content))
+        else:
+            frame = (read_parquet if kind == "Parquet" else read_feather)(path, content)
+    if kind == "Excel":
+        _warn_lost_cells(path, lost_cells)
+        return _of_sheet(path, frame)
     return Table(path, as_text(frame), list(range(len(frame))), named=True)
 
 
-def _warn_lost_cells(path: Path, content: io.BytesIO) -> None:
-    """Warn about errors such as ``#N/A`` and formulas without values, which are read as blank."""
-    openpyxl = require("openpyxl", extra="tables", purpose=f"reading {path.name}")
+def _lost_cells(content: io.BytesIO) -> list[str]:
+    """Describe the errors such as ``#N/A`` and formulas without values, which are read as blank."""
+    import openpyxl
 
     def rows(*, data_only: bool) -> Iterator[Any]:
         book = openpyxl.load_workbook(content, read_only=True, data_only=data_only)
@@ -454,6 +456,10 @@ def _warn_lost_cells(path: Path, content: io.BytesIO) -> None:
                 lost.append(f"{value.value} in {value.coordinate}")
             elif value.value is None and formula.data_type == "f":
                 lost.append(f"no value of the formula in {formula.coordinate}")
+    return lost
+
+
+def _warn_lost_cells(path: Path, lost: list[str]) -> None:
     if lost:
         warnings.warn(
             f"{path.name}: {counted(len(lost), 'cell')} read as blank: {', '.join(lost[:3])}"

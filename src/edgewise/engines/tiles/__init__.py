@@ -60,6 +60,8 @@ class Tiles:
             reasons.append("the sources of some targets are not ranges of nodes")
         if problem.operation == "attend" and not problem.width:
             reasons.append("it does not support keys of width 0")
+        if not problem.heads:
+            reasons.append("it does not support 0 heads")
         return reasons
 
     def work(self, problem: Problem) -> Work:
