@@ -89,7 +89,7 @@ class AttentionDropIn(DropIn):
         terms: AttendOptions = {"score": score, "edge_key": edge_key}
         if not show:
             return attend(query, key, value, graph, **terms | {"dropout": dropout}), None
-        weight = F.dropout(attention_weights(query, key, graph, **terms), dropout)
+        weight = F.dropout(attention_weights(query, key, graph, **terms), dropout).to(dtype)
         return aggregate(value, graph, weight=weight), weight
 
     def _edge_vector(self, features: Tensor | None) -> Projected | None:
@@ -121,6 +121,8 @@ class AttentionDropIn(DropIn):
             return out
         if is_torch_sparse_tensor(adjacency):
             return out, sparse_like(adjacency, graph, weights)
+        if not self.add_self_loops:
+            return out, (adjacency, weights)
         index = graph.edge_index
         return out, (index if self._forwards else index.flip(0), weights)
 

@@ -67,7 +67,8 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
         out = self._with_root(out.flatten(1) if self.concat else out.mean(1), right)
         if not isinstance(return_attention_weights, bool):
             return out
-        return out, (edge_index, attention_weights(query, key, graph, edge_key=edges))
+        weights = attention_weights(query, key, graph, edge_key=edges).to(query.dtype)
+        return out, (edge_index, weights)
 
     def _with_root(self, out: Tensor, x: Tensor) -> Tensor:
         if not self.root_weight:
