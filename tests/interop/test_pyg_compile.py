@@ -1,4 +1,4 @@
-"""The drop-ins compile, with edges that differ in number from call to call."""
+"""The drop-ins compile, are traced and exported, also for another number of edges."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 pytest.importorskip("torch_geometric")
 
 from edgewise.interop import pyg
 from tests.contracts.test_compile import agrees
+from tests.interop.parity import IN, Case, twins
+from tests.interop.pyg_inputs import CONFIGURATIONS, EACH_LAYER, NODES, edge_list
 
 LAYERS: dict[str, Callable[[], nn.Module]] = {
     "SAGEConv": lambda: pyg.SAGEConv(8, 8),
@@ -55,3 +57,35 @@ def test_a_layer_that_adds_loops_compiles(name: str) -> None:
 def test_edge_features_compile() -> None:
     given = [(*call, torch.randn(call[1].shape[1], 2)) for call in calls()]
     agrees(pyg.GMMConv(8, 8, dim=2, kernel_size=3), given)
+
+
+def recorded_calls(case: Case) -> list[tuple[Tensor, ...]]:
+    """A call, and one with other features and fewer edges."""
+    return [
+        (
+            torch.randn(NODES, IN),
+            edge_list(num_edges).flip(1),
+            *([] if case.edges is None else [torch.rand(num_edges, case.edges)]),
+        )
+        for num_edges in (9, 7)
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
+@pytest.mark.parametrize("case", CONFIGURATIONS, ids=str)
+def test_a_traced_layer_computes_other_graphs(case: Case) -> None:
+    layer, pyg_layer = (twin.eval() for twin in twins(case, "random", torch.float32))
+    calls = recorded_calls(case)
+    traced = torch.jit.trace(layer, calls[0])
+    for call in calls:
+        torch.testing.assert_close(traced(*call), pyg_layer(*call))
+
+
+@pytest.mark.parametrize("case", EACH_LAYER, ids=str)
+def test_an_exported_layer_computes_other_graphs(case: Case) -> None:
+    layer, pyg_layer = (twin.eval() for twin in twins(case, "random", torch.float32))
+    calls = recorded_calls(case)
+    shapes = (None, {1: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO})[: len(calls[0])]
+    exported = torch.export.export(layer, calls[0], dynamic_shapes=shapes).module()
+    for call in calls:
+        torch.testing.assert_close(exported(*call), pyg_layer(*call))

@@ -9,7 +9,7 @@ Changes through ``.data`` or NumPy are not noticed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from torch_geometric.utils import (
     to_torch_csr_tensor,
 )
 
+from edgewise.arguments import check_type, describe
 from edgewise.dispatch_modes import persist_on
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, edges
@@ -63,8 +64,22 @@ def graph_of(
     return _cached_for(adjacency, (num_sources, num_targets, forwards), make)
 
 
+def coalesced(adjacency: Any) -> Any:
+    """Return a COO matrix whose duplicate entries are summed; return other types unchanged.
+
+    The caller's matrix is not changed, while PyG marks some matrices as coalesced.
+    """
+    if not isinstance(adjacency, Tensor) or adjacency.layout is not torch.sparse_coo:
+        return adjacency
+    if adjacency.is_coalesced() or adjacency.requires_grad:
+        return adjacency.coalesce()
+    return _cached_for(adjacency, "coalesced", adjacency.coalesce)
+
+
 def edge_index_of(adjacency: Tensor) -> Tensor:
     """Return the edges ``[2, E]`` as a plain tensor that does not keep ``adjacency`` alive."""
+    if adjacency.layout is torch.sparse_coo:
+        return coalesced(adjacency).indices().detach().flip(0)
     if is_torch_sparse_tensor(adjacency):
         matrix_index: Tensor = to_edge_index(adjacency)[0]
         return matrix_index.flip(0)
@@ -72,20 +87,82 @@ def edge_index_of(adjacency: Tensor) -> Tensor:
     return plain.detach()
 
 
-def values_of(adjacency: Tensor) -> Tensor | None:
-    """Return the entries ``[E, ...]`` of a sparse matrix in edge order; None for other types."""
-    values: Tensor | None = None
+def edge_weights(adjacency: Tensor, weight: Tensor | None, like: Tensor) -> Tensor | None:
+    """Return the weights ``[E]``: the entries of a sparse matrix, or ``weight`` for other types.
+
+    Args:
+        adjacency: see :func:`graph_of`.
+        weight: one number per edge, ``[E]`` or ``[E, 1]``.
+        like: tensor of the dtype of the weights; another dtype is valid under autocast.
+
+    Raises:
+        ArgumentError: the weights have another number of rows, shape or dtype.
+    """
+    argument, num_edges = "edge_weight", adjacency.shape[-1]
     if is_torch_sparse_tensor(adjacency):
-        values = to_edge_index(adjacency)[1]
-    return values
+        argument, weight = "values of the sparse matrix", coalesced(adjacency).values()
+        num_edges = len(weight)
+    elif weight is None:
+        return None
+    elif isinstance(weight, Tensor) and weight.shape == (num_edges, 1):
+        weight = weight[:, 0]
+    if not isinstance(weight, Tensor) or weight.shape != (num_edges,):
+        raise ArgumentError(
+            argument,
+            expected=f"one number per edge, shape [{num_edges}]",
+            got=describe(weight),
+            remedy="pass one weight for each column of edge_index, in its order",
+        )
+    check_type(argument, weight, like)
+    return weight
 
 
-def edge_features(adjacency: Tensor, features: Tensor | None) -> Tensor | None:
-    """Return edge features ``[E, F]``: ``features``, or the entries of a sparse matrix."""
+def edge_features(
+    adjacency: Tensor, features: Tensor | None, width: int | None, *, vector: bool = False
+) -> Tensor | None:
+    """Return edge features ``[E, F]``: ``features``, or the entries of a sparse matrix.
+
+    Args:
+        adjacency: see :func:`graph_of`.
+        features: ``[E, F]``, or ``[E]`` if ``vector`` is true.
+        width: F; None for any width.
+        vector: whether F may be 1 without a second dimension.
+
+    Raises:
+        ArgumentError: the features have another number of rows, shape or dtype.
+    """
+    num_edges = adjacency.shape[-1]
+    if is_torch_sparse_tensor(adjacency):
+        if features is not None and coalesced(adjacency) is not adjacency:
+            raise ArgumentError(
+                "edge_index",
+                expected="a coalesced matrix, whose entries are in the order of edge_attr",
+                got="an uncoalesced matrix",
+                remedy="pass edge_index.coalesce(), and one row of edge_attr for each of its "
+                "entries",
+            )
+        values = coalesced(adjacency).values()
+        num_edges = len(values)
+        if features is None:
+            features = values if values.dim() > 1 else None
     if features is None:
-        values = values_of(adjacency)
-        return values if values is not None and values.dim() > 1 else None
-    return features[:, None] if features.dim() == 1 else features
+        return None
+    if (
+        isinstance(features, Tensor)
+        and features.is_floating_point()
+        and features.layout is torch.strided
+    ):
+        table = features[:, None] if vector and features.dim() == 1 else features
+        columns = table.shape[1:] if width is None else (width,)
+        if table.dim() == 2 and table.shape == (num_edges, *columns):
+            return table
+    raise ArgumentError(
+        "edge_attr",
+        expected=f"features [{num_edges}, {'F' if width is None else width}] in floating point",
+        got=describe(features),
+        remedy="pass one row for each column of edge_index, in its order, and convert integers "
+        "with .float()",
+    )
 
 
 def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
@@ -139,15 +216,16 @@ def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor
 
 
 def _given_size(adjacency: Tensor, size: Size, forwards: bool) -> tuple[int | None, int | None]:
-    """Return the numbers of source and target nodes given by the caller, or None."""
-    if not isinstance(adjacency, Tensor):
+    """Return the numbers of source and target nodes, or None for those that x determines."""
+    is_matrix = is_torch_sparse_tensor(adjacency)
+    if not is_matrix and not (isinstance(adjacency, Tensor) and adjacency.layout is torch.strided):
         raise ArgumentError(
             "edge_index",
-            expected="a [2, E] tensor, an EdgeIndex or a torch.sparse matrix",
-            got=type(adjacency).__name__,
+            expected="a [2, E] tensor, an EdgeIndex or a torch.sparse matrix (COO, CSR or CSC)",
+            got=describe(adjacency),
             remedy="convert a torch_sparse.SparseTensor with .to_torch_sparse_csr_tensor()",
         )
-    if is_torch_sparse_tensor(adjacency):
+    if is_matrix:
         if not forwards:
             raise ArgumentError(
                 "edge_index",
@@ -159,7 +237,17 @@ def _given_size(adjacency: Tensor, size: Size, forwards: bool) -> tuple[int | No
     if isinstance(adjacency, EdgeIndex):
         rows, columns = adjacency.sparse_size()
         return (rows, columns) if forwards else (columns, rows)
-    return size if size is not None else (None, None)
+    if size is None:
+        return None, None
+    pair = isinstance(size, (tuple, list)) and len(size) == 2
+    if not pair or not all(number is None or isinstance(number, int) for number in size):
+        raise ArgumentError(
+            "size",
+            expected="(num_sources, num_targets)",
+            got=repr(size),
+            remedy="pass two integers, or None for the number of rows of x",
+        )
+    return size[0], size[1]
 
 
 def _agreed(stated: int | None, counted: int) -> int:

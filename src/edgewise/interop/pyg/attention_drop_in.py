@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import Linear
 from torch_geometric.utils import is_torch_sparse_tensor
 
+from edgewise.arguments import check_type, describe
 from edgewise.attention import AttendOptions, aggregate, attend
 from edgewise.biases import EdgeVector, Projected
 from edgewise.edge_steps import attention_weights
@@ -22,28 +24,48 @@ from edgewise.interop.pyg.adjacency import (
     looped_features,
     sparse_like,
 )
-from edgewise.interop.pyg.drop_in import DropIn
+from edgewise.interop.pyg.drop_in import DropIn, Pair, as_pair
 from edgewise.scores import Score
-
-Pair = tuple[Tensor, Tensor | None]
 
 
 class AttentionDropIn(DropIn):
-    """Base class of layers with attention heads; weights at a target sum to 1 for each head."""
+    """Base class of layers with attention heads; weights at a target sum to 1 for each head.
+
+    Attributes:
+        vector_features: whether edge features may be ``[E]`` instead of ``[E, 1]``.
+    """
 
     reductions: ClassVar[tuple[str, ...]] = ("add", "sum")
+    vector_features: ClassVar[bool] = True
 
     def _looped(
         self, adjacency: Tensor, pair: Pair, edge_attr: Tensor | None, size: Size = None
     ) -> tuple[Graph, Tensor | None]:
         """Return the graph and edge features ``[E, F]``, with self-loops if the layer adds them."""
         graph = self._graph(adjacency, pair, size)
-        features = edge_features(adjacency, edge_attr)
         if not self.add_self_loops:
-            return graph, features
+            return graph, self._edge_features(adjacency, edge_attr)
+        if edge_attr is not None and is_torch_sparse_tensor(adjacency):
+            raise ArgumentError(
+                "edge_attr",
+                expected="None, because the layer adds self-loops to the sparse matrix",
+                got=describe(edge_attr),
+                remedy="store the features as values of the matrix, or pass an edge_index",
+            )
+        features = self._edge_features(adjacency, edge_attr)
         if features is not None:
             features = looped_features(graph, features, self.fill_value, self._forwards)
         return fresh_loops(graph)[0], features
+
+    def _edge_features(self, adjacency: Tensor, edge_attr: Tensor | None) -> Tensor | None:
+        """Return edge features ``[E, F]`` that match ``lin_edge``."""
+        linear = self.lin_edge
+        lazy = linear is None or isinstance(linear.weight, UninitializedParameter)
+        width = None if lazy else linear.weight.shape[1]
+        features = edge_features(adjacency, edge_attr, width, vector=self.vector_features)
+        if features is not None and not lazy:
+            check_type("edge_attr", features, linear.weight)
+        return features
 
     def _attend(
         self,
@@ -52,16 +74,22 @@ class AttentionDropIn(DropIn):
         value: Tensor,
         graph: Graph,
         *,
+        att: Tensor,
         score: Score,
         edge_key: EdgeVector | None,
         show: bool | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the output and, if ``show``, the attention weights after dropout."""
+        """Return the output and, if ``show``, the attention weights after dropout.
+
+        Under autocast, projections are 16-bit and ``att`` is not; as in PyG, the result is not.
+        """
+        dtype = torch.promote_types(value.dtype, att.dtype)
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
         dropout = self.dropout if self.training else 0.0
         terms: AttendOptions = {"score": score, "edge_key": edge_key}
         if not show:
             return attend(query, key, value, graph, **terms | {"dropout": dropout}), None
-        weight = F.dropout(attention_weights(query, key, graph, **terms), dropout)
+        weight = F.dropout(attention_weights(query, key, graph, **terms), dropout).to(dtype)
         return aggregate(value, graph, weight=weight), weight
 
     def _edge_vector(self, features: Tensor | None) -> Projected | None:
@@ -93,13 +121,23 @@ class AttentionDropIn(DropIn):
             return out
         if is_torch_sparse_tensor(adjacency):
             return out, sparse_like(adjacency, graph, weights)
+        if not self.add_self_loops:
+            return out, (adjacency, weights)
         index = graph.edge_index
         return out, (index if self._forwards else index.flip(0), weights)
 
 
-def as_pair(x: Tensor | Pair) -> Pair:
-    """Return the features of sources and of targets; both are ``x`` if it is one tensor."""
-    return (x, x) if isinstance(x, Tensor) else (x[0], x[1])
+def both(x: Tensor | Pair) -> tuple[Tensor, Tensor]:
+    """Return :func:`as_pair`; raise ArgumentError if there are no features of the targets."""
+    source, target = as_pair(x)
+    if target is None:
+        raise ArgumentError(
+            "x",
+            expected="features of sources and of targets",
+            got="None as features of the targets",
+            remedy="pass (x_source, x_target), or use GATConv",
+        )
+    return source, target
 
 
 def _heads_of(linear: Linear, features: Tensor, heads: int) -> Tensor:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
+import torch
 from torch import Tensor
-from torch_geometric.nn import MessagePassing
+from torch.nn.parameter import UninitializedParameter
+from torch_geometric.nn import Linear, MessagePassing
 
-from edgewise.attention import Reduce
+from edgewise.arguments import describe
+from edgewise.attention import Reduce, aggregate
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
-from edgewise.interop.pyg.adjacency import Size, graph_of
+from edgewise.interop.pyg.adjacency import Size, coalesced, graph_of
+from edgewise.layers.sparse import check_node_features
 
+F = TypeVar("F", bound=Callable[..., Any])
+Pair = tuple[Tensor, Tensor | None]
 STEPS = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
 HOOKS = tuple(f"_{step}_forward{when}_hooks" for step in STEPS for when in ("_pre", ""))
 REDUCTIONS: dict[str, Reduce] = {
@@ -21,6 +29,35 @@ REDUCTIONS: dict[str, Reduce] = {
     "max": "max",
     "min": "min",
 }
+
+
+def or_pyg(forward: F) -> F:
+    """Decorate a method ``forward``, so that PyG's code computes the calls that it does not.
+
+    These are calls with masked messages or hooks, calls that are traced or exported, whose graph
+    varies, and calls for which ``forward`` raises ArgumentError. If PyG's code fails for these
+    arguments as well, the ArgumentError is raised.
+    """
+
+    @functools.wraps(forward)
+    def forward_or_pyg(self: DropIn, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
+        refusal: ArgumentError | None = None
+        if not (self._has_messages or torch.jit.is_tracing() or torch.compiler.is_exporting()):
+            try:
+                return forward(self, x, edge_index, *args, **kwargs)
+            except ArgumentError as error:
+                # Do not try PyG's code: on a GPU, an index out of range ends the process.
+                if error.argument in ("edge_index", type(self).__name__):
+                    raise
+                refusal = error
+        try:
+            return _pyg_class(type(self)).forward(self, x, coalesced(edge_index), *args, **kwargs)
+        except Exception as error:
+            if refusal is None:
+                raise
+            raise refusal from error
+
+    return cast(F, forward_or_pyg)
 
 
 class DropIn(MessagePassing):  # type: ignore[misc]
@@ -44,7 +81,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
                 "aggr",
                 expected=f"one of {', '.join(self.reductions)}",
                 got=repr(aggr),
-                remedy=f"use {_original(type(self))} for other values",
+                remedy=f"use {_pyg_name(type(self))} for other values",
             )
         self._aggr: str = aggr
 
@@ -55,15 +92,10 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         """Refuse ``torch.jit.script``, which calls this method."""
         raise ArgumentError(
             "module",
-            expected=f"a module that TorchScript can compile, such as {_original(type(self))}",
+            expected=f"a module that TorchScript can compile, such as {_pyg_name(type(self))}",
             got=repr(self),
             remedy="use torch.compile, or script PyG's layer after loading the state dict into it",
         )
-
-    @property
-    def _reduce(self) -> Reduce:
-        """Return the ``reduce`` argument of :func:`edgewise.aggregate` for ``aggr``."""
-        return REDUCTIONS[self.aggr]
 
     @property
     def explain(self) -> bool | None:
@@ -82,13 +114,29 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         return bool(self.explain or any(getattr(self, name, None) for name in HOOKS))
 
     def propagate(self, edge_index: Tensor, size: Size = None, **features: Any) -> Tensor:
-        """Compute a message for each edge with PyG's code."""
-        out: Tensor = MessagePassing.propagate(self, edge_index, size, **features)
+        """Compute a message for each edge, not by the code that PyG generates for its layers."""
+        out: Tensor = MessagePassing.propagate(self, edge_index, **self._by_row(size, features))
         return out
 
-    def _graph(
-        self, adjacency: Tensor, pair: tuple[Tensor, Tensor | None], size: Size = None
-    ) -> Graph:
+    def edge_updater(self, edge_index: Tensor, size: Size = None, **features: Any) -> Tensor:
+        """Compute the attention weight of each edge; see :meth:`propagate`."""
+        out: Tensor = MessagePassing.edge_updater(self, edge_index, **self._by_row(size, features))
+        return out
+
+    def _by_row(self, size: Size, features: dict[str, Any]) -> dict[str, Any]:
+        """Order pairs of sources and targets by the rows of ``edge_index``, for MessagePassing.
+
+        The code that PyG generates does so too, but MessagePassing itself does not.
+        """
+        arguments = {"size": size, **features}
+        if self._forwards:
+            return arguments
+        return {
+            name: value[::-1] if isinstance(value, (tuple, list)) else value
+            for name, value in arguments.items()
+        }
+
+    def _graph(self, adjacency: Tensor, pair: Pair, size: Size = None) -> Graph:
         """Return the graph from the source nodes ``pair[0]`` to the target nodes ``pair[1]``.
 
         Raises:
@@ -97,32 +145,86 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         self._refuse_what_needs_messages(pair[0])
         return graph_of(adjacency, *pair, size, self._forwards)
 
+    def _reduced(self, x: Tensor, graph: Graph, weight: Tensor | None) -> Tensor:
+        """Reduce ``weight * x`` over the sources of each target, in the dtype of this product."""
+        if weight is not None:
+            x = x.to(torch.promote_types(x.dtype, weight.dtype))
+        reduce = REDUCTIONS[self.aggr]
+        return aggregate(x.unsqueeze(-2), graph, weight=weight, reduce=reduce).squeeze(-2)
+
     @property
     def _forwards(self) -> bool:
         return bool(self.flow == "source_to_target")
 
     def _refuse_what_needs_messages(self, x: Tensor) -> None:
-        asked = ["decomposed_layers"] if self.decomposed_layers != 1 else []
-        asked += _overridden(type(self))
+        options = ["decomposed_layers"] if self.decomposed_layers != 1 else []
+        options += _overridden(type(self))
         if self.node_dim % x.dim() != x.dim() - 2:
-            asked.append(f"node_dim={self.node_dim} for x {list(x.shape)}")
-        if asked:
+            options.append(f"node_dim={self.node_dim} for x {list(x.shape)}")
+        if options:
             raise ArgumentError(
                 type(self).__name__,
                 expected="no option that needs the individual message of each edge",
-                got=", ".join(asked),
-                remedy=f"load the state dict into {_original(type(self))}",
+                got=", ".join(options),
+                remedy=f"load the state dict into {_pyg_name(type(self))}",
             )
 
 
-def _original(layer: type) -> str:
-    """Return the name of the PyG layer that a class replaces."""
-    found = [base for base in layer.__mro__ if base.__module__.startswith("torch_geometric.")]
-    return f"torch_geometric.nn.{found[0].__name__}"
+def as_pair(x: Tensor | Pair, *, batched: bool = False) -> Pair:
+    """Return the features of sources and of targets; both are ``x`` if it is one tensor.
+
+    Args:
+        x: features ``[N, F]``, or a pair of them; the second may be None.
+        batched: whether further dimensions may precede N.
+
+    Raises:
+        ArgumentError: x has another type, shape or dtype.
+    """
+    pair = (x, x) if isinstance(x, Tensor) else x
+    if (
+        isinstance(pair, (tuple, list))
+        and len(pair) == 2
+        and _has_rows(pair[0], batched)
+        and (pair[1] is None or _has_rows(pair[1], batched))
+    ):
+        return pair[0], pair[1]
+    raise ArgumentError(
+        "x",
+        expected=f"features [{'..., ' * batched}N, F] in floating point, or a pair: those of "
+        "sources and those of targets",
+        got=", ".join(map(describe, x)) if isinstance(x, tuple) else describe(x),
+        remedy="convert the features to a tensor with one row per node",
+    )
+
+
+def _has_rows(x: Any, batched: bool) -> bool:
+    return (
+        isinstance(x, Tensor)
+        and x.layout is torch.strided
+        and x.is_floating_point()
+        and (x.dim() == 2 or (batched and x.dim() > 2))
+    )
+
+
+def projected(linear: Linear, x: Tensor) -> Tensor:
+    """Return ``linear(x)``; raise ArgumentError if x has another width or dtype than its weight."""
+    if not isinstance(linear.weight, UninitializedParameter):
+        check_node_features(x, linear.weight)
+    out: Tensor = linear(x)
+    return out
+
+
+def _pyg_class(layer: type) -> Any:
+    """Return the PyG layer that a class replaces."""
+    return next(base for base in layer.__mro__ if base.__module__.startswith("torch_geometric."))
+
+
+def _pyg_name(layer: type) -> str:
+    return f"torch_geometric.nn.{_pyg_class(layer).__name__}"
 
 
 def _overridden(layer: type) -> list[str]:
     """Return the message-passing steps that a subclass overrides."""
-    ours = next(base for base in layer.__mro__ if base.__module__.startswith(__package__ or ""))
+    drop_in = next(base for base in layer.__mro__ if base.__module__.startswith(__package__ or ""))
     steps = (*STEPS, "update", "edge_updater")
-    return [step for step in steps if getattr(layer, step) is not getattr(ours, step)]
+    return [step for step in steps if getattr(layer, step) is not getattr(drop_in, step)]

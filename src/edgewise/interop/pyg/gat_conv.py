@@ -9,7 +9,8 @@ from torch_geometric import nn
 
 from edgewise.biases import Projected
 from edgewise.interop.pyg.adjacency import Size
-from edgewise.interop.pyg.attention_drop_in import AttentionDropIn, as_pair
+from edgewise.interop.pyg.attention_drop_in import AttentionDropIn
+from edgewise.interop.pyg.drop_in import Pair, as_pair, or_pyg, projected
 from edgewise.scores import Additive
 
 
@@ -27,9 +28,10 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
         torch.Size([3, 32])
     """
 
+    @or_pyg
     def forward(
         self,
-        x: Tensor | tuple[Tensor, Tensor | None],
+        x: Tensor | Pair,
         edge_index: Tensor,
         edge_attr: Tensor | None = None,
         size: Size = None,
@@ -41,10 +43,6 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
         weights ``[E, H]`` after dropout, and with self-loops if the layer adds them. If
         ``edge_index`` is a sparse matrix, the returned matrix holds the weights too.
         """
-        if self._has_messages:
-            return nn.GATConv.forward(
-                self, x, edge_index, edge_attr, size, return_attention_weights
-            )
         pair = as_pair(x)
         graph, edge_attr = self._looped(edge_index, pair, edge_attr, size)
         value, at_target = self._values(pair)
@@ -58,20 +56,21 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
             key,
             value,
             graph,
+            att=self.att_src,
             score=Additive(negative_slope=self.negative_slope),
             edge_key=self._edge_key(edge_attr),
             show=return_attention_weights,
         )
-        residual = None if self.res is None or pair[1] is None else self.res(pair[1])
+        residual = None if self.res is None or pair[1] is None else projected(self.res, pair[1])
         return self._finished(out, residual, edge_index, graph, weights)
 
-    def _values(self, pair: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
+    def _values(self, pair: Pair) -> tuple[Tensor, Tensor | None]:
         """Return projections ``[N, H, D]`` of sources and targets, computed once if shared."""
         linears = (self.lin, self.lin) if self.lin is not None else (self.lin_src, self.lin_dst)
-        first = linears[0](pair[0]).unflatten(-1, (self.heads, -1))
+        at_source = projected(linears[0], pair[0]).unflatten(-1, (self.heads, -1))
         if pair[1] is None or (pair[1] is pair[0] and linears[0] is linears[1]):
-            return first, None if pair[1] is None else first
-        return first, linears[1](pair[1]).unflatten(-1, (self.heads, -1))
+            return at_source, None if pair[1] is None else at_source
+        return at_source, projected(linears[1], pair[1]).unflatten(-1, (self.heads, -1))
 
     def _edge_key(self, edge_attr: Tensor | None) -> Projected | None:
         edges = self._edge_vector(edge_attr if self.lin_edge is not None else None)

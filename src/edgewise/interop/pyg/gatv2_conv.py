@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 from torch_geometric import nn
 
-from edgewise.errors import ArgumentError
-from edgewise.interop.pyg.attention_drop_in import AttentionDropIn, as_pair
+from edgewise.interop.pyg.attention_drop_in import AttentionDropIn, both
+from edgewise.interop.pyg.drop_in import or_pyg, projected
 from edgewise.scores import Additive
 
 
@@ -25,6 +25,7 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
         torch.Size([3, 32])
     """
 
+    @or_pyg
     def forward(
         self,
         x: Tensor | tuple[Tensor, Tensor],
@@ -36,30 +37,22 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
 
         For ``return_attention_weights``, see ``GATConv.forward``.
         """
-        if self._has_messages:
-            return nn.GATv2Conv.forward(self, x, edge_index, edge_attr, return_attention_weights)
-        left, right = as_pair(x)
-        if right is None:
-            raise ArgumentError(
-                "x",
-                expected="features of sources and of targets",
-                got="None as features of the targets",
-                remedy="pass (x_source, x_target), or use GATConv",
-            )
+        left, right = both(x)
         graph, edge_attr = self._looped(edge_index, (left, right), edge_attr)
-        key = self.lin_l(left).unflatten(-1, (self.heads, -1))
+        key = projected(self.lin_l, left).unflatten(-1, (self.heads, -1))
         if self.share_weights and right is left:
             query = key
         else:
-            query = self.lin_r(right).unflatten(-1, (self.heads, -1))
+            query = projected(self.lin_r, right).unflatten(-1, (self.heads, -1))
         out, weights = self._attend(
             query,
             key,
             key,
             graph,
+            att=self.att,
             score=Additive(weight=self.att[0], negative_slope=self.negative_slope),
             edge_key=self._edge_vector(edge_attr),
             show=return_attention_weights,
         )
-        residual = None if self.res is None else self.res(right)
+        residual = None if self.res is None else projected(self.res, right)
         return self._finished(out, residual, edge_index, graph, weights)

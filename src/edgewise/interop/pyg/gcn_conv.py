@@ -7,11 +7,10 @@ from torch import Tensor
 from torch_geometric import nn
 from torch_geometric.utils import is_torch_sparse_tensor
 
-from edgewise.attention import aggregate
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
-from edgewise.interop.pyg.adjacency import fresh_loops, values_of
-from edgewise.interop.pyg.drop_in import DropIn
+from edgewise.interop.pyg.adjacency import edge_weights, fresh_loops
+from edgewise.interop.pyg.drop_in import DropIn, as_pair, or_pyg, projected
 from edgewise.layers import symmetric_weight
 
 
@@ -29,11 +28,9 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
         torch.Size([3, 8])
     """
 
+    @or_pyg
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Return ``[..., N, out_channels]`` from x ``[..., N, in_channels]``."""
-        if self._has_messages:
-            out: Tensor = nn.GCNConv.forward(self, x, edge_index, edge_weight)
-            return out
         if not isinstance(x, Tensor):
             raise ArgumentError(
                 "x",
@@ -41,18 +38,15 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
                 got=type(x).__name__,
                 remedy="use SAGEConv or GATConv, which take (x_source, x_target)",
             )
-        if self.normalize and self._cached_edge_index is not None:
-            edge_index, edge_weight = self._cached_edge_index
-            graph = self._graph(edge_index, (x, x))
-        else:
-            graph = self._graph(edge_index, (x, x))
-            edge_weight = values_of(edge_index) if edge_weight is None else edge_weight
-            if self.normalize:
-                graph, edge_weight = self._normalised(
-                    graph, edge_weight, x.dtype, is_torch_sparse_tensor(edge_index)
-                )
-        messages = self.lin(x).unsqueeze(-2)
-        out = aggregate(messages, graph, weight=edge_weight, reduce=self._reduce).squeeze(-2)
+        cached = self._cached_edge_index if self.normalize else None
+        edge_index, edge_weight = (edge_index, edge_weight) if cached is None else cached
+        graph = self._graph(edge_index, as_pair(x, batched=True))
+        edge_weight = edge_weights(edge_index, edge_weight, self.lin.weight)
+        if self.normalize and cached is None:
+            graph, edge_weight = self._normalised(
+                graph, edge_weight, x.dtype, is_torch_sparse_tensor(edge_index)
+            )
+        out = self._reduced(projected(self.lin, x), graph, edge_weight)
         return out if self.bias is None else out + self.bias
 
     def _normalised(
@@ -89,6 +83,5 @@ def _with_loops(
         return graph, weight
     looped, kept, loops = fresh_loops(graph)
     added = weight.new_full((graph.num_targets,), fill)
-    place = (graph.source[loops],)
-    added = added.index_put(place, weight[loops], accumulate=adds)
+    added = added.index_put((graph.source[loops],), weight[loops], accumulate=adds)
     return looped, torch.cat([weight[kept], added])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from torch import Tensor
 from torch_geometric import nn
 
-from edgewise.interop.pyg.drop_in import DropIn
-from edgewise.interop.pyg.sage_conv import SAGEConv
+from edgewise.arguments import describe
+from edgewise.errors import ArgumentError
+from edgewise.interop.pyg.adjacency import Size, edge_weights
+from edgewise.interop.pyg.drop_in import DropIn, Pair, as_pair, or_pyg
 
 
 class GINConv(DropIn, nn.GINConv):  # type: ignore[misc]
@@ -19,4 +22,20 @@ class GINConv(DropIn, nn.GINConv):  # type: ignore[misc]
         torch.Size([3, 8])
     """
 
-    propagate = SAGEConv.propagate  # type: ignore[assignment]
+    @or_pyg
+    def forward(self, x: Tensor | Pair, edge_index: Tensor, size: Size = None) -> Tensor:
+        """Return the network's output ``[..., N_dst, F]``; sparse matrices give edge weights."""
+        source, target = as_pair(x, batched=True)
+        graph = self._graph(edge_index, (source, target), size)
+        out = self._reduced(source, graph, edge_weights(edge_index, None, source))
+        if target is not None:
+            if target.shape != out.shape:
+                raise ArgumentError(
+                    "x",
+                    expected=f"targets of shape {list(out.shape)}, as the sums of their sources",
+                    got=describe(target),
+                    remedy="pass features of the same width for sources and targets",
+                )
+            out = out + (1 + self.eps) * target
+        states: Tensor = self.nn(out)
+        return states

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch_geometric import nn
 
+from edgewise.arguments import check_type
 from edgewise.attention import aggregate
 from edgewise.errors import ArgumentError
-from edgewise.graphs import incidence
+from edgewise.graphs import Graph, incidence
 from edgewise.interop.pyg.adjacency import Size, edge_features
-from edgewise.interop.pyg.drop_in import DropIn
+from edgewise.interop.pyg.drop_in import REDUCTIONS, DropIn, Pair, as_pair, or_pyg, projected
+from edgewise.layers.sparse import check_node_features
 
 EPSILON = 1e-15  # PyG's value; avoids division by a variance of zero
 
@@ -29,19 +32,18 @@ class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
         torch.Size([3, 8])
     """
 
-    def propagate(  # type: ignore[override]
+    @or_pyg
+    def forward(
         self,
+        x: Tensor | Pair,
         edge_index: Tensor,
+        edge_attr: Tensor | None = None,
         size: Size = None,
-        *,
-        x: tuple[Tensor, Tensor | None],
-        edge_attr: Tensor | None,
     ) -> Tensor:
-        """Aggregate neighbours into ``[N_dst, out_channels]``."""
-        if self._has_messages:
-            return DropIn.propagate(self, edge_index, size, x=x, edge_attr=edge_attr)
-        graph = self._graph(edge_index, x, size)
-        coordinates = edge_features(edge_index, edge_attr)
+        """Return ``[N_dst, out_channels]``; ``edge_attr`` are pseudo-coordinates ``[E, dim]``."""
+        source, target = as_pair(x)
+        graph = self._graph(edge_index, (source, target), size)
+        coordinates = edge_features(edge_index, edge_attr, self.dim)
         if coordinates is None:
             raise ArgumentError(
                 "edge_attr",
@@ -49,10 +51,23 @@ class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
                 got="None",
                 remedy="pass for example the differences of node positions",
             )
-        if self.separate_gaussians or self._reduce in ("max", "min"):
-            messages = self.message(graph.gather_source(x[0]), coordinates)
-            return aggregate(messages, incidence(graph), reduce=self._reduce)
+        check_type("edge_attr", coordinates, self.mu)
+        check_node_features(source, self.g.T)
+        if not self.separate_gaussians:
+            source = source @ self.g
+        out = self._mixed(source, graph, coordinates)
+        if self.root_weight and target is not None:
+            out = out + projected(self.root, target)
+        return out if self.bias is None else out + self.bias
+
+    def _mixed(self, source: Tensor, graph: Graph, coordinates: Tensor) -> Tensor:
+        """Reduce the neighbours, weighted by the kernels of each edge."""
+        if self.separate_gaussians or self.aggr in ("max", "min"):
+            messages = self.message(graph.gather_source(source), coordinates)
+            return self._reduced(messages, incidence(graph), None)
         distance = (coordinates[:, None] - self.mu).square() / (EPSILON + self.sigma.square())
         weight = (-0.5 * distance.sum(-1)).exp()
-        by_kernel = x[0].unflatten(-1, (self.kernel_size, self.out_channels))
-        return aggregate(by_kernel, graph, weight=weight, reduce=self._reduce).sum(-2)
+        by_kernel = source.to(torch.promote_types(source.dtype, weight.dtype)).unflatten(
+            -1, (self.kernel_size, self.out_channels)
+        )
+        return aggregate(by_kernel, graph, weight=weight, reduce=REDUCTIONS[self.aggr]).sum(-2)

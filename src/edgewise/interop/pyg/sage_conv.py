@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric import nn
 
-from edgewise.attention import aggregate
-from edgewise.interop.pyg.adjacency import Size, values_of
-from edgewise.interop.pyg.drop_in import DropIn
+from edgewise.interop.pyg.adjacency import Size, edge_weights
+from edgewise.interop.pyg.drop_in import DropIn, Pair, as_pair, or_pyg, projected
 
 
 class SAGEConv(DropIn, nn.SAGEConv):  # type: ignore[misc]
@@ -24,12 +24,15 @@ class SAGEConv(DropIn, nn.SAGEConv):  # type: ignore[misc]
         torch.Size([3, 8])
     """
 
-    def propagate(  # type: ignore[override]
-        self, edge_index: Tensor, size: Size = None, *, x: tuple[Tensor, Tensor | None]
-    ) -> Tensor:
-        """Aggregate neighbours into ``[..., N_dst, F]``; entries of a sparse matrix are weights."""
-        if self._has_messages:
-            return DropIn.propagate(self, edge_index, size, x=x)
-        graph, values = self._graph(edge_index, x, size), values_of(edge_index)
-        senders = x[0].unsqueeze(-2)
-        return aggregate(senders, graph, weight=values, reduce=self._reduce).squeeze(-2)
+    @or_pyg
+    def forward(self, x: Tensor | Pair, edge_index: Tensor, size: Size = None) -> Tensor:
+        """Return ``[..., N_dst, out_channels]``; the values of a sparse matrix are edge weights."""
+        source, target = as_pair(x, batched=True)
+        graph = self._graph(edge_index, (source, target), size)
+        if self.project:
+            source = projected(self.lin, source).relu()
+        weight = edge_weights(edge_index, None, source)
+        out = projected(self.lin_l, self._reduced(source, graph, weight))
+        if self.root_weight and target is not None:
+            out = out + projected(self.lin_r, target)
+        return F.normalize(out, dim=-1) if self.normalize else out

@@ -11,8 +11,8 @@ from torch_geometric import nn
 from edgewise.attention import attend
 from edgewise.edge_steps import attention_weights
 from edgewise.errors import ArgumentError
-from edgewise.interop.pyg.adjacency import edge_features
-from edgewise.interop.pyg.attention_drop_in import AttentionDropIn, as_pair
+from edgewise.interop.pyg.attention_drop_in import AttentionDropIn, both
+from edgewise.interop.pyg.drop_in import or_pyg, projected
 
 
 class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc]
@@ -29,6 +29,9 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
         torch.Size([3, 16])
     """
 
+    vector_features = False
+
+    @or_pyg
     def forward(
         self,
         x: Tensor | tuple[Tensor, Tensor],
@@ -41,21 +44,17 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
         If ``return_attention_weights`` is a boolean, return ``(out, (edge_index, weights))``. The
         weights are those before dropout.
         """
-        if self._has_messages:
-            return nn.TransformerConv.forward(
-                self, x, edge_index, edge_attr, return_attention_weights
-            )
-        left, right = as_pair(x)
+        left, right = both(x)
         graph = self._graph(edge_index, (left, right))
         query, key, value = (
-            linear(nodes).unflatten(-1, (self.heads, -1))
+            projected(linear, nodes).unflatten(-1, (self.heads, -1))
             for linear, nodes in (
                 (self.lin_query, right),
                 (self.lin_key, left),
                 (self.lin_value, left),
             )
         )
-        edges = self._edge_vector(edge_features(edge_index, edge_attr))
+        edges = self._edge_vector(self._edge_features(edge_index, edge_attr))
         if edges is None and self.lin_edge is not None:
             raise ArgumentError(
                 "edge_attr",
@@ -68,12 +67,13 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
         out = self._with_root(out.flatten(1) if self.concat else out.mean(1), right)
         if not isinstance(return_attention_weights, bool):
             return out
-        return out, (edge_index, attention_weights(query, key, graph, edge_key=edges))
+        weights = attention_weights(query, key, graph, edge_key=edges).to(query.dtype)
+        return out, (edge_index, weights)
 
-    def _with_root(self, out: Tensor, x: Tensor | None) -> Tensor:
+    def _with_root(self, out: Tensor, x: Tensor) -> Tensor:
         if not self.root_weight:
             return out
-        root: Tensor = self.lin_skip(x)
+        root: Tensor = projected(self.lin_skip, x)
         if self.lin_beta is None:
             return out + root
         beta = self.lin_beta(torch.cat([out, root, out - root], dim=-1)).sigmoid()
