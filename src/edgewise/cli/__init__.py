@@ -18,6 +18,9 @@ from typing import Any
 # another process uses the same core. OpenMP reads this variable once, when PyTorch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# Child processes do not import modules of the current folder, which may hold received files.
+os.environ.setdefault("PYTHONSAFEPATH", "1")
+
 from edgewise.cli.parser import parse
 from edgewise.errors import EdgewiseError, in_one_line
 from edgewise.training import Interrupted
