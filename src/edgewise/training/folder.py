@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 import os
-import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,6 +30,13 @@ from edgewise.layers.pruning import keep_heads
 from edgewise.limits import check_memory, check_regular, read_json_object
 from edgewise.renamed import new_parameter_name
 from edgewise.training.interrupt import Interrupted
+from edgewise.writing import (
+    remove_stale,
+    temporary_file,
+    temporary_folders,
+    write_figure,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,7 +88,7 @@ class RunFolder:
         Args:
             resumable: whether the error suggests ``--resume``, because the command has this option.
         """
-        if self.path.is_dir() and set(self.path.iterdir()) <= set(self._parts()):
+        if self.path.is_dir() and set(self.path.iterdir()) <= set(temporary_folders(self.path)):
             return
         if self.path.exists():
             raise self._exists(resumable=resumable)
@@ -170,8 +176,7 @@ class RunFolder:
             else:
                 self._claim(name, record)
                 claimed = True
-            for part in self._parts():
-                part.unlink(missing_ok=True)
+            remove_stale(self.path)
             yield
         except Interrupted:
             raise
@@ -186,12 +191,12 @@ class RunFolder:
 
     def _claim(self, name: str, record: Mapping[str, Any]) -> None:
         final, text = self.path / name, _indented(record)
-        with self._part(final) as part:
-            part.write_text(text, encoding="utf-8")
+        with self._as_write_error(final), temporary_file(final) as temporary:
+            temporary.write_text(text, encoding="utf-8")
             try:
                 try:
                     # os.link is atomic, and fails if the file exists.
-                    os.link(part, final)
+                    os.link(temporary, final)
                 except FileExistsError:
                     raise
                 except OSError:  # The file system has no hard links.
@@ -221,25 +226,8 @@ class RunFolder:
             WriteError: the file cannot be written.
         """
         final = self.path / name
-        with self._part(final) as part:
-            part.touch()
-            # Permissions that a new file gets from the umask.
-            mode = stat.S_IMODE(part.stat().st_mode)
-            fill(part)
-            # Some libraries set the mode to 0600.
-            part.chmod(mode)
-            part.replace(final)
-        return final
-
-    @contextmanager
-    def _part(self, final: Path) -> Iterator[Path]:
-        """Yield a temporary path next to ``final``, and delete it afterwards."""
-        part = final.with_name(f".part-{os.getpid()}-{final.name}")
         with self._as_write_error(final):
-            try:
-                yield part
-            finally:
-                part.unlink(missing_ok=True)
+            return write_file(final, fill)
 
     @contextmanager
     def _as_write_error(self, path: Path) -> Iterator[None]:
@@ -250,14 +238,10 @@ class RunFolder:
                 raise
             raise WriteError(path, error, resumable=self.checkpoint.is_file()) from error
 
-    def _parts(self) -> list[Path]:
-        """Return the temporary files in the folder, which killed processes may have left."""
-        return list(self.path.glob(".part-*"))
-
     def write_json(self, name: str, value: Any) -> None:
         """Write a value to a file as indented JSON, with ``null`` for NaN and infinity."""
         text = _indented(value)
-        self.write(name, lambda part: part.write_text(text, encoding="utf-8"))
+        self.write(name, lambda file: file.write_text(text, encoding="utf-8"))
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Read a JSON file of this run.
@@ -311,8 +295,8 @@ class RunFolder:
     def write_log(self, rows: list[Row]) -> None:
         """Write ``log.csv``, with the metrics of each epoch in a row."""
 
-        def fill(part: Path) -> None:
-            with part.open("w", newline="", encoding="utf-8") as file:
+        def fill(temporary: Path) -> None:
+            with temporary.open("w", newline="", encoding="utf-8") as file:
                 table = csv.DictWriter(file, list(rows[0]) if rows else [])
                 table.writeheader()
                 table.writerows(rows)
@@ -389,9 +373,9 @@ class RunFolder:
         own = {key: value.detach().cpu().clone() for key, value in tensors.items()}
         digest = _digest(own)
 
-        def fill(part: Path) -> None:
+        def fill(temporary: Path) -> None:
             try:
-                save_file(own, part, metadata={DIGEST: digest})
+                save_file(own, temporary, metadata={DIGEST: digest})
             except SafetensorError as error:
                 raise OSError(str(error)) from error
 
@@ -485,7 +469,8 @@ class RunFolder:
                 got=name,
                 remedy=f"write {Path(name).stem}.png",
             )
-        self.write(name, lambda part: figure.savefig(part, dpi=150, format=form))
+        with self._as_write_error(self.path / name):
+            write_figure(self.path / name, figure)
 
 
 def finite(value: Any) -> Any:
