@@ -94,8 +94,32 @@ def verify(data: str, path: Path, remedy: str = "") -> None:
         else _digest(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     )
     if found != expected and _git_blob(data, path) is None:
-        wanted = f"the published content, SHA-256 {expected}"
-        raise unreadable(path, expected=wanted, got=f"SHA-256 {found}", remedy=remedy)
+        raise _unpublished(path, expected, found, remedy)
+
+
+def read_verified(data: str, name: str, folder: Path) -> bytes:
+    """Return the content of a file of a public data set, whose SHA-256 is computed of these bytes.
+
+    A file that is verified by its path may be replaced before it is read.
+
+    Args:
+        data: name of the data set.
+        name: name of the file, which must have a digest.
+        folder: folder of the file.
+
+    Raises:
+        ArgumentError: the content differs.
+    """
+    content, expected = (folder / name).read_bytes(), SHA256[data][name]
+    found = hashlib.sha256(content).hexdigest()
+    if found != expected:
+        raise _unpublished(folder / name, expected, found)
+    return content
+
+
+def _unpublished(path: Path, expected: str, found: str, remedy: str = "") -> ArgumentError:
+    wanted = f"the published content, SHA-256 {expected}"
+    return unreadable(path, expected=wanted, got=f"SHA-256 {found}", remedy=remedy)
 
 
 @lru_cache(maxsize=1024)  # Several loaders read the same files.
