@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgewise.cli.output import say
 from edgewise.cli.table import Measured, measured, shown_metric
 from edgewise.errors import require
 from edgewise.graphs import Graph
@@ -30,7 +31,7 @@ def save_figure(path: Path, figure: Figure) -> None:
     folder = RunFolder(path.parent)
     folder.make()
     folder.write_figure(path.name, figure)
-    print(path)
+    say(path)
 
 
 def picture(found: Comparison, split: Measured = "val") -> Figure:

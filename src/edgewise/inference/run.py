@@ -18,7 +18,7 @@ from edgewise.arguments import check_least
 from edgewise.data import Splits
 from edgewise.data.tables.frames import is_frame, to_pandas
 from edgewise.data.text.tokenizer import TOKENIZER, load_tokenizer
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, printable_line
 from edgewise.inference.ensemble import Ensemble
 from edgewise.inference.predictor import Answer, Predictor
 from edgewise.inference.predictors import predictor_of
@@ -174,7 +174,7 @@ class Run:
             )
 
     def __repr__(self) -> str:
-        name, path = self.recipe.name, str(self.path)
+        name, path = printable_line(self.recipe.name), str(self.path)
         return f"<Run of {name} in {path!r}, input: {self.predictor.input}>"
 
     def _repr_html_(self) -> str:
