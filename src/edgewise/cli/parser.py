@@ -195,7 +195,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
             ``compare`` and ``baseline`` lists the fields of the recipe, and the help of ``predict``
             lists the options of the run.
     """
-    parser = Parser(
+    parser: argparse.ArgumentParser = Parser(
         prog="edgewise",
         description=DESCRIPTION,
         epilog=EXAMPLES + "\n" + DATA_FOLDER,

@@ -12,7 +12,7 @@ from typing import Any
 from edgewise.data.reading import number
 from edgewise.errors import ArgumentError
 from edgewise.training import RunFolder
-from edgewise.training.folder import finite
+from edgewise.training.folder import finite, refuse_run_file
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 FORMS = (".csv", ".tsv", ".jsonl")
@@ -74,10 +74,10 @@ def _cell(value: Any, effect: Callable[[float], str]) -> Any:
 
 
 def check_form(path: Path) -> None:
-    """Check the suffix of the file to which predictions are written.
+    """Check the name of the file to which predictions are written.
 
     Raises:
-        ArgumentError: the suffix is not one of ``FORMS``.
+        ArgumentError: the suffix is not one of ``FORMS``, or the file belongs to a run.
     """
     if path.suffix.lower() not in FORMS:
         raise ArgumentError(
@@ -86,6 +86,7 @@ def check_form(path: Path) -> None:
             got=path.name,
             remedy=f"write for example to {path.parent / 'predictions.csv'}",
         )
+    refuse_run_file("--out", path)
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
