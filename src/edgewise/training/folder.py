@@ -27,7 +27,7 @@ from edgewise.errors import (
     require,
 )
 from edgewise.layers.pruning import keep_heads
-from edgewise.limits import check_memory, read_json_object
+from edgewise.limits import check_memory, check_regular, read_json_object
 from edgewise.renamed import new_parameter_name
 from edgewise.training.interrupt import Interrupted
 from edgewise.writing import (
@@ -300,8 +300,10 @@ class RunFolder:
             inside = path.resolve().is_relative_to(self.path.resolve())
         except (OSError, RuntimeError):  # A link that names itself.
             inside = False
-        if not inside or (path.exists() and not path.is_file()):
+        if not inside:
             raise _outside(path)
+        if path.exists():
+            check_regular(path)
         return path
 
     def write_log(self, rows: list[Row]) -> None:
@@ -524,7 +526,7 @@ def _outside(path: Path) -> ArgumentError:
     return ArgumentError(
         str(path),
         expected="a regular file or folder inside the run folder",
-        got="a link" if path.is_symlink() else "another kind of file",
+        got="a link",
         remedy="copy the content to this place, if you trust the folder",
     )
 
