@@ -73,7 +73,7 @@ def check_count(argument: str, value: object, least: int, remedy: str) -> None:
 
     ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
     """
-    valid = isinstance(value, Integral) and int(value) >= least
+    valid = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
     _check(valid, argument, f"an integer of at least {least}", value, remedy)
 
 

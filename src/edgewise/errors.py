@@ -6,6 +6,7 @@ import difflib
 import importlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -20,8 +21,35 @@ MANY = 60
 """Maximum number of names that an error lists if none is similar."""
 
 
+UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control characters, except tab and line feed, and characters that reverse the direction of text.
+They could change what a terminal shows, its title or the clipboard."""
+
+
+def printable(text: object) -> str:
+    r"""Return a text in which control characters are escaped as in Python strings.
+
+    All texts that are printed pass through this function, because they may come from a file.
+
+    Example:
+        >>> from edgewise.errors import printable
+        >>> print(printable("\x1b[31mred"))
+        \x1b[31mred
+    """
+    text = str(text).replace("\r\n", "\n")
+    return UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def printable_line(text: object) -> str:
+    """Return :func:`printable` with spaces in place of tabs and line ends."""
+    return printable(" ".join(str(text).splitlines()).replace("\t", " "))
+
+
 class EdgewiseError(Exception):
-    """Base class of the errors that Edgewise raises."""
+    """Base class of the errors that Edgewise raises. Control characters are escaped in messages."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ArgumentError(EdgewiseError, ValueError):
@@ -208,15 +236,15 @@ def in_one_line(error: Exception) -> str:
         error: error that ends the program.
     """
     if isinstance(error, EdgewiseError):
-        return str(error)
+        return printable_line(error)
     if os.environ.get("EDGEWISE_TRACEBACK"):
         raise error
     if isinstance(error, OSError):
         return (
-            f"{error}. Remedy: free disk space, fix the permissions, or choose another file or "
-            "folder."
+            f"{printable_line(error)}. Remedy: free disk space, fix the permissions, or choose "
+            "another file or folder."
         )
-    message = " ".join(f"{type(error).__name__}: {error}".split())
+    message = printable_line(" ".join(f"{type(error).__name__}: {error}".split()))
     return (
         f"unexpected error ({message}). Remedy: set the environment variable "
         "EDGEWISE_TRACEBACK=1, repeat the command, and report the error with its output."

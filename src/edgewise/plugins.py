@@ -78,6 +78,13 @@ def plugins() -> list[Plugin]:
     return _loaded
 
 
+def is_of_plugin(module: str) -> bool:
+    """Return whether a module belongs to an installed plugin. Nothing is imported."""
+    package = module.partition(".")[0]
+    entries = metadata.entry_points(group=GROUP)
+    return any(entry.module.partition(".")[0] == package for entry in entries)
+
+
 def provider(table: str, name: str) -> str | None:
     """Return the package that adds this name; None if no package does.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ import torch
 
 from edgewise import graphs
 from edgewise.cli import main
+from edgewise.errors import ArgumentError
 from edgewise.graphs.user_patterns import IMPORT, allow
+from edgewise.plugins import GROUP
 from tests.errors import refused
 
 SOURCE = """
@@ -52,6 +56,64 @@ def test_a_text_alone_imports_nothing() -> None:
     with refused("graph", expected="imported", got="mypatterns:Strided", remedy=IMPORT):
         graphs.parse("mypatterns:Strided(2)")
     assert not Path("imported").exists()
+
+
+def test_a_module_that_was_named_is_imported_without_a_change_of_the_import_path() -> None:
+    path = list(sys.path)
+    Path("safetensors.py").write_text("raise SystemExit")
+    allow("mypatterns:Strided(2)")
+    assert repr(graphs.parse("mypatterns:Strided(2)")) == "mypatterns:Strided(2)"
+    assert sys.path == path
+
+
+@pytest.mark.parametrize(
+    ("text", "is_read"),
+    [
+        ("edgewise.graphs:complete()", True),
+        ("edgewise.graphs:nothing()", False),
+        ("edgewise:interop()", False),
+        ("os:system('true')", False),
+    ],
+)
+def test_imported_modules_give_only_patterns_and_import_nothing(text: str, is_read: bool) -> None:
+    path, modules = list(sys.path), set(sys.modules)
+    if is_read:
+        assert graphs.parse(text) == graphs.complete()
+    else:
+        with pytest.raises(ArgumentError, match="Pattern object or class"):
+            graphs.parse(text)
+    assert sys.path == path
+    assert set(sys.modules) == modules
+
+
+def test_patterns_that_the_program_has_imported_are_read() -> None:
+    allow("mypatterns:Strided(2)")
+    pattern = graphs.parse("mypatterns:Strided(2)")
+    os.environ[IMPORT] = ""
+    assert graphs.parse("mypatterns:Strided(2)") == pattern
+
+
+def test_modules_of_installed_plugins_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("mine", "mypatterns:RECIPES", GROUP)
+    monkeypatch.setattr("edgewise.plugins.metadata.entry_points", lambda **_: [entry])
+    assert repr(graphs.parse("mypatterns:Strided(2)")) == "mypatterns:Strided(2)"
+
+
+def test_a_module_of_the_import_path_comes_before_one_of_the_current_folder() -> None:
+    Path("colorsys.py").write_text(SOURCE)
+    allow("colorsys:Strided(2)")
+    sys.modules.pop("colorsys", None)
+    with refused("graph", expected="in colorsys", got="nothing of this name", remedy="correct"):
+        graphs.parse("colorsys:Strided(2)")
+
+
+def test_a_package_of_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mypackage").mkdir()
+    Path("mypackage/inner.py").write_text(SOURCE)
+    allow("mypackage.inner:Strided(2)")
+    assert repr(graphs.parse("mypackage.inner:Strided(2)")) == "mypackage.inner:Strided(2)"
+    for name in ("mypackage", "mypackage.inner"):
+        monkeypatch.delitem(sys.modules, name)
 
 
 def test_what_was_named_is_read_back() -> None:

@@ -292,12 +292,14 @@ def test_an_error_before_anything_is_worth_continuing_takes_the_folder_away(
 
 
 def test_what_a_killed_process_was_writing_is_taken_away(tmp_path: Path) -> None:
-    (tmp_path / ".part-1-recipe.json").write_text("{")  # killed before the folder was its own
+    (tmp_path / ".edgewise-1.part").mkdir()
+    (tmp_path / ".edgewise-1.part/recipe.json").write_text("{")  # killed before it had the folder
     run = RunFolder(tmp_path)
     run.refuse_existing()
     with run.claimed("recipe.json", {}, resume=False):
         pass
-    (tmp_path / ".part-1-checkpoint.ckpt").write_text("half")
+    (tmp_path / ".edgewise-2.part").mkdir()
+    (tmp_path / ".edgewise-2.part/checkpoint.ckpt").write_text("half")
     with run.claimed("recipe.json", {}, resume=True):
         pass
     assert [file.name for file in tmp_path.iterdir()] == ["recipe.json"]

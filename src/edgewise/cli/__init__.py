@@ -18,6 +18,10 @@ from typing import Any
 # another process uses the same core. OpenMP reads this variable once, when PyTorch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# Child processes do not import modules of the current folder, which may hold received files.
+os.environ.setdefault("PYTHONSAFEPATH", "1")
+
+from edgewise.cli.output import warn
 from edgewise.cli.parser import parse
 from edgewise.errors import EdgewiseError, in_one_line
 from edgewise.training import Interrupted
@@ -57,16 +61,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Flush here, so that the error of a full disk is caught below.
         sys.stdout.flush()
     except Interrupted as stop:
-        print(f"edgewise: {stop}. To continue, repeat the command with --resume.", file=sys.stderr)
+        warn(f"{stop}. To continue, repeat the command with --resume.")
         return 128 + stop.signal
     except KeyboardInterrupt as stop:
-        print("edgewise: interrupted.", file=sys.stderr)
+        warn("interrupted.")
         return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
     except BrokenPipeError:  # The program that reads the output, such as head, has ended.
         _discard_output()
         return 128 + signal.SIGPIPE
     except Exception as error:
-        print(f"edgewise: {in_one_line(error)}", file=sys.stderr)
+        warn(in_one_line(error))
         _discard_output()
         return USAGE if isinstance(error, (EdgewiseError, OSError)) else DEFECT
     return code
@@ -124,7 +128,7 @@ def _printed_notes() -> Iterator[None]:
 
 
 def _in_one_line(message: Warning | str, *_: Any) -> None:
-    print(f"edgewise: warning: {str(message).removesuffix('.')}.", file=sys.stderr)
+    warn(f"warning: {str(message).removesuffix('.')}.")
 
 
 def _discard_output() -> None:

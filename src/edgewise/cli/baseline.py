@@ -20,6 +20,7 @@ from edgewise.baselines import (
     lower_is_better,
     main_metric,
 )
+from edgewise.cli.output import say
 from edgewise.cli.table import table
 from edgewise.data.graphs.node_files import NodeFiles
 from edgewise.data.text.labelled_sentences import LabelledText
@@ -42,7 +43,7 @@ def baseline(arguments: Namespace) -> int:
     """Run ``edgewise baseline``: evaluate the baselines of a recipe and print a table."""
     recipe = runs.with_values(recipes.find(arguments.recipe), arguments.fields)
     out = arguments.out or Path("runs") / f"{recipe.name}-baseline"
-    print(f"\n{measure(recipe, out, folds=arguments.folds)}")
+    say(f"\n{measure(recipe, out, folds=arguments.folds)}")
     return 0
 
 
@@ -60,7 +61,7 @@ def measure(recipe: Recipe, out: Path, *, folds: bool = False) -> str:
         found = []
         for each in baselines(one):
             found.append(each)
-            print(f"{name} {each.name}: {each.seconds:.1f} s".strip(), flush=True)
+            say(f"{name} {each.name}: {each.seconds:.1f} s".strip(), flush=True)
         several.append(found)
     means = [_mean(list(each)) for each in zip(*several, strict=True)]
     return f"{_table(recipe, means)}\n\n{write(out, recipe, means, several)}"

@@ -15,6 +15,7 @@ from edgewise.baselines import NoBaselineError
 from edgewise.cli.baseline import comparison
 from edgewise.cli.doctor import report
 from edgewise.cli.listing import listing, shown
+from edgewise.cli.output import say
 from edgewise.cli.report import write_report
 from edgewise.cli.table import Measured, comparison_table, metrics_table
 from edgewise.cli.verify import run
@@ -26,13 +27,13 @@ from edgewise.training.folder import METRICS, RECIPE
 
 def list_names(arguments: Namespace) -> int:
     """Run ``edgewise list``: print names with one-line descriptions."""
-    print(listing(arguments.kind))
+    say(listing(arguments.kind))
     return 0
 
 
 def show(arguments: Namespace) -> int:
     """Run ``edgewise show``: print the description of one name."""
-    print(shown(arguments.name, draw=arguments.draw, nodes=arguments.nodes))
+    say(shown(arguments.name, draw=arguments.draw, nodes=arguments.nodes))
     return 0
 
 
@@ -47,12 +48,12 @@ def train(arguments: Namespace) -> int:
         metrics = runs.train(recipe, out, resume=arguments.resume)
     else:
         metrics = runs.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
-    print(metrics_table(metrics))
+    say(metrics_table(metrics))
     _print_notes(recipe)
     if not arguments.folds:
         _print_comparison(recipe, metrics, out)
     several = arguments.seeds or arguments.folds
-    print(f"\n{out}: {RECIPE}, {METRICS}" + ("" if several else " and more"))
+    say(f"\n{out}: {RECIPE}, {METRICS}" + ("" if several else " and more"))
     return 0
 
 
@@ -79,15 +80,15 @@ def compare(arguments: Namespace) -> int:
         resume=arguments.resume,
     )
     split: Measured = "test" if arguments.test else "val"
-    print(comparison_table(found, split))
+    say(comparison_table(found, split))
     for path in write_report(found, out, split):
-        print(path)
+        say(path)
     return 0
 
 
 def test(arguments: Namespace) -> int:
     """Run ``edgewise test``: evaluate a run on its test set and print the metrics."""
-    print(metrics_table(runs.evaluate_run(arguments.folder)))
+    say(metrics_table(runs.evaluate_run(arguments.folder)))
     _print_notes(runs.load_recipe(RunFolder(arguments.folder)))
     return 0
 
@@ -99,13 +100,13 @@ def verify(_arguments: Namespace) -> int:
 
 def doctor(_arguments: Namespace) -> int:
     """Run ``edgewise doctor``: print versions, devices, packages and data sets."""
-    print(report())
+    say(report())
     return 0
 
 
 def _print_notes(recipe: recipes.Recipe) -> None:
     for name, note in recipe.task.notes().items():
-        print(f"{name}: {note}")
+        say(f"{name}: {note}")
 
 
 def _print_comparison(recipe: recipes.Recipe, metrics: Mapping[str, Any], out: Path) -> None:
@@ -117,11 +118,11 @@ def _print_comparison(recipe: recipes.Recipe, metrics: Mapping[str, Any], out: P
         out: run folder, in which ``baseline.json`` is written.
     """
     try:
-        print(comparison(recipe, metrics, out))
+        say(comparison(recipe, metrics, out))
     except NoBaselineError:
         return
     except Exception as error:  # The run is saved: a failing baseline must not fail the command.
-        print(f"baseline: not measured. {error}")
+        say(f"baseline: not measured. {error}")
 
 
 def _recipe(arguments: Namespace, out: Path | None = None) -> recipes.Recipe:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from edgewise.cli.output import say, warn
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
 from edgewise.inference.predictor import Predictor
@@ -36,12 +36,12 @@ def explain(arguments: Namespace) -> int:
         try:
             predictor.prepare(predictor.given(value))
         except ArgumentError as error:
-            print(f"edgewise: {error}", file=sys.stderr)
+            warn(error)
             code = 1
             continue
         found = explanation(run, value, layers=arguments.layers, heads=arguments.heads)
-        print(found.answer)
-        print(write_page(found, _numbered(arguments.out, number, len(inputs))))
+        say(found.answer)
+        say(write_page(found, _numbered(arguments.out, number, len(inputs))))
     return code
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.arguments import check_least
+from edgewise.cli.output import say
 from edgewise.cli.picture import save_figure
 from edgewise.cli.table import table
 from edgewise.data.tables.frames import FRAME
@@ -63,26 +64,26 @@ def heads(arguments: Namespace) -> int:
             values = [float(getattr(found, statistic)[place]) for statistic in kept]
             values = [math.nan if own is None else float(own[place]), *values]
             cells.append([name, str(head), *map(_shown, values)])
-    print(table(cells, left=1))
+    say(table(cells, left=1))
     layers = explain.layers_with_heads(run)
     removable = {recorded.number(layer): layer for layer in recorded if layer.module in layers}
     if removable:
         first, layer = next(iter(removable.items()))
-        print(
+        say(
             "\nedgewise prune --heads LAYER:HEAD removes a head, for example "
             f"{first}:{layer.heads[0]}."
         )
         fixed = dict.fromkeys(map(recorded.number, recorded)) - removable.keys()
         if fixed:
-            print(f"The heads of layers {_listed(fixed)} cannot be removed.")
-    print(
+            say(f"The heads of layers {_listed(fixed)} cannot be removed.")
+    say(
         f"\nimportance: by {arguments.by.replace('_', ' ')}, over at most {arguments.batches} "
         f"batches of {arguments.split}. The other columns are means over one batch:"
     )
     for name in kept:
-        print(": ".join(STATISTICS[name]))
+        say(": ".join(STATISTICS[name]))
     if ordered:
-        print(f"\nthree observations, in the same batch:\n{explain.observations(recorded)}")
+        say(f"\nthree observations, in the same batch:\n{explain.observations(recorded)}")
     if arguments.draw is not None:
         save_figure(arguments.draw, explain.draw_statistics(recorded, scores, ordered=ordered))
     return 0
@@ -137,10 +138,10 @@ def prune(arguments: Namespace) -> int:
         for number, name in enumerate(names)
         if name in layers
     ]
-    print(table([["layer", "removed", "left"], *cells], left=3))
-    print(f"\nweights: {before:,} before, {_size(run):,} after")
-    print(f"{arguments.split} loss: {full:.4f} before, {losses.mean():.4f} after")
-    print(
+    say(table([["layer", "removed", "left"], *cells], left=3))
+    say(f"\nweights: {before:,} before, {_size(run):,} after")
+    say(f"{arguments.split} loss: {full:.4f} before, {losses.mean():.4f} after")
+    say(
         f"{path}: `edgewise test {path}` computes its test metrics; its log.csv and metrics.json "
         "are those of the run before pruning"
     )
@@ -156,14 +157,14 @@ def suggest(arguments: Namespace) -> int:
     found = explain.suggest(
         run, coverage=arguments.coverage, split=arguments.split, max_batches=arguments.batches
     )
-    print(found)
+    say(found)
     graphs = found.fields(run.recipe)
     if not graphs:
         model = run.recipe.model.func.__name__
-        print(f"\n{model} has no field for a graph, so `edgewise train` cannot use these graphs")
+        say(f"\n{model} has no field for a graph, so `edgewise train` cannot use these graphs")
         return 0
-    print("\nto train with the widest of these graphs in all layers:")
-    print(_training(run.recipe, graphs, arguments.folder))
+    say("\nto train with the widest of these graphs in all layers:")
+    say(_training(run.recipe, graphs, arguments.folder))
     return 0
 
 

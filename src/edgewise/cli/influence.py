@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from edgewise.arguments import check_least
+from edgewise.cli.output import say
 from edgewise.cli.picture import save_figure
 from edgewise.cli.progress import with_progress
 from edgewise.cli.table import table
@@ -24,21 +25,21 @@ def influence(arguments: Namespace) -> int:
     check_least("--top", arguments.top, 1, "choose for example --top 10")
     run, track = load(arguments.folder), partial(with_progress, done=arguments.by)
     found = influence(run, by=arguments.by, seed=arguments.seed, track=track)
-    print("nodes with the largest influence on the model, and their ranks by each measure")
-    print(f"(influence: {found.change}):")
+    say("nodes with the largest influence on the model, and their ranks by each measure")
+    say(f"(influence: {found.change}):")
     _print(found.ranking(top=arguments.top))
-    print("\nrank correlation with the influence on the model:")
+    say("\nrank correlation with the influence on the model:")
     pairs = found.correlations()
     rows = [[name, f"{value:.2f}"] for (first, name), value in pairs.items() if first == MODEL]
-    print(table([["measure", "Spearman"], *rows], left=1))
+    say(table([["measure", "Spearman"], *rows], left=1))
     apart = found.disagreements(top=arguments.top // 2 or 1)
     middle = len(apart) // 2
-    print("\nnodes that the model ranks much higher than PageRank:")
+    say("\nnodes that the model ranks much higher than PageRank:")
     _print(apart[:middle])
-    print("\nnodes that the model ranks much lower than PageRank:")
+    say("\nnodes that the model ranks much lower than PageRank:")
     _print(apart[middle:])
     for name, note in found.notes.items():
-        print(f"{name}: {note}")
+        say(f"{name}: {note}")
     if arguments.draw is not None:
         save_figure(arguments.draw, found.draw())
     return 0
@@ -49,4 +50,4 @@ def _print(rows: list[dict[str, Any]]) -> None:
         [f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values()]
         for row in rows
     ]
-    print(table([list(rows[0]), *cells], left=1))
+    say(table([list(rows[0]), *cells], left=1))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from edgewise import __version__
 from edgewise.cli import commands
@@ -17,7 +17,7 @@ from edgewise.cli.heads import heads, prune, suggest
 from edgewise.cli.influence import influence
 from edgewise.cli.listing import KINDS, recipe_text
 from edgewise.cli.predict import OPTIONS, options_by_recipe, options_of, predict
-from edgewise.errors import ArgumentError, EdgewiseError
+from edgewise.errors import ArgumentError, EdgewiseError, printable
 from edgewise.graphs.user_patterns import allow
 from edgewise.inference.predictor import check_renamed
 from edgewise.inference.predictors import predictor_of
@@ -57,6 +57,19 @@ REPLACED = {
     "distinguish": "python -m edgewise_examples.distinguish, of the package in the folder examples",
 }
 """For each command of an earlier version: the command that replaces it."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser that escapes control characters in what it prints."""
+
+    def format_help(self) -> str:
+        return printable(super().format_help())
+
+    def format_usage(self) -> str:
+        return printable(super().format_usage())
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -182,7 +195,7 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
             ``compare`` and ``baseline`` lists the fields of the recipe, and the help of ``predict``
             lists the options of the run.
     """
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = Parser(
         prog="edgewise",
         description=DESCRIPTION,
         epilog=EXAMPLES + "\n" + DATA_FOLDER,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgewise.cli.output import say
 from edgewise.cli.table import Measured, measured, shown_metric
 from edgewise.errors import require
 from edgewise.graphs import Graph
 from edgewise.graphs.drawing import draw_matrix, draw_nodes
 from edgewise.runs import Comparison
 from edgewise.training import RunFolder
+from edgewise.training.folder import refuse_run_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,13 +26,15 @@ def save_figure(path: Path, figure: Figure) -> None:
     """Write a figure to the file that ``--draw`` names, and print the path.
 
     Raises:
-        ArgumentError: the suffix of the file is not that of an image format.
+        ArgumentError: the suffix of the file is not that of an image format, or the file belongs
+            to a run.
         WriteError: the file cannot be written.
     """
+    refuse_run_file("--draw", path)
     folder = RunFolder(path.parent)
     folder.make()
     folder.write_figure(path.name, figure)
-    print(path)
+    say(path)
 
 
 def picture(found: Comparison, split: Measured = "val") -> Figure:

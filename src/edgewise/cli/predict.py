@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.arguments import check_least
+from edgewise.cli.output import say, warn
 from edgewise.cli.picture import save_figure
 from edgewise.cli.progress import with_progress
 from edgewise.cli.table import table
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, printable_line
 from edgewise.inference import load
 from edgewise.inference.predictors import all_predictors, predictor_of
 from edgewise.inference.rows import check_form, flat, rounded, write_answers
@@ -114,16 +114,16 @@ def predict(arguments: Namespace) -> int:
         answers = list(answers)
     if arguments.out is not None:
         write_answers(arguments.out, answers, quote_formulas=arguments.quote_formulas)
-        print(arguments.out)
+        say(arguments.out)
     else:
         _print(answers, run.predictor.text_key)
         for meaning in sorted(filter(None, notes.meanings)):
-            print(f"why: {meaning}")
+            say(f"why: {meaning}")
     if arguments.draw is not None:
         figure = run.draw([answer for answer in answers if "error" not in answer])
         save_figure(arguments.draw, figure)
     for line in (*notes.options, *notes.errors):
-        print(f"edgewise: {line}", file=sys.stderr)
+        warn(line)
     return 1 if notes.errors else 0
 
 
@@ -186,16 +186,16 @@ def _print(answers: Iterable[Any], text_key: str) -> None:
     good = [answer for answer in answers if "error" not in answer]
     if text_key:
         for answer in good:
-            print(answer[text_key])
+            say(answer[text_key])
             for row in flat({"why": answer.get("why", [])}, _effect):
                 if row:
-                    print(f"  {row['part']}: {row['why']}")
+                    say(f"  {row['part']}: {row['why']}")
         return
     rows = [row for answer in good for row in flat(answer, _effect)]
     if rows:
         names = list(dict.fromkeys(name for row in rows for name in row))
         cells = [[_shown(name, row.get(name, "")) for name in names] for row in rows]
-        print(table([names, *cells], left=len(names)))
+        say(table([names, *cells], left=len(names)))
 
 
 def _effect(value: float) -> str:
@@ -205,6 +205,6 @@ def _effect(value: float) -> str:
 def _shown(name: str, value: Any) -> str:
     if isinstance(value, float):
         return rounded(value)
-    text = " ".join(str(value).split())
+    text = printable_line(" ".join(str(value).split()))
     is_short = name == "why" or len(text) <= MAX_CELL  # All reasons that were asked for are shown.
     return text if is_short else f"{text[: MAX_CELL - 1]}…"

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sized
 from importlib.util import find_spec
 from typing import Any
 
+from edgewise.cli.output import warn
+
 SECONDS = 10.0
 """Seconds between two lines of progress if the error stream is not a terminal."""
 
@@ -47,5 +49,4 @@ def _with_lines(items: Iterable[Any], total: int, done: str) -> Iterator[Any]:
         now = time.perf_counter()
         if now - last >= SECONDS:
             last, left = now, (now - start) / count * (total - count)
-            line = f"edgewise: {done} {count:,} of {total:,}, about {left:.0f} s left"
-            print(line, file=sys.stderr, flush=True)
+            warn(f"{done} {count:,} of {total:,}, about {left:.0f} s left")

@@ -52,7 +52,7 @@ def write_report(found: Comparison, path: Path, split: Measured = "val") -> list
     folder.write_figure("report.png", picture(found, split))
     image = base64.b64encode((path / "report.png").read_bytes()).decode()
     text = page(found, image, split)
-    folder.write("report.html", lambda part: part.write_text(text, encoding="utf-8"))
+    folder.write("report.html", lambda file: file.write_text(text, encoding="utf-8"))
     return [path / "report.png", path / "report.html"]
 
 

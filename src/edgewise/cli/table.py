@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from edgewise.errors import printable_line
 from edgewise.runs import Comparison
 from edgewise.runs.comparison import Outcome
 
@@ -20,6 +21,7 @@ def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) 
         header: whether the first row is a header, which is underlined.
         left: number of left-aligned columns; the columns after them are right-aligned.
     """
+    rows = [[printable_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.attention import attend
+from edgewise.cli.output import say
 from edgewise.cli.peers import (
     copy_encoder_layer,
     copy_gat,
@@ -55,7 +56,7 @@ class Check:
 
 def run() -> int:
     """Print the differences of all checks, and return 0 if all are within their limits, else 1."""
-    print(f"{'edgewise':<38} {'compared with':<42} {'dtype':<8} {'max diff':>9} {'limit':>7}")
+    say(f"{'edgewise':<38} {'compared with':<42} {'dtype':<8} {'max diff':>9} {'limit':>7}")
     failures = 0
     for check in checks():
         difference = check.run()
@@ -63,13 +64,13 @@ def run() -> int:
         failures += not good
         dtype = str(check.dtype).removeprefix("torch.")
         mark = "ok" if good else "FAILED"
-        print(
+        say(
             f"{check.ours:<38} {check.theirs:<42} {dtype:<8} "
             f"{difference:>9.1e} {check.limit:>7.0e}  {mark}"
         )
     if importlib.util.find_spec("torch_geometric") is None:
-        print("PyTorch Geometric is not installed, so its layers were not compared.")
-    print("all within their limits" if not failures else f"{failures} beyond their limits")
+        say("PyTorch Geometric is not installed, so its layers were not compared.")
+    say("all within their limits" if not failures else f"{failures} beyond their limits")
     return int(failures > 0)
 
 

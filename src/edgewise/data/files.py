@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import os
 import re
-import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,10 +14,10 @@ from functools import lru_cache, partial
 from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
-from uuid import uuid4
 
 from edgewise.data.checksums import GIT_BLOBS, SHA256
 from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.writing import temporary_folder
 
 TIMEOUT = 60  # Seconds without an answer from the server.
 NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # Name of a data set or file, without a folder.
@@ -95,8 +94,32 @@ def verify(data: str, path: Path, remedy: str = "") -> None:
         else _digest(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     )
     if found != expected and _git_blob(data, path) is None:
-        wanted = f"the published content, SHA-256 {expected}"
-        raise unreadable(path, expected=wanted, got=f"SHA-256 {found}", remedy=remedy)
+        raise _unpublished(path, expected, found, remedy)
+
+
+def read_verified(data: str, name: str, folder: Path) -> bytes:
+    """Return the content of a file of a public data set, whose SHA-256 is computed of these bytes.
+
+    A file that is verified by its path may be replaced before it is read.
+
+    Args:
+        data: name of the data set.
+        name: name of the file, which must have a digest.
+        folder: folder of the file.
+
+    Raises:
+        ArgumentError: the content differs.
+    """
+    content, expected = (folder / name).read_bytes(), SHA256[data][name]
+    found = hashlib.sha256(content).hexdigest()
+    if found != expected:
+        raise _unpublished(folder / name, expected, found)
+    return content
+
+
+def _unpublished(path: Path, expected: str, found: str, remedy: str = "") -> ArgumentError:
+    wanted = f"the published content, SHA-256 {expected}"
+    return unreadable(path, expected=wanted, got=f"SHA-256 {found}", remedy=remedy)
 
 
 @lru_cache(maxsize=1024)  # Several loaders read the same files.
@@ -226,29 +249,26 @@ def naming(*files: str | Path) -> Iterator[None]:
 
 def _download(raw: Path, data: str, files: Sequence[str], download: Callable[[Path], None]) -> None:
     raw.parent.mkdir(parents=True, exist_ok=True)
-    part = raw.with_name(f"raw.part-{uuid4().hex}")
-    # tempfile would create a folder that only its owner can read.
-    part.mkdir()
-    try:
+    with temporary_folder(raw.parent) as temporary:
+        new = temporary / raw.name
+        new.mkdir()  # Unlike the temporary folder, other users can read it.
         try:
-            download(part)
+            download(new)
             for name in files:
-                if (part / name).is_file():
-                    verify(data, part / name)
+                if (new / name).is_file():
+                    verify(data, new / name)
         except (*DAMAGED, HTTPException, ArgumentError) as error:
             raise MissingDataError(
                 f"{data}: the download failed ({error}). Remedy: check the network, or set "
                 f"EDGEWISE_DATA to a folder that holds {'/'.join([data, 'raw', *files[:1]])} and "
                 "the other files."
             ) from error
-        _check_present(part, files, "try again")
+        _check_present(new, files, "try again")
         try:
-            part.rename(raw)
+            new.rename(raw)
         except OSError:  # Another process has finished the same download.
             if not raw.is_dir():
                 raise
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _check_present(raw: Path, files: Sequence[str], remedy: str) -> None:

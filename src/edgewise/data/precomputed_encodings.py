@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
-from uuid import uuid4
 
 import numpy as np
 import torch
@@ -25,6 +24,7 @@ from edgewise.data.packed import PackedGraphs
 from edgewise.encodings import distances, laplacian, members
 from edgewise.graphs import Graph
 from edgewise.ragged import boundaries, ranges, segment_index, starts
+from edgewise.writing import write_file
 
 AT_ONCE = 500  # Number of graphs per chunk.
 SHOWN_FROM = 2000  # Minimum number of graphs for which a progress bar is shown.
@@ -115,13 +115,7 @@ class PrecomputedEncodings:
         except (OSError, ValueError, EOFError):  # The file does not exist or is damaged.
             rows = self._computed(encoding)
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.part-{uuid4().hex}")
-        try:
-            with part.open("wb") as file:
-                np.save(file, rows.numpy(), allow_pickle=False)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_file(path, lambda file: np.save(file, rows.numpy(), allow_pickle=False))
         return rows
 
     def _key(self, encoding: Encoding) -> str:

@@ -14,6 +14,7 @@ from edgewise.biases import EdgeTerms, Projected, TableBias
 from edgewise.encodings.tables import OF_NODES, OF_PAIRS, RELATIVE, TURNED
 from edgewise.errors import ArgumentError, require
 from edgewise.graphs import Graph, complete, window
+from edgewise.writing import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +69,7 @@ def draw(
         axes.set_xlabel(x, fontsize=8)
         axes.set_ylabel(y, fontsize=8)
     if path is not None:
-        figure.savefig(path, dpi=150)
+        write_figure(path, figure)
     return figure
 
 

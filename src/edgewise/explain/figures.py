@@ -15,6 +15,7 @@ from edgewise.explain.heads import statistics
 from edgewise.explain.record import LayerRecord, Recorded
 from edgewise.graphs import edges
 from edgewise.graphs.drawing import draw_nodes
+from edgewise.writing import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -284,7 +285,7 @@ def _title(figure: Figure, explanation: Explanation, text: str) -> None:
 
 def _saved(figure: Figure, path: str | Path | None) -> Figure:
     if path is not None:
-        figure.savefig(path, dpi=150)
+        write_figure(path, figure)
     return figure
 
 

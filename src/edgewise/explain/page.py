@@ -30,6 +30,7 @@ from torch import Tensor
 from edgewise.errors import ArgumentError, WriteError
 from edgewise.explain.layout import force_layout
 from edgewise.explain.rollout import MAX_DENSE
+from edgewise.writing import write_file
 
 if TYPE_CHECKING:
     from edgewise.explain.explanation import Explanation
@@ -83,7 +84,7 @@ def write_page(
     path, page = Path(path), html_page(explanation, heads=heads)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
+        write_file(path, lambda file: file.write_text(page, encoding="utf-8"))
     except OSError as error:
         raise WriteError(path, error) from error
     return path

@@ -15,6 +15,7 @@ from edgewise.explain.record import LayerRecord, record
 from edgewise.graphs import Graph
 from edgewise.inference import Run
 from edgewise.inference.text import WordTags
+from edgewise.writing import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -211,7 +212,7 @@ def draw_tree(
         fontsize=10,
     )
     if path is not None:
-        figure.savefig(path, dpi=150)
+        write_figure(path, figure)
     return figure
 
 

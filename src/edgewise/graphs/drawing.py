@@ -12,6 +12,7 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError, require
 from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
+from edgewise.writing import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +47,7 @@ def draw(graph: Graph, path: str | Path | None = None, weights: Tensor | None = 
     figure.suptitle(repr(graph).strip("<>"), fontsize=10)
     if path is not None:
         _check_format(figure, Path(path))
-        figure.savefig(path, dpi=150)
+        write_figure(path, figure)
     return figure
 
 

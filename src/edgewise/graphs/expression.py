@@ -8,12 +8,22 @@ import re
 from typing import Any
 
 from edgewise.arguments import check_choice
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, EdgewiseError
 from edgewise.graphs.graph import Pattern
-from edgewise.graphs.user_patterns import OWN, find
+from edgewise.graphs.user_patterns import USER_PATTERN, find
 
 OPERATORS = {ast.BitOr: operator.or_, ast.BitAnd: operator.and_, ast.Sub: operator.sub}
 METHODS = ("power", "transpose", "with_self_loops", "without_self_loops")
+MAX_LENGTH = 1_000_000
+"""Maximum number of characters of an expression."""
+MAX_DEPTH = 100
+"""Maximum number of nested operators and calls; functions on patterns are recursive."""
+MAX_NUMBER = 2**53
+"""Maximum absolute value of a number, so that sums with node indices fit into 64 bits."""
+TOO_DEEP = (RecursionError, MemoryError)
+"""Errors of ``ast.parse`` for an expression with thousands of nested parts."""
+SHOWN = 200
+"""Maximum number of characters of an expression that an error shows."""
 
 
 def parse_expression(text: str, patterns: dict[str, Any]) -> Pattern:
@@ -26,39 +36,54 @@ def parse_expression(text: str, patterns: dict[str, Any]) -> Pattern:
     Raises:
         ArgumentError: the text does not have this form, or the name of a pattern is unknown.
     """
-    own: dict[str, Any] = {}
+    if len(text) > MAX_LENGTH:
+        raise _unreadable(text, f"more than {MAX_LENGTH} characters")
+    user_patterns: dict[str, Any] = {}
 
-    def named(found: re.Match[str]) -> str:
-        own[name := f"own_{len(own)}"] = find(*found.groups())
+    def replace(match: re.Match[str]) -> str:
+        user_patterns[name := f"user_{len(user_patterns)}"] = find(*match.groups())
         return name
 
     try:
-        pattern = _read(ast.parse(OWN.sub(named, text), mode="eval").body, patterns, own)
-    except (SyntaxError, TypeError) as error:
-        raise _unreadable(text, str(error)) from error
+        tree = ast.parse(USER_PATTERN.sub(replace, text), mode="eval")
+        pattern = _read(tree.body, patterns, user_patterns)
+    except EdgewiseError:
+        raise
+    except Exception as error:  # Constructors raise many types of errors for wrong arguments.
+        why = "too many nested parts" if isinstance(error, TOO_DEEP) else str(error)
+        raise _unreadable(text, why) from error
     if not isinstance(pattern, Pattern):
         raise _unreadable(text, "not a pattern")
     return pattern
 
 
-def _read(node: ast.expr, patterns: dict[str, Any], own: dict[str, Any]) -> Any:
+def _read(
+    node: ast.expr, patterns: dict[str, Any], user_patterns: dict[str, Any], depth: int = 0
+) -> Any:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"more than {MAX_DEPTH} nested operators and calls")
+
+    def read(inner: ast.expr) -> Any:
+        return _read(inner, patterns, user_patterns, depth + 1)
+
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        left, right = _read(node.left, patterns, own), _read(node.right, patterns, own)
-        return OPERATORS[type(node.op)](left, right)
+        return OPERATORS[type(node.op)](read(node.left), read(node.right))
     if isinstance(node, ast.Call):
-        arguments = [_read(argument, patterns, own) for argument in node.args]
-        named = {k.arg: _read(k.value, patterns, own) for k in node.keywords if k.arg is not None}
+        args = [read(argument) for argument in node.args]
+        kwargs = {k.arg: read(k.value) for k in node.keywords if k.arg is not None}
         if isinstance(node.func, ast.Name):
-            if node.func.id in own:
-                return own[node.func.id](*arguments, **named)
+            if node.func.id in user_patterns:
+                return user_patterns[node.func.id](*args, **kwargs)
             check_choice("graph", node.func.id, patterns)
-            return patterns[node.func.id](*arguments, **named)
+            return patterns[node.func.id](*args, **kwargs)
         if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
-            return getattr(_read(node.func.value, patterns, own), node.func.attr)(
-                *arguments, **named
-            )
-    if isinstance(node, ast.Name) and node.id in own:
-        return own[node.id]
+            return getattr(read(node.func.value), node.func.attr)(*args, **kwargs)
+    if isinstance(node, ast.Name) and node.id in user_patterns:
+        return user_patterns[node.id]
+    for number in ast.walk(node):
+        value = number.value if isinstance(number, ast.Constant) else 0
+        if isinstance(value, (int, float)) and abs(value) > MAX_NUMBER:
+            raise ValueError(f"a number above {MAX_NUMBER}")
     try:
         return ast.literal_eval(node)
     except ValueError as error:
@@ -66,9 +91,10 @@ def _read(node: ast.expr, patterns: dict[str, Any], own: dict[str, Any]) -> Any:
 
 
 def _unreadable(text: str, why: str) -> ArgumentError:
+    shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
     return ArgumentError(
         "graph",
         expected='a pattern such as "window(4) | hubs([0])"',
-        got=f"{text!r} ({why})",
+        got=f"{shown!r} ({why})",
         remedy="choose among the patterns that `edgewise list graphs` prints",
     )

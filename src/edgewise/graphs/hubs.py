@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import index
 
 import torch
 
@@ -39,14 +40,25 @@ class Hubs(Pattern):
     is_read: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.nodes, Iterable):
+        try:
+            object.__setattr__(self, "nodes", tuple(map(index, self.nodes)))
+        except TypeError as error:
+            is_list = isinstance(self.nodes, Iterable)
+            remedy = "pass integers" if is_list else f"write hubs([{self.nodes}])"
             raise ArgumentError(
                 "nodes",
                 expected="a list of positions, such as [0]",
                 got=repr(self.nodes),
-                remedy=f"write hubs([{self.nodes}])",
-            )
-        object.__setattr__(self, "nodes", tuple(self.nodes))
+                remedy=remedy,
+            ) from error
+        for name in ("reads", "is_read"):
+            if not isinstance(getattr(self, name), bool):
+                raise ArgumentError(
+                    name,
+                    expected="True or False",
+                    got=repr(getattr(self, name)),
+                    remedy="list all hubs in one list, the first argument",
+                )
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         ahead = self._sources_ahead(num_targets, num_sources)

@@ -2,7 +2,8 @@
 
 Importing a module runs its code, and an expression may come from another person's run folder.
 Therefore a module is imported only if the user has named it on the command line or in the
-environment variable EDGEWISE_IMPORT. The name after the colon must be a Pattern object or class.
+environment variable EDGEWISE_IMPORT, or if it belongs to an installed plug-in. In other modules,
+only patterns that the running program has imported are used. ``sys.path`` is never changed.
 """
 
 from __future__ import annotations
@@ -11,11 +12,16 @@ import importlib
 import os
 import re
 import sys
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from pathlib import Path
+from types import ModuleType
 
 from edgewise.errors import ArgumentError
 from edgewise.graphs.graph import Pattern
+from edgewise.plugins import is_of_plugin
 
-OWN = re.compile(r"(?<![\w.:])([A-Za-z_]\w*(?:\.\w+)*):([A-Za-z_]\w*)")
+USER_PATTERN = re.compile(r"(?<![\w.:])([A-Za-z_]\w*(?:\.\w+)*):([A-Za-z_]\w*)", re.ASCII)
 IMPORT = "EDGEWISE_IMPORT"
 
 
@@ -24,9 +30,9 @@ def allow(text: str) -> None:
 
     The environment variable also holds for child processes.
     """
-    named = {module for module, _ in OWN.findall(text)}
-    if named - _allowed():
-        os.environ[IMPORT] = ",".join(sorted(named | _allowed()))
+    modules = {module for module, _ in USER_PATTERN.findall(text)}
+    if modules - _allowed():
+        os.environ[IMPORT] = ",".join(sorted(modules | _allowed()))
 
 
 def find(module: str, name: str) -> Pattern | type[Pattern]:
@@ -35,20 +41,26 @@ def find(module: str, name: str) -> Pattern | type[Pattern]:
     Raises:
         ArgumentError: importing the module is not allowed or fails, or it has no such pattern.
     """
-    if module not in sys.modules and module not in _allowed():
+    if module in _allowed() or is_of_plugin(module):
+        pattern = getattr(_imported(module, name), name, None)
+    elif module in sys.modules:
+        # getattr would run the __getattr__ of a module, which may import others.
+        pattern = vars(sys.modules[module]).get(name)
+    else:
         raise ArgumentError(
             "graph",
-            expected=f"a module that is already imported or listed in {IMPORT}",
+            expected=f"a module that the program has imported, or that {IMPORT} lists",
             got=f"{module}, for {module}:{name}",
             remedy=f"if you trust {module}, import it first, or set {IMPORT}={module}",
         )
-    thing = getattr(_imported(module, name), name, None)
-    if isinstance(thing, Pattern) or (isinstance(thing, type) and issubclass(thing, Pattern)):
-        return thing
+    if isinstance(pattern, Pattern) or (isinstance(pattern, type) and issubclass(pattern, Pattern)):
+        return pattern
     raise ArgumentError(
         "graph",
         expected=f"a Pattern object or class named {name} in {module}",
-        got="nothing of this name" if thing is None else f"{name} of type {type(thing).__name__}",
+        got="nothing of this name"
+        if pattern is None
+        else f"{name} of type {type(pattern).__name__}",
         remedy="correct the name, or derive the class from edgewise.graphs.Pattern",
     )
 
@@ -57,12 +69,9 @@ def _allowed() -> set[str]:
     return set(filter(None, os.environ.get(IMPORT, "").split(",")))
 
 
-def _imported(module: str, name: str) -> object:
-    here = str(os.getcwd())  # noqa: PTH109 - entries of sys.path are texts
-    if here not in sys.path and "" not in sys.path:
-        # The command `edgewise` does not search the current folder for modules, so add it.
-        sys.path.insert(0, here)
+def _imported(module: str, name: str) -> ModuleType:
     try:
+        _import_from_current_folder(module.partition(".")[0])
         return importlib.import_module(module)
     except Exception as error:  # The user's module may raise any exception.
         raise ArgumentError(
@@ -71,3 +80,22 @@ def _imported(module: str, name: str) -> object:
             got=f"{module}:{name} ({type(error).__name__}: {error})",
             remedy="correct the name, or the error in the module",
         ) from error
+
+
+def _import_from_current_folder(module: str) -> None:
+    """Import a top-level module of the current folder, unless ``sys.path`` has one of this name.
+
+    The command ``edgewise`` does not search the current folder, which may hold received files.
+    """
+    if module in sys.modules or find_spec(module) is not None:
+        return
+    spec = PathFinder.find_spec(module, [str(Path.cwd())])
+    if spec is None:
+        return  # The caller's import raises the error.
+    sys.modules[module] = module_from_spec(spec)
+    try:
+        if spec.loader is not None:
+            spec.loader.exec_module(sys.modules[module])
+    except BaseException:
+        del sys.modules[module]
+        raise

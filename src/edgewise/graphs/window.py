@@ -38,7 +38,8 @@ class Window(Pattern):
         position = torch.arange(num_targets) + self._sources_ahead(num_targets, num_sources)
         left = torch.div(position, self.dilation, rounding_mode="floor").clamp_(max=self.radius)
         start = position - left * self.dilation
-        stop = (position + self.radius * self.dilation + 1).clamp_(max=num_sources)
+        reach = min(self.radius * self.dilation, num_sources)  # The product may exceed 64 bits.
+        stop = (position + reach + 1).clamp_(max=num_sources)
         return Intervals(start, stop, num_sources, step=self.dilation)
 
 

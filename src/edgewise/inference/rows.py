@@ -12,7 +12,7 @@ from typing import Any
 from edgewise.data.reading import number
 from edgewise.errors import ArgumentError
 from edgewise.training import RunFolder
-from edgewise.training.folder import finite
+from edgewise.training.folder import finite, refuse_run_file
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 FORMS = (".csv", ".tsv", ".jsonl")
@@ -74,10 +74,10 @@ def _cell(value: Any, effect: Callable[[float], str]) -> Any:
 
 
 def check_form(path: Path) -> None:
-    """Check the suffix of the file to which predictions are written.
+    """Check the name of the file to which predictions are written.
 
     Raises:
-        ArgumentError: the suffix is not one of ``FORMS``.
+        ArgumentError: the suffix is not one of ``FORMS``, or the file belongs to a run.
     """
     if path.suffix.lower() not in FORMS:
         raise ArgumentError(
@@ -86,6 +86,7 @@ def check_form(path: Path) -> None:
             got=path.name,
             remedy=f"write for example to {path.parent / 'predictions.csv'}",
         )
+    refuse_run_file("--out", path)
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -121,34 +122,31 @@ def write_answers(
     folder, form = RunFolder(path.parent), path.suffix.lower()
     folder.make()
 
-    def objects(part: Path) -> list[str]:
+    def write_objects(temporary: Path) -> list[str]:
         names: dict[str, None] = {}
         # Lone surrogates cannot be encoded; they are written as \udxxx escapes, as in JSON.
-        with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for answer in answers:
                 for row in [answer] if form == ".jsonl" else flat(answer):
                     names.update(dict.fromkeys(row))
                     file.write(json.dumps(finite(row), ensure_ascii=False) + "\n")
         return list(names)
 
-    def table(part: Path) -> None:
+    def write_table(temporary: Path) -> None:
         # All columns are known only at the end, so rows are kept in a temporary file until then.
-        rows = part.with_name(part.name + ".rows")
-        try:
-            names = objects(rows)
-            with (
-                rows.open(encoding="utf-8") as kept,
-                part.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
-            ):
-                writer = csv.DictWriter(file, names, delimiter=DELIMITERS[form])
-                edit = quoted if quote_formulas else _unchanged
-                writer.writerow({name: edit(name) for name in names})
-                for row in map(json.loads, kept):
-                    writer.writerow({name: edit(value) for name, value in row.items()})
-        finally:
-            rows.unlink(missing_ok=True)
+        rows = temporary.with_suffix(".rows")
+        names = write_objects(rows)
+        with (
+            rows.open(encoding="utf-8") as lines,
+            temporary.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
+        ):
+            writer = csv.DictWriter(file, names, delimiter=DELIMITERS[form])
+            edit = quoted if quote_formulas else _unchanged
+            writer.writerow({name: edit(name) for name in names})
+            for row in map(json.loads, lines):
+                writer.writerow({name: edit(value) for name, value in row.items()})
 
-    folder.write(path.name, objects if form == ".jsonl" else table)
+    folder.write(path.name, write_objects if form == ".jsonl" else write_table)
 
 
 def _unchanged(value: Any) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -18,7 +20,7 @@ from edgewise.arguments import check_least
 from edgewise.data import Splits
 from edgewise.data.tables.frames import is_frame, to_pandas
 from edgewise.data.text.tokenizer import TOKENIZER, load_tokenizer
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, EdgewiseError, printable_line
 from edgewise.inference.ensemble import Ensemble
 from edgewise.inference.predictor import Answer, Predictor
 from edgewise.inference.predictors import predictor_of
@@ -31,16 +33,19 @@ from edgewise.runs.preprocessing import (
 )
 from edgewise.runs.record import check_finished, load_recipe
 from edgewise.runs.seeds import single_values
-from edgewise.runs.train_recipe import build_model, prepare
-from edgewise.runs.vocabulary import check_vocabulary, with_vocabulary
+from edgewise.runs.train_recipe import build_model, prepare_recorded
+from edgewise.runs.vocabulary import check_vocabulary
 from edgewise.training import RunFolder
-from edgewise.training.folder import CURVES
+from edgewise.training.folder import CURVES, PREPROCESSING, RECIPE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
 T = TypeVar("T")
+MAX_PICTURE = 5_000_000
+"""Maximum size of ``curves.png`` that a notebook shows, in bytes."""
+PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,7 +80,7 @@ class Run:
     @cached_property
     def splits(self) -> Splits:
         """Data that the run was trained on, loaded at the first use."""
-        return prepare(with_vocabulary(replace(self.recipe, start=""), RunFolder(self.path)))[1]
+        return prepare_recorded(replace(self.recipe, start=""), RunFolder(self.path))[1]
 
     def predict(self, inputs: Any = None, *, batch_size: int | None = None, **options: Any) -> Any:
         """Return the predictions, in the order of the inputs.
@@ -154,13 +159,29 @@ class Run:
         self, values: Iterable[Any], size: int, options: Mapping[str, Any]
     ) -> Iterator[Answer]:
         for part in _parts(values, size):
-            yield from self.predictor.answers(part, options)
+            yield from self._answers(part, options)
+
+    def _answers(self, values: list[Any], options: Mapping[str, Any]) -> list[Answer]:
+        try:
+            return list(self.predictor.answers(values, options))
+        except EdgewiseError:
+            raise
+        except Exception as error:  # Files that do not fit together raise many types of errors.
+            if os.environ.get("EDGEWISE_TRACEBACK"):
+                raise
+            raise ArgumentError(
+                str(self.path),
+                expected="a run folder whose files belong together",
+                got=f"{type(error).__name__}: {error}",
+                remedy="restore the folder, or train again. If you have just trained this run, "
+                "set EDGEWISE_TRACEBACK=1, and report the error with its output",
+            ) from error
 
     def _of_file(self, path: Path, size: int, options: Mapping[str, Any]) -> Iterator[Answer]:
         rows = 0
         for part in _parts(self.predictor.from_file(path), size):
             rows += len(part)
-            answers = self.predictor.answers([value for _, _, value in part], options)
+            answers = self._answers([value for _, _, value in part], options)
             for (line, row, _), answer in zip(part, answers, strict=True):
                 if "error" in answer and line is not None:
                     answer["error"] = f"line {line} of {path.name}: {answer['error']}"
@@ -174,7 +195,7 @@ class Run:
             )
 
     def __repr__(self) -> str:
-        name, path = self.recipe.name, str(self.path)
+        name, path = printable_line(self.recipe.name), str(self.path)
         return f"<Run of {name} in {path!r}, input: {self.predictor.input}>"
 
     def _repr_html_(self) -> str:
@@ -189,11 +210,14 @@ class Run:
         rows += [(name, f"{value:.4g}") for name, value in self.metrics.items()]
         cells = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in rows)
         table = f"<table><caption>{escape(str(self.path))}</caption>{cells}</table>"
-        picture = self.path / CURVES
-        if not picture.is_file():
-            return table
-        content = b64encode(picture.read_bytes()).decode()
-        return f'{table}<img alt="learning curves" src="data:image/png;base64,{content}"/>'
+        folder = RunFolder(self.path)
+        with suppress(ArgumentError):  # The file is a link, so the picture is left out.
+            if folder.has(CURVES) and folder.file(CURVES).stat().st_size <= MAX_PICTURE:
+                content = folder.file(CURVES).read_bytes()
+                if content.startswith(PNG):
+                    source = f"data:image/png;base64,{b64encode(content).decode()}"
+                    return f'{table}<img alt="learning curves" src="{source}"/>'
+        return table
 
 
 def _parts(values: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -273,9 +297,8 @@ def load(path: Path | str) -> Run:
     preprocessing = load_preprocessing(folder) if members or known is None else known
     tokenizer = load_tokenizer(folder.path / TOKENIZER) if folder.has(TOKENIZER) else None
     check_vocabulary(folder, tokenizer, TOKENIZER)
-    model = build_model(recipe, preprocessing, folder.count_weights())
-    folder.load_weights(model)
-    model.eval()
-    return Run(
-        folder.path, recipe, model, kind(recipe, model, preprocessing, tokenizer, folder.path)
-    )
+    with folder.reading(PREPROCESSING, f"the properties of the data of the run in {RECIPE}"):
+        model = build_model(recipe, preprocessing, folder.count_weights())
+        folder.load_weights(model)
+        predictor = kind(recipe, model.eval(), preprocessing, tokenizer, folder.path)
+    return Run(folder.path, recipe, model, predictor)

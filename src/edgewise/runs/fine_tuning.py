@@ -59,7 +59,7 @@ def check_start(recipe: Recipe) -> None:
             with another position encoding.
     """
     run = RunFolder(Path(recipe.start))
-    if not run.weights.is_file():
+    if not run.has(run.weights.name):
         run.refuse_several()
         raise MissingDataError(
             f"{run.weights}: no such file. Remedy: name the folder of a finished run."

@@ -80,7 +80,8 @@ def _start(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "edgewise.runs.worker", str(path), title]
+    # -P, because -m alone would import files of the current folder, which may be received files.
+    command = [sys.executable, "-P", "-m", "edgewise.runs.worker", str(path), title]
     common = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),

@@ -40,7 +40,8 @@ def read_value(name: str, value: Any, kind: Any, remedy: str = OF_FIELDS) -> Any
         check_choice(name, str(value), choices)
         return choices[str(value)]
     if kind == tuple[str, ...] and isinstance(value, (str, list, tuple)):
-        return tuple(value.split(",")) if isinstance(value, str) and value else tuple(value)
+        texts = value.split(",") if isinstance(value, str) and value else value
+        return tuple(read_value(name, text, str, remedy) for text in texts)
     if kind == tuple[int, ...] and isinstance(value, (str, list, tuple)):
         parts = value.split(",") if isinstance(value, str) and value else value
         return tuple(read_value(name, part, int, remedy) for part in parts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,9 +101,60 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
         tensors = folder.read_tensors(PREPROCESSING_TENSORS, record.get("digest")) if names else {}
         values = _RunValues(folder.path, {**values, **{name: tensors[name] for name in names}})
         count = record.get("train_examples", 0)
-        return Preprocessing(sizes, None if scale is None else TargetScale(*scale), values, count)
+        scale = None if scale is None else TargetScale(*scale)
+        preprocessing = Preprocessing(sizes, scale, values, count)
+        _check_types(folder.path, preprocessing)
     except (KeyError, TypeError, AttributeError) as error:
         raise _lacking(folder.path, str(error)) from error
+    return preprocessing
+
+
+def _check_types(path: Path, preprocessing: Preprocessing) -> None:
+    """Raise ArgumentError if a value has another type than :func:`keep_preprocessing` writes."""
+    scale, values = preprocessing.target_scale, preprocessing.values
+    sizes = {f"model_arguments.{name}": x for name, x in preprocessing.model_arguments.items()}
+    wrong = {name: size for name, size in sizes.items() if not _is_size(size)}
+    if scale is not None and not (_are_numbers(scale.mean) and _are_numbers(scale.std)):
+        wrong["target_scale"] = list(scale)
+    if not _is_size(preprocessing.train_examples):
+        wrong["train_examples"] = preprocessing.train_examples
+    wrong |= {name: values[name] for name in NAME_LISTS if not _are_names(values.get(name, []))}
+    wrong |= {name: values[name] for name in NAMES if not isinstance(values.get(name, ""), str)}
+    for target in preprocessing.targets:
+        if not (_are_names((target.name, *target.classes)) and _are_numbers(target[2:4])):
+            wrong["targets"] = target
+    num_labels = len(values.get("labels", ()))
+    if num_labels and preprocessing.model_arguments.get("out_width", num_labels) != num_labels:
+        wrong["labels"] = wrong.get("labels", values["labels"])
+    for name, value in wrong.items():
+        raise ArgumentError(
+            str(path / PREPROCESSING),
+            expected=f"a value of {name} that `edgewise train` wrote",
+            got=reprlib.repr(value),
+            remedy="restore the file, or train again",
+        )
+
+
+NAME_LISTS = ("labels", "ids", "users", "items", "columns", "features")
+"""Values that are lists of names."""
+NAMES = ("column", "smiles", "text")
+"""Values that are names."""
+
+
+def _is_size(value: Any) -> bool:
+    """Return whether a value is a size, such as a number of classes, or a tuple of sizes."""
+    if isinstance(value, tuple):
+        return all(map(_is_size, value))
+    return value is None or (isinstance(value, int) and value >= 0)
+
+
+def _are_numbers(value: Any) -> bool:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(one, (int, float)) and math.isfinite(one) for one in values)
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value)
 
 
 def kept_preprocessing(folder: RunFolder) -> Preprocessing | None:

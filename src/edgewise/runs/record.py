@@ -139,7 +139,8 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
         parts = {part: _default(part, record) for part in PARTS}
         use = record["model"]["use"]
         check_choice("model", use, MODELS)
-        bare = Recipe(record["recipe"], record["summary"], partial(MODELS[use]), **parts)
+        name, summary = (read_value(key, record[key], str) for key in ("recipe", "summary"))
+        bare = Recipe(name, summary, partial(MODELS[use]), **parts)
         values = {"seed": record["seed"], "from": record.get("from", "")}
         for part in ("model", *PARTS):
             values |= {f"{part}.{k}": v for k, v in record[part].items() if k != "use"}
@@ -186,7 +187,8 @@ def load_recipe(folder: RunFolder) -> Recipe:
         >>> from edgewise import runs, training
         >>> recipe = runs.load_recipe(training.RunFolder(Path("runs/mine")))  # doctest: +SKIP
     """
-    return from_record(folder.read_json(RECIPE))
+    with folder.reading(RECIPE, "a recipe that `edgewise train` wrote"):
+        return from_record(folder.read_json(RECIPE))
 
 
 def check_finished(folder: RunFolder, recipe: Recipe) -> None:
@@ -196,7 +198,7 @@ def check_finished(folder: RunFolder, recipe: Recipe) -> None:
         MissingDataError: the run has not saved its best weights.
         ArgumentError: the folder has several runs.
     """
-    if not folder.weights.is_file():
+    if not folder.has(folder.weights.name):
         folder.refuse_several()
         raise MissingDataError(
             f"{folder.weights}: no such file. Remedy: finish the run: repeat the command that "

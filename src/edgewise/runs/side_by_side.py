@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -70,9 +71,27 @@ def _start(
 ) -> tuple[Connection, BaseProcess]:
     answer, tell = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(tell, function, arguments), daemon=True)
-    process.start()
+    with _safe_path():
+        process.start()
     tell.close()
     return answer, process
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Start Python processes that do not import modules of the current folder (``python -P``).
+
+    The server that forks the workers is started with ``python -c``, which alone would import them.
+    """
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def _ended(answer: Connection, process: BaseProcess) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import suppress
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from edgewise.data import Splits, TextSplits
-from edgewise.errors import ArgumentError, WriteError
+from edgewise.data import Data, Splits, TextSplits
+from edgewise.errors import ArgumentError, MissingDataError, MissingExtraError, WriteError
 from edgewise.layers import (
     GraphLayer,
     NaiveBayes,
@@ -31,7 +33,7 @@ from edgewise.runs.hugging_face import (
 )
 from edgewise.runs.launch import launch
 from edgewise.runs.preprocessing import Preprocessing, keep_preprocessing, preprocessing_of
-from edgewise.runs.recipe_fields import model_fields
+from edgewise.runs.recipe_fields import model_fields, part_fields
 from edgewise.runs.record import check_finished, differences, load_recipe, to_record
 from edgewise.runs.vocabulary import (
     check_vocabulary,
@@ -179,9 +181,76 @@ def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:
     return _started(with_their_model(recipe), None)
 
 
-def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
+def prepare_recorded(recipe: Recipe, folder: RunFolder) -> tuple[nn.Module, Splits]:
+    """Build the model and load the data of the recipe in a run folder.
+
+    The recipe may come from someone else, and name any file of this computer as its data.
+    Therefore errors do not show what these files contain.
+
+    Raises:
+        ArgumentError: a data file is invalid.
+    """
+
+    def load(data: Data) -> Splits:
+        with _without_content(recipe, folder):
+            return data.load()
+
+    with _without_content(recipe, folder):
+        recipe = with_vocabulary(recipe, folder)
+    return _prepared(recipe, load)
+
+
+@contextmanager
+def _without_content(recipe: Recipe, folder: RunFolder) -> Iterator[None]:
+    """In a ``with`` block, replace errors about data files by one that does not show their content.
+
+    Args:
+        recipe: recipe that names the files.
+        folder: its run folder.
+    """
+    try:
+        yield
+    except (MissingDataError, MissingExtraError):
+        raise
+    except Exception as error:
+        files = _data_files(recipe, folder)
+        if not files:
+            raise
+        place = re.search(r"\bin ((?:line|row|column) \d+)\b", str(error))
+        where = f", in {place[1]}" if place else ""
+        raise ArgumentError(
+            ", ".join(files),
+            expected=f"the data that {folder.path / RECIPE} was trained with",
+            got=f"an error about {', '.join(map(repr, files.values()))}{where}. The content is not "
+            f"shown, because {RECIPE} names the file, not you",
+            remedy="correct the file; to see the whole error, name it yourself: `edgewise baseline "
+            f"{recipe.name} {' '.join(f'--{name} FILE' for name in files)}`",
+        ) from None
+
+
+def _data_files(recipe: Recipe, folder: RunFolder) -> dict[str, str]:
+    """Return the fields of the data that name files outside the run folder, with their values."""
+    files = {}
+    for name, field in part_fields(recipe.data).items():
+        for value in field.value if isinstance(field.value, tuple) else (field.value,):
+            with suppress(OSError, ValueError):  # The name is too long, or not a name.
+                if (
+                    isinstance(value, str)
+                    and value
+                    and Path(value).exists()
+                    and not Path(value).resolve().is_relative_to(folder.path.resolve())
+                ):
+                    files[f"data.{name}"] = value
+    return files
+
+
+def _load(data: Data) -> Splits:
+    return data.load()
+
+
+def _prepared(recipe: Recipe, load: Callable[[Data], Splits] = _load) -> tuple[nn.Module, Splits]:
     recipe.trainer.check(recipe.task.possible_metrics())
-    splits = recipe.data.load()
+    splits = load(recipe.data)
     described = recipe.for_targets(splits.targets, splits.class_counts)
     seed_everything(recipe.seed)
     model = build_model(recipe, preprocessing_of(splits))
@@ -214,7 +283,7 @@ def evaluate_one(path: Path) -> dict[str, float]:
     folder = RunFolder(path)
     recipe = load_recipe(folder)
     check_finished(folder, recipe)
-    model, splits = _prepared(with_vocabulary(recipe, folder))
+    model, splits = prepare_recorded(recipe, folder)
     folder.load_weights(model)
     loaders = splits.loaders(recipe.seed)
     task = recipe.task.with_targets(splits.targets, splits.class_counts)

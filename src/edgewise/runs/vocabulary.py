@@ -61,7 +61,7 @@ def keep_vocabulary(folder: RunFolder, tokenizer: Tokenizer | None) -> None:
     """Write ``tokenizer.json`` to a run folder, unless ``tokenizer`` is None."""
     if tokenizer is not None:
         text = tokenizer.to_str(pretty=True)
-        folder.write(TOKENIZER, lambda part: part.write_text(text, encoding="utf-8"))
+        folder.write(TOKENIZER, lambda file: file.write_text(text, encoding="utf-8"))
 
 
 def check_vocabulary(run: RunFolder, tokenizer: Tokenizer | None, argument: str) -> None:

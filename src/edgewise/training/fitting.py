@@ -145,7 +145,7 @@ def fit(
             num_sanity_val_steps=0,
             **trainer_arguments(),
         )
-        start = str(folder.checkpoint) if folder.checkpoint.is_file() else None
+        start = str(folder.checkpoint) if folder.has(folder.checkpoint.name) else None
         if start:
             folder.check_checkpoint()
         restoring = folder.restoring(lambda: checkpoint.begun) if start else nullcontext()

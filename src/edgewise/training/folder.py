@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 import os
-import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,6 +30,13 @@ from edgewise.layers.pruning import keep_heads
 from edgewise.limits import check_memory, check_regular, read_json_object
 from edgewise.renamed import new_parameter_name
 from edgewise.training.interrupt import Interrupted
+from edgewise.writing import (
+    remove_stale,
+    temporary_file,
+    temporary_folders,
+    write_figure,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,6 +54,9 @@ OLD_FILES = {PREPROCESSING: "fitted.json", PREPROCESSING_TENSORS: "fitted.safete
 """Names that files have in run folders of earlier versions, by their present name."""
 BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
 """Files that are written before the first step, in addition to the first file (see ``claimed``)."""
+RUN_FILES = {RECIPE, LOG, CURVES, METRICS, NOTES, TEST_EXAMPLES, HEADS, *BEGINNINGS}
+RUN_FILES |= {"model.safetensors", "held_out.safetensors", "checkpoint.ckpt", "baseline.json"}
+"""Files of a run folder, which other results must not replace."""
 BEGIN_AGAIN = "delete this file; --resume then restarts the run from its beginning"
 DIGEST = "sha256"
 SHOWN = 3
@@ -82,7 +91,7 @@ class RunFolder:
         Args:
             resumable: whether the error suggests ``--resume``, because the command has this option.
         """
-        if self.path.is_dir() and set(self.path.iterdir()) <= set(self._parts()):
+        if self.path.is_dir() and set(self.path.iterdir()) <= set(temporary_folders(self.path)):
             return
         if self.path.exists():
             raise self._exists(resumable=resumable)
@@ -128,22 +137,16 @@ class RunFolder:
         """Return the folders of the runs for several seeds or folds in this folder, in order.
 
         Raises:
-            ArgumentError: one of them is a link to this folder or a folder above it.
+            ArgumentError: one of them is a link.
         """
         recipes = (
-            file for kind in ("seed", "fold") for file in self.path.glob(f"{kind}-*/{RECIPE}")
+            path for kind in ("seed", "fold") for path in self.path.glob(f"{kind}-*/{RECIPE}")
         )
-        runs = sorted((file.parent for file in recipes), key=lambda run: (len(run.name), run.name))
-        above = {folder.resolve() for folder in (self.path, *self.path.absolute().parents)}
+        runs = [path.parent for path in recipes]
         for run in runs:
-            if run.resolve() in above:
-                raise ArgumentError(
-                    str(run),
-                    expected="the folder of one run",
-                    got=f"a link to {run.resolve()}, which contains it",
-                    remedy="delete this link",
-                )
-        return runs
+            if run.is_symlink():
+                raise _outside(run)
+        return sorted(runs, key=lambda run: (len(run.name), run.name))
 
     @contextmanager
     def claimed(self, name: str, record: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
@@ -170,8 +173,7 @@ class RunFolder:
             else:
                 self._claim(name, record)
                 claimed = True
-            for part in self._parts():
-                part.unlink(missing_ok=True)
+            remove_stale(self.path)
             yield
         except Interrupted:
             raise
@@ -186,12 +188,12 @@ class RunFolder:
 
     def _claim(self, name: str, record: Mapping[str, Any]) -> None:
         final, text = self.path / name, _indented(record)
-        with self._part(final) as part:
-            part.write_text(text, encoding="utf-8")
+        with self._as_write_error(final), temporary_file(final) as temporary:
+            temporary.write_text(text, encoding="utf-8")
             try:
                 try:
                     # os.link is atomic, and fails if the file exists.
-                    os.link(part, final)
+                    os.link(temporary, final)
                 except FileExistsError:
                     raise
                 except OSError:  # The file system has no hard links.
@@ -221,25 +223,8 @@ class RunFolder:
             WriteError: the file cannot be written.
         """
         final = self.path / name
-        with self._part(final) as part:
-            part.touch()
-            # Permissions that a new file gets from the umask.
-            mode = stat.S_IMODE(part.stat().st_mode)
-            fill(part)
-            # Some libraries set the mode to 0600.
-            part.chmod(mode)
-            part.replace(final)
-        return final
-
-    @contextmanager
-    def _part(self, final: Path) -> Iterator[Path]:
-        """Yield a temporary path next to ``final``, and delete it afterwards."""
-        part = final.with_name(f".part-{os.getpid()}-{final.name}")
         with self._as_write_error(final):
-            try:
-                yield part
-            finally:
-                part.unlink(missing_ok=True)
+            return write_file(final, fill)
 
     @contextmanager
     def _as_write_error(self, path: Path) -> Iterator[None]:
@@ -250,14 +235,10 @@ class RunFolder:
                 raise
             raise WriteError(path, error, resumable=self.checkpoint.is_file()) from error
 
-    def _parts(self) -> list[Path]:
-        """Return the temporary files in the folder, which killed processes may have left."""
-        return list(self.path.glob(".part-*"))
-
     def write_json(self, name: str, value: Any) -> None:
         """Write a value to a file as indented JSON, with ``null`` for NaN and infinity."""
         text = _indented(value)
-        self.write(name, lambda part: part.write_text(text, encoding="utf-8"))
+        self.write(name, lambda file: file.write_text(text, encoding="utf-8"))
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Read a JSON file of this run.
@@ -266,8 +247,8 @@ class RunFolder:
             MissingDataError: the file does not exist.
             ArgumentError: the file does not contain a JSON object.
         """
-        with self._reading(name, "a JSON file with an object"):
-            return read_json_object(self._existing(name))
+        with self.reading(name, "a JSON file with an object"):
+            return read_json_object(self.file(name))
 
     def read_metrics(self) -> dict[str, Any]:
         """Read ``metrics.json``, with NaN for ``null``.
@@ -279,9 +260,7 @@ class RunFolder:
         return metrics
 
     @contextmanager
-    def _reading(
-        self, name: str, expected: str, remedy: str = "restore the file"
-    ) -> Iterator[None]:
+    def reading(self, name: str, expected: str, remedy: str = "restore the file") -> Iterator[None]:
         """Replace errors in the ``with`` block by one that names the missing or damaged file.
 
         Args:
@@ -292,7 +271,7 @@ class RunFolder:
         path = self.path / name
         with reading(path, expected=expected, remedy=remedy):
             try:
-                check_regular(self._existing(name))
+                self.file(name)
                 yield
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise MissingDataError(
@@ -300,19 +279,38 @@ class RunFolder:
                 ) from error
 
     def has(self, name: str) -> bool:
-        """Return whether the folder contains the file ``name``."""
-        return self._existing(name).is_file()
+        """Return whether the folder contains the file ``name``.
 
-    def _existing(self, name: str) -> Path:
-        """Return the path of a file, with its name in earlier versions if only that file exists."""
+        Raises:
+            ArgumentError: see :meth:`file`.
+        """
+        return self.file(name).is_file()
+
+    def file(self, name: str) -> Path:
+        """Return the path of a file, with its name in earlier versions if only that file exists.
+
+        Raises:
+            ArgumentError: it is not a regular file, or a link to a file outside the folder, which
+                may come from someone else.
+        """
+        path = self.path / name
         old = self.path / OLD_FILES.get(name, name)
-        return old if old.is_file() and not (self.path / name).is_file() else self.path / name
+        path = old if old.is_file() and not path.is_file() else path
+        try:
+            inside = path.resolve().is_relative_to(self.path.resolve())
+        except (OSError, RuntimeError):  # A link that names itself.
+            inside = False
+        if not inside:
+            raise _outside(path)
+        if path.exists():
+            check_regular(path)
+        return path
 
     def write_log(self, rows: list[Row]) -> None:
         """Write ``log.csv``, with the metrics of each epoch in a row."""
 
-        def fill(part: Path) -> None:
-            with part.open("w", newline="", encoding="utf-8") as file:
+        def fill(temporary: Path) -> None:
+            with temporary.open("w", newline="", encoding="utf-8") as file:
                 table = csv.DictWriter(file, list(rows[0]) if rows else [])
                 table.writeheader()
                 table.writerows(rows)
@@ -322,16 +320,16 @@ class RunFolder:
     def read_log(self) -> list[Row]:
         """Read the rows of ``log.csv``."""
         with (
-            self._reading(LOG, "a table of numbers, a row for each epoch"),
-            (self.path / LOG).open(newline="", encoding="utf-8") as file,
+            self.reading(LOG, "a table of numbers, a row for each epoch"),
+            self.file(LOG).open(newline="", encoding="utf-8") as file,
         ):
             return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
     def check_checkpoint(self) -> None:
         """Raise ArgumentError if the checksums in the checkpoint show that it is damaged."""
         with (
-            self._reading(self.checkpoint.name, "an undamaged checkpoint", BEGIN_AGAIN),
-            ZipFile(self.checkpoint) as parts,
+            self.reading(self.checkpoint.name, "an undamaged checkpoint", BEGIN_AGAIN),
+            ZipFile(self.file(self.checkpoint.name)) as parts,
         ):
             damaged = parts.testzip()
             if damaged is not None:
@@ -349,7 +347,7 @@ class RunFolder:
         except Exception:
             if has_begun():
                 raise
-            with self._reading(self.checkpoint.name, "a checkpoint of this run", BEGIN_AGAIN):
+            with self.reading(self.checkpoint.name, "a checkpoint of this run", BEGIN_AGAIN):
                 raise
 
     def write_weights(self, weights: dict[str, Tensor]) -> None:
@@ -389,9 +387,9 @@ class RunFolder:
         own = {key: value.detach().cpu().clone() for key, value in tensors.items()}
         digest = _digest(own)
 
-        def fill(part: Path) -> None:
+        def fill(temporary: Path) -> None:
             try:
-                save_file(own, part, metadata={DIGEST: digest})
+                save_file(own, temporary, metadata={DIGEST: digest})
             except SafetensorError as error:
                 raise OSError(str(error)) from error
 
@@ -414,10 +412,10 @@ class RunFolder:
         from safetensors import safe_open
 
         with (
-            self._reading(name, "an undamaged file of tensors", "train again"),
-            safe_open(self._existing(name), "pt") as file,
+            self.reading(name, "an undamaged file of tensors", "train again"),
+            safe_open(self.file(name), "pt") as file,
         ):
-            size = self._existing(name).stat().st_size
+            size = self.file(name).stat().st_size
             check_memory(str(self.path / name), size, name, "free memory")
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             saved = (file.metadata() or {}).get(DIGEST)
@@ -439,8 +437,8 @@ class RunFolder:
             return None
         name = self.weights.name
         with (
-            self._reading(name, "an undamaged file of tensors", "train again"),
-            safe_open(self._existing(name), "pt") as file,
+            self.reading(name, "an undamaged file of tensors", "train again"),
+            safe_open(self.file(name), "pt") as file,
         ):
             shapes = [file.get_slice(key).get_shape() for key in file.keys()]  # noqa: SIM118
             return sum(map(math.prod, shapes))
@@ -454,17 +452,36 @@ class RunFolder:
         """
         if self.has(HEADS):
             keep_heads(model, self.read_json(HEADS))
-        weights = self.read_weights(model.state_dict())
+        state = model.state_dict()
+        weights = self.read_weights(state)
+        self._check_values(weights, state)
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
             raise ArgumentError(
                 str(self.weights),
                 expected=f"the weights of the model in {RECIPE}",
-                got=differing(disagreements(weights, model.state_dict())),
+                got=differing(disagreements(weights, state)),
                 remedy="train again if the run is of an earlier version of Edgewise; otherwise use "
                 f"{RECIPE} and {self.weights.name} of the same run",
             ) from error
+
+    def _check_values(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+        """Raise ArgumentError if weights are NaN, or have another type than those of the model."""
+        for name, weight in weights.items():
+            dtype = state[name].dtype if name in state else weight.dtype
+            if weight.dtype != dtype:
+                got, remedy = str(weight.dtype), f"convert the file to {dtype}, or train again"
+            elif weight.is_floating_point() and bool(weight.isnan().any()):
+                got, remedy = "NaN", "train again, with a lower optimizer.lr if the loss was NaN"
+            else:
+                continue
+            raise ArgumentError(
+                str(self.weights),
+                expected=f"numbers of type {dtype} in {name}",
+                got=got,
+                remedy=remedy,
+            )
 
     def write_figure(self, name: str, figure: Figure) -> None:
         """Write a figure to an image file.
@@ -485,7 +502,33 @@ class RunFolder:
                 got=name,
                 remedy=f"write {Path(name).stem}.png",
             )
-        self.write(name, lambda part: figure.savefig(part, dpi=150, format=form))
+        with self._as_write_error(self.path / name):
+            write_figure(self.path / name, figure)
+
+
+def refuse_run_file(argument: str, path: Path) -> None:
+    """Raise ArgumentError if a result would replace a file of a run.
+
+    Args:
+        argument: option that names the file.
+        path: the file.
+    """
+    if path.name in RUN_FILES and path.with_name(RECIPE).exists():
+        raise ArgumentError(
+            argument,
+            expected="a file that is not one of the files of a run",
+            got=str(path),
+            remedy=f"choose another name, such as {path.with_stem(f'new-{path.stem}')}",
+        )
+
+
+def _outside(path: Path) -> ArgumentError:
+    return ArgumentError(
+        str(path),
+        expected="a regular file or folder inside the run folder",
+        got="a link",
+        remedy="copy the content to this place, if you trust the folder",
+    )
 
 
 def finite(value: Any) -> Any:

@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import ProgressBar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from edgewise.errors import printable_line
 from edgewise.training.history import History
 
 BAR_EVERY = 0.1  # Seconds between two updates of the bar.
@@ -34,7 +35,7 @@ class ProgressDisplay(ProgressBar):
 
     def __init__(self, title: str, history: History) -> None:
         super().__init__()
-        self.title, self.history = title, history
+        self.title, self.history = printable_line(title), history
         self.enabled = True
         self.console = Console(stderr=True)
         self._bar: Progress | None = None
@@ -50,7 +51,11 @@ class ProgressDisplay(ProgressBar):
             return
         self._shown_at, self._shown_epochs = time.monotonic(), len(self.history.rows)
         if self.console.is_terminal:
-            shown = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}")
+            shown = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TextColumn("{task.fields[text]}", markup=False),
+            )
             self._bar = Progress(
                 *shown,
                 TimeElapsedColumn(),
@@ -104,7 +109,7 @@ class ProgressDisplay(ProgressBar):
     def _print_line(self, batch: str) -> None:
         epochs = len(self.history.rows)
         text = f"epoch {epochs}/{self.history.settings.epochs}{batch}  {self._metric()}"
-        self.console.print(f"{self.title}  {text}", highlight=False, soft_wrap=True)
+        self.console.print(f"{self.title}  {text}", highlight=False, soft_wrap=True, markup=False)
         self._shown_at, self._shown_epochs = time.monotonic(), epochs
 
     def _metric(self) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import shutil
+import warnings
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 
 from edgewise.data import planetoid
-from edgewise.data.files import find_raw
-from edgewise.errors import MissingDataError
+from edgewise.data.checksums import SHA256
+from edgewise.data.files import find_raw, verify
+from edgewise.data.graphs.planetoid import ArrayUnpickler, read_papers
+from edgewise.errors import ArgumentError, MissingDataError
 from tests.errors import refused
 from tests.places import ROOT, needs
-
-pytest.importorskip("torch_geometric")
 
 needs_cora = needs("Cora")
 
@@ -68,6 +71,81 @@ def test_a_changed_pickle_is_not_unpickled(part, tmp_path, monkeypatch):
     with refused(str(file), expected="SHA-256", got="", remedy="again"):
         planetoid("Cora").load()
     assert not (tmp_path / "harm").exists()
+
+
+@needs_cora
+def test_the_bytes_that_were_verified_are_the_bytes_that_are_read(tmp_path, monkeypatch):
+    """Another process replaces each file after it was verified by its path."""
+    harm = tmp_path / "harm"
+
+    class Harm:
+        def __reduce__(self):
+            return Path.touch, (harm,)
+
+    def verify_and_swap(data, path, remedy=""):
+        verify(data, path, remedy)
+        path.unlink()
+        path.write_bytes(pickle.dumps(Harm()))
+
+    shutil.copytree(ROOT / "Cora" / "raw", tmp_path / "Cora" / "raw", copy_function=shutil.copyfile)
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    monkeypatch.setattr("edgewise.data.files.verify", verify_and_swap)
+    with pytest.raises(ArgumentError, match="SHA-256"):
+        planetoid("Cora").load()
+    assert not harm.exists()
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_nothing_but_arrays_is_unpickled(protocol, tmp_path):
+    for value in (Path(tmp_path), Path.touch, print, Counter(), torch.zeros(1)):
+        with pytest.raises(pickle.UnpicklingError, match="is not an array of numbers"):
+            ArrayUnpickler(pickle.dumps(value, protocol)).load()
+    assert ArrayUnpickler(pickle.dumps({1: [2]}, protocol)).load() == {1: [2]}
+
+
+def pickled_object_array():
+    """An array of objects, of which Python 2 would pickle a list."""
+    return b"".join(
+        (
+            b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n)\x87R",
+            b"(K\x01K\x01\x85cnumpy\ndtype\nU\x02O8K\x00K\x01\x87R\x89U\x08" + bytes(8) + b"tb.",
+        )
+    )
+
+
+def test_an_array_of_objects_is_refused():
+    with pytest.raises((ValueError, TypeError, pickle.UnpicklingError)):
+        ArrayUnpickler(pickled_object_array()).load()
+
+
+@needs_cora
+@pytest.mark.parametrize("name", ["Cora", "CiteSeer"])
+def test_the_networks_are_those_that_pyg_reads(name, tmp_path, monkeypatch):
+    """CiteSeer has papers that no file lists: here, Cora with gaps among its test papers."""
+    pytest.importorskip("torch_geometric")
+    from torch_geometric.io import read_planetoid_data
+
+    raw = tmp_path / name / "raw"
+    raw.mkdir(parents=True)
+    digests = {}
+    for part in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index"):
+        content = (ROOT / "Cora" / "raw" / f"ind.cora.{part}").read_bytes()
+        if part == "test.index" and name == "CiteSeer":
+            content = content.replace(b"2707", b"2711").replace(b"2000\n", b"2709\n")
+        path = raw / f"ind.{name.lower()}.{part}"
+        path.write_bytes(content)
+        digests[path.name] = hashlib.sha256(content).hexdigest()
+    monkeypatch.setitem(SHA256, name, digests)
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    papers = read_papers(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = read_planetoid_data(str(raw), name)
+    assert torch.equal(papers.x, expected.x)
+    assert torch.equal(papers.y, expected.y)
+    assert torch.equal(papers.edge_index, expected.edge_index)
+    for split, index in papers.splits.items():
+        assert torch.equal(index, expected[f"{split}_mask"].nonzero()[:, 0])
 
 
 @needs_cora

@@ -72,7 +72,7 @@ def graph_kept(kept: dict[str, Any]) -> NodeGraph:
     places = kept["x_rows"], kept["x_columns"]
     shape = len(kept["ids"]), kept["width"]
     with _without_beta_warning():
-        x = torch.sparse_csr_tensor(*places, kept["x_values"], shape)
+        x = torch.sparse_csr_tensor(*places, kept["x_values"], shape, check_invariants=True)
     return NodeGraph(kept["ids"], x, kept["edges"])
 
 

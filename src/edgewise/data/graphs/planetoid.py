@@ -6,16 +6,20 @@ split: 20 training labels per class, 500 validation papers and 1000 test papers)
 
 from __future__ import annotations
 
-import warnings
+import io
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from edgewise.arguments import check_choice
 from edgewise.data.checksums import SHA256
-from edgewise.data.files import find_files
+from edgewise.data.files import find_files, read_verified
 from edgewise.data.graphs.node_data import (
     NodeData,
     NodeGraph,
@@ -25,7 +29,7 @@ from edgewise.data.graphs.node_data import (
     semi_supervised_split,
 )
 from edgewise.data.splits import Splits
-from edgewise.errors import ArgumentError, require
+from edgewise.errors import ArgumentError
 
 Name = Literal["Cora", "CiteSeer", "PubMed"]
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -118,26 +122,108 @@ class Papers(NamedTuple):
 
 
 def read_papers(name: Name) -> Papers:
-    """Return a network with its public split, read by PyTorch Geometric.
+    """Return a network with its public split, as PyTorch Geometric reads it.
 
-    The files are pickles: they are unpickled only after their checksums matched.
+    The files are pickles. Their digests are computed of the bytes that are then unpickled, and
+    nothing but arrays of numbers is unpickled.
 
     Raises:
         MissingDataError: a file is missing.
         ArgumentError: a file differs from the published one.
-        MissingExtraError: torch_geometric or SciPy is not installed.
     """
-    purpose = f"the data set {name}"
     raw = find_files(name, {file: f"{ADDRESS}/{file}" for file in SHA256[name]})
-    with warnings.catch_warnings():
-        # Hide warnings: the pickles refer to modules of NumPy and SciPy that were renamed since
-        # 2016.
-        warnings.simplefilter("ignore")
-        require("torch_geometric", extra="graphs", purpose=purpose)
-        # The pickles contain sparse matrices of SciPy.
-        require("scipy", extra="graphs", purpose=purpose)
-        from torch_geometric.io import read_planetoid_data
+    content = {
+        file.removeprefix(f"ind.{name.lower()}."): read_verified(name, file, raw)
+        for file in SHA256[name]
+    }
+    order = torch.tensor([int(line) for line in content.pop("test.index").split()])
+    values = {key: ArrayUnpickler(pickled).load() for key, pickled in content.items()}
+    features, labels = (
+        torch.cat([_dense(values[f"all{key}"]), _with_isolated(_dense(values[f"t{key}"]), order)])
+        for key in ("x", "y")
+    )
+    # The test papers are stored in the order of their numbers, not in that of `order`.
+    numbers = order.sort().values
+    features[order], labels[order] = features[numbers], labels[numbers]
+    pairs = {(cited, paper) for paper, row in values["graph"].items() for cited in row}
+    edge_index = torch.tensor(sorted(pair for pair in pairs if pair[0] != pair[1])).T.flip(0)
+    num_train = len(_dense(values["y"]))
+    splits = {
+        "train": torch.arange(num_train),
+        "val": torch.arange(num_train, num_train + 500),
+        "test": numbers,
+    }
+    return Papers(features, labels.max(1).indices, edge_index.contiguous(), splits)
 
-        found = read_planetoid_data(str(raw), name)
-    splits = {part: found[f"{part}_mask"].nonzero()[:, 0] for part in ("train", "val", "test")}
-    return Papers(found.x, found.y, found.edge_index, splits)
+
+def _with_isolated(rows: Tensor, order: Tensor) -> Tensor:
+    """Return the rows of all test papers; those of isolated papers of CiteSeer are missing, so 0.
+
+    Args:
+        rows: rows of the other test papers.
+        order: their numbers.
+    """
+    first = int(order.min())
+    complete = rows.new_zeros(int(order.max()) - first + 1, rows.shape[1])
+    complete[order.sort().values - first] = rows
+    return complete
+
+
+class ArrayUnpickler(pickle.Unpickler):
+    """Unpickler of lists, dicts and NumPy and SciPy arrays of numbers, written with Python 2.
+
+    Args:
+        content: pickled bytes.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(io.BytesIO(content), encoding="latin1")
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return the class or function of a known name; no module is imported."""
+        try:
+            return KNOWN[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"{module}.{name} is not an array of numbers") from None
+
+
+class _Array:
+    """State of a pickled NumPy array."""
+
+    values: NDArray[Any]
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _version, shape, dtype, is_fortran, content = state
+        values = np.frombuffer(content.encode("latin1"), dtype)
+        self.values = values.reshape(shape, order="F" if is_fortran else "C")
+
+
+class _SparseRows:
+    """State of a pickled SciPy matrix in the format CSR."""
+
+    data: _Array
+    indices: _Array
+    indptr: _Array
+    _shape: tuple[int, int]
+
+
+KNOWN: dict[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): lambda *_: _Array(),
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): np.dtype,
+    ("scipy.sparse.csr", "csr_matrix"): _SparseRows,
+    ("collections", "defaultdict"): lambda *_: {},
+    ("__builtin__", "list"): list,
+}
+"""Replacements of the classes and functions that the files name."""
+
+
+def _dense(value: _Array | _SparseRows) -> Tensor:
+    if isinstance(value, _Array):
+        return torch.tensor(value.values, dtype=torch.float32)
+    data, columns, start = (
+        torch.tensor(array.values) for array in (value.data, value.indices, value.indptr)
+    )
+    rows = torch.arange(len(start) - 1).repeat_interleave(start.diff())
+    matrix = torch.zeros(value._shape)
+    return matrix.index_put((rows, columns), data.float(), accumulate=True)

@@ -1,0 +1,127 @@
+"""Files that are written completely or not at all, also in folders that others can write to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+try:
+    import fcntl
+except ImportError:  # Windows has no locks of this kind, so stale folders stay there.
+    fcntl = None  # type: ignore[assignment]
+
+PREFIX, SUFFIX = ".edgewise-", ".part"
+
+
+def write_file(path: Path, fill: Callable[[Path], object]) -> Path:
+    """Write a file atomically, and return its path.
+
+    An existing file keeps its permissions. A link is replaced; the file that it names is not
+    changed.
+
+    Args:
+        path: file to write. Its folder must exist.
+        fill: function that writes the content to a temporary path with the same name. The temporary
+            file is then renamed.
+    """
+    with temporary_file(path) as temporary:
+        mode = stat.S_IMODE(temporary.stat().st_mode)
+        with suppress(FileNotFoundError):
+            status = path.lstat()
+            mode = stat.S_IMODE(status.st_mode) if stat.S_ISREG(status.st_mode) else mode
+        fill(temporary)
+        # Some libraries write another file with mode 0600 in its place.
+        temporary.chmod(mode)
+        temporary.replace(path)
+    return path
+
+
+def write_figure(path: Path | str, figure: Figure) -> None:
+    """Write a figure to an image file, whose suffix is the format; without a suffix, it is added.
+
+    Args:
+        path: image file to write.
+        figure: figure of Matplotlib.
+    """
+    path = Path(path)
+    if not path.suffix:
+        path = path.with_name(f"{path.name}.{figure.canvas.get_default_filetype()}")
+    form = path.suffix[1:].lower()
+    write_file(path, lambda file: figure.savefig(file, dpi=150, format=form))
+
+
+@contextmanager
+def temporary_file(path: Path) -> Iterator[Path]:
+    """Yield an empty file of the same name in a temporary folder beside ``path``."""
+    with temporary_folder(path.parent) as folder:
+        temporary = folder / path.name
+        temporary.touch(exist_ok=False)
+        yield temporary
+
+
+@contextmanager
+def temporary_folder(parent: Path) -> Iterator[Path]:
+    """Yield a new folder in ``parent``, which only this user can read, and delete it afterwards.
+
+    Folders that killed processes have left in ``parent`` are deleted as well. A process locks its
+    folder, and the lock ends with the process.
+    """
+    remove_stale(parent)
+    folder, descriptor = _locked_folder(parent)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def temporary_folders(parent: Path) -> list[Path]:
+    """Return the temporary folders in ``parent``."""
+    return list(parent.glob(f"{PREFIX}*{SUFFIX}"))
+
+
+def remove_stale(parent: Path) -> None:
+    """Delete the temporary folders in ``parent`` that killed processes of this user have left."""
+    for folder in temporary_folders(parent):
+        descriptor = _lock(folder, wait=False)
+        if descriptor is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(descriptor)
+
+
+def _locked_folder(parent: Path) -> tuple[Path, int | None]:
+    """Create a folder, and return it with the descriptor that locks it; None without locks."""
+    while True:
+        folder = Path(mkdtemp(SUFFIX, PREFIX, parent))
+        descriptor = _lock(folder, wait=True)
+        if folder.is_dir():
+            return folder, descriptor
+        if descriptor is not None:  # Another process deleted the folder before it was locked.
+            os.close(descriptor)
+
+
+def _lock(folder: Path, *, wait: bool) -> int | None:
+    """Return a descriptor that locks a folder of this user; None if it cannot be locked."""
+    if fcntl is None:
+        return None
+    descriptor = None
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        if os.fstat(descriptor).st_uid == os.getuid():
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            return descriptor
+    except OSError:
+        pass
+    if descriptor is not None:
+        os.close(descriptor)
+    return None
