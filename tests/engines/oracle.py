@@ -312,7 +312,9 @@ def _entmax(
     whole = np.maximum(summed(slope), 1e-300)
     unsure = np.where(live, scores.error, 0.0) + ROUNDS * rounding.unit * (1 / safe + np.abs(y))
     unsure = np.where(live, unsure, 0.0)
-    moved = summed(slope * unsure) + (np.sqrt(count) + ROUNDS) * rounding.unit
+    # A score that is off by much may enter the support, where its slope is 0 now.
+    most = np.maximum(slope * unsure, weights(y + unsure) - weights(y))
+    moved = summed(most) + (np.sqrt(count) + ROUNDS) * rounding.unit
     unsure = unsure + np.where(whole > 1e-300, moved / whole, 0.0)[..., target, :]
 
     def bounded(function: Callable[[Array], Array]) -> Bounded:
