@@ -41,8 +41,7 @@ PAGE = "docs/howto/text.md"
 def baseline(arguments: Namespace) -> int:
     """Run ``edgewise baseline``: evaluate the baselines of a recipe and print a table."""
     recipe = runs.with_values(recipes.find(arguments.recipe), arguments.fields)
-    out = arguments.out or Path("runs") / f"{recipe.name}-baseline"
-    print(f"\n{measure(recipe, out, folds=arguments.folds)}")
+    print(f"\n{measure(recipe, arguments.out, folds=arguments.folds)}")
     return 0
 
 

@@ -38,7 +38,7 @@ def show(arguments: Namespace) -> int:
 
 def train(arguments: Namespace) -> int:
     """Run ``edgewise train``: train a recipe, and print its metrics beside a quick baseline."""
-    out = arguments.out or Path("runs") / arguments.recipe
+    out = arguments.out
     recipe = _recipe(arguments, out)
     metrics: Mapping[str, Any]
     if arguments.folds:
@@ -68,19 +68,18 @@ def compare(arguments: Namespace) -> int:
             got=f"an option for the compared field, {arguments.field}",
             remedy=f"omit --{arguments.field}, because `edgewise compare` sets this field",
         )
-    out = arguments.out or Path("runs") / f"{recipe.name}-{arguments.field}"
     found = runs.compare(
         recipe,
         arguments.field,
         arguments.values,
-        out,
+        arguments.out,
         seeds=arguments.seeds,
         workers=arguments.workers,
         resume=arguments.resume,
     )
     split: Measured = "test" if arguments.test else "val"
     print(comparison_table(found, split))
-    for path in write_report(found, out, split):
+    for path in write_report(found, arguments.out, split):
         print(path)
     return 0
 

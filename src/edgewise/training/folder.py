@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from edgewise.errors import (
     ArgumentError,
     EdgewiseError,
+    Interrupted,
     MissingDataError,
     RunExistsError,
     WriteError,
@@ -30,7 +31,6 @@ from edgewise.errors import (
 from edgewise.layers.pruning import keep_heads
 from edgewise.limits import check_memory, check_regular, read_json_object
 from edgewise.renamed import new_parameter_name
-from edgewise.training.interrupt import Interrupted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
