@@ -19,6 +19,8 @@ from edgewise.cli.report import write_report
 from edgewise.cli.table import Measured, comparison_table, metrics_table
 from edgewise.cli.verify import run
 from edgewise.errors import ArgumentError
+from edgewise.layers.naive_bayes import NEAR_ZERO
+from edgewise.runs.combining import fitted_factors
 from edgewise.runs.fine_tuning import with_architecture
 from edgewise.training import RunFolder
 from edgewise.training.folder import METRICS, RECIPE
@@ -48,7 +50,7 @@ def train(arguments: Namespace) -> int:
     else:
         metrics = runs.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
     print(metrics_table(metrics))
-    _print_notes(recipe)
+    _print_notes(recipe, out)
     if not arguments.folds:
         _print_comparison(recipe, metrics, out)
     several = arguments.seeds or arguments.folds
@@ -87,7 +89,7 @@ def compare(arguments: Namespace) -> int:
 def test(arguments: Namespace) -> int:
     """Run ``edgewise test``: evaluate a run on its test set and print the metrics."""
     print(metrics_table(runs.evaluate_run(arguments.folder)))
-    _print_notes(runs.load_recipe(RunFolder(arguments.folder)))
+    _print_notes(runs.load_recipe(RunFolder(arguments.folder)), arguments.folder)
     return 0
 
 
@@ -102,9 +104,26 @@ def doctor(_arguments: Namespace) -> int:
     return 0
 
 
-def _print_notes(recipe: recipes.Recipe) -> None:
+def _print_notes(recipe: recipes.Recipe, out: Path) -> None:
+    """Print the notes of a task, and the fitted factors of models with two parts.
+
+    Args:
+        recipe: recipe of the run.
+        out: folder of the run, or of several runs.
+    """
     for name, note in recipe.task.notes().items():
         print(f"{name}: {note}")
+    folders = RunFolder(out).runs()
+    for path in folders or [out]:
+        factors = fitted_factors(RunFolder(path))
+        if factors:
+            listed = ", ".join(f"{name} {value:.3f}" for name, value in factors.items())
+            print(f"factors of the logits{f' of {path.name}' * bool(folders)}: {listed}")
+            if factors["network"] < NEAR_ZERO:
+                print(
+                    "the predictions are those of naive Bayes; --data.naive_bayes false trains the "
+                    "network alone"
+                )
 
 
 def _print_comparison(recipe: recipes.Recipe, metrics: Mapping[str, Any], out: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from edgewise.cli.heads import layer_of
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
 from edgewise.inference.predictor import Predictor
@@ -28,6 +29,7 @@ def explain(arguments: Namespace) -> int:
             got=str(arguments.out),
             remedy=f"use for example --out {arguments.out.parent / 'attention.html'}",
         )
+    layers = None if arguments.layers is None else list(map(layer_of, arguments.layers))
     run = load(arguments.folder)
     predictor = run.predictor
     inputs = _inputs(predictor, arguments.inputs)
@@ -39,7 +41,7 @@ def explain(arguments: Namespace) -> int:
             print(f"edgewise: {error}", file=sys.stderr)
             code = 1
             continue
-        found = explanation(run, value, layers=arguments.layers, heads=arguments.heads)
+        found = explanation(run, value, layers=layers, heads=arguments.heads)
         print(found.answer)
         print(write_page(found, _numbered(arguments.out, number, len(inputs))))
     return code

@@ -371,8 +371,11 @@ def _add_explaining(add: Commands) -> None:
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     help_ = "HTML file to write; the name must end in .html"
     command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
-    help_ = "show only the layer with this module name; repeat --layer to show several layers"
-    command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)
+    help_ = (
+        "show only this layer, a number or module name that `edgewise heads` lists; repeat --layer "
+        "to show several layers"
+    )
+    command.add_argument("--layer", dest="layers", action="append", metavar="LAYER", help=help_)
     help_ = "show only the head with this number, from 0; repeat --head to show several heads"
     command.add_argument("--head", dest="heads", type=int, action="append", metavar="N", help=help_)
     summary = "rank the nodes of a run's graph by their influence on its predictions"

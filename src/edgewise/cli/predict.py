@@ -19,6 +19,7 @@ from edgewise.inference import load
 from edgewise.inference.predictors import all_predictors, predictor_of
 from edgewise.inference.rows import check_form, flat, rounded, write_answers
 from edgewise.recipes import RECIPES, Recipe
+from edgewise.training.folder import figure_format
 
 MAX_CELL = 60
 """Maximum number of characters of a table cell on the screen; files contain the whole text."""
@@ -79,6 +80,8 @@ def predict(arguments: Namespace) -> int:
     if arguments.out is not None:
         check_form(arguments.out)
         _check_other(arguments.out, arguments.input)
+    if arguments.draw is not None:
+        figure_format(arguments.draw)
     run = load(arguments.folder)
     if arguments.draw is not None:
         run.predictor.check_draws()

@@ -476,16 +476,29 @@ class RunFolder:
         Raises:
             ArgumentError: the format is unknown.
         """
-        form = Path(name).suffix.removeprefix(".").lower()
-        forms = figure.canvas.get_supported_filetypes()
-        if form not in forms:
-            raise ArgumentError(
-                str(self.path / name),
-                expected=f"a name that ends in {', '.join(f'.{known}' for known in sorted(forms))}",
-                got=name,
-                remedy=f"write {Path(name).stem}.png",
-            )
+        form = figure_format(self.path / name)
         self.write(name, lambda part: figure.savefig(part, dpi=150, format=form))
+
+
+def figure_format(path: Path) -> str:
+    """Return the image format that the suffix of a file selects, such as "png".
+
+    Raises:
+        ArgumentError: the format is unknown.
+        MissingExtraError: Matplotlib is not installed.
+    """
+    require("matplotlib", extra="plot", purpose="drawing")
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    suffix, suffixes = path.suffix.removeprefix(".").lower(), FigureCanvasBase.filetypes
+    if suffix in suffixes:
+        return suffix
+    raise ArgumentError(
+        str(path),
+        expected=f"a name that ends in {', '.join(f'.{known}' for known in sorted(suffixes))}",
+        got=path.name,
+        remedy=f"write {path.stem}.png",
+    )
 
 
 def finite(value: Any) -> Any:
