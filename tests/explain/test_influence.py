@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +186,29 @@ def test_names_of_a_figure_are_whole_and_apart() -> None:
     assert 0 <= label.y0 <= label.y1 <= figure.bbox.height
     assert figure.axes[1].collections[0].get_offsets().shape == (2, 2)  # without rounding errors
     assert figure.axes[0].get_ylabel() == "change of the outputs\nwith mean features of the node"
+
+
+@pytest.mark.parametrize("high", [1.02, 1.5, 4.0, 12.0, 60.0, 1e3, 1e7])
+def test_labels_of_ticks_do_not_overlap(high: float) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    names = ("model", "degree", "closeness", "betweenness", "eigenvector", "PageRank")
+    for low in (0.0012, 0.034, 0.97, 3.0):
+        values = torch.logspace(0, math.log10(high), 40) * low
+        figure = Influence([str(i) for i in range(40)], dict.fromkeys(names, values), {}).draw()
+        FigureCanvasAgg(figure).draw()
+        for axes in figure.axes:
+            for axis in (axes.xaxis, axes.yaxis):
+                labels = [label for label in axis.get_ticklabels("both") if label.get_text()]
+                start, end = sorted(axis.get_view_interval())
+                ticks = zip([*axis.get_majorticklocs(), *axis.get_minorticklocs()], labels)
+                boxes = [x.get_window_extent() for at, x in ticks if start <= at <= end]
+                assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+            inside = [
+                at for at in axes.get_xticks() if axes.get_xlim()[0] <= at <= axes.get_xlim()[1]
+            ]
+            assert 2 <= len(inside) <= 6
 
 
 def test_a_run_without_a_graph_is_refused() -> None:

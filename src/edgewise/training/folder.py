@@ -7,10 +7,12 @@ import hashlib
 import json
 import math
 import os
+import platform
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile
@@ -49,6 +51,8 @@ OLD_FILES = {PREPROCESSING: "fitted.json", PREPROCESSING_TENSORS: "fitted.safete
 BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
 """Files that are written before the first step, in addition to the first file (see ``claimed``)."""
 BEGIN_AGAIN = "delete this file; --resume then restarts the run from its beginning"
+HOST = platform.node()
+"""Name of this machine in temporary files, because process ids are those of one machine."""
 DIGEST = "sha256"
 SHOWN = 3
 """Maximum number of weights that an error lists."""
@@ -234,7 +238,11 @@ class RunFolder:
     @contextmanager
     def _part(self, final: Path) -> Iterator[Path]:
         """Yield a temporary path next to ``final``, and delete it afterwards."""
-        part = final.with_name(f".part-{os.getpid()}-{final.name}")
+        part = final.with_name(f".part-{HOST}-{os.getpid()}-{final.name}")
+        for old in self.path.glob(f".part-{escape(HOST)}-*-{escape(final.name)}*"):
+            if not _is_running(old.name.removeprefix(f".part-{HOST}-").partition("-")[0]):
+                with suppress(OSError):
+                    old.unlink()
         with self._as_write_error(final):
             try:
                 yield part
@@ -499,6 +507,16 @@ def figure_format(path: Path) -> str:
         got=path.name,
         remedy=f"write {path.stem}.png",
     )
+
+
+def _is_running(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, OSError):  # Not a process id, or the process of another user.
+        return True
+    return True
 
 
 def finite(value: Any) -> Any:
