@@ -71,6 +71,7 @@ def test_the_weights_of_a_forecast_are_shown_once(
     assert [row.count("before the end") for row in rows] == [2, 0, 0, 0, 0, 0]
 
 
+@pytest.mark.filterwarnings("always:the fitted factor")
 def test_a_network_that_is_not_used_is_named(
     sentences: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,7 +93,7 @@ def test_a_network_that_is_not_used_is_named(
             assert ("near zero" in capsys.readouterr().err) != is_used
         assert main(["test", str(alone)]) == 0
         assert ("are those of naive Bayes" in capsys.readouterr().out) != is_used
-    assert main(["test", str(small_runs.without_attention(tmp_path / "none"))]) == 0
+    assert main(["test", str(small_runs.without_attention(tmp_path))]) == 0
     assert "factors" not in capsys.readouterr().out
 
 

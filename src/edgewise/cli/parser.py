@@ -295,6 +295,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
     command = _command_on_recipe(add, "baseline", summary, example + known_fields)
     help_ = "cross-validate: evaluate with each fold as the test set, and print the mean metrics"
     command.add_argument("--folds", action="store_true", help=help_)
+    command.add_argument("--seed", metavar="N", help="random seed of the splits")
     help_ = "folder in which to write baseline.json (default: runs/RECIPE-baseline)"
     command.add_argument("--out", type=Path, metavar="DIR", help=help_)
     command.set_defaults(folder_name="{recipe}-baseline")
