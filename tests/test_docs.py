@@ -655,7 +655,7 @@ def test_the_demo_of_the_readme_is_what_make_demo_runs() -> None:
         assert f"{bound.num_edges / 8:.2f}" == edges
 
 
-@needs("Shakespeare")
+@needs("tinyshakespeare")
 def test_the_loss_of_a_unigram_model_is_that_of_the_page() -> None:
     loaders = recipes.find("gpt-shakespeare").data.load().loaders(0)
     train, test = (

@@ -125,9 +125,10 @@ def prune(arguments: Namespace) -> int:
         scores = explain.importance(
             run, by=arguments.by, split=arguments.split, max_batches=arguments.batches
         )
-        heads |= explain.least_important(
+        least = explain.least_important(
             scores, arguments.fraction, layers, normalise=arguments.by == "gradient"
         )
+        heads.update(least.items())
     remaining_heads(run, heads, names)
     size = _size(run)
     losses = losses_of(run, split=arguments.split)

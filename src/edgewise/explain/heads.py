@@ -15,7 +15,7 @@ from edgewise.engines.call import AttentionCall, accumulator
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.explain.losses import Losses, losses_of
 from edgewise.explain.module_names import NamedInterceptor, model_of, naming_the_run, places_of
-from edgewise.explain.pruning import heads_by_name
+from edgewise.explain.pruning import Heads, heads_by_name
 from edgewise.explain.record import LayerRecord, Recorded
 from edgewise.graphs import Graph
 from edgewise.ragged import runs_and_positions, starts
@@ -25,7 +25,7 @@ HUB_FACTOR = 4.0
 
 
 @contextmanager
-def masked_heads(model: Any, heads: Mapping[str | int, Iterable[int]]) -> Iterator[None]:
+def masked_heads(model: Any, heads: Heads) -> Iterator[None]:
     """Multiply the outputs of some heads by 0 within the ``with`` block.
 
     Args:

@@ -43,6 +43,10 @@ from edgewise.training import RunFolder
 from edgewise.training.folder import HEADS, TEST_EXAMPLES
 
 M = TypeVar("M")
+Heads = (
+    Mapping[str, Iterable[int]] | Mapping[int, Iterable[int]] | Mapping[str | int, Iterable[int]]
+)
+"""Numbers of heads by name or number of the layer; a union, as Mapping is invariant in its key."""
 FORMS: tuple[tuple[str, str, str, str], ...] = (
     ("query", "key", "value", "output.dense"),
     ("q_proj", "k_proj", "v_proj", "o_proj"),
@@ -59,7 +63,7 @@ CONFIG = "edgewise_kept_heads"
 """Field that is added to a ``transformers`` configuration: the remaining heads of each layer."""
 
 
-def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
+def prune(model: M, heads: Heads) -> M:
     """Remove attention heads from a model, in place.
 
     The rows of the query, key and value projections and the columns of the output projection are
@@ -93,7 +97,7 @@ def prune(model: M, heads: Mapping[str | int, Sequence[int]]) -> M:
 
 
 def remaining_heads(
-    model: Any, heads: Mapping[str | int, Sequence[int]], names: Sequence[str] | None = None
+    model: Any, heads: Heads, names: Sequence[str] | None = None
 ) -> dict[str, list[int]]:
     """Return the heads that :func:`prune` would keep in the layers of ``heads``, by layer name.
 
@@ -130,7 +134,7 @@ def remaining_heads(
 
 
 def heads_by_name(
-    model: Any, heads: Mapping[str | int, Iterable[int]], names: Sequence[str] | None = None
+    model: Any, heads: Heads, names: Sequence[str] | None = None
 ) -> dict[str, list[int]]:
     """Return heads by the name of their layer; see :func:`remaining_heads`."""
     if names is None and any(isinstance(layer, int) for layer in heads):
