@@ -44,6 +44,7 @@ myst_links_external_new_tab = False
 myst_update_mathjax = False
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
+nb_execution_in_temp = True  # Pages write files, such as start.md.
 nb_execution_timeout = 600
 nb_execution_show_tb = True
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}

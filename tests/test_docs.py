@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import edgewise as ew
 from edgewise import encodings, graphs, models, recipes, runs, training
-from edgewise.cli import main
+from edgewise.cli import baseline, commands, heads, main
 from edgewise.cli.parser import parse
 from edgewise.data.text.tokenizer import KINDS
 from edgewise.interop import huggingface
@@ -457,7 +457,7 @@ def commands_in_text(text: str) -> str:
     gaps = re.compile(
         r"\.\.\.|--help|\b(NAME|WORD|DIR|CALL|INPUT|FOLDER|RECIPE|RUN_DIR)\b|train --"
     )
-    named = [span for span in spans if re.match(r"(edgewise|python) \S+ ", span)]
+    named = [span for span in spans if re.match(r"(edgewise|python) \S+ |make [a-z-]+$", span)]
     return "\n".join(span for span in named if not gaps.search(span))
 
 
@@ -494,6 +494,51 @@ def test_the_commands_of_a_page_are_valid(
             check_command(*command, capsys=capsys)
 
 
+def test_the_first_page_runs_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reader runs its cells and its commands in one folder; trainings take one epoch here."""
+    for package in ("lightning", "tokenizers", "sklearn", "matplotlib"):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs/start.md").read_text()
+    scope: dict[str, Any] = {}
+    for kind, code in re.findall(r"^```(\S.*?)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        if kind == "{code-cell} python":
+            exec(re.sub(r"^:tags:.*", "", code).replace('"30"', '"1"'), scope)
+        elif "train" in code:
+            assert kind == "sh"
+            (command,) = commands_of(code)
+            assert main([*command[1:], "--trainer.epochs", "1"]) == 0
+    for command in commands_of(commands_in_text(text)):
+        assert main(command[1:]) == 0, capsys.readouterr().err
+    assert {"predictions.csv", "page.html"} <= {path.name for path in tmp_path.iterdir()}
+
+
+CHANGES = {"seed": "3", "trainer.epochs": "2", "trainer.monitor": "val/loss"}
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_printed_commands_train_the_recipe_of_the_run(name: str, tmp_path: Path) -> None:
+    """`suggest` and the comparison with baselines print commands, which give the same recipe."""
+    recipe = runs.with_values(recipes.find(name), CHANGES)
+    fields = {field: about.value for field, about in runs.fields_of(recipe).items()}
+    graph = {"model.graph": "window(3) | hubs([0])"} if "model.graph" in fields else {}
+    where, line = heads._training(recipe, graph, tmp_path / "a run")
+    assert not where
+    for text, changed in ((line, fields), (baseline.command("train", recipe), {})):
+        words = shlex.split(text)
+        assert words[0] == "edgewise"
+        arguments = parse(words[1:])
+        again = commands._recipe(arguments)
+        values = {field: about.value for field, about in runs.fields_of(again).items()}
+        differing = {field for field in changed if values[field] != fields[field]}
+        assert differing <= set(graph)
+        assert values["seed"] == 3
+        assert values["trainer.monitor"] == "val/loss"
+    check_command(*shlex.split(baseline.command("baseline", recipe)))
+
+
 def strings_of(source: Path) -> Iterator[str]:
     """The strings of a module, docstrings too; "NAME" replaces the values in f-strings."""
     tree = ast.parse(source.read_text())
@@ -519,10 +564,12 @@ def test_the_commands_in_errors_and_docstrings_are_valid(
     assert {"train", "list"} <= seen
 
 
-def check_command(program: str, *words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def check_command(
+    program: str, *words: str, capsys: pytest.CaptureFixture[str] | None = None
+) -> None:
     """Run a cheap command; check the words of any other."""
     if program == "edgewise":
-        if words[0] in CHEAP and not any("mypatterns" in word for word in words):
+        if capsys and words[0] in CHEAP and not any("mypatterns" in word for word in words):
             assert main([*words]) == 0
             assert capsys.readouterr().out
             return
@@ -590,6 +637,10 @@ def test_the_own_data_path_of_the_readme_answers(
     assert isinstance(answer["solubility"], float)
 
 
+def test_the_readme_names_the_commands_for_a_fresh_machine() -> None:
+    assert {("make", "demo"), ("make", "test")} <= set(map(tuple, COMMANDS["README.md"]))
+
+
 def test_the_demo_of_the_readme_is_what_make_demo_runs() -> None:
     """The table has the Makefile's graphs, with the edges that they have on eight digits."""
     makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
@@ -602,6 +653,19 @@ def test_the_demo_of_the_readme_is_what_make_demo_runs() -> None:
     for graph, edges in rows:
         bound = graphs.parse(graph.replace("\\|", "|")).bind(8)
         assert f"{bound.num_edges / 8:.2f}" == edges
+
+
+@needs("tinyshakespeare")
+def test_the_loss_of_a_unigram_model_is_that_of_the_page() -> None:
+    loaders = recipes.find("gpt-shakespeare").data.load().loaders(0)
+    train, test = (
+        torch.cat([batch.target.flatten() for batch in loaders[split]])
+        for split in ("train", "test")
+    )
+    counts = torch.bincount(train, minlength=int(test.max()) + 1).double() + 1
+    loss = -(counts / counts.sum()).log()[test].mean()
+    page = (ROOT / "docs/background/adaptive.md").read_text()
+    assert f"A unigram model\nhas a test loss of {loss:.2f} nats." in page
 
 
 OPENING = re.compile(r"(What|Whether|How|Who|Whom|Which|Of|By|So|Where|As|Without|With)\b")

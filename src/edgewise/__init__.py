@@ -7,7 +7,8 @@ command ``edgewise`` can set environment variables for PyTorch's threads before 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # Importing typing takes longer than the rest of this file.
 
 if TYPE_CHECKING:
     from edgewise import (

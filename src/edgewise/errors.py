@@ -7,13 +7,11 @@ import importlib
 import json
 import os
 import re
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 SHOWN = 12
 """Maximum number of names that an error lists in addition to the most similar one."""
@@ -101,6 +99,18 @@ class WriteError(EdgewiseError, OSError):
         )
 
 
+class Interrupted(Exception):  # noqa: N818 - an interruption is not an error
+    """Raised when Ctrl-C or SIGTERM has stopped a run that can be resumed.
+
+    Attributes:
+        signal: number of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.signal = number
+        super().__init__(f"interrupted by {signal.Signals(number).name}")
+
+
 class MissingExtraError(EdgewiseError, ImportError):
     """Error: an optional dependency is not installed.
 
@@ -157,6 +167,11 @@ def how_to_install(extra: str) -> str:
     Args:
         extra: name of the extra, such as "graphs".
     """
+    # These modules take a third of the time in which the command starts.
+    from importlib import metadata
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
     try:
         text = metadata.distribution("edgewise").read_text("direct_url.json")
     # Edgewise was imported from sys.path without being installed.

@@ -28,6 +28,7 @@ from edgewise.recipes import RECIPES
 from edgewise.runs import fields_of, to_record, with_values
 from edgewise.tasks import TASKS
 from tests import forked
+from tests.imports import run_code
 
 TINY = [
     "--model.width=8",
@@ -233,6 +234,69 @@ def test_own_data_that_are_not_named_are_asked_for_in_the_same_words(capsys, tmp
         assert code == 2
         assert f"`data.{field}`" in err
         assert re.search(rf"got none. Remedy: name .* with --data.{field}", err), err
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", "train --help", "list mod", "show"])
+def test_what_only_the_parser_answers_imports_no_pytorch(words: str) -> None:
+    code = f"""
+import sys
+from edgewise.cli import main
+try:
+    main({words.split()})
+except SystemExit:
+    heavy = {{"torch", "numpy", "edgewise.recipes"}} & set(sys.modules)
+    assert not heavy, heavy
+else:
+    raise AssertionError("the parser did not end the command")
+"""
+    done = run_code(code)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("module", ["edgewise.cli.parser", "torch"])
+def test_ctrl_c_while_modules_are_imported_is_one_line(module: str) -> None:
+    """Modules such as torch catch KeyboardInterrupt while they are imported."""
+    code = f"""
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        try:
+            if name == {module!r}:
+                os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            pass
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["edgewise", "list"]
+from edgewise.cli import main
+sys.exit(main())
+"""
+    done = run_code(code)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "edgewise: interrupted.\n")
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "runs.train_recipe.keep_preprocessing",
+        "runs.train_recipe.keep_held_out",
+        "cli.commands.comparison",
+    ],
+)
+def test_ctrl_c_outside_of_the_epochs_says_how_to_go_on(moment, capsys, tmp_path, monkeypatch):
+    pytest.importorskip("lightning")
+
+    def interrupt(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    words = ["train", "digits", *TINY, "--out", tmp_path / "run"]
+    with monkeypatch.context() as patch:
+        patch.setattr(f"edgewise.{moment}", interrupt)
+        code, _, err = run(capsys, *words)
+    assert code == 130
+    assert err.endswith("edgewise: interrupted. To continue, repeat the command with --resume.\n")
+    code, out, _ = run(capsys, *words, "--resume")
+    assert code == 0
+    assert "test/accuracy" in out
 
 
 def test_train_and_test(capsys, tmp_path):

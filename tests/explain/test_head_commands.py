@@ -5,15 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import edgewise
-from edgewise import explain, models
+from edgewise import explain, graphs, models, runs
 from edgewise.cli import main
-from edgewise.explain.losses import losses_of
+from edgewise.explain.losses import Losses, losses_of
 from edgewise.explain.page import _Page
+from edgewise.explain.suggestion import LayerSuggestion
 from edgewise.runs import fields_of
 from edgewise.training.folder import TEST_EXAMPLES
 from tests.explain import small_runs
@@ -104,6 +106,9 @@ def test_heads_keep_their_numbers_in_every_command(
     page = ["--out", str(tmp_path / "page.html")]
     assert main(["explain", str(once), "a big film", "--head", "0", *page]) == 2
     assert "1, 3; got 0" in capsys.readouterr().err
+    assert main(["explain", str(once), "a big film", "--layer", "1", "--head", "0", *page]) == 0
+    assert main(["explain", str(once), "a big film", "--layer", "2", *page]) == 2
+    assert "from 0 to 1; got 2" in capsys.readouterr().err
     text = "a big film"
     with explain.masked_heads(pruned, {LAYER: [3]}):
         masked = pruned.predict(text)[0]["probability"]
@@ -143,12 +148,39 @@ def test_a_layer_has_one_number_in_every_command(capsys: Captured, tmp_path: Pat
     assert cross[0].module in capsys.readouterr().err
 
 
+@pytest.fixture
+def no_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let computations that take long on large data fail."""
+    monkeypatch.setattr(Losses, "mean", lambda _: pytest.fail("the loss was computed"))
+    monkeypatch.setattr(explain, "importance", lambda *_, **__: pytest.fail("importance"))
+
+
+@pytest.mark.usefixtures("no_losses")
+def test_heads_of_a_model_without_heads_are_refused_first(
+    run_of: RunOf, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(run_of("without attention").path)
+    monkeypatch.setattr(edgewise.inference.Run, "splits", property(lambda _: pytest.fail("data")))
+    assert main(["prune", path, "--fraction", "0.2", "--out", str(tmp_path / "pruned")]) == 2
+    assert "a run whose model has heads that can be removed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["heads", "influence", "predict"])
+def test_a_figure_that_cannot_be_written_is_refused_first(
+    command: str, capsys: Captured, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    assert main([command, "no-run", "--draw", str(tmp_path / "figure.txt")]) == 2
+    assert "write figure.png" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_losses")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ([], "either a fraction"),
         (["--fraction", "0.5", "--heads", "0:1"], "got both"),
-        (["--fraction", "0.9"], "at most 0.75"),
+        (["--fraction", "0.9"], "from 0 to 0.75"),
         (["--fraction", "1.5"], "a fraction from 0"),
         (["--heads", "0:9"], f"heads of {LAYER}: 0, 1, 2, 3; got 9"),
         (["--heads", "0"], "LAYER:HEAD,HEAD"),
@@ -157,8 +189,12 @@ def test_a_layer_has_one_number_in_every_command(capsys: Captured, tmp_path: Pat
         (["--fraction", "0.5", "--batches", "0"], "--batches"),
     ],
 )
-def test_bad_prunings_are_named_and_leave_nothing(
-    options: list[str], message: str, run_of: RunOf, capsys: Captured, tmp_path: Path
+def test_bad_prunings_are_named_before_anything_is_computed(
+    options: list[str],
+    message: str,
+    run_of: RunOf,
+    capsys: Captured,
+    tmp_path: Path,
 ) -> None:
     out = tmp_path / "pruned"
     assert main(["prune", str(run_of("sentences").path), *options, "--out", str(out)]) == 2
@@ -176,14 +212,41 @@ def test_a_page_of_heads_that_do_not_exist_is_named(
     assert "got 'nowhere'" in capsys.readouterr().err
 
 
-def test_a_graph_is_suggested_with_its_loss(run_of: RunOf, capsys: Captured) -> None:
+def test_a_graph_is_suggested_with_its_loss(
+    run_of: RunOf, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert main(["suggest", str(run_of("sentences").path), "--coverage", "0.5"]) == 0
     out = capsys.readouterr().out
     assert LAYER in out
     assert "full attention" in out
     # The recipe of this run exists only in Python.
-    assert "edgewise.runs.with_values(run.recipe, {'model.graph': 'window(" in out
+    line = out.splitlines()[-1]
+    assert "edgewise.runs.with_values(run.recipe, {'model.graph': 'window(" in line
+    trained: list[tuple[Any, Path]] = []
+    monkeypatch.setattr(runs, "train", lambda *arguments: trained.append(arguments))
+    exec(line, {})
+    ((recipe, path),) = trained
+    assert path == run_of("sentences").path.with_name("run-sparse")
+    assert "window" in repr(fields_of(recipe)["model.graph"].value)
     assert main(["suggest", str(run_of("sentences").path), "--coverage", "2"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("saved", "is_gained"), [((0.5, 0.5), True), ((0.5, 0.95), False), ((0.95, 0.5), False)]
+)
+def test_a_suggestion_that_saves_nothing_says_so(
+    saved: tuple[float, float],
+    is_gained: bool,
+    run_of: RunOf,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    edges, seconds = saved
+    layers = {LAYER: LayerSuggestion(graphs.window(2), 0.9, edges)}
+    found = explain.Suggestion(layers, 1.0, 1.0, seconds, 1.0)
+    monkeypatch.setattr(explain, "suggest", lambda *_, **__: found)
+    assert main(["suggest", str(run_of("sentences").path)]) == 0
+    assert ("nothing is gained" in capsys.readouterr().out) != is_gained
 
 
 def test_the_suggested_command_runs_as_it_is(capsys: Captured, tmp_path: Path) -> None:

@@ -104,6 +104,41 @@ def test_tables_of_biases_lose_the_same_heads() -> None:
     torch.testing.assert_close(layer(x, graph, bias=table), masked)
 
 
+def test_layers_have_numbers_as_in_transformers() -> None:
+    torch.manual_seed(0)
+    model = models.bert(11, width=8, depth=2, heads=4, ffn_dim=8).eval()
+    ids, (first, second) = torch.arange(5)[None], explain.layers_with_heads(model)
+    with torch.no_grad(), explain.record(model, layers=1) as only, explain.record(model) as all_:
+        model(ids)
+    assert only.names == [second]
+    assert [all_.number(layer) for layer in all_] == [0, 1]
+    with torch.no_grad():
+        with explain.masked_heads(model, {0: [1, 3], second: [0]}):
+            masked = model(ids)
+        explain.prune(model, {0: [1]})
+        explain.prune(model, {0: [3], 1: [0]})  # heads keep their numbers
+        torch.testing.assert_close(model(ids), masked)
+    assert explain.layers_with_heads(model) == {first: [0, 2], second: [1, 2, 3]}
+    with refused("heads", expected="from 0 to 1", got="2", remedy="`edgewise heads`"):
+        explain.prune(model, {2: [0]})
+    unknown = {"backbone.stack.layers.9.attention.sublayer": [0]}
+    with (
+        refused("heads", expected="layers", got="layers.9", remedy="did you mean"),
+        explain.masked_heads(model, unknown),
+    ):
+        pass
+    with (
+        refused("layers", expected="from 0 to 1", got="2", remedy="`edgewise heads`"),
+        torch.no_grad(),
+        explain.record(model, layers=[0, 2]),
+    ):
+        model(ids)
+    # The numbers of convolutions count, although their heads cannot be removed.
+    convolutions = models.light_conv(11, width=8, depth=1, heads=2, ffn_dim=8, kernels=(3,))
+    with refused("heads", expected="names of layers", got="a number", remedy="layers_with_heads"):
+        explain.prune(convolutions, {0: [0]})
+
+
 def test_bad_prunings_are_named() -> None:
     model = models.bert(11, width=8, depth=2, heads=4, ffn_dim=8)
     name = "backbone.stack.layers.0.attention.sublayer"
@@ -274,19 +309,21 @@ def test_equal_weights_show_none_of_the_observations(count: int) -> None:
 def test_the_least_important_heads_are_chosen() -> None:
     scores = {"a": torch.tensor([0.4, 0.1, 0.3]), "b": torch.tensor([20.0, 5.0]),
               "c": torch.tensor([0.0])}  # fmt: skip
-    assert explain.least_important(scores, 0) == {}
-    assert explain.least_important(scores, 1 / 3) == {"a": [1, 2]}
-    assert explain.least_important(scores, 0.4) == {"a": [1, 2], "b": [1]}, "rounded up"
-    assert explain.least_important(scores, 0.9) == {"a": [1, 2], "b": [1]}, "one is left in each"
+    layers = {"a": [0, 1, 2], "b": [0, 1], "c": [0]}
+    assert explain.least_important(scores, 0, layers) == {}
+    assert explain.least_important(scores, 1 / 3, layers) == {"a": [1, 2]}
+    assert explain.least_important(scores, 0.4, layers) == {"a": [1, 2], "b": [1]}, "rounded up"
+    # One head is left in each layer.
+    assert explain.least_important(scores, 0.9, layers) == {"a": [1, 2], "b": [1]}
     # Divided by the norms: .20 and .59 in a, .24 in b.
-    assert explain.least_important(scores, 1 / 3, normalise=True) == {"a": [1], "b": [1]}
+    assert explain.least_important(scores, 1 / 3, layers, normalise=True) == {"a": [1], "b": [1]}
     with refused("fraction", expected="below 1", got="1", remedy="0.2"):
-        explain.least_important(scores, 1)
+        explain.least_important(scores, 1, layers)
     torch.manual_seed(0)
     model = models.bert(11, width=8, depth=2, heads=4, ffn_dim=8)
     ids = torch.arange(5)[None]
     found = explain.importance(model, [ids], lambda model, x: model(x).square().mean())
-    explain.prune(model, explain.least_important(found, 0.5))
+    explain.prune(model, explain.least_important(found, 0.5, explain.layers_with_heads(model)))
     assert sum(map(len, explain.layers_with_heads(model).values())) == 4
 
 

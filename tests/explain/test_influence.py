@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +186,25 @@ def test_names_of_a_figure_are_whole_and_apart() -> None:
     assert 0 <= label.y0 <= label.y1 <= figure.bbox.height
     assert figure.axes[1].collections[0].get_offsets().shape == (2, 2)  # without rounding errors
     assert figure.axes[0].get_ylabel() == "change of the outputs\nwith mean features of the node"
+
+
+@pytest.mark.parametrize("high", [1.02, 1.5, 4.0, 12.0, 60.0, 1e3, 1e7])
+def test_labels_of_ticks_do_not_overlap(high: float) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    names = ("model", "degree", "closeness", "betweenness", "eigenvector", "PageRank")
+    for low in (0.0012, 0.034, 0.97, 3.0):
+        values = torch.logspace(0, math.log10(high), 40) * low
+        figure = Influence([str(i) for i in range(40)], dict.fromkeys(names, values), {}).draw()
+        FigureCanvasAgg(figure).draw()
+        for axis in (figure.axes[0].yaxis, *(axes.xaxis for axes in figure.axes)):
+            start, end = axis.get_view_interval()
+            ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+            labels = [tick.label1 for tick in ticks if start <= tick.get_loc() <= end]
+            boxes = [label.get_window_extent() for label in labels if label.get_text()]
+            assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+            assert 2 <= len(boxes) <= 6
 
 
 def test_a_run_without_a_graph_is_refused() -> None:

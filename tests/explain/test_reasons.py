@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from edgewise.explain.reasons import reasons_of
 from edgewise.inference import Run
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
+from edgewise.runs.combining import fitted_factors
+from edgewise.training import RunFolder
+from tests.explain import small_runs
 
 FAST = {"trainer.accelerator": "cpu", "trainer.epochs": 3}
 
@@ -55,6 +59,42 @@ def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
     values = {"data.path": str(folder / "mine.csv"), **small, **FAST}
     train(with_values(find("texts"), values), folder / "run")
     return folder / "run"
+
+
+def test_the_weights_of_a_forecast_are_shown_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = small_runs.series(tmp_path)
+    capsys.readouterr()
+    assert main(["predict", str(run), "--why", "2"]) == 0
+    rows = capsys.readouterr().out.splitlines()[2:8]
+    assert [row.count("before the end") for row in rows] == [2, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.filterwarnings("always:the fitted factor")
+def test_a_network_that_is_not_used_is_named(
+    sentences: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The factors of both parts are printed; attention says nothing if that of the network is 0."""
+    factors = fitted_factors(RunFolder(sentences))
+    assert main(["test", str(sentences)]) == 0
+    out = capsys.readouterr().out
+    network, naive_bayes = factors.values()
+    assert f"factors of the logits: network {network:.3f}, naive Bayes {naive_bayes:.3f}" in out
+    alone = tmp_path / "alone"
+    shutil.copytree(sentences, alone)
+    for factor, is_used in ((0.0, False), (0.8, True)):
+        weights = RunFolder(alone).read_weights()
+        weights["naive_bayes.scales"] = torch.tensor([factor, 0.9])
+        RunFolder(alone).write_weights(weights)
+        page = ["--out", str(tmp_path / "page.html")]
+        for words in (["heads", str(alone)], ["explain", str(alone), "a good film", *page]):
+            assert main(words) == 0
+            assert ("near zero" in capsys.readouterr().err) != is_used
+        assert main(["test", str(alone)]) == 0
+        assert ("are those of naive Bayes" in capsys.readouterr().out) != is_used
+    assert main(["test", str(small_runs.without_attention(tmp_path))]) == 0
+    assert "factors" not in capsys.readouterr().out
 
 
 def test_the_answers_on_neighbourhoods_are_those_on_the_graph(nodes: Run) -> None:

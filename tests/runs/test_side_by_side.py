@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise.errors import ArgumentError, EdgewiseError
+from edgewise.errors import ArgumentError, EdgewiseError, Interrupted
 from edgewise.recipes import find
 from edgewise.runs import compare, with_values
 from edgewise.runs.side_by_side import side_by_side
-from edgewise.training.interrupt import Interrupted, interruptible
+from edgewise.training.interrupt import interruptible
 from tests.errors import refused
 
 TINY = {

@@ -41,9 +41,9 @@ PAGE = "docs/howto/text.md"
 
 def baseline(arguments: Namespace) -> int:
     """Run ``edgewise baseline``: evaluate the baselines of a recipe and print a table."""
-    recipe = runs.with_values(recipes.find(arguments.recipe), arguments.fields)
-    out = arguments.out or Path("runs") / f"{recipe.name}-baseline"
-    say(f"\n{measure(recipe, out, folds=arguments.folds)}")
+    seed = {} if arguments.seed is None else {"seed": arguments.seed}
+    recipe = runs.with_values(recipes.find(arguments.recipe), arguments.fields | seed)
+    say(f"\n{measure(recipe, arguments.out, folds=arguments.folds)}")
     return 0
 
 

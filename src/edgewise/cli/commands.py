@@ -20,6 +20,8 @@ from edgewise.cli.report import write_report
 from edgewise.cli.table import Measured, comparison_table, metrics_table
 from edgewise.cli.verify import run
 from edgewise.errors import ArgumentError
+from edgewise.layers.naive_bayes import NEAR_ZERO
+from edgewise.runs.combining import fitted_factors
 from edgewise.runs.fine_tuning import with_architecture
 from edgewise.training import RunFolder
 from edgewise.training.folder import METRICS, RECIPE
@@ -39,7 +41,7 @@ def show(arguments: Namespace) -> int:
 
 def train(arguments: Namespace) -> int:
     """Run ``edgewise train``: train a recipe, and print its metrics beside a quick baseline."""
-    out = arguments.out or Path("runs") / arguments.recipe
+    out = arguments.out
     recipe = _recipe(arguments, out)
     metrics: Mapping[str, Any]
     if arguments.folds:
@@ -49,7 +51,7 @@ def train(arguments: Namespace) -> int:
     else:
         metrics = runs.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
     say(metrics_table(metrics))
-    _print_notes(recipe)
+    _print_notes(recipe, out)
     if not arguments.folds:
         _print_comparison(recipe, metrics, out)
     several = arguments.seeds or arguments.folds
@@ -69,19 +71,18 @@ def compare(arguments: Namespace) -> int:
             got=f"an option for the compared field, {arguments.field}",
             remedy=f"omit --{arguments.field}, because `edgewise compare` sets this field",
         )
-    out = arguments.out or Path("runs") / f"{recipe.name}-{arguments.field}"
     found = runs.compare(
         recipe,
         arguments.field,
         arguments.values,
-        out,
+        arguments.out,
         seeds=arguments.seeds,
         workers=arguments.workers,
         resume=arguments.resume,
     )
     split: Measured = "test" if arguments.test else "val"
     say(comparison_table(found, split))
-    for path in write_report(found, out, split):
+    for path in write_report(found, arguments.out, split):
         say(path)
     return 0
 
@@ -89,7 +90,7 @@ def compare(arguments: Namespace) -> int:
 def test(arguments: Namespace) -> int:
     """Run ``edgewise test``: evaluate a run on its test set and print the metrics."""
     say(metrics_table(runs.evaluate_run(arguments.folder)))
-    _print_notes(runs.load_recipe(RunFolder(arguments.folder)))
+    _print_notes(runs.load_recipe(RunFolder(arguments.folder)), arguments.folder)
     return 0
 
 
@@ -104,9 +105,26 @@ def doctor(_arguments: Namespace) -> int:
     return 0
 
 
-def _print_notes(recipe: recipes.Recipe) -> None:
+def _print_notes(recipe: recipes.Recipe, out: Path) -> None:
+    """Print the notes of a task, and the fitted factors of models with two parts.
+
+    Args:
+        recipe: recipe of the run.
+        out: folder of the run, or of several runs.
+    """
     for name, note in recipe.task.notes().items():
         say(f"{name}: {note}")
+    folders = RunFolder(out).runs()
+    for path in folders or [out]:
+        factors = fitted_factors(RunFolder(path))
+        if factors:
+            listed = ", ".join(f"{name} {value:.3f}" for name, value in factors.items())
+            say(f"factors of the logits{f' of {path.name}' * bool(folders)}: {listed}")
+            if factors["network"] < NEAR_ZERO:
+                say(
+                    "the predictions are those of naive Bayes; --data.naive_bayes false trains the "
+                    "network alone"
+                )
 
 
 def _print_comparison(recipe: recipes.Recipe, metrics: Mapping[str, Any], out: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from edgewise.cli.heads import layer_of
 from edgewise.cli.output import say, warn
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
@@ -28,6 +29,7 @@ def explain(arguments: Namespace) -> int:
             got=str(arguments.out),
             remedy=f"use for example --out {arguments.out.parent / 'attention.html'}",
         )
+    layers = None if arguments.layers is None else list(map(layer_of, arguments.layers))
     run = load(arguments.folder)
     predictor = run.predictor
     inputs = _inputs(predictor, arguments.inputs)
@@ -39,7 +41,7 @@ def explain(arguments: Namespace) -> int:
             warn(error)
             code = 1
             continue
-        found = explanation(run, value, layers=arguments.layers, heads=arguments.heads)
+        found = explanation(run, value, layers=layers, heads=arguments.heads)
         say(found.answer)
         say(write_page(found, _numbered(arguments.out, number, len(inputs))))
     return code

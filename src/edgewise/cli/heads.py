@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ from edgewise.data.tables.frames import FRAME
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
 from edgewise.recipes import RECIPES, Recipe
-from edgewise.runs import with_values
+from edgewise.runs import fields_of, with_values
 from edgewise.runs.parsing import as_typed
 from edgewise.runs.recipe_fields import changed_fields
 from edgewise.training import RunFolder
+from edgewise.training.folder import figure_format
 
 STATISTICS = {
     "relative_entropy": (
@@ -30,7 +31,7 @@ STATISTICS = {
     ),
     "distance": ("distance", "distance between source and target"),
     "own": ("own", "weight of the target itself"),
-    "first": ("first", "weight of the first node of the text"),
+    "first": ("first", "weight of the first node of the input"),
     "hubs": ("hubs", "weight of nodes that receive more than 4 times the mean weight"),
 }
 """Columns of the printed table: attribute of :class:`edgewise.explain.HeadStatistics`, with the
@@ -49,20 +50,22 @@ def heads(arguments: Namespace) -> int:
     from edgewise.explain.losses import losses_of
 
     check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
+    if arguments.draw is not None:
+        figure_format(arguments.draw)
     run = load(arguments.folder)
     losses = losses_of(run, split=arguments.split, max_batches=arguments.batches)
     scores = explain.importance(run, losses.batches, losses.loss, by=arguments.by)
     middle = losses.batches[len(losses.batches) // 2 :]
     recorded = explain.recorded_batch(run, middle, losses.loss)
     ordered = has_order(run)
-    kept = [name for name in STATISTICS if ordered or name not in OF_ORDER]
-    cells = [["layer", "head", "importance", *(STATISTICS[name][0] for name in kept)]]
-    for layer, found in zip(recorded, explain.statistics(recorded), strict=True):
+    columns = [name for name in STATISTICS if ordered or name not in OF_ORDER]
+    cells = [["layer", "head", "importance", *(STATISTICS[name][0] for name in columns)]]
+    for layer, statistics in zip(recorded, explain.statistics(recorded), strict=True):
         name = f"{recorded.number(layer)}: {layer.name}"
-        own = scores.get(layer.module)
-        for place, head in enumerate(found.heads):
-            values = [float(getattr(found, statistic)[place]) for statistic in kept]
-            values = [math.nan if own is None else float(own[place]), *values]
+        importance = scores.get(layer.module)
+        for position, head in enumerate(statistics.heads):
+            values = [float(getattr(statistics, column)[position]) for column in columns]
+            values = [math.nan if importance is None else float(importance[position]), *values]
             cells.append([name, str(head), *map(_shown, values)])
     say(table(cells, left=1))
     layers = explain.layers_with_heads(run)
@@ -80,7 +83,7 @@ def heads(arguments: Namespace) -> int:
         f"\nimportance: by {arguments.by.replace('_', ' ')}, over at most {arguments.batches} "
         f"batches of {arguments.split}. The other columns are means over one batch:"
     )
-    for name in kept:
+    for name in columns:
         say(": ".join(STATISTICS[name]))
     if ordered:
         say(f"\nthree observations, in the same batch:\n{explain.observations(recorded)}")
@@ -93,6 +96,7 @@ def prune(arguments: Namespace) -> int:
     """Run ``edgewise prune``: remove heads, write a new run folder, and print both losses."""
     from edgewise import explain
     from edgewise.explain.losses import losses_of
+    from edgewise.explain.pruning import heads_by_name, remaining_heads
 
     check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
     if (arguments.fraction is None) == (not arguments.heads):
@@ -104,33 +108,33 @@ def prune(arguments: Namespace) -> int:
         )
     RunFolder(arguments.out).refuse_existing(resumable=False)
     RunFolder(arguments.folder).refuse_several()
+    heads = _heads_by_layer(arguments.heads or ())
     run = load(arguments.folder)
+    # These checks raise their errors before the data are read and losses are computed.
+    remaining_heads(run, {layer: heads[layer] for layer in heads if isinstance(layer, str)})
     layers = explain.layers_with_heads(run)
-    names = explain.recorded_batch(run, split=arguments.split).modules if layers else []
-    chosen: dict[str, list[int]] = {}
-    if arguments.heads and layers:
-        for layer, heads in map(_layer_and_heads, arguments.heads):
-            chosen.setdefault(_name_of(layer, names), []).extend(heads)
-    elif layers:
-        most = 1 - len(layers) / sum(map(len, layers.values()))
-        if most < arguments.fraction < 1:
-            raise ArgumentError(
-                "--fraction",
-                expected=f"a fraction of at most {most:.2f}, which leaves one head in each layer",
-                got=f"{arguments.fraction:g}",
-                remedy="choose a smaller fraction",
-            )
+    most = 1 - len(layers) / sum(map(len, layers.values()))
+    if arguments.fraction is not None and not 0 <= arguments.fraction <= most:
+        raise ArgumentError(
+            "--fraction",
+            expected=f"a fraction from 0 to {most:.2f}, which leaves one head in each layer",
+            got=f"{arguments.fraction:g}",
+            remedy="choose a smaller fraction" if arguments.fraction > 0 else "choose 0.2",
+        )
+    names = explain.recorded_batch(run, split=arguments.split).modules
+    if arguments.fraction is not None:
         scores = explain.importance(
             run, by=arguments.by, split=arguments.split, max_batches=arguments.batches
         )
         least = explain.least_important(
             scores, arguments.fraction, layers, normalise=arguments.by == "gradient"
         )
-        chosen = least
-    before = _size(run)
+        heads.update(least.items())
+    remaining_heads(run, heads, names)
+    size = _size(run)
     losses = losses_of(run, split=arguments.split)
     full = losses.mean()
-    explain.prune(run, chosen)
+    explain.prune(run, heads_by_name(run, heads, names))
     path = explain.save_pruned(run, arguments.out)
     left = explain.layers_with_heads(run)
     cells = [
@@ -139,7 +143,7 @@ def prune(arguments: Namespace) -> int:
         if name in layers
     ]
     say(table([["layer", "removed", "left"], *cells], left=3))
-    say(f"\nweights: {before:,} before, {_size(run):,} after")
+    say(f"\nweights: {size:,} before, {_size(run):,} after")
     say(f"{arguments.split} loss: {full:.4f} before, {losses.mean():.4f} after")
     say(
         f"{path}: `edgewise test {path}` computes its test metrics; its log.csv and metrics.json "
@@ -154,38 +158,46 @@ def suggest(arguments: Namespace) -> int:
 
     check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
     run = load(arguments.folder)
-    found = explain.suggest(
+    suggestion = explain.suggest(
         run, coverage=arguments.coverage, split=arguments.split, max_batches=arguments.batches
     )
-    say(found)
-    graphs = found.fields(run.recipe)
+    say(suggestion)
+    if not suggestion.is_faster:
+        say("\nnothing is gained: these graphs take about as long as full attention here")
+    graphs = suggestion.fields(run.recipe)
     if not graphs:
         model = run.recipe.model.func.__name__
         say(f"\n{model} has no field for a graph, so `edgewise train` cannot use these graphs")
         return 0
-    say("\nto train with the widest of these graphs in all layers:")
-    say(_training(run.recipe, graphs, arguments.folder))
+    where, line = _training(run.recipe, graphs, arguments.folder)
+    say(f"\nto train{where} with the widest of these graphs in all layers:\n{line}")
     return 0
 
 
-def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> str:
+def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> tuple[str, str]:
     """Return a command, or a line of Python, that trains the recipe of a run with other graphs.
 
     Args:
         recipe: recipe of the run.
         graphs: new values of recipe fields, such as {"model.graph": "window(2)"}.
         folder: folder of the run.
+
+    Returns:
+        " in Python" or an empty text, and the line.
     """
-    changes = _changes(recipe)
-    out = _new(folder)
-    if changes is None:
-        recipe_text = f"edgewise.runs.with_values(run.recipe, {dict(graphs)!r})"
-        return (
-            f'in Python: run = edgewise.load("{folder}"); '
-            f'edgewise.runs.train({recipe_text}, "{out}")'
-        )
-    options = [f"--{name} {shlex.quote(value)}" for name, value in {**changes, **graphs}.items()]
-    return " ".join(["edgewise train", recipe.name, *options, "--out", shlex.quote(str(out))])
+    out, fields = _new(folder), _changes(recipe)
+    if fields is not None:
+        options = [f"--{name} {shlex.quote(text)}" for name, text in {**fields, **graphs}.items()]
+        words = ["edgewise train", recipe.name, *options, "--out", shlex.quote(str(out))]
+        return "", " ".join(words)
+    if any(as_typed(field.value).startswith(FRAME) for field in fields_of(recipe).values()):
+        where = " in Python, change the recipe with your data frame, and train it"
+        return where, f"recipe = edgewise.runs.with_values(recipe, {dict(graphs)!r})"
+    sparse = f"edgewise.runs.with_values(run.recipe, {dict(graphs)!r})"
+    return " in Python", (
+        f"import edgewise, pathlib; run = edgewise.load({str(folder)!r}); "
+        f"edgewise.runs.train({sparse}, pathlib.Path({str(out)!r}))"
+    )
 
 
 def _changes(recipe: Recipe) -> dict[str, str] | None:
@@ -213,43 +225,29 @@ def _new(folder: Path) -> Path:
     return next(path for name in names if not (path := folder.with_name(name)).exists())
 
 
-def _layer_and_heads(text: str) -> tuple[str, list[int]]:
-    """Parse ``LAYER:HEAD,HEAD``, such as ``0:1,3``, into a layer and the numbers of its heads.
+def _heads_by_layer(texts: Iterable[str]) -> dict[str | int, list[int]]:
+    """Parse texts ``LAYER:HEAD,HEAD``, such as ``0:1,3``, where the layer is a name or a number."""
+    heads: dict[str | int, list[int]] = {}
+    for text in texts:
+        layer, _, numbers = text.rpartition(":")
+        try:
+            chosen = [int(number) for number in numbers.split(",")]
+        except ValueError:
+            chosen = []
+        if not layer or not chosen:
+            raise ArgumentError(
+                "--heads",
+                expected="LAYER:HEAD,HEAD, with the name or number of a layer and its heads",
+                got=text,
+                remedy="write for example --heads 0:1,3 for two heads of the first layer",
+            )
+        heads.setdefault(layer_of(layer), []).extend(chosen)
+    return heads
 
-    The layer is a name or a number.
-    """
-    layer, _, numbers = text.rpartition(":")
-    try:
-        chosen = [int(number) for number in numbers.split(",")]
-    except ValueError:
-        chosen = []
-    if not layer or not chosen:
-        raise ArgumentError(
-            "--heads",
-            expected="LAYER:HEAD,HEAD, with the name or number of a layer and numbers of its heads",
-            got=text,
-            remedy="write for example --heads 0:1,3 for two heads of the first layer",
-        )
-    return layer, chosen
 
-
-def _name_of(layer: str, names: Sequence[str]) -> str:
-    """Return the name of a layer, given its name or its number.
-
-    Args:
-        layer: name, or number from 0.
-        names: names of all layers, in order.
-    """
-    if not layer.isdecimal():
-        return layer
-    if int(layer) >= len(names):
-        raise ArgumentError(
-            "--heads",
-            expected=f"the number of a layer, from 0 to {len(names) - 1}",
-            got=layer,
-            remedy="choose a layer that `edgewise heads` lists",
-        )
-    return names[int(layer)]
+def layer_of(text: str) -> str | int:
+    """Return a layer of the command line as a number, if it is one, or as a name."""
+    return int(text) if text.isdecimal() else text
 
 
 def _size(run: Any) -> int:

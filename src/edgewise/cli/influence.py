@@ -12,6 +12,7 @@ from edgewise.cli.picture import save_figure
 from edgewise.cli.progress import with_progress
 from edgewise.cli.table import table
 from edgewise.inference import load
+from edgewise.training.folder import figure_format
 
 
 def influence(arguments: Namespace) -> int:
@@ -23,6 +24,8 @@ def influence(arguments: Namespace) -> int:
     from edgewise.explain.influence import MODEL, influence
 
     check_least("--top", arguments.top, 1, "choose for example --top 10")
+    if arguments.draw is not None:
+        figure_format(arguments.draw)
     run, track = load(arguments.folder), partial(with_progress, done=arguments.by)
     found = influence(run, by=arguments.by, seed=arguments.seed, track=track)
     say("nodes with the largest influence on the model, and their ranks by each measure")

@@ -11,6 +11,7 @@ from textwrap import wrap
 from typing import Any
 
 from edgewise.arguments import check_least
+from edgewise.cli.names import KINDS
 from edgewise.cli.table import table
 from edgewise.data import DATA
 from edgewise.encodings import ENCODINGS, shortest_paths
@@ -37,7 +38,7 @@ def _module(thing: Any) -> Any:
     return sys.modules[thing.__module__]
 
 
-KINDS: dict[str, tuple[Mapping[str, Any], Callable[[Any], str]]] = {
+ENTRIES: dict[str, tuple[Mapping[str, Any], Callable[[Any], str]]] = {
     "recipes": (RECIPES, lambda recipe: recipe.summary),
     "models": (MODELS, lambda model: first_line(_module(model))),
     "data": (DATA, first_line),
@@ -54,12 +55,12 @@ def listing(kind: str | None = None) -> str:
     Args:
         kind: "recipes", "models", "data", "tasks", "graphs" or "encodings". Defaults to all.
     """
-    parts = []
-    for one in [kind] if kind else KINDS:
-        things, line = KINDS[one]
-        rows = [[f"  {name}", line(thing)] for name, thing in things.items()]
-        parts.append(f"{one}\n{table(rows, header=False, left=2)}")
-    return "\n\n".join(parts)
+    tables = []
+    for name in [kind] if kind else KINDS:
+        things, line = ENTRIES[name]
+        rows = [[f"  {entry}", line(thing)] for entry, thing in things.items()]
+        tables.append(f"{name}\n{table(rows, header=False, left=2)}")
+    return "\n\n".join(tables)
 
 
 def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
@@ -105,7 +106,7 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
         return f"{_signature(name, PATTERNS[name])}\n\n{inspect.getdoc(PATTERNS[name])}"
     if graph is not None:
         return _graph_text(graph, nodes)
-    known = [thing for things, _ in KINDS.values() for thing in things]
+    known = [thing for things, _ in ENTRIES.values() for thing in things]
     raise unknown_name("name", name, known)
 
 

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from edgewise import __version__
-from edgewise.cli import commands
-from edgewise.cli.baseline import baseline
-from edgewise.cli.explain import explain
-from edgewise.cli.heads import heads, prune, suggest
-from edgewise.cli.influence import influence
-from edgewise.cli.listing import KINDS, recipe_text
-from edgewise.cli.predict import OPTIONS, options_by_recipe, options_of, predict
+from edgewise.cli.names import KINDS, OPTIONS
 from edgewise.errors import ArgumentError, EdgewiseError, printable
-from edgewise.graphs.user_patterns import allow
-from edgewise.inference.predictor import check_renamed
-from edgewise.inference.predictors import predictor_of
-from edgewise.recipes import RECIPES, Recipe
-from edgewise.runs import load_recipe, with_values
-from edgewise.runs.preprocessing import kept_preprocessing, with_known_targets
-from edgewise.training import RunFolder
 
+# Modules that import PyTorch are imported in functions, so that --help and --version do not wait.
 if TYPE_CHECKING:
+    from edgewise.recipes import Recipe
+
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 Fields = dict[str, str]
@@ -100,6 +90,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
         arguments.inputs, more = [*arguments.inputs, *more], []
     if more:
         parser.error(f"unrecognized arguments: {' '.join(more)}")
+    if "folder_name" in arguments and arguments.out is None:
+        arguments.out = Path("runs") / arguments.folder_name.format(**vars(arguments))
+    from edgewise.graphs.user_patterns import allow
+
     named = str(getattr(arguments, "name", ""))
     for text in (*fields.values(), *getattr(arguments, "values", ()), named):
         # Modules that the user names on the command line may be imported.
@@ -126,8 +120,11 @@ def _split_options(words: list[str]) -> tuple[list[str], Fields]:
         ArgumentError: an option has no value, or the name that it had in an earlier version.
     """
     rest, options = _split(words, OPTION)
-    for name in options:
-        check_renamed(name, f"--{name}", "--")
+    if options:
+        from edgewise.inference.predictor import check_renamed
+
+        for name in options:
+            check_renamed(name, f"--{name}", "--")
     return rest, {name.replace("-", "_"): value for name, value in options.items()}
 
 
@@ -164,25 +161,38 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
     return rest, found
 
 
-def _recipe_for_help(words: Sequence[str]) -> Recipe | None:
-    """Return the recipe on the command line, with the model of ``--model``; None without one."""
+def _fields_for_help(words: Sequence[str]) -> str:
+    """Return the fields of the recipe on the command line, with the model of ``--model``."""
     name = next((word for word in words[1:] if not word.startswith("-")), "")
-    if not name or name not in RECIPES:
-        return None
+    if not name:
+        return ""
+    from edgewise.cli.listing import recipe_text
+    from edgewise.recipes import RECIPES
+    from edgewise.runs import with_values
+
+    if name not in RECIPES:
+        return ""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--model", nargs="?")
     model = parser.parse_known_args(words)[0].model
-    return with_values(RECIPES[name], {"model": model} if model else {})
+    recipe = with_values(RECIPES[name], {"model": model} if model else {})
+    return f"\n\n{recipe_text(recipe)}"
 
 
 def _run_for_help(words: Sequence[str]) -> Recipe | None:
     """Return the recipe of the run on the command line; None if the run cannot predict."""
     name = next((word for word in words[1:] if not word.startswith("-")), "")
+    if not name:
+        return None
+    from edgewise.inference.predictors import predictor_of
+    from edgewise.runs import load_recipe
+    from edgewise.runs.preprocessing import kept_preprocessing, with_known_targets
+    from edgewise.training import RunFolder
+
     with suppress(EdgewiseError, OSError):
-        if name:
-            folder = RunFolder(Path(name))
-            recipe = with_known_targets(load_recipe(folder), kept_preprocessing(folder))
-            return recipe if predictor_of(recipe) else None
+        folder = RunFolder(Path(name))
+        recipe = with_known_targets(load_recipe(folder), kept_preprocessing(folder))
+        return recipe if predictor_of(recipe) else None
     return None
 
 
@@ -204,26 +214,29 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     parser.add_argument("--version", action="version", version=f"edgewise {__version__}")
     helps = bool(HELP & set(words))
     trains = command in ("train", "compare", "baseline")
-    recipe = _recipe_for_help(words) if helps and trains else None
     add = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_looking(add)
-    _add_training(add, "" if recipe is None else "\n\n" + recipe_text(recipe))
-    predicts = helps and command == "predict"
-    run = _run_for_help(words) if predicts else None
-    by_recipe = options_by_recipe() if predicts and run is None else ""
-    _add_predicting(add, OPTIONS if run is None else options_of(run), run, by_recipe)
+    _add_training(add, _fields_for_help(words) if helps and trains else "")
+    options, run, by_recipe = OPTIONS, None, ""
+    if helps and command == "predict":
+        from edgewise.cli.predict import options_by_recipe, options_of
+
+        run = _run_for_help(words)
+        if run is None:
+            by_recipe = options_by_recipe()
+        else:
+            options = options_of(run)
+    _add_predicting(add, options, run, by_recipe)
     _add_explaining(add)
     _add_heads(add)
     verify = "compare Edgewise's layers with the layers of PyTorch and PyTorch Geometric"
-    _command(add, commands.verify, "verify", verify, "edgewise verify")
+    _command(add, "verify", verify, "edgewise verify")
     doctor = "list versions, devices, and installed and missing packages and data sets"
-    _command(add, commands.doctor, "doctor", doctor, "edgewise doctor")
+    _command(add, "doctor", doctor, "edgewise doctor")
     return parser
 
 
-def _command(
-    add: Commands, run: Callable[[argparse.Namespace], int], name: str, summary: str, example: str
-) -> argparse.ArgumentParser:
+def _command(add: Commands, name: str, summary: str, example: str) -> argparse.ArgumentParser:
     command = add.add_parser(
         name,
         help=summary,
@@ -232,14 +245,13 @@ def _command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    command.set_defaults(run=run)
     return command
 
 
 def _command_on_recipe(
-    add: Commands, run: Callable[[argparse.Namespace], int], name: str, summary: str, example: str
+    add: Commands, name: str, summary: str, example: str
 ) -> argparse.ArgumentParser:
-    command = _command(add, run, name, summary, example)
+    command = _command(add, name, summary, example)
     help_ = "name of a recipe; see `edgewise list recipes`"
     command.add_argument("recipe", metavar="RECIPE", help=help_)
     command.set_defaults(takes_fields=True)
@@ -247,9 +259,9 @@ def _command_on_recipe(
 
 
 def _command_on_run(
-    add: Commands, run: Callable[[argparse.Namespace], int], name: str, summary: str, example: str
+    add: Commands, name: str, summary: str, example: str
 ) -> argparse.ArgumentParser:
-    command = _command(add, run, name, summary, example)
+    command = _command(add, name, summary, example)
     help_ = "run folder, written by `edgewise train`"
     command.add_argument("folder", type=Path, metavar="DIR", help=help_)
     return command
@@ -257,11 +269,11 @@ def _command_on_run(
 
 def _add_looking(add: Commands) -> None:
     summary = "list recipes, models, data sets, tasks, graphs and encodings"
-    command = _command(add, commands.list_names, "list", summary, "edgewise list models")
+    command = _command(add, "list", summary, "edgewise list models")
     command.add_argument("kind", nargs="?", choices=KINDS, help="list only names of this kind")
     summary = "describe a recipe with its fields, or a model, data set, task, graph or encoding"
     example = 'edgewise show "window(2) | hubs([0])" --draw picture.png'
-    command = _command(add, commands.show, "show", summary, example)
+    command = _command(add, "show", summary, example)
     help_ = "a name that `edgewise list` prints, or a graph such as 'window(2)'"
     command.add_argument("name", metavar="NAME", help=help_)
     help_ = "save a figure of the graph NAME to FILE; NAME must be a graph such as 'window(2)'"
@@ -276,7 +288,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
         "Each field of the recipe is an option; `edgewise train RECIPE --help` lists the fields."
     )
     summary = "train the model of a recipe and write its weights and metrics to a run folder"
-    command = _command_on_recipe(add, commands.train, "train", summary, example + known_fields)
+    command = _command_on_recipe(add, "train", summary, example + known_fields)
     protocol = command.add_argument_group("several trainings")
     help_ = (
         "train N times with different seeds, and print the mean and standard deviation of the "
@@ -290,16 +302,19 @@ def _add_training(add: Commands, known_fields: str) -> None:
     )
     protocol.add_argument("--folds", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE")
+    command.set_defaults(folder_name="{recipe}")
     summary = "evaluate simple baselines on the data of a recipe, with its splits and metrics"
     example = "edgewise baseline molecules --data.path mine.csv --data.target y"
-    command = _command_on_recipe(add, baseline, "baseline", summary, example + known_fields)
+    command = _command_on_recipe(add, "baseline", summary, example + known_fields)
     help_ = "cross-validate: evaluate with each fold as the test set, and print the mean metrics"
     command.add_argument("--folds", action="store_true", help=help_)
+    command.add_argument("--seed", metavar="N", help="random seed of the splits")
     help_ = "folder in which to write baseline.json (default: runs/RECIPE-baseline)"
     command.add_argument("--out", type=Path, metavar="DIR", help=help_)
+    command.set_defaults(folder_name="{recipe}-baseline")
     summary = "train a recipe once for each value of one field, and write a report of the metrics"
     example = 'edgewise compare digits model.graph "empty()" "window(1)" "complete()"'
-    command = _command_on_recipe(add, commands.compare, "compare", summary, example + known_fields)
+    command = _command_on_recipe(add, "compare", summary, example + known_fields)
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
     help_ = "values of FIELD; the recipe is trained once for each value"
     command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
@@ -311,8 +326,9 @@ def _add_training(add: Commands, known_fields: str) -> None:
     help_ = "report metrics of the test set instead of the validation set"
     protocol.add_argument("--test", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE-FIELD")
+    command.set_defaults(folder_name="{recipe}-{field}")
     summary = "evaluate the trained model of a run on the test set"
-    command = _command_on_run(add, commands.test, "test", summary, "edgewise test runs/digits")
+    command = _command_on_run(add, "test", summary, "edgewise test runs/digits")
 
 
 def _add_predicting(
@@ -328,7 +344,7 @@ def _add_predicting(
     if run is None:
         example += f"\n\nsets of options, with the recipes whose runs accept them:\n{by_recipe}"
     summary = "predict for new inputs with the trained model of a run"
-    command = _command_on_run(add, predict, "predict", summary, example)
+    command = _command_on_run(add, "predict", summary, example)
     help_ = "an input to predict for, such as a SMILES, a sentence, an image file or a user id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     files = command.add_argument_group("inputs and outputs")
@@ -364,18 +380,21 @@ def _add_explaining(add: Commands) -> None:
         "each input is written: page-1.html, page-2.html, ..."
     )
     summary = "write an HTML page that shows the attention weights of a run's model for an input"
-    command = _command_on_run(add, explain, "explain", summary, example)
+    command = _command_on_run(add, "explain", summary, example)
     help_ = "an input to explain, such as a SMILES, a sentence, an image file or a node id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     help_ = "HTML file to write; the name must end in .html"
     command.add_argument("--out", type=Path, metavar="FILE", required=True, help=help_)
-    help_ = "show only the layer with this module name; repeat --layer to show several layers"
-    command.add_argument("--layer", dest="layers", action="append", metavar="NAME", help=help_)
+    help_ = (
+        "show only this layer, a number or module name that `edgewise heads` lists; repeat --layer "
+        "to show several layers"
+    )
+    command.add_argument("--layer", dest="layers", action="append", metavar="LAYER", help=help_)
     help_ = "show only the head with this number, from 0; repeat --head to show several heads"
     command.add_argument("--head", dest="heads", type=int, action="append", metavar="N", help=help_)
     summary = "rank the nodes of a run's graph by their influence on its predictions"
     example = "edgewise influence runs/gat-cora --top 10 --draw influence.png"
-    command = _command_on_run(add, influence, "influence", summary, example)
+    command = _command_on_run(add, "influence", summary, example)
     help_ = (
         "measure the influence of a node as the change of the outputs if the node is `removed` "
         "(default), or if its features are `changed` to the mean features of all nodes"
@@ -392,7 +411,6 @@ def _add_explaining(add: Commands) -> None:
 def _add_heads(add: Commands) -> None:
     command = _command_on_run(
         add,
-        heads,
         "heads",
         "print the importance and statistics of each attention head of a run",
         "edgewise heads runs/sst2 --by leaving_out --draw heads.png",
@@ -402,7 +420,6 @@ def _add_heads(add: Commands) -> None:
     command.add_argument("--draw", type=Path, metavar="FILE", help=help_)
     command = _command_on_run(
         add,
-        prune,
         "prune",
         "remove attention heads from a run and write the result to a new folder",
         "edgewise prune runs/sst2 --fraction 0.2 --out runs/sst2-pruned\n"
@@ -422,7 +439,6 @@ def _add_heads(add: Commands) -> None:
     _add_data(command, importance=True)
     command = _command_on_run(
         add,
-        suggest,
         "suggest",
         "suggest a sparse graph for each layer of a run; measure loss and time with these graphs",
         "edgewise suggest runs/sst2 --coverage 0.95",

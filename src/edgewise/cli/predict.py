@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.arguments import check_least
+from edgewise.cli.names import OPTIONS
 from edgewise.cli.output import say, warn
 from edgewise.cli.picture import save_figure
 from edgewise.cli.progress import with_progress
@@ -18,25 +19,8 @@ from edgewise.inference import load
 from edgewise.inference.predictors import all_predictors, predictor_of
 from edgewise.inference.rows import check_form, flat, rounded, write_answers
 from edgewise.recipes import RECIPES, Recipe
+from edgewise.training.folder import figure_format
 
-OPTIONS = {
-    "interval": "add to each predicted number an interval that contains the true number with this "
-    "probability, such as 0.9",
-    "top": "number of most probable labels, words, items or links to show for each input",
-    "evidence": "show with each recommendation this number of known items or links that support it",
-    "backtest": "start the forecast this number of steps before the end of the series, and show "
-    "the true values beside the forecast",
-    "num_beams": "beam size of beam search; 1 is greedy search",
-    "max_new_tokens": "maximum number of tokens to generate for each input",
-    "temperature": "sampling temperature; lower is more deterministic, 0 picks the most probable "
-    "token",
-    "top_k": "sample only from this number of most probable tokens",
-    "top_p": "sample only from the smallest set of most probable tokens whose probabilities sum to "
-    "at least this number",
-    "seed": "random seed for sampling; the same seed reproduces the text",
-}
-"""Help of the options that the predictors of Edgewise have, by name. They are arguments of
-:meth:`edgewise.inference.Predictor.answer`. Predictors of other packages may have more."""
 MAX_CELL = 60
 """Maximum number of characters of a table cell on the screen; files contain the whole text."""
 
@@ -96,6 +80,8 @@ def predict(arguments: Namespace) -> int:
     if arguments.out is not None:
         check_form(arguments.out)
         _check_other(arguments.out, arguments.input)
+    if arguments.draw is not None:
+        figure_format(arguments.draw)
     run = load(arguments.folder)
     if arguments.draw is not None:
         run.predictor.check_draws()

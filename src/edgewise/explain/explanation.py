@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import counted
+from edgewise.explain.losses import warn_if_unused
 from edgewise.explain.module_names import model_of, naming_the_run
 from edgewise.explain.record import MAX_EDGES, LayerRecord, Recorded, record
 from edgewise.inference.images import OnImages
@@ -177,6 +178,7 @@ def _of_pixels(
 
 
 def _of_run(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    warn_if_unused(run.model)
     predictor = run.predictor
     explain = next((one for kind, one in KINDS.items() if isinstance(predictor, kind)), _of_nodes)
     value = predictor.given(value)

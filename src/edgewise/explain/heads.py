@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice
 from edgewise.engines.call import AttentionCall, accumulator
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, unknown_name
 from edgewise.explain.losses import Losses, losses_of
 from edgewise.explain.module_names import NamedInterceptor, model_of, naming_the_run, places_of
+from edgewise.explain.pruning import Heads, heads_by_name
 from edgewise.explain.record import LayerRecord, Recorded
 from edgewise.graphs import Graph
 from edgewise.ragged import runs_and_positions, starts
@@ -24,29 +25,33 @@ HUB_FACTOR = 4.0
 
 
 @contextmanager
-def masked_heads(model: Any, heads: Mapping[str, Iterable[int]]) -> Iterator[None]:
+def masked_heads(model: Any, heads: Heads) -> Iterator[None]:
     """Multiply the outputs of some heads by 0 within the ``with`` block.
 
     Args:
         model: a model, or a run of :func:`edgewise.load`.
-        heads: numbers of the heads of each layer, as ``{layer name: numbers}``. Heads keep the
-            numbers that they had before any pruning.
+        heads: heads of each layer, as ``{layer: numbers}``; see :func:`prune`.
 
     Raises:
-        ArgumentError: the model calls a layer that has no such head.
+        ArgumentError: a layer does not exist, or the model calls a layer that has no such head.
 
     Example:
         >>> import torch
         >>> from edgewise import explain, models
         >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32).eval()
         >>> ids = torch.randint(100, (1, 6))
-        >>> with explain.masked_heads(bert, {"backbone.stack.layers.0.attention.sublayer": [0, 1]}):
+        >>> with explain.masked_heads(bert, {0: [0, 1]}):
         ...     masked = bert(ids)
         >>> torch.allclose(masked, bert(ids))
         False
     """
-    gate = _Gates(lambda name, numbers: _mask(name, numbers, heads.get(name, ())))
-    with gate.watching(model_of(model)):
+    module, masked = model_of(model), heads_by_name(model, heads)
+    names = {type(module).__name__, *dict(module.named_modules())}
+    for name in masked:
+        if name not in names:
+            raise unknown_name("heads", name, names - {""})
+    gate = _Gates(lambda name, numbers: _mask(name, numbers, masked.get(name, ())))
+    with gate.watching(module):
         yield
 
 
@@ -282,7 +287,6 @@ def _statistics(layer: LayerRecord) -> HeadStatistics:
     several = degree > 1
     most = degree.clamp(min=2).log()[:, None]
     relative = (by_target / most)[:, several].mean((0, 1)) if several.any() else mean(surprise * 0)
-    square = graph.num_targets == graph.num_sources
     unknown = weights.new_full((weights.shape[-1],), torch.nan)
     received = weights.new_zeros(len(weights), graph.num_sources, weights.shape[-1])
     received = received.index_add(1, source, weights)
@@ -295,8 +299,10 @@ def _statistics(layer: LayerRecord) -> HeadStatistics:
         layer.heads,
         entropy=mean(surprise),
         relative_entropy=relative,
-        distance=mean(weights * _distance(graph, source, target)[:, None]) if square else unknown,
-        own=mean(weights * (source == target)[:, None]) if square else unknown,
+        distance=mean(weights * _distance(graph, source, target)[:, None])
+        if layer.is_self_attention
+        else unknown,
+        own=mean(weights * (source == target)[:, None]) if layer.is_self_attention else unknown,
         first=mean(weights * (source == starts(size)[text[source]])[:, None]),
         hubs=(received * is_hub).sum((0, 1)) / members,
     )
@@ -362,7 +368,7 @@ class Observations:
             f"1. {self.near_zero:.1%} of the weights are below {self.small:g} × the equal weight.\n"
             f"2. {self.local:.1%} of the others are between nodes at a distance of at most "
             f"{self.window}, as are {self.local_edges:.1%} of all edges.\n"
-            f"3. {self.global_nodes:.2f} of {self.nodes:.1f} nodes of a text receive at least "
+            f"3. {self.global_nodes:.2f} of {self.nodes:.1f} nodes of an input receive at least "
             f"{self.large:g} × the equal weight from 90 % of the nodes, in the mean over heads."
         )
 
@@ -391,7 +397,7 @@ def observations(
         >>> 0 <= explain.observations(recorded, window=1).local <= 1
         True
     """
-    layers = [one for one in recorded if one.graph.num_targets == one.graph.num_sources]
+    layers = [layer for layer in recorded if layer.is_self_attention]
     if not layers:
         raise ArgumentError(
             "recorded",

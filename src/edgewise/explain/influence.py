@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -20,6 +21,7 @@ from edgewise.inference.nodes import LinkSuggestions, OnNodes
 from edgewise.inference.recommendations import Recommendations
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 MODEL = "model"
@@ -138,6 +140,8 @@ class Influence:
                 axes.scatter(*at, s=36, marker=marker, color=colour, label=label, zorder=3)
             axes.set(xscale="log", yscale="log", xlabel=name)
             axes.set_title(f"rank correlation {found[MODEL, name]:.2f}", fontsize=9)
+        for axis in (every[0].yaxis, *(axes.xaxis for axes in every)):
+            _label_few_ticks(axis)
         # On two lines, because the longer one does not fit in one.
         every[0].set_ylabel(self.change.replace(" with", "\nwith", 1), fontsize=9)
         handles = every[0].get_legend_handles_labels()
@@ -149,6 +153,21 @@ class Influence:
         value = float(self.measures[MODEL][member])
         places = {name: int(rank[member]) for name, rank in ranks.items()}
         return {"id": self.labels[member], "influence": value, **places}
+
+
+def _label_few_ticks(axis: Axis) -> None:
+    """Label about four ticks of a logarithmic axis, whose labels matplotlib lets overlap."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    decades = math.log10(high / low)
+    if decades < 0.7:
+        axis.set_major_locator(MaxNLocator(3))
+    else:
+        subs = (1.0,) if decades > 2 else (1.0, 3.0) if decades > 1 else (1.0, 2.0, 5.0)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=5))
+    axis.set_major_formatter("{x:.3g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def influence(run: Run, *, by: By = "removed", seed: int = 0, track: Track = iter) -> Influence:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -14,6 +15,7 @@ from edgewise.arguments import check_choice, check_least
 from edgewise.errors import ArgumentError
 from edgewise.explain.module_names import model_of
 from edgewise.explain.record import Recorded, record
+from edgewise.layers import NaiveBayes
 
 SPLITS = ("train", "val", "test")
 
@@ -39,6 +41,18 @@ class Losses:
         """Return the mean loss over all batches."""
         terms = [(float(self.loss(self.model, one)), self.count(one)) for one in self.batches]
         return sum(loss * count for loss, count in terms) / max(sum(c for _, c in terms), 1)
+
+
+def warn_if_unused(model: nn.Module) -> None:
+    """Warn if the predictions are those of naive Bayes, so that attention does not affect them."""
+    classifiers = [layer for layer in model.modules() if isinstance(layer, NaiveBayes)]
+    if any(classifier.is_alone for classifier in classifiers):
+        warnings.warn(
+            "the fitted factor of the network is near zero, so the predictions are those of naive "
+            "Bayes, and attention weights and heads hardly affect them. Train with "
+            "--data.naive_bayes false for predictions of the network alone.",
+            stacklevel=3,
+        )
 
 
 def losses_of(
@@ -72,6 +86,7 @@ def losses_of(
             remedy="give both arguments, or pass a run loaded with edgewise.load",
         )
     check_choice("split", split, SPLITS)
+    warn_if_unused(module)
     found = _spaced(model.splits.loaders(model.recipe.seed)[split], max_batches)
     splits = model.splits
     task = model.recipe.task.with_targets(splits.targets, splits.class_counts)

@@ -109,6 +109,27 @@ def naming_the_run(
         ) from error
 
 
+def numbered_layer(number: int, names: Sequence[str], argument: str) -> str:
+    """Return the name of the layer with this number.
+
+    Args:
+        number: number from 0.
+        names: names of all layers, in order.
+        argument: argument that the error names.
+
+    Raises:
+        ArgumentError: there is no such layer.
+    """
+    if 0 <= number < len(names):
+        return names[number]
+    raise ArgumentError(
+        argument,
+        expected=f"the number of a layer, from 0 to {len(names) - 1}",
+        got=str(number),
+        remedy="choose a layer that `edgewise heads` lists",
+    )
+
+
 def places_of(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[int]:
     """Return the index of each wanted head among the remaining heads of a pruned layer.
 

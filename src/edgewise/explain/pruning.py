@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,14 @@ from edgewise.errors import (
     require,
     unknown_name,
 )
-from edgewise.explain.module_names import listed, model_of, naming_the_run, places_of
+from edgewise.explain.losses import recorded_batch
+from edgewise.explain.module_names import (
+    listed,
+    model_of,
+    naming_the_run,
+    numbered_layer,
+    places_of,
+)
 from edgewise.layers.pruning import (
     keep_heads,
     kept_groups,
@@ -36,6 +43,10 @@ from edgewise.training import RunFolder
 from edgewise.training.folder import HEADS, TEST_EXAMPLES
 
 M = TypeVar("M")
+Heads = (
+    Mapping[str, Iterable[int]] | Mapping[int, Iterable[int]] | Mapping[str | int, Iterable[int]]
+)
+"""Numbers of heads by name or number of the layer; a union, as Mapping is invariant in its key."""
 FORMS: tuple[tuple[str, str, str, str], ...] = (
     ("query", "key", "value", "output.dense"),
     ("q_proj", "k_proj", "v_proj", "o_proj"),
@@ -52,7 +63,7 @@ CONFIG = "edgewise_kept_heads"
 """Field that is added to a ``transformers`` configuration: the remaining heads of each layer."""
 
 
-def prune(model: M, heads: Mapping[str, Sequence[int]]) -> M:
+def prune(model: M, heads: Heads) -> M:
     """Remove attention heads from a model, in place.
 
     The rows of the query, key and value projections and the columns of the output projection are
@@ -62,38 +73,56 @@ def prune(model: M, heads: Mapping[str, Sequence[int]]) -> M:
         model: a model with layers of :class:`edgewise.layers.MultiHeadAttention`, a
             ``transformers`` model (BERT, RoBERTa, DistilBERT, ViT, GPT-2, Llama, BART and others
             with the same projections), or a run of :func:`edgewise.load`.
-        heads: indices of the heads to remove from each layer, as ``{layer name: indices}``; see
+        heads: heads to remove from each layer, as ``{layer: numbers}``. A layer is a name, or a
+            number: in a run that of `edgewise heads`, in a model the position in
             :func:`layers_with_heads`. Heads keep the numbers that they had before any pruning.
 
     Returns:
         The model.
 
     Raises:
-        ArgumentError: a layer or head does not exist, a layer would be left without heads, or its
-            heads cannot be removed.
+        ArgumentError: a layer or head does not exist, a layer would be left without heads, its
+            heads cannot be removed, or a model has attention layers that cannot be pruned, so that
+            the numbers of its layers are not known before a forward pass.
 
     Example:
         >>> from edgewise import explain, models
         >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32)
-        >>> _ = explain.prune(bert, {"backbone.stack.layers.0.attention.sublayer": [1]})
+        >>> _ = explain.prune(bert, {0: [1]})
         >>> explain.layers_with_heads(bert)
         {'backbone.stack.layers.0.attention.sublayer': [0]}
     """
-    module = model_of(model)
-    layers = layers_with_heads(module)
+    keep(model_of(model), remaining_heads(model, heads))
+    return model
+
+
+def remaining_heads(
+    model: Any, heads: Heads, names: Sequence[str] | None = None
+) -> dict[str, list[int]]:
+    """Return the heads that :func:`prune` would keep in the layers of ``heads``, by layer name.
+
+    Args:
+        model: a model or run.
+        heads: heads to remove, by name or number of the layer.
+        names: names of all layers in the order of their numbers, if they are known.
+
+    Raises:
+        ArgumentError: see :func:`prune`.
+    """
+    layers = layers_with_heads(model)
     with naming_the_run(
         model,
         "a run whose model has heads that can be removed",
         "choose a run of a Transformer, such as bert or vit",
     ):
-        _check_any(layers, module)
+        _check_any(layers, model_of(model))
     kept: dict[str, list[int]] = {}
-    for name, removed in heads.items():
+    for name, removed in heads_by_name(model, heads, names).items():
         if name not in layers:
             raise unknown_name("layer", name, layers)
         left = layers[name]
         places_of(removed, left, name)
-        kept[name] = [head for head in left if head not in set(removed)]
+        kept[name] = [head for head in left if head not in removed]
         if not kept[name]:
             raise ArgumentError(
                 "heads",
@@ -101,14 +130,44 @@ def prune(model: M, heads: Mapping[str, Sequence[int]]) -> M:
                 got=f"all heads, {listed(left)}, to remove",
                 remedy=f"keep at least one head of {name}",
             )
-    keep(module, kept)
-    return model
+    return kept
+
+
+def heads_by_name(
+    model: Any, heads: Heads, names: Sequence[str] | None = None
+) -> dict[str, list[int]]:
+    """Return heads by the name of their layer; see :func:`remaining_heads`."""
+    if names is None and any(isinstance(layer, int) for layer in heads):
+        names = _numbered_names(model)
+    chosen: dict[str, list[int]] = {}
+    for layer, numbers in heads.items():
+        name = numbered_layer(layer, names or (), "heads") if isinstance(layer, int) else layer
+        chosen.setdefault(name, []).extend(numbers)
+    return chosen
+
+
+def _numbered_names(model: Any) -> list[str]:
+    """Return the names of all attention layers in the order of their numbers."""
+    if not isinstance(model, nn.Module):
+        return recorded_batch(model).modules
+    names = list(layers_with_heads(model))
+    with_heads = [name for name, layer in model.named_modules() if hasattr(layer, "heads")]
+    fixed = [name for name in with_heads if name not in names]
+    if names and fixed:
+        raise ArgumentError(
+            "heads",
+            expected=f"names of layers, such as {names[0]!r}, as the heads of {fixed[0]} cannot be "
+            "removed, although this layer has a number",
+            got="a number of a layer",
+            remedy="use names that explain.layers_with_heads(model) lists",
+        )
+    return names
 
 
 def least_important(
     importance: Mapping[str, Tensor],
     fraction: float,
-    layers: Mapping[str, Sequence[int]] | None = None,
+    layers: Mapping[str, Sequence[int]],
     *,
     normalise: bool = False,
 ) -> dict[str, list[int]]:
@@ -120,23 +179,20 @@ def least_important(
         importance: importance ``[H]`` of the heads of each layer, such as the result of
             :func:`importance`.
         fraction: fraction of all heads to return, rounded up to a whole number of heads.
-        layers: result of :func:`layers_with_heads` for a model whose layers are partly pruned or
-            cannot all be pruned; by default, all heads of ``importance`` can be returned.
+        layers: numbers of the heads of each layer that can be removed, the result of
+            :func:`layers_with_heads`.
         normalise: whether to divide the importance by its Euclidean norm in each layer, as Michel
             et al. (2019) do for gradients.
 
     Example:
         >>> import torch
         >>> from edgewise import explain
-        >>> explain.least_important({"a": torch.tensor([1.0, 4.0]), "b": torch.tensor([3.0])}, 0.3)
-        {'a': [0]}
+        >>> scores = {"a": torch.tensor([1.0, 4.0]), "b": torch.tensor([3.0])}
+        >>> explain.least_important(scores, 0.3, {"a": [2, 3], "b": [0]})
+        {'a': [2]}
     """
     check_share("fraction", fraction, "choose for example 0.2")
-    heads = {
-        name: range(len(values)) if layers is None else layers[name]
-        for name, values in importance.items()
-        if layers is None or name in layers
-    }
+    heads = {name: layers[name] for name in importance if name in layers}
     scores = []
     for name, indices in heads.items():
         values = importance[name]

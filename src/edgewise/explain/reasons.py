@@ -177,6 +177,8 @@ def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> set[str]:
     lists = [one for one in answer.values() if is_of_dicts(one) and one]
     parts = lists[0] if lists else []
     found = list(_of_input(run, value, top, "auto", max(1, len(parts))))
+    if all(attribution.method == "attention" for attribution in found):
+        found = found[:1]  # The weights of a forecast are the same for all of its steps.
     if parts and len(parts) % len(found) == 0 and (len(found) > 1 or len(parts) == 1):
         # Of several words for one mask, the most probable one, which comes first, is explained.
         for part, one in zip(parts[:: len(parts) // len(found)], found, strict=True):

@@ -17,7 +17,13 @@ from edgewise.arguments import check_least
 from edgewise.edge_steps import attention_weights
 from edgewise.engines.call import AttentionCall
 from edgewise.errors import ArgumentError, unknown_name
-from edgewise.explain.module_names import NamedInterceptor, listed, model_of, places_of
+from edgewise.explain.module_names import (
+    NamedInterceptor,
+    listed,
+    model_of,
+    numbered_layer,
+    places_of,
+)
 from edgewise.explain.rollout import rollout
 from edgewise.graphs import Graph, edges
 from edgewise.interception import without_interception
@@ -46,6 +52,7 @@ class LayerRecord:
             weights sum to 1 within the call; or ``"aggregation"`` for the weights of
             :func:`edgewise.aggregate`, which may not be the result of a softmax (GCN, MoNet,
             LightConv).
+        is_cross: whether the module is a layer of cross-attention.
 
     Example:
         >>> import torch
@@ -65,6 +72,14 @@ class LayerRecord:
     edges: Tensor | None = None
     kind: Kind = "attention"
     module: str = field(default="", repr=False)
+    is_cross: bool = field(default=False, repr=False)
+
+    @property
+    def is_self_attention(self) -> bool:
+        """True if targets and sources are the same nodes, by their numbers and by the module."""
+        segments = self.graph.segments
+        same = self.graph.num_targets == self.graph.num_sources
+        return same and not self.is_cross and (segments is None or torch.equal(*segments))
 
     @property
     def edge_index(self) -> Tensor:
@@ -167,14 +182,17 @@ class Recorded:
             )
         return self.layers[layer]
 
-    def rollout(self, layers: str | Sequence[str] | None = None, residual: float = 0.5) -> Tensor:
+    def rollout(
+        self, layers: str | int | Sequence[str | int] | None = None, residual: float = 0.5
+    ) -> Tensor:
         """Compute attention rollout (Abnar and Zuidema, 2020): weights multiplied over layers.
 
         The heads of a layer are averaged, and the residual connection is added.
 
         Args:
-            layers: names of layers or of modules that contain them, such as ``"encoder"``. All
-                layers by default, without ``"aggregation"`` if there is any attention.
+            layers: numbers or names of layers, or names of modules that contain them, such as
+                ``"encoder"``. All layers by default, without ``"aggregation"`` if there is any
+                attention.
             residual: weight of the residual connection.
 
         Returns:
@@ -188,8 +206,8 @@ class Recorded:
         if any(layer.kind != "aggregation" for layer in chosen):
             chosen = [layer for layer in chosen if layer.kind != "aggregation"]
         if layers is not None:
-            wanted = [layers] if isinstance(layers, str) else list(layers)
-            chosen = [layer for layer in chosen if _is_chosen(layer.module, wanted)]
+            names = [layers] if isinstance(layers, str | int) else list(layers)
+            chosen = [one for one in chosen if _is_chosen(one.module, names, self.number(one))]
         return rollout(
             [(layer.name, layer.graph, layer.edge_index, layer.weights) for layer in chosen],
             residual,
@@ -202,7 +220,7 @@ class Recorded:
 @contextmanager
 def record(
     model: Any,
-    layers: str | Sequence[str] | None = None,
+    layers: str | int | Sequence[str | int] | None = None,
     heads: Sequence[int] | None = None,
     targets: Sequence[int] | Tensor | None = None,
     max_edges: int = MAX_EDGES,
@@ -224,8 +242,8 @@ def record(
 
     Args:
         model: the model, or a run of :func:`edgewise.load`.
-        layers: names of modules whose calls are recorded, or of modules that contain them. All
-            layers by default.
+        layers: numbers or names of layers, or names of modules that contain them. All layers by
+            default. Layers have the numbers of `edgewise heads`.
         heads: numbers of recorded heads, before any pruning; all heads by default.
         targets: indices of target nodes whose edges are recorded; all targets by default.
         max_edges: maximum number of edges to record for a call, over all examples of a batch. If a
@@ -249,29 +267,32 @@ def record(
     """
     module = model_of(model)
     check_least("max_edges", max_edges, 1, "choose for example 1_000_000")
-    wanted = [layers] if isinstance(layers, str) else layers
+    wanted = [layers] if isinstance(layers, str | int) else layers
     names = dict(module.named_modules())
-    for name in wanted or ():
-        if name not in names:
-            raise unknown_name("layers", str(name), [own for own in names if own])
+    for layer in wanted or ():
+        if not isinstance(layer, int) and layer not in names:
+            raise unknown_name("layers", str(layer), [name for name in names if name])
     recorded = Recorded()
     recorder = _Recorder(recorded, wanted, heads, targets, max_edges)
     with recorder.watching(module):
         yield recorded
         if not recorded.modules:
             recorder.record_unweighted()
+    for layer in wanted or ():
+        if isinstance(layer, int) and recorded.modules:
+            numbered_layer(layer, recorded.modules, "layers")
     if not recorded.layers:
         raise _nothing_recorded(module, wanted, recorded.modules)
 
 
 def _nothing_recorded(
-    module: nn.Module, wanted: Sequence[str] | None, seen: Sequence[str]
+    module: nn.Module, wanted: Sequence[str | int] | None, seen: Sequence[str]
 ) -> ArgumentError:
     if wanted is not None and seen:
         return ArgumentError(
             "layers",
             expected=f"layers that compute attention: {', '.join(seen)}",
-            got=", ".join(wanted),
+            got=", ".join(map(str, wanted)),
             remedy="choose from the expected layers, or omit layers= to record all",
         )
     return ArgumentError(
@@ -293,7 +314,7 @@ class _Recorder(NamedInterceptor):
     def __init__(
         self,
         recorded: Recorded,
-        layers: Sequence[str] | None,
+        layers: Sequence[str | int] | None,
         heads: Sequence[int] | None,
         targets: Sequence[int] | Tensor | None,
         max_edges: int,
@@ -420,7 +441,8 @@ class _Recorder(NamedInterceptor):
         module = self.name if module is None else module
         if module not in self.recorded.modules:
             self.recorded.modules.append(module)
-        if self.layers is not None and not _is_chosen(module, self.layers):
+        number = self.recorded.modules.index(module)
+        if self.layers is not None and not _is_chosen(module, self.layers, number):
             return None
         with torch.no_grad(), without_interception():
             chosen = self._chosen_edges(module, graph, torch.Size(batch).numel())
@@ -429,10 +451,15 @@ class _Recorder(NamedInterceptor):
             if self.heads is not None:
                 found = found[..., places_of(self.heads, heads, module)]
                 heads = [int(head) for head in self.heads]
-        layer = LayerRecord(module, graph, found, heads, chosen, kind, module)
+        layer = LayerRecord(module, graph, found, heads, chosen, kind, module, self._is_cross())
         self.recorded.layers.append(layer)
         self._name_all()
         return layer
+
+    def _is_cross(self) -> bool:
+        """Return whether the running module attends to another sequence than its targets."""
+        source_width = getattr(self.module, "source_width", None)
+        return source_width is not None or getattr(self.module, "is_cross_attention", False)
 
     def _name_all(self) -> None:
         count: Counter[str] = Counter()
@@ -523,11 +550,17 @@ def _merged(layers: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor
         found = joined.new_zeros(shape).index_add(-2, place, joined)
         pairs = torch.stack([every % graph.num_sources, every // graph.num_sources])
         union = edges(pairs, (graph.num_sources, graph.num_targets))
-    return LayerRecord("", union, found, heads, chosen, "attention", layers[0].module)
+    first = layers[0]
+    return LayerRecord("", union, found, heads, chosen, "attention", first.module, first.is_cross)
 
 
-def _is_chosen(module: str, wanted: Sequence[str]) -> bool:
-    return any(not name or module == name or module.startswith(f"{name}.") for name in wanted)
+def _is_chosen(module: str, layers: Sequence[str | int], number: int) -> bool:
+    return any(
+        layer == number
+        if isinstance(layer, int)
+        else not layer or f"{module}.".startswith(f"{layer}.")
+        for layer in layers
+    )
 
 
 def _is_one(value: Tensor) -> bool:

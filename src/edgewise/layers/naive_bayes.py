@@ -17,6 +17,8 @@ SMOOTHING = 2.0
 MOST = 400_000
 """Maximum number of n-grams times classes. SST-2 has 87,000 n-grams in two classes."""
 BASE = 2**31  # More than the largest token id.
+NEAR_ZERO = 0.05
+"""Factors of the network below this one leave the predictions to naive Bayes."""
 
 
 class NaiveBayes(nn.Module):
@@ -96,6 +98,11 @@ class NaiveBayes(nn.Module):
         halves = (F.pad(of_pairs, (0, 0, 1, 0)) + F.pad(of_pairs, (0, 0, 0, 1))) / 2
         total: Tensor = self.pool(self._weights_of(ids) + halves, tokens.lengths())
         return self.prior + total
+
+    @property
+    def is_alone(self) -> bool:
+        """True if the fitted factor of the network is near zero."""
+        return float(self.scales[0]) < NEAR_ZERO
 
     def _weights_of(self, grams: Tensor) -> Tensor:
         """Return the weights ``[M, C]`` of n-grams; 0 for those without a count."""

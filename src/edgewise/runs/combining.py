@@ -9,6 +9,8 @@ from torch import nn
 
 from edgewise.data.loader import Loader
 from edgewise.layers import TextClassifier
+from edgewise.runs.preprocessing import kept_preprocessing
+from edgewise.training import RunFolder
 
 if TYPE_CHECKING:
     import lightning.pytorch as lightning
@@ -34,6 +36,19 @@ def combining(model: nn.Module, val: Loader) -> tuple[lightning.Callback, ...]:
             fit_scales(classifier, val)
 
     return (Combining(),)
+
+
+def fitted_factors(folder: RunFolder) -> dict[str, float]:
+    """Return the fitted factors of the logits of a run's network and of naive Bayes, by name.
+
+    The dict is empty if the model has no naive Bayes part.
+    """
+    preprocessing = kept_preprocessing(folder)
+    names = () if preprocessing is None else preprocessing.values
+    if not any(name.startswith("naive_bayes.") for name in names):
+        return {}
+    factors = folder.read_weights().get("naive_bayes.scales", torch.empty(0)).tolist()
+    return dict(zip(("network", "naive Bayes"), factors, strict=False))
 
 
 @torch.no_grad()

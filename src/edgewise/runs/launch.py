@@ -22,8 +22,8 @@ from typing import IO
 
 import torch
 
-from edgewise.errors import EdgewiseError
-from edgewise.training.interrupt import Interrupted, interruptible
+from edgewise.errors import EdgewiseError, Interrupted
+from edgewise.training.interrupt import interruptible
 
 PATIENCE = 10.0  # After a process has ended, seconds until the remaining processes are killed.
 Worker = subprocess.Popen[bytes]

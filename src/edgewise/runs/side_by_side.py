@@ -21,9 +21,9 @@ from typing import Any, TextIO
 
 import torch
 
-from edgewise.errors import EdgewiseError, in_one_line
+from edgewise.errors import EdgewiseError, Interrupted, in_one_line
 from edgewise.training.allocator import keep_freed_memory
-from edgewise.training.interrupt import Interrupted, interruptible
+from edgewise.training.interrupt import interruptible
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
 """Type of a job: a module-level function and its arguments. Both must be picklable."""

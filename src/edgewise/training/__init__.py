@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edgewise.errors import require
+from edgewise.errors import Interrupted, require
 from edgewise.renamed import refuse_old_names
 from edgewise.training.distributed import rank_and_world_size
 from edgewise.training.fitting import evaluate, fit
 from edgewise.training.folder import RunFolder
-from edgewise.training.interrupt import Interrupted
 from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.rng import seed_everything
 from edgewise.training.schedule import (

@@ -9,10 +9,11 @@ from typing import Any
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 
+from edgewise.errors import Interrupted
 from edgewise.layers import Cache
 from edgewise.training.distributed import all_gather, all_reduce, rank_and_world_size
 from edgewise.training.folder import RunFolder
-from edgewise.training.interrupt import Interrupted, Request
+from edgewise.training.interrupt import Request
 from edgewise.training.lightning_module import TrainingModule
 from edgewise.training.rng import restore_rng, rng_state
 

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.base_task import Task
-from edgewise.errors import require
+from edgewise.errors import Interrupted, require
 from edgewise.training.batch_forms import as_loaders, explain_loader_errors
 from edgewise.training.curves import curves
 from edgewise.training.distributed import check_world_size, rank_and_world_size, trainer_arguments
 from edgewise.training.folder import CURVES, METRICS, NOTES, RunFolder
-from edgewise.training.interrupt import Interrupted, interruptible
+from edgewise.training.interrupt import interruptible
 from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.rng import seed_everything
 from edgewise.training.schedule import Schedule

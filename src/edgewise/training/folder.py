@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from edgewise.errors import (
     ArgumentError,
     EdgewiseError,
+    Interrupted,
     MissingDataError,
     RunExistsError,
     WriteError,
@@ -29,7 +30,6 @@ from edgewise.errors import (
 from edgewise.layers.pruning import keep_heads
 from edgewise.limits import check_memory, check_regular, read_json_object
 from edgewise.renamed import new_parameter_name
-from edgewise.training.interrupt import Interrupted
 from edgewise.writing import (
     remove_stale,
     temporary_file,
@@ -493,15 +493,7 @@ class RunFolder:
         Raises:
             ArgumentError: the format is unknown.
         """
-        form = Path(name).suffix.removeprefix(".").lower()
-        forms = figure.canvas.get_supported_filetypes()
-        if form not in forms:
-            raise ArgumentError(
-                str(self.path / name),
-                expected=f"a name that ends in {', '.join(f'.{known}' for known in sorted(forms))}",
-                got=name,
-                remedy=f"write {Path(name).stem}.png",
-            )
+        figure_format(self.path / name)
         with self._as_write_error(self.path / name):
             write_figure(self.path / name, figure)
 
@@ -528,6 +520,27 @@ def _outside(path: Path) -> ArgumentError:
         expected="a regular file or folder inside the run folder",
         got="a link",
         remedy="copy the content to this place, if you trust the folder",
+    )
+
+
+def figure_format(path: Path) -> str:
+    """Return the image format that the suffix of a file selects, such as "png".
+
+    Raises:
+        ArgumentError: the format is unknown.
+        MissingExtraError: Matplotlib is not installed.
+    """
+    require("matplotlib", extra="plot", purpose="drawing")
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    suffix, suffixes = path.suffix.removeprefix(".").lower(), FigureCanvasBase.filetypes
+    if suffix in suffixes:
+        return suffix
+    raise ArgumentError(
+        str(path),
+        expected=f"a name that ends in {', '.join(f'.{known}' for known in sorted(suffixes))}",
+        got=path.name,
+        remedy=f"write {path.stem}.png",
     )
 
 

@@ -13,18 +13,6 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class Interrupted(Exception):  # noqa: N818 - an interruption is not an error
-    """Raised when Ctrl-C or SIGTERM has stopped a run, after a checkpoint was saved.
-
-    Attributes:
-        signal: number of the signal.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.signal = number
-        super().__init__(f"interrupted by {signal.Signals(number).name}")
-
-
 class Request:
     """Request to stop a run: ``signal`` is the number of the received signal, or None."""
 
