@@ -7,7 +7,6 @@ import math
 import os
 import random
 import stat
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from torch import nn
 
 from edgewise.data import Batch, Loader
 from edgewise.errors import ArgumentError, EdgewiseError, MissingDataError, WriteError
-from edgewise.inference.rows import write_answers
 from edgewise.tasks import Classification
 from edgewise.training import (
     ConstantSchedule,
@@ -28,7 +26,6 @@ from edgewise.training import (
     TrainerSettings,
     fit,
 )
-from edgewise.training.folder import HOST
 from tests.errors import refused
 
 pytest.importorskip("lightning")
@@ -306,23 +303,6 @@ def test_what_a_killed_process_was_writing_is_taken_away(tmp_path: Path) -> None
     with run.claimed("recipe.json", {}, resume=True):
         pass
     assert [file.name for file in tmp_path.iterdir()] == ["recipe.json"]
-
-
-def test_files_of_killed_processes_are_removed_when_the_file_is_written_again(
-    tmp_path: Path,
-) -> None:
-    with subprocess.Popen(["true"]) as ended:
-        ended.wait()
-    abandoned = [f".part-{HOST}-{ended.pid}-answers.csv{end}" for end in ("", ".rows")]
-    foreign = [
-        f".part-{HOST}-{os.getppid()}-answers.csv",  # still running
-        f".part-{HOST}-{ended.pid}-other.csv",
-        f".part-elsewhere-{ended.pid}-answers.csv",
-    ]
-    for name in (*abandoned, *foreign):
-        (tmp_path / name).touch()
-    write_answers(tmp_path / "answers.csv", [{"input": "a", "label": "b"}])
-    assert {file.name for file in tmp_path.iterdir()} == {"answers.csv", *foreign}
 
 
 def test_a_picture_has_the_form_that_its_name_says(tmp_path: Path) -> None:
