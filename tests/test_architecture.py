@@ -18,7 +18,16 @@ FILES = sorted(ROOT.rglob("*.py"))
 LADDER: list[set[str]] = [
     {"errors", "torch_internals"},
     {"renamed", "limits"},
-    {"arguments", "plugins", "ragged", "targets", "dispatch_modes", "interception", "writing"},
+    {
+        "arguments",
+        "digits",
+        "plugins",
+        "ragged",
+        "targets",
+        "dispatch_modes",
+        "interception",
+        "writing",
+    },
     {"scores", "biases", "normalisers", "batches", "base_task"},
     {"graphs", "engines"},
     {"checks", "layouts"},

@@ -31,7 +31,8 @@ def test_each_column_is_fitted_to_the_rows_that_have_its_value() -> None:
     outputs = fit_columns(partial(linear_model, 1e-6), COLUMNS, X, TARGET)(X)
     assert outputs.shape == (6, 6)
     assert outputs[:, 0].sign().tolist() == [-1, -1, outputs[2, 0].sign(), 1, 1, 1]
-    torch.testing.assert_close(outputs[:, 1], torch.tensor(2 * X[:, 0] + 1).float())
+    expected = torch.tensor(2 * X[:, 0] + 1).double()
+    torch.testing.assert_close(outputs[:, 1], expected, rtol=1e-6, atol=1e-6)
     assert (outputs[:, 2] > 5).all(), "the only class of the column"
     assert outputs[:, 3:].argmax(1)[[0, 5]].tolist() == [0, 2]
 

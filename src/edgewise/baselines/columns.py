@@ -63,6 +63,8 @@ def fit_columns(
 ) -> Callable[[Any], Tensor]:
     """Fit one model for each target column, to the examples that have a value in this column.
 
+    Numbers are standardised, because trees have absolute tolerances.
+
     Args:
         make: function that returns a new model, given the number of classes (0 for numbers).
         columns: target columns.
@@ -73,23 +75,26 @@ def fit_columns(
     Returns:
         Function from features ``[B, F]`` to the outputs of all columns, ``[B, sum of widths]``.
     """
-    models = []
-    for place, (classes, _) in enumerate(columns):
-        x_known, y = _known(x, target[:, place])
+    fitted = []
+    for index, column in enumerate(columns):
+        classes = column.classes
+        x_known, y = _known(x, target[:, index])
+        mean, std = (0.0, 1.0) if classes else (y.mean(), y.std() or 1.0)
         model = make(classes) if not classes or len(np.unique(y)) > 1 else _constant()
-        given: dict[str, Any] = {}
+        validation: dict[str, Any] = {}
         if getattr(model, "early_stopping", False):
             assert val is not None
-            val_x, val_y = _known(val[0], val[1][:, place])
-            given = {"X_val": val_x, "y_val": val_y}
+            val_x, val_y = _known(val[0], val[1][:, index])
+            validation = {"X_val": val_x, "y_val": val_y if classes else (val_y - mean) / std}
             if not len(val_y):
                 model.set_params(early_stopping=False, max_iter=model.max_iter // 10)
-                given = {}
-        models.append(model.fit(x_known, y, **given))
+                validation = {}
+        model.fit(x_known, y if classes else (y - mean) / std, **validation)
+        fitted.append((model, column, mean, std))
 
     def outputs(x: Any) -> Tensor:
-        parts = zip(models, columns, strict=True)
-        return torch.cat([_outputs(model, x, column) for model, column in parts], dim=1)
+        scaled = (_outputs(model, x, column) * std + mean for model, column, mean, std in fitted)
+        return torch.cat([*scaled], dim=1)
 
     return outputs
 
@@ -109,6 +114,6 @@ def _known(x: Any, y: np.ndarray) -> tuple[Any, np.ndarray]:
 def _outputs(model: Any, x: Any, column: Column) -> Tensor:
     """Return the outputs of a fitted model for a target column, ``[B, width]``."""
     if not column.classes:
-        return torch.from_numpy(model.predict(x)).float()[:, None]
+        return torch.from_numpy(model.predict(x)).double()[:, None]
     scores = bounded_scores(model, x, column.classes)
     return scores if column.width > 1 else scores[:, 1:] - scores[:, :1]

@@ -1,8 +1,9 @@
 """Baselines of forecasting: seasonal naive, ridge regression and exponential smoothing.
 
-The mean of each history (the past values of a window) is subtracted before ridge regression. In
-"standardised ridge regression", the result is also divided by the standard deviation. Exponential
-smoothing is the additive method of Holt and Winters with a damped trend, fitted to each history.
+The mean of each history (the past values of a window) is subtracted before ridge regression. The
+result is divided by the standard deviation of all training histories, so that penalties suit any
+unit, or in "standardised ridge regression" by that of the history. Exponential smoothing is the
+additive method of Holt and Winters with a damped trend, fitted to each standardised history.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from torch import Tensor
 from edgewise.baselines.candidate import Candidate, Score, batches_of
 from edgewise.batches import Batch
 from edgewise.data import Splits
+from edgewise.data.standardisation import is_constant
 from edgewise.errors import require
 from edgewise.recipes.recipe import Recipe
 
 PENALTIES = tuple(10.0 ** (k / 2) for k in range(-8, 10))
-SMALLEST = 1e-6  # Lower bound of a standard deviation, for constant histories.
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
@@ -54,14 +55,19 @@ def with_drift(season: int, batch: Batch) -> Tensor:
     return forecast
 
 
-def _normalised(history: Tensor, spread: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _normalised(history: Tensor, usual_std: Tensor, spread: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Return features for ridge regression, and the means and scales that were removed.
 
-    The features are the histories with mean 0, and with standard deviation 1 if ``spread``, and a
-    constant feature 1.
+    The features are the standardised histories and a constant feature 1.
+
+    Args:
+        history: histories, ``[B, T]``.
+        usual_std: standard deviation of the training histories.
+        spread: whether to divide by the standard deviation of each history that is not constant.
     """
-    std, mean = torch.std_mean(history.double(), dim=1, keepdim=True)
-    scale = std.clamp(min=SMALLEST) if spread else torch.ones_like(std)
+    std, mean = torch.std_mean(history, dim=1, keepdim=True)
+    scale = torch.where(is_constant(mean, std), usual_std, std) if spread else usual_std
+    scale = scale.expand_as(mean)
     return torch.cat([(history - mean) / scale, torch.ones_like(mean)], dim=1), mean, scale
 
 
@@ -71,15 +77,17 @@ def _ridge(splits: Splits, penalty: float, *, spread: bool) -> Score:
     parts = list(batches_of(splits.train))
     history = torch.cat([batch.inputs[0] for batch in parts])
     after = torch.cat([batch.target[..., 0] for batch in parts])
-    x, mean, scale = _normalised(history, spread)
+    usual_std = history.std(dim=1).square().mean().sqrt()
+    x, mean, scale = _normalised(history, usual_std, spread)
     model = Ridge(alpha=penalty, fit_intercept=False).fit(
         x.numpy(), ((after - mean) / scale).numpy()
     )
 
     def score(batch: Batch) -> Tensor:
-        x, mean, scale = _normalised(batch.inputs[0], spread)
+        x, mean, scale = _normalised(batch.inputs[0], usual_std, spread)
         found = torch.from_numpy(model.predict(x.numpy()).reshape(len(x), -1))
-        return (mean + scale * found).float()
+        forecast: Tensor = mean + scale * found
+        return forecast
 
     return score
 
@@ -96,6 +104,10 @@ def smoothed(season: int, batch: Batch) -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # The optimiser may stop before it converges.
         for values in history:
-            model = ExponentialSmoothing(values, trend="add", damped_trend=True, **options)
-            rows.append(model.fit().forecast(horizon))
-    return torch.from_numpy(np.stack(rows)).float()
+            # The tolerance of the optimiser is absolute.
+            mean, std = values.mean(), values.std() or 1.0
+            model = ExponentialSmoothing(
+                (values - mean) / std, trend="add", damped_trend=True, **options
+            )
+            rows.append(mean + std * model.fit().forecast(horizon))
+    return torch.from_numpy(np.stack(rows))

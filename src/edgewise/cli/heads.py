@@ -15,6 +15,7 @@ from edgewise.cli.output import say
 from edgewise.cli.picture import save_figure
 from edgewise.cli.table import table
 from edgewise.data.tables.frames import FRAME
+from edgewise.digits import rounded
 from edgewise.errors import ArgumentError
 from edgewise.inference import load
 from edgewise.recipes import RECIPES, Recipe
@@ -144,7 +145,8 @@ def prune(arguments: Namespace) -> int:
     ]
     say(table([["layer", "removed", "left"], *cells], left=3))
     say(f"\nweights: {size:,} before, {_size(run):,} after")
-    say(f"{arguments.split} loss: {full:.4f} before, {losses.mean():.4f} after")
+    after = rounded(float(losses.mean()))
+    say(f"{arguments.split} loss: {rounded(float(full))} before, {after} after")
     say(
         f"{path}: `edgewise test {path}` computes its test metrics; its log.csv and metrics.json "
         "are those of the run before pruning"

@@ -14,10 +14,11 @@ from edgewise.cli.output import say, warn
 from edgewise.cli.picture import save_figure
 from edgewise.cli.progress import with_progress
 from edgewise.cli.table import table
+from edgewise.digits import rounded
 from edgewise.errors import ArgumentError, printable_line
 from edgewise.inference import load
 from edgewise.inference.predictors import all_predictors, predictor_of
-from edgewise.inference.rows import check_form, flat, rounded, write_answers
+from edgewise.inference.rows import check_form, flat, write_answers
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.training.folder import figure_format
 

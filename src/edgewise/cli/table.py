@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from edgewise.digits import rounded
 from edgewise.errors import printable_line
 from edgewise.runs import Comparison
 from edgewise.runs.comparison import Outcome
@@ -40,12 +41,12 @@ def metrics_table(metrics: Mapping[str, Any]) -> str:
     rows = []
     for name, value in metrics.items():
         if isinstance(value, Mapping):
-            with_std = f"± {value['std']:.4f}  ({len(value['values'])} runs)"
+            with_std = f"± {rounded(value['std'])}  ({len(value['values'])} runs)"
             if "ensemble" in value:
-                with_std += f"  ensemble {value['ensemble']:.4f}"
-            rows.append([name, f"{value['mean']:.4f}", with_std])
+                with_std += f"  ensemble {rounded(value['ensemble'])}"
+            rows.append([name, rounded(value["mean"]), with_std])
         else:
-            rows.append([name, f"{value:.4f}" if isinstance(value, float) else str(value), ""])
+            rows.append([name, rounded(value) if isinstance(value, float) else str(value), ""])
     return table(rows, header=False)
 
 
@@ -103,4 +104,4 @@ def shown_metric(outcome: Outcome, name: str) -> str:
     several = len(outcome.runs) > 1
     if name.endswith("accuracy"):
         return f"{100 * mean:.1f}{f' ± {100 * std:.1f}' * several} %"
-    return f"{mean:.4f}{f' ± {std:.4f}' * several}"
+    return f"{rounded(mean)}{f' ± {rounded(std)}' * several}"

@@ -323,7 +323,7 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
 
     Args:
         path: the file.
-        integers: whether the numbers must be integers, returned as int64.
+        integers: whether the numbers must be integers, returned as int64 instead of float64.
 
     Raises:
         MissingDataError: see :func:`read_text`.
@@ -346,7 +346,8 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
             expected = f"{counted(len(rows[0]), 'number')} in each line"
             got = counted(len(row), "number")
             raise unreadable(path, expected=expected, got=got, line=line_number)
-    return torch.tensor(rows, dtype=torch.double).to(torch.long if integers else torch.float32)
+    numbers = torch.tensor(rows, dtype=torch.double)
+    return numbers.long() if integers else numbers
 
 
 def number(text: str) -> float:

@@ -37,7 +37,7 @@ class TargetScale(NamedTuple):
         if all(target.classes for target in targets):
             return None
         outputs = [target for target in targets for _ in range(target.width)]
-        return cls([one.mean for one in outputs], [max(one.std, 1e-12) for one in outputs])
+        return cls([target.mean for target in outputs], [target.std for target in outputs])
 
 
 @dataclass(frozen=True)

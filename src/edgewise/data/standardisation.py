@@ -12,6 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+ROUNDING = 1e-12
+"""Ratio of standard deviation and mean up to which numbers are equal except for rounding."""
+
+
+def is_constant(mean: Tensor, std: Tensor) -> Tensor:
+    """Return whether numbers with this mean and standard deviation are equal up to rounding."""
+    return std <= ROUNDING * mean.abs()
+
 
 class Standardisation(NamedTuple):
     """Mean and standard deviation of each column, two float64 tensors ``[C]``."""
@@ -26,8 +34,12 @@ class Standardisation(NamedTuple):
         return cls(values.mean(0), values.std(0, correction=0))
 
     def scaled(self, values: Tensor) -> Tensor:
-        """Return the columns standardised with ``mean`` and ``std``, in float32."""
-        return ((values.double() - self.mean) / self.std.clamp(min=1e-12)).float()
+        """Return the columns standardised with ``mean`` and ``std``, in float32.
+
+        Columns that were constant in training become 0.
+        """
+        std = self.std.masked_fill(is_constant(self.mean, self.std), torch.inf)
+        return ((values.double() - self.mean) / std).float()
 
     def record(self) -> dict[str, list[float]]:
         """Return mean and std as lists, for JSON; :meth:`read` is the inverse."""

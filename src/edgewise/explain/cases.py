@@ -16,6 +16,7 @@ from edgewise.data.molecules.masked_molecules import ATOM_KINDS, hide
 from edgewise.data.molecules.molecule_table import packed
 from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.text.tokenizer import special_ids
+from edgewise.digits import rounded
 from edgewise.errors import ArgumentError
 from edgewise.explain.attribution import (
     Case,
@@ -42,7 +43,6 @@ from edgewise.inference.nodes import LinkSuggestions, NodeClasses, NodePropertie
 from edgewise.inference.predictor import Predictor
 from edgewise.inference.properties import Properties
 from edgewise.inference.recommendations import Recommendations
-from edgewise.inference.rows import rounded
 from edgewise.inference.series import Forecasts
 from edgewise.inference.text import (
     Continuations,

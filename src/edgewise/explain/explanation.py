@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from edgewise.digits import rounded
 from edgewise.errors import counted
 from edgewise.explain.losses import warn_if_unused
 from edgewise.explain.module_names import model_of, naming_the_run
@@ -19,7 +20,6 @@ from edgewise.inference.images import OnImages
 from edgewise.inference.molecules import HiddenAtoms, MoleculeProperties, PenalisedLogP
 from edgewise.inference.nodes import LinkSuggestions, OnNodes
 from edgewise.inference.recommendations import Recommendations
-from edgewise.inference.rows import rounded
 from edgewise.inference.series import Forecasts
 from edgewise.inference.text import Continuations, OnTexts, Translations
 from edgewise.interception import without_interception

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgewise.arguments import check_least
+from edgewise.digits import rounded
 from edgewise.explain.attribution import Case, Contributions, Method, contributions, listed
 from edgewise.explain.cases import cases, node_cases
 from edgewise.inference import Answer, Run
 from edgewise.inference.nodes import OnNodes
-from edgewise.inference.rows import is_of_dicts, rounded
+from edgewise.inference.rows import is_of_dicts
 
 MANY = 64
 """Number of nodes above which ``"auto"`` explains many nodes in one pass."""

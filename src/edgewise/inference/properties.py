@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from edgewise.digits import rounded
 from edgewise.inference.ensemble import Ensemble
 from edgewise.inference.intervals import Interval, intervals
 from edgewise.inference.predictor import Answer, Predictor
@@ -87,7 +88,7 @@ class Properties(Predictor):
     def notes(self, options: Mapping[str, Any]) -> list[str]:
         level = options.get("interval")
         return [
-            f"{name}: interval ±{found.half_width:.4g} from {found.rows} validation rows; it "
+            f"{name}: interval ±{rounded(found.half_width)} from {found.rows} validation rows; it "
             f"contains {found.covered} of {found.tested} test rows ({100 * found.coverage:.1f} %)"
             for name, found in (self.intervals(level) if level else {}).items()
         ]

@@ -10,24 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.data.reading import number
+from edgewise.digits import map_leaves, saved
 from edgewise.errors import ArgumentError
 from edgewise.training import RunFolder
 from edgewise.training.folder import finite, refuse_run_file
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 FORMS = (".csv", ".tsv", ".jsonl")
-
-
-def rounded(value: float, sign: str = "") -> str:
-    """Format a number with the four significant digits that commands print.
-
-    Predictions in files and in Python keep all digits.
-
-    Args:
-        value: the number.
-        sign: ``"+"`` to show the sign of positive numbers.
-    """
-    return f"{value:{sign}.4g}"
 
 
 def flat(
@@ -41,7 +30,7 @@ def flat(
 
     Args:
         answer: the prediction.
-        effect: function that formats the contributions in ``why``, by default with all digits.
+        effect: function that formats the contributions in ``why``.
     """
 
     def cell(value: Any) -> Any:
@@ -71,6 +60,10 @@ def _cell(value: Any, effect: Callable[[float], str]) -> Any:
         f"{one[0]} {effect(one[1])}" if isinstance(one, (list, tuple)) else str(one)
         for one in value
     )
+
+
+def _saved(value: Any) -> Any:
+    return saved(value) if isinstance(value, float) else value
 
 
 def check_form(path: Path) -> None:
@@ -108,6 +101,8 @@ def write_answers(
 ) -> None:
     """Write predictions one by one to a temporary file, which is renamed when it is complete.
 
+    Numbers are rounded by :func:`edgewise.digits.saved`.
+
     Args:
         path: ``.csv`` or ``.tsv`` for a table with the columns of all predictions, or ``.jsonl``.
         answers: predictions, as :meth:`edgewise.inference.Predictor.answer` returns them.
@@ -127,7 +122,8 @@ def write_answers(
         # Lone surrogates cannot be encoded; they are written as \udxxx escapes, as in JSON.
         with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for answer in answers:
-                for row in [answer] if form == ".jsonl" else flat(answer):
+                short = map_leaves(answer, _saved)
+                for row in [short] if form == ".jsonl" else flat(short):
                     names.update(dict.fromkeys(row))
                     file.write(json.dumps(finite(row), ensure_ascii=False) + "\n")
         return list(names)

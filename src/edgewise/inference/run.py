@@ -20,6 +20,7 @@ from edgewise.arguments import check_least
 from edgewise.data import Splits
 from edgewise.data.tables.frames import is_frame, to_pandas
 from edgewise.data.text.tokenizer import TOKENIZER, load_tokenizer
+from edgewise.digits import rounded
 from edgewise.errors import ArgumentError, EdgewiseError, printable_line
 from edgewise.inference.ensemble import Ensemble
 from edgewise.inference.predictor import Answer, Predictor
@@ -207,7 +208,7 @@ class Run:
             ("input", self.predictor.input),
             ("options", ", ".join(self.predictor.options()) or "none"),
         ]
-        rows += [(name, f"{value:.4g}") for name, value in self.metrics.items()]
+        rows += [(name, rounded(value)) for name, value in self.metrics.items()]
         cells = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in rows)
         table = f"<table><caption>{escape(str(self.path))}</caption>{cells}</table>"
         folder = RunFolder(self.path)

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 class TargetScaling(nn.Module):
     r"""Model with rescaled outputs, :math:`\mathrm{mean} + \mathrm{std} \cdot \mathrm{output}`.
 
-    With ``fraction``, this number is a logit, and a sigmoid maps it to a prediction from 0 to 1.
+    Outputs are float64, because float32 cannot represent the differences between targets whose mean
+    is far larger than their standard deviation, such as energies of -311,026 ± 16. With
+    ``fraction``, this number is a logit, and a sigmoid maps it to a prediction from 0 to 1.
 
     Args:
         model: model that predicts standardised targets (mean 0, variance 1).
@@ -24,7 +26,7 @@ class TargetScaling(nn.Module):
         >>> from edgewise import layers
         >>> model = layers.TargetScaling(torch.nn.Identity(), mean=20.0, std=5.0)
         >>> model(torch.tensor([-1.0, 0.0, 1.0]))
-        tensor([15., 20., 25.])
+        tensor([15., 20., 25.], dtype=torch.float64)
     """
 
     def __init__(
@@ -36,8 +38,8 @@ class TargetScaling(nn.Module):
     ) -> None:
         super().__init__()
         self.model, self.fraction = model, fraction
-        self.register_buffer("mean", torch.tensor(mean))
-        self.register_buffer("std", torch.tensor(std))
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.double))
+        self.register_buffer("std", torch.tensor(std, dtype=torch.double))
 
     def forward(self, *inputs: Any, **keywords: Any) -> Tensor:
         """Return the output in the unit of the targets."""

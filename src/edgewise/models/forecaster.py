@@ -91,15 +91,17 @@ class Forecaster(nn.Module):
     def forward(self, history: Tensor) -> Tensor:
         """Return forecasts ``[B, horizon]`` from the T past values ``history`` ``[B, T]``.
 
-        The forecasts have the unit of ``history``.
+        The forecasts have the unit and the dtype of ``history``; only standardised values are
+        converted to the dtype of the weights. The forecast of a constant history is constant.
         """
         season, length = self.season, history.shape[-1]
         std, mean = torch.std_mean(history, dim=-1, keepdim=True)
-        std = std.clamp(min=1e-6)
+        scale = std.masked_fill(std == 0, 1.0)
         difference = torch.zeros_like(history)  # Seasonal difference, 0 in the first season.
         difference[..., season:] = history[..., season:] - history[..., : length - season]
-        u = (history - mean) / std
-        x = self.embed(torch.stack([u, difference / std], dim=-1))
+        dtype = self.embed.weight.dtype
+        u = ((history - mean) / scale).to(dtype)
+        x = self.embed(torch.stack([u, (difference / scale).to(dtype)], dim=-1))
         last_state = self.stack(self.positions(x))[..., -1, :]
         change: Tensor = self.head(last_state) + DIRECT_RATE * self.direct(u)
         step = torch.arange(self.horizon, device=history.device)

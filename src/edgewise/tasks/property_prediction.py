@@ -108,11 +108,10 @@ class PropertyPrediction(Regression):
 
     def _losses(self, target: Target, outputs: Tensor, values: Tensor) -> Tensor:
         if not target.classes:
-            scale = max(target.std, 1e-12)
-            losses = self._each(outputs[:, 0], values)
-            return losses / (scale if self.kind == "mae" else scale**2)
+            return self._losses_of(outputs[:, 0], values, target.std)
         if target.width == 1:
-            losses = F.binary_cross_entropy_with_logits(outputs[:, 0], values, reduction="none")
+            labels = values.to(outputs.dtype)
+            losses = F.binary_cross_entropy_with_logits(outputs[:, 0], labels, reduction="none")
         else:
             losses = F.cross_entropy(outputs, values.long(), reduction="none")
         if self.class_weight == "balanced":

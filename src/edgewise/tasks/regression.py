@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -65,23 +66,26 @@ class Regression(Task):
         return self
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        return self._each(outputs, target).mean()
+        return self._losses_of(outputs, target).mean()
 
-    def _each(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of each number, in the shape of ``target``."""
-        if self.kind == "huber":
-            return F.huber_loss(outputs, target, delta=self.delta, reduction="none")
-        return (F.mse_loss if self.kind == "mse" else F.l1_loss)(outputs, target, reduction="none")
+    def _losses_of(self, outputs: Tensor, target: Tensor, std: float = 1.0) -> Tensor:
+        """Return the loss of each number, relative to a standard deviation."""
+        # Errors are divided before they are squared, so that small units do not underflow.
+        errors = (outputs - target) / std
+        if self.kind == "mse":
+            return errors.square()
+        zero = torch.zeros_like(errors)
+        if self.kind == "mae":
+            return F.l1_loss(errors, zero, reduction="none")
+        return F.huber_loss(errors, zero, delta=self.delta / std, reduction="none")
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="errors of a regression")
-        from torchmetrics.regression import MeanAbsoluteError, MeanSquaredError
+        from edgewise.tasks.regression_metrics import R2, AbsoluteError, RootSquaredError
 
-        from edgewise.tasks.regression_metrics import R2
-
-        return {"rmse": MeanSquaredError(squared=False), "mae": MeanAbsoluteError(), "r2": R2()}
+        return {"rmse": RootSquaredError(), "mae": AbsoluteError(), "r2": R2()}
 
     def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        errors = (outputs.float() - target).flatten(1)
+        errors = (outputs.double() - target.double()).flatten(1)
         squares, sizes = errors.square().mean(1), errors.abs().mean(1)
         return {"target": target.flatten(1).mean(1), "rmse": squares, "mae": sizes}

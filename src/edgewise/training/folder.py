@@ -17,6 +17,7 @@ from zipfile import BadZipFile, ZipFile
 import torch
 from torch import Tensor, nn
 
+from edgewise.digits import map_leaves
 from edgewise.errors import (
     ArgumentError,
     EdgewiseError,
@@ -256,7 +257,7 @@ class RunFolder:
         Raises:
             See :meth:`read_json`.
         """
-        metrics: dict[str, Any] = _numbers(self.read_json(METRICS))
+        metrics: dict[str, Any] = map_leaves(self.read_json(METRICS), _nan_for_none)
         return metrics
 
     @contextmanager
@@ -546,19 +547,15 @@ def figure_format(path: Path) -> str:
 
 def finite(value: Any) -> Any:
     """Return nested lists and dicts with None in place of NaN and infinity, for JSON."""
-    return _replaced(value, lambda one: isinstance(one, float) and not math.isfinite(one), None)
+    return map_leaves(value, _finite_or_none)
 
 
-def _numbers(value: Any) -> Any:
-    return _replaced(value, lambda one: one is None, math.nan)
+def _finite_or_none(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _replaced(value: Any, wrong: Callable[[Any], bool], by: float | None) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _replaced(one, wrong, by) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_replaced(one, wrong, by) for one in value]
-    return by if wrong(value) else value
+def _nan_for_none(value: Any) -> Any:
+    return math.nan if value is None else value
 
 
 def _indented(value: Any) -> str:

@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import ProgressBar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from edgewise.digits import rounded
 from edgewise.errors import printable_line
 from edgewise.training.history import History
 
@@ -117,7 +118,8 @@ class ProgressDisplay(ProgressBar):
         if not self.history.rows:
             return ""
         monitor = self.history.settings.monitor
-        return f"{monitor} {self.history.rows[-1][monitor]:.4f} (best {self.history.best:.4f})"
+        last = rounded(self.history.rows[-1][monitor])
+        return f"{monitor} {last} (best {rounded(self.history.best)})"
 
 
 def progress_display(

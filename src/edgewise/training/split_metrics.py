@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from edgewise.base_task import Task
+from edgewise.digits import map_leaves, saved
 
 
 class MeanLoss(Metric):
@@ -24,12 +25,12 @@ class MeanLoss(Metric):
 
     def __init__(self) -> None:
         super().__init__()
-        self.add_state("total", torch.tensor(0.0), dist_reduce_fx="sum")
+        self.add_state("total", torch.tensor(0.0, dtype=torch.double), dist_reduce_fx="sum")
         self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, loss: Tensor, count: int) -> None:
         """Add the mean loss of ``count`` examples."""
-        self.total += loss * count
+        self.total += loss.double() * count
         self.count += count
 
     def compute(self) -> Tensor:
@@ -64,7 +65,7 @@ class SplitMetrics(nn.ModuleDict):
         if self.keep_examples:
             found = self.task.per_example_metrics(outputs.detach(), target)
             for name, values in found.items():
-                self.examples.setdefault(name, []).append(values.float().cpu())
+                self.examples.setdefault(name, []).append(values.double().cpu())
         return loss, count
 
     def per_example(self) -> dict[str, Tensor]:
@@ -79,9 +80,7 @@ class SplitMetrics(nn.ModuleDict):
         They include metrics that are functions of the loss, such as perplexity.
         """
         values = finished(self)
-        return values | {
-            name: round(value, 6) for name, value in self.task.from_loss(values["loss"]).items()
-        }
+        return values | map_leaves(self.task.from_loss(values["loss"]), saved)
 
 
 def _owner(task: Task, name: str) -> type:
@@ -95,8 +94,8 @@ def metrics_of(metrics: nn.ModuleDict) -> list[tuple[str, Metric]]:
 
 
 def finished(metrics: nn.ModuleDict) -> dict[str, float]:
-    """Return the values of metrics by name, rounded to six decimals, and reset the metrics."""
-    values = {name: round(float(metric.compute()), 6) for name, metric in metrics_of(metrics)}
+    """Return the values of metrics by name, rounded by :func:`saved`, and reset the metrics."""
+    values = {name: saved(float(metric.compute())) for name, metric in metrics_of(metrics)}
     for _, metric in metrics_of(metrics):
         metric.reset()
     return values

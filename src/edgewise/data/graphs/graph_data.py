@@ -18,6 +18,7 @@ from edgewise.data.graphs.edge_splits import both_ways, distinct
 from edgewise.data.graphs.graph_files import read_graph_files
 from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Data, Split
+from edgewise.data.standardisation import Standardisation
 from edgewise.errors import ArgumentError, MissingDataError, counted
 from edgewise.graphs import edges
 from edgewise.limits import check_memory
@@ -91,9 +92,9 @@ def node_features(labels: Tensor, attributes: Tensor, kept: Mapping[str, Any]) -
     """
     parts = []
     if kept["scale"] is not None:
-        mean, std = (torch.tensor(kept["scale"][name]) for name in ("mean", "std"))
-        _check_columns("node_attributes", attributes, len(mean))
-        parts.append((attributes - mean) / std)
+        standard = Standardisation.read(kept["scale"])
+        _check_columns("node_attributes", attributes, len(standard.mean))
+        parts.append(standard.scaled(attributes))
     _check_columns("node_labels", labels, len(kept["kinds"]))
     for column, kinds in zip(labels.T, kept["kinds"], strict=True):
         same = column[:, None] == torch.tensor(kinds)
@@ -207,12 +208,13 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
     if x is None or not needed(kept)[1:]:
         x = torch.ones(int(given.num_nodes or 0), 1)
     elif kept["scale"] is not None:
-        mean, std = (torch.tensor(kept["scale"][name]) for name in ("mean", "std"))
+        standard = Standardisation.read(kept["scale"])
+        width = len(standard.mean)
         # Without node labels, the model was trained with a constant feature.
         if not kept["kinds"]:
             x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
         if x.shape[1] == in_width:
-            x = torch.cat([(x[:, : len(mean)] - mean) / std, x[:, len(mean) :]], dim=1)
+            x = torch.cat([standard.scaled(x[:, :width]), x[:, width:].float()], dim=1)
     if x.shape[1] != in_width or not bool(x.isfinite().all()):
         # The constant feature that was added above is not among the user's features.
         added = int(kept["scale"] is not None and not kept["kinds"])

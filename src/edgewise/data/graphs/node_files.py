@@ -28,6 +28,7 @@ from edgewise.data.graphs.node_data import (
 )
 from edgewise.data.reading import log
 from edgewise.data.splits import Splits, TargetScale
+from edgewise.data.standardisation import Standardisation
 from edgewise.data.tables.edges import read_edges
 from edgewise.data.tables.frames import FRAME, FrameSource, Source, open_source, take_frames
 from edgewise.data.tables.labels import distinct_labels, id_meaning
@@ -187,7 +188,8 @@ class NodeFiles(NodeData):
                 got=counted(found.x.shape[1], "feature"),
                 remedy="give the features that the model was trained on",
             )
-        x = scaled(found.x, preprocessing["scale"], preprocessing["mean"], preprocessing["std"])
+        standard = Standardisation(preprocessing["mean"], preprocessing["std"])
+        x = scaled(found.x, preprocessing["scale"], standard)
         return NodeGraph(found.ids, x, self._edge_index(found))
 
     def _read(
@@ -225,7 +227,8 @@ class NodeFiles(NodeData):
         # An array [N, 0] takes no space, whatever N is.
         count = len(arrays["x"])
         check_memory(str(path), PER_NODE * count, f"{count:,} nodes", "use fewer nodes")
-        x = torch.tensor(arrays["x"], dtype=torch.float32)
+        is_double = arrays["x"].dtype == np.float64
+        x = torch.tensor(arrays["x"], dtype=torch.double if is_double else torch.float32)
         labels = None
         if labelled:
             labels = _npz_labels(path, arrays, numbers=self.task_type == "regression")
@@ -292,16 +295,14 @@ class NodeFiles(NodeData):
         else:
             y, targets = torch.tensor([number.get(label, 0) for label in found.labels]), ()
         filled = ~found.x.isnan().all(1) if found.names else torch.zeros(0, dtype=torch.bool)
-        mean, std = torch.zeros(len(found.names)), torch.ones(len(found.names))
+        zero = torch.zeros(len(found.names), dtype=torch.double)
+        standard = Standardisation(zero, zero + 1)
         scale = self.scale
         if scale == "auto":
             scale = "rows" if filled.any() and are_counts(found.x[filled]) else "columns"
         if scale == "columns" and filled.any():
-            mean = found.x[filled].mean(0)
-            std = found.x[filled].std(0, correction=0)
-            # The standard deviation of a constant feature is 0, so divide it by 1.
-            std[std < 1e-6 * mean.abs().clamp(min=1e-6)] = 1
-        x = scaled(found.x, scale, mean, std) if found.names else identity(len(found.ids))
+            standard = Standardisation.of(found.x[filled])
+        x = scaled(found.x, scale, standard) if found.names else identity(len(found.ids))
         kept = NodeGraph(found.ids, x, self._edge_index(found))
         graph = kept.graph
         train, val, test = (
@@ -320,8 +321,8 @@ class NodeFiles(NodeData):
             "features": found.names,
             "column": found.id_column,
             "scale": scale,
-            "mean": mean,
-            "std": std,
+            "mean": standard.mean,
+            "std": standard.std,
         }
         sizes = {"in_width": x.shape[1], "out_width": len(labels) or 1}
         train = replace(train, target_scale=TargetScale.of(targets))
@@ -360,8 +361,8 @@ def are_counts(x: Tensor) -> bool:
     return bool((x >= 0).all() and (x == x.round()).all() and (x == 0).float().mean() > MOST)
 
 
-def scaled(x: Tensor, scale: FeatureScaling, mean: Tensor, std: Tensor) -> Tensor:
-    """Return scaled features for the model; NaN, for nodes without features, becomes 0.
+def scaled(x: Tensor, scale: FeatureScaling, standard: Standardisation) -> Tensor:
+    """Return scaled features for the model in float32; NaN, for nodes without features, becomes 0.
 
     If most features are 0, the result is a ``torch.sparse_csr`` tensor, which multiplies faster.
 
@@ -369,13 +370,13 @@ def scaled(x: Tensor, scale: FeatureScaling, mean: Tensor, std: Tensor) -> Tenso
         x: features ``[N, F]``.
         scale: ``"rows"`` divides the features of each node by their sum; other values standardise
             each feature.
-        mean: mean of each feature, ``[F]``.
-        std: standard deviation of each feature, ``[F]``.
+        standard: mean and standard deviation of each feature.
     """
     if scale == "rows":
-        x = (x / x.abs().sum(1, keepdim=True).clamp(min=1e-12)).nan_to_num(0.0)
+        # 0 / 0 is NaN, which becomes 0.
+        x = (x / x.abs().sum(1, keepdim=True)).float().nan_to_num(0.0)
     else:
-        x = ((x - mean) / std).nan_to_num(0.0)
+        x = standard.scaled(x).nan_to_num(0.0)
     return csr(x) if (x == 0).float().mean() > SPARSE else x
 
 
@@ -462,7 +463,7 @@ def _features(table: Table, names: list[str]) -> Tensor:
                 remedy="correct this row, or name the feature columns, such as "
                 "--data.features age,income",
             )
-    return torch.tensor(values, dtype=torch.float32)
+    return torch.tensor(values, dtype=torch.double)
 
 
 def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:

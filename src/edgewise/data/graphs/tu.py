@@ -20,6 +20,7 @@ from edgewise.data.graphs.graph_files import REQUIRED, read_graph_files
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Splits
+from edgewise.data.standardisation import Standardisation
 
 ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets"
 
@@ -76,8 +77,7 @@ class TU(GraphData):
         if self.attributes and found.attributes.shape[1]:
             member = torch.arange(len(y)).repeat_interleave(found.node_start.diff())
             known = found.attributes[torch.isin(member, index["train"])]
-            std = known.std(0, correction=0).clamp(min=1e-12)
-            scale = {"mean": known.mean(0).tolist(), "std": std.tolist()}
+            scale = Standardisation.of(known).record()
         preprocessing = kept_form(
             [found.class_names[one] for one in classes.tolist()], kinds, scale
         )

@@ -213,7 +213,8 @@ class MoleculeTable(Data):
         }
         if measured.shape[1]:
             scale = Standardisation.of(measured[train])
-            measured, preprocessing["conditions"] = scale.scaled(measured), scale.record()
+            preprocessing["conditions"] = scale.record()
+            measured = scale.scaled(measured)
         described = None
         if self.descriptors:
             values = described_all(molecules.values())
@@ -294,7 +295,8 @@ class MoleculeTable(Data):
             return TargetScale.of(targets)
         each = [values[~values.isnan()] for values in y.unbind(1)]
         logits = [values.clamp(LEAST, 1 - LEAST).logit() for values in each]
-        stds = [max(float(one.std(correction=0)), 1e-12) for one in logits]
+        # Fractions below LEAST may all have the same logit.
+        stds = [float(one.std(correction=0)) or 1.0 for one in logits]
         return TargetScale([float(one.mean()) for one in logits], stds, fraction=True)
 
     def _smiles_column(self, table: Table) -> str:

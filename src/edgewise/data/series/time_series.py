@@ -42,7 +42,7 @@ SHORT = 4  # Seasons below this length do not determine the default history and 
 
 
 class Series(NamedTuple):
-    """Values at regular time steps, ``[N]``, with the last date and the step if they are known."""
+    """Values at regular time steps, float64 ``[N]``, with last date and step if they are known."""
 
     values: Tensor
     last: datetime | None = None
@@ -60,8 +60,10 @@ class TimeSeries(Data):
     """Windows of a time series: ``history`` input values and the following ``horizon`` values.
 
     The series is split in time: training on the first part, test on windows whose horizon lies in
-    the last part. Batches: inputs ``(history [B, T],)`` and targets ``[B, horizon, 2]``: the value
-    and the seasonal naive forecast, which is the last known value at the same point of the season.
+    the last part. Batches are in float64: inputs ``(history [B, T],)`` and targets
+    ``[B, horizon, 3]``: the value; the seasonal naive forecast, which is the last known value at
+    the same point of the season; and the mean absolute error of this forecast one season ahead in
+    the training part, which is the unit of the loss of :class:`edgewise.tasks.Forecast`.
 
     Attributes:
         name: series of statsmodels, used without ``path``. Missing values (59 weeks of ``"co2"``)
@@ -145,7 +147,7 @@ class TimeSeries(Data):
                 remedy="choose a longer history",
             )
         bounds = [round(len(values) * share) for share in (1 - self.val - self.test, 1 - self.test)]
-        parts: list[Split] = []
+        split_starts: list[Tensor] = []
         for first, stop in zip([history, *bounds], [*bounds, len(values)], strict=True):
             # First steps of the horizons. A history may reach into the preceding part.
             starts = torch.tensor(range(max(first, history), stop - horizon + 1))
@@ -158,11 +160,14 @@ class TimeSeries(Data):
                     remedy="choose a shorter history or horizon, or other fractions data.val and "
                     "data.test",
                 )
-            parts.append(_split(values, starts, history, horizon, season))
-        file = open_source(self.path)
-        check_varies(values[: bounds[0]], "data.target", names["column"], file)
+            split_starts.append(starts)
+        train_values, file = values[: bounds[0]], open_source(self.path)
+        check_varies(train_values, "data.target", names["column"], file)
+        unit = _seasonal_error(train_values, season)
+        train, val, test = (
+            _split(values, starts, (history, horizon, season), unit) for starts in split_starts
+        )
         sizes = {"history": history, "horizon": horizon, "season": season}
-        train, val, test = parts
         train = replace(train, draw=self.windows or None)
         preprocessing = {
             **names,
@@ -233,13 +238,31 @@ def _named(table: Table) -> Table:
     return table.without_header([*["date"] * len(date), "value"])
 
 
-def _split(values: Tensor, starts: Tensor, history: int, horizon: int, season: int) -> Split:
+def _seasonal_error(values: Tensor, season: int) -> float:
+    """Return the mean absolute seasonal difference of a series, or its standard deviation if 0."""
+    difference = (values[season:] - values[:-season]).abs()
+    error = float(difference.mean()) if len(difference) else 0.0
+    return error or float(values.std(correction=0))
+
+
+def _split(values: Tensor, starts: Tensor, sizes: tuple[int, int, int], unit: float) -> Split:
+    """Return the windows of a split.
+
+    Args:
+        values: the series.
+        starts: first step of the horizon of each window.
+        sizes: history, horizon and season.
+        unit: third column of the targets.
+    """
+    history, horizon, season = sizes
     steps, ahead = torch.arange(-history, 0), torch.arange(horizon)
     before = ahead - season * (ahead // season + 1)
 
     def make(index: Tensor) -> Batch:
         start = starts[index][:, None]
-        target = torch.stack([values[start + ahead], values[start + before]], dim=-1)
+        value = values[start + ahead]
+        columns = value, values[start + before], torch.full_like(value, unit)
+        target = torch.stack(columns, dim=-1)
         return Batch((values[start + steps],), target)
 
     return Split(len(starts), make)
@@ -291,7 +314,7 @@ def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> S
     check_distinct(table, dates)
     order = sorted(range(len(dates)), key=dates.__getitem__)
     first, last = dates[order[0]], dates[order[-1]]
-    values = torch.full((int(step.steps(first, last)) + 1,), math.nan)
+    values = torch.full((int(step.steps(first, last)) + 1,), math.nan, dtype=torch.double)
     texts = table.texts("data.target", column)
     given = [row for row in order if not is_missing(texts[row])]
     remedy = "correct it, or leave it blank to interpolate it linearly"
@@ -332,7 +355,7 @@ def _filled(values: Tensor) -> Tensor:
     """Interpolate missing values linearly; at the ends, repeat the nearest value."""
     known = (~values.isnan()).nonzero()[:, 0]
     filled = np.interp(np.arange(len(values)), known.numpy(), values[known].numpy())
-    return torch.from_numpy(filled).float()
+    return torch.from_numpy(filled)
 
 
 def _undated(table: Table, column: str) -> Tensor:
@@ -355,6 +378,6 @@ def _bundled(name: Bundled) -> Series:
     else:
         last, step = datetime(int(table["YEAR"].iloc[-1]), 1, 1), Step("%Y", months=12)
         table = table["SUNACTIVITY"]
-    series = torch.tensor(table.to_numpy(), dtype=torch.float32).flatten()
+    series = torch.tensor(table.to_numpy(), dtype=torch.double).flatten()
     check_features(series[:, None])
     return Series(series, last, step)

@@ -122,7 +122,7 @@ class Table:
         *,
         allow_missing: bool = False,
     ) -> Tensor:
-        """Return columns as float32 ``[rows, columns]``.
+        """Return columns as float64 ``[rows, columns]``.
 
         Args:
             argument: the field that names the columns.
@@ -134,7 +134,7 @@ class Table:
             ArgumentError: there is no such column, or a cell is not a finite number within the
                 range of float32; the error names its row.
         """
-        numbers = torch.empty(len(columns), len(self))
+        numbers = torch.empty(len(columns), len(self), dtype=torch.double)
         for i, column in enumerate(columns):
             values = self.parsed(argument, column)
             wrong = values.isna().to_numpy()
@@ -147,7 +147,7 @@ class Table:
                     got=self.cell(column, row),
                     remedy=remedy,
                 )
-            numbers[i] = torch.tensor(values.tolist())
+            numbers[i] = torch.from_numpy(values.to_numpy(copy=True))
         return numbers.T.contiguous()
 
     def parsed(self, argument: str, column: str) -> Series[Any]:

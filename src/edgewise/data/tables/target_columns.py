@@ -43,7 +43,8 @@ class TargetColumns:
 
     Attributes:
         classes: names of the classes of each column; empty for numbers.
-        values: numbers or indices of classes, NaN for a missing value, ``[rows, columns]``.
+        values: numbers or indices of classes in float64, NaN for a missing value,
+            ``[rows, columns]``.
 
     Raises:
         ArgumentError: a cell is not a number or not a known class, or a column has too many
@@ -66,7 +67,9 @@ class TargetColumns:
             for name, known in zip(names, given, strict=True)
         ]
         self.classes = [classes for classes, _ in columns]
-        self.values = torch.tensor([values for _, values in columns]).T.contiguous()
+        self.values = torch.tensor(
+            [values for _, values in columns], dtype=torch.double
+        ).T.contiguous()
 
     def describe(self, train: Tensor, *, fraction: bool = False) -> tuple[Target, ...]:
         """Return a description of each column, with statistics of the training rows.

@@ -173,7 +173,9 @@ class LabelledSentences(LabelledText):
         parts = {**parts, "train": [train[i] for i in sample.tolist()]}
         targets: tuple[Target, ...] = ()
         if columns:
-            targets = columns.describe(torch.tensor([values for _, values in parts["train"]]))
+            targets = columns.describe(
+                torch.tensor([values for _, values in parts["train"]], dtype=torch.double)
+            )
         splits = {}
         counts: tuple[int, ...] = ()
         values: dict[str, Any] = {"text": column}
@@ -188,7 +190,7 @@ class LabelledSentences(LabelledText):
                     f"{self.max_length} tokens, and are cut to their first {self.max_length}"
                 )
             target = (
-                torch.tensor([values for _, values in found])
+                torch.tensor([values for _, values in found], dtype=torch.double)
                 if columns
                 else numbered(found, labels, files[name])
             )
