@@ -91,7 +91,7 @@ def test_files_and_metrics(job, tmp_path):
     assert metrics["cpu_seconds"] > 0
     assert (metrics["epochs"], metrics["parameters"]) == (4, 6)
     rows = RunFolder(tmp_path / "run").read_log()
-    assert [row["epoch"] for row in rows] == [0, 1, 2, 3]
+    assert [row["epoch"] for row in rows] == [1, 2, 3, 4]
     assert rows[-1]["train/loss"] < rows[0]["train/loss"]
 
 
@@ -100,7 +100,7 @@ def test_weights_of_the_best_epoch_are_tested(job, tmp_path, mode, choose):
     metrics = job.fit(tmp_path / "run", monitor="val/loss", mode=mode, lr=1.0)
     losses = [row["val/loss"] for row in RunFolder(tmp_path / "run").read_log()]
     assert metrics["val/loss"] == choose(losses)
-    assert metrics["best_epoch"] == losses.index(choose(losses))
+    assert metrics["best_epoch"] == 1 + losses.index(choose(losses))
     fresh = nn.Linear(2, 2)
     RunFolder(tmp_path / "run").load_weights(fresh)
     again = evaluate(fresh, Classification(), job.loaders, accelerator="cpu")
@@ -121,7 +121,7 @@ def test_an_epoch_without_a_number_is_the_worst(job, tmp_path, mode):
     metrics = job.fit(tmp_path / "run", monitor="val/loss", mode=mode)
     losses = [row["val/loss"] for row in RunFolder(tmp_path / "run").read_log()]
     assert losses[0] != losses[0]
-    assert metrics["best_epoch"] > 0
+    assert metrics["best_epoch"] > 1
     assert metrics["val/loss"] == (max if mode == "max" else min)(losses[1:])
 
 
@@ -142,11 +142,28 @@ def test_metrics_are_over_all_examples(job, tmp_path):
 
 def test_stops_without_progress(job, tmp_path):
     metrics = job.fit(tmp_path / "run", epochs=50, patience=2, lr=0.0)
-    assert (metrics["epochs"], metrics["best_epoch"]) == (3, 0), "the first of equals is the best"
+    assert (metrics["epochs"], metrics["best_epoch"]) == (3, 1), "the first of equals is the best"
+
+
+def test_equal_accuracies_are_ranked_by_loss(job, tmp_path):
+    """The accuracy is the same in all epochs, because only the scale of the logits is trained."""
+    scale = nn.Parameter(torch.tensor(0.01))
+    target = torch.cat([batch.target for batch in job.loaders["val"]])
+    job.model.register_forward_hook(
+        lambda _, inputs, __: scale * torch.stack([-inputs[0][:, 0], inputs[0][:, 0]], dim=1)
+    )
+    job.model.register_parameter("scale", scale)
+    assert 0 < float((target == 0).float().mean()) < 1
+    metrics = job.fit(tmp_path / "run", epochs=4, lr=0.05)
+    rows = RunFolder(tmp_path / "run").read_log()
+    losses = [row["val/loss"] for row in rows]
+    assert len({row["val/accuracy"] for row in rows}) == 1
+    assert min(losses) < losses[0]
+    assert metrics["best_epoch"] == 1 + losses.index(min(losses))
 
 
 def test_loss_that_is_not_finite(job, tmp_path):
-    with refused("optimizer.lr", expected="finite", got="nan in epoch 0", remedy="clip_norm"):
+    with refused("optimizer.lr", expected="finite", got="nan in epoch 1", remedy="clip_norm"):
         nn.init.constant_(job.model.weight, float("nan"))
         job.fit(tmp_path / "run")
 

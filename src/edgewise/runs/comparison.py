@@ -83,14 +83,17 @@ class Comparison:
 
     @property
     def best(self) -> Outcome:
-        """Outcome with the best mean of the monitored metric. Ties go to the first outcome."""
+        """Outcome with the best mean of the monitored metric.
+
+        Ties go to the lowest validation loss, then to the first outcome.
+        """
         trainer = self.recipe.trainer
         sign = 1 if trainer.mode == "min" else -1
 
-        def key(outcome: Outcome) -> float:
-            mean = outcome.mean(trainer.monitor)
+        def key(outcome: Outcome) -> tuple[float, ...]:
+            means = sign * outcome.mean(trainer.monitor), outcome.mean("val/loss")
             # The metric is NaN if the training diverged.
-            return math.inf if math.isnan(mean) else sign * mean
+            return tuple(math.inf if math.isnan(mean) else mean for mean in means)
 
         return min(self.outcomes, key=key)
 

@@ -19,10 +19,10 @@ from edgewise.training.settings import TrainerSettings
 class History(Callback):
     """Callback that keeps the metrics of each epoch and the weights of the best epoch.
 
-    Both are part of the checkpoint. Lightning's CSVLogger is not used, because it deletes earlier
-    rows when a run is resumed. ModelCheckpoint is not used, because it writes a file after each
-    improvement, which takes longer than an epoch on a small graph. Both can be passed to
-    :func:`edgewise.training.fit` in addition.
+    Epochs are numbered from 1. Rows and weights are part of the checkpoint. Lightning's CSVLogger
+    is not used, because it deletes earlier rows when a run is resumed. ModelCheckpoint is not used,
+    because it writes a file after each improvement, which takes longer than an epoch on a small
+    graph. Both can be passed to :func:`edgewise.training.fit` in addition.
 
     In the list of callbacks, ``History`` must precede a callback that replaces the weights by their
     average for validation.
@@ -34,7 +34,7 @@ class History(Callback):
     def __init__(self, settings: TrainerSettings) -> None:
         self.settings = settings
         self.rows: list[Row] = []
-        self.best_epoch = -1
+        self.best_epoch = 0
         self.best_weights: dict[str, Tensor] = {}
         self._before = {"seconds": 0.0, "cpu_seconds": 0.0}
         self._started: dict[str, float] = {}
@@ -50,8 +50,8 @@ class History(Callback):
 
     @property
     def best(self) -> float:
-        """Best value of the monitored metric so far."""
-        return self.rows[self.best_epoch][self.settings.monitor] if self.rows else math.nan
+        """Value of the monitored metric in the best epoch so far."""
+        return self.rows[self.best_epoch - 1][self.settings.monitor] if self.rows else math.nan
 
     def state_dict(self) -> dict[str, Any]:
         best = {"best_epoch": self.best_epoch, "best_weights": self.best_weights}
@@ -66,19 +66,25 @@ class History(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, TrainingModule)
-        measured, epoch = pl_module.measured, len(self.rows)
+        measured, epoch = pl_module.measured, len(self.rows) + 1
         _check_finite(measured["train/loss"], epoch)
         lr = trainer.optimizers[0].param_groups[0]["lr"]
         self.rows.append({"epoch": epoch, **measured, "lr": lr, "seconds": self.times["seconds"]})
-        if self.best_epoch < 0 or self._is_better(measured[self.settings.monitor]):
+        if epoch == 1 or self._rank(epoch) < self._rank(self.best_epoch):
             self.best_epoch = epoch
             state = pl_module.model.state_dict()
             self.best_weights = {name: value.detach().clone() for name, value in state.items()}
 
-    def _is_better(self, value: float) -> bool:
-        if math.isnan(self.best):  # A comparison with NaN is always False.
-            return not math.isnan(value)
-        return value > self.best if self.settings.mode == "max" else value < self.best
+    def _rank(self, epoch: int) -> tuple[float, float]:
+        """Return a key that is smallest for the best epoch; ties go to the lowest loss."""
+        row = self.rows[epoch - 1]
+        value = row[self.settings.monitor]
+        key = -value if self.settings.mode == "max" else value
+        return _nan_last(key), _nan_last(row["val/loss"])
+
+
+def _nan_last(value: float) -> float:
+    return math.inf if math.isnan(value) else value
 
 
 def _now() -> dict[str, float]:

@@ -33,8 +33,9 @@ class TrainerSettings:
         patience: number of epochs without improvement after which training stops; 0 disables
             early stopping.
         monitor: metric that selects the best epoch. The weights of this epoch are the result. Ties
-            go to the earliest epoch. For data sets that describe their target columns, such as your
-            own tables, ``val/loss`` with mode "min" replaces ``val/accuracy``.
+            go to the epoch with the lowest ``val/loss``, then to the earliest. For data sets that
+            describe their target columns, such as your own tables, ``val/loss`` with mode "min"
+            replaces ``val/accuracy``.
         mode: whether the best epoch has the maximum or the minimum of ``monitor``.
         ema_decay: decay per step of an exponential moving average of the weights, such as 0.99. The
             averaged weights are validated, tested and saved. 0 disables averaging.
