@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import sys
 from collections import defaultdict
 from dataclasses import replace
 
@@ -29,7 +30,7 @@ from edgewise.baselines.links import katz
 from edgewise.baselines.measure import Baseline, best_of
 from edgewise.batches import Batch
 from edgewise.cli import main
-from edgewise.cli.baseline import comparison
+from edgewise.cli.baseline import comparison, measure
 from edgewise.data import molecule_table
 from edgewise.errors import ArgumentError
 from edgewise.graphs import edges
@@ -108,7 +109,7 @@ def test_seasonal_naive_with_drift_continues_a_line():
 
 def test_exponential_smoothing_of_a_season():
     pytest.importorskip("statsmodels")
-    values = torch.tensor([1.0, 5, 3, 2]).repeat(4)[None] + 0.01 * torch.rand(1, 16)
+    values = torch.tensor([1.0, 5, 3, 2]).double().repeat(4)[None] + 0.01 * torch.rand(1, 16)
     target = torch.zeros(1, 4, 2)
     found = series.smoothed(4, Batch((values,), target))
     torch.testing.assert_close(found, values[:, :4], atol=0.1, rtol=0)
@@ -289,7 +290,7 @@ def test_pairs_of_texts(tmp_path, capsys):
     options = ["--data.path", str(path), "--data.vocab_size", "80", "--trainer.epochs", "1"]
     options += ["--model.width", "16", "--model.depth", "1", "--model.heads", "2"]
     assert main(["train", "pairs", *options, "--out", str(tmp_path / "run")]) == 0
-    assert "baseline: test/bleu 0.0000 is BEHIND nearest source text" in capsys.readouterr().out
+    assert "baseline: test/bleu 0.0000 is WORSE than nearest source text" in capsys.readouterr().out
 
 
 def test_tags_of_known_and_unknown_words(tmp_path):
@@ -461,6 +462,85 @@ def test_a_failing_baseline_does_not_fail_the_training(tmp_path, capsys, monkeyp
     options = ["--trainer.epochs", "1", "--model.depth", "1", "--out", str(tmp_path / "run")]
     assert main(["train", "digits", *options]) == 0
     assert "baseline: not measured. too few examples" in capsys.readouterr().out
+
+
+def baselines_of_two_sets(count=60):
+    """Trees are the best on the validation set, and ridge regression is far ahead on the test."""
+    errors = torch.linspace(0.9, 1.1, count, dtype=torch.double)
+    target = torch.arange(float(count), dtype=torch.double)
+    found = []
+    for name, val, test in (("trees", 0.5, 0.56), ("ridge", 0.52, 0.48)):
+        metrics = {"val/rmse": val, "test/rmse": test}
+        examples = {"target": target, "rmse": errors.flip(0) * test**2}
+        found.append(Baseline(name, "", metrics, 0.0, examples))
+    return found, {"target": target, "rmse": errors}
+
+
+@pytest.mark.parametrize(
+    ("rmse", "verdicts"),
+    [
+        (0.52, {"trees": "ahead of", "ridge": "BEHIND"}),
+        (0.481, {"trees": "ahead of", "ridge": "level with"}),
+        (0.4, {"trees": "ahead of", "ridge": "ahead of"}),
+        (0.6, {"trees": "BEHIND", "ridge": "BEHIND"}),
+    ],
+)
+def test_a_run_is_compared_with_the_baselines_that_the_command_names(
+    rmse, verdicts, tmp_path, monkeypatch
+):
+    recipe = find("molecules")
+    found, run = baselines_of_two_sets()
+    monkeypatch.setattr("edgewise.cli.baseline.baselines", lambda *_, **__: iter(found))
+    run["rmse"] = run["rmse"] * rmse**2
+    monkeypatch.setattr("edgewise.cli.baseline.runs.per_example_metrics", lambda _: run)
+    said = comparison(recipe, {"test/rmse": rmse}, tmp_path)
+    lines = [line for line in said.splitlines() if line.startswith("baseline: ")]
+    expected = [f"is {verdict} {name}, " for name, verdict in verdicts.items()]
+    assert len(lines) == len(expected)
+    assert all(part in line for part, line in zip(expected, lines, strict=True))
+    assert said.count(" over 60 test examples") == 2
+    assert ("Use ridge" in said) == ("BEHIND" in said)
+    table = measure(recipe, tmp_path)
+    assert "best by val/rmse: trees\nbest by test/rmse: ridge\n" in table
+    assert json.loads((tmp_path / "baseline.json").read_text())["best"] == "trees"
+
+
+def test_a_difference_by_chance_is_level(tmp_path, monkeypatch):
+    found, run = baselines_of_two_sets(count=4)
+    monkeypatch.setattr("edgewise.cli.baseline.baselines", lambda *_, **__: iter(found[:1]))
+    monkeypatch.setattr("edgewise.cli.baseline.runs.per_example_metrics", lambda _: run)
+    run["rmse"] = torch.tensor([0.0, 1.0, 0.0, 0.1], dtype=torch.double)
+    said = comparison(find("molecules"), {"test/rmse": 0.525}, tmp_path)
+    assert "test/rmse 0.5250 is level with trees, 0.5600" in said
+    assert "Use " not in said
+
+
+def test_molecules_that_take_seconds_are_compared():
+    run = Preprocessing({}, None, {}, train_examples=1_362)
+    assert not trees.is_large(run), "1,513 molecules take 11 s"
+    assert trees.is_large(replace(run, train_examples=30_000))
+
+
+def test_no_method_is_charged_for_start_up(tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    clock, imported = itertools.count(), []
+
+    def process_time():
+        imported.append("slow_to_import" in sys.modules)
+        return float(next(clock))
+
+    def candidates(*_):
+        yield Candidate("first", "", lambda: lambda batch: torch.zeros(len(batch.target), 10))
+
+    kind = kinds.kind_of(find("digits"))
+    modules = (*kind.modules, "slow_to_import")
+    kind = kind._replace(candidates=candidates, modules=modules)
+    monkeypatch.setattr("edgewise.baselines.measure.kind_of", lambda _: kind)
+    monkeypatch.setattr("edgewise.baselines.measure.time.process_time", process_time)
+    assert list(baselines(find("digits")))
+    assert imported
+    assert all(imported)
 
 
 def test_a_setting_without_a_validation_metric_loses():

@@ -23,7 +23,7 @@ QUICK = 1_000_000
 
 
 def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines for these data take more than about ten seconds."""
+    """Return whether the baselines for these data take more than about a minute."""
     size = run.model_arguments["image_size"]
     height, width = size if isinstance(size, tuple) else (size, size)
     pixels = height * width * run.model_arguments["channels"]

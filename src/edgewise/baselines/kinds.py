@@ -65,8 +65,10 @@ class Kind(NamedTuple):
         tasks: classes of their task.
         candidates: function that yields baselines with their settings, given a recipe and its
             loaded data.
-        is_large: function that returns whether all candidates together take more than about ten
-            seconds, given the properties of the data that a run folder stores.
+        is_large: function that returns whether reading the data and all candidates together take
+            more than about a minute, given the properties of the data that a run folder stores.
+        modules: modules that the methods use. They are imported before processor time is measured,
+            so that no method is charged for start-up.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Kind(NamedTuple):
     tasks: tuple[type, ...]
     candidates: Candidates
     is_large: Callable[[Preprocessing], bool] = lambda _: False
+    modules: tuple[str, ...] = ("scipy.sparse",)
 
     def has(self, recipe: Recipe) -> bool:
         """Return whether a recipe is of this kind."""
@@ -91,6 +94,7 @@ KINDS = (
         (Classification, Consistency),
         nodes.candidates,
         nodes.is_large,
+        ("scipy.sparse", "sklearn.linear_model", "torch_geometric.nn"),
     ),
     Kind(
         "classes of graphs",
@@ -99,6 +103,7 @@ KINDS = (
         (Classification,),
         trees.candidates,
         trees.is_large,
+        trees.MODULES,
     ),
     Kind(
         "molecules",
@@ -107,6 +112,7 @@ KINDS = (
         (PropertyPrediction, Regression),
         trees.candidates,
         trees.is_large,
+        trees.MODULES,
     ),
     Kind(
         "masked molecules",
@@ -114,10 +120,25 @@ KINDS = (
         MaskedMolecules,
         (Classification,),
         masked_molecules.candidates,
+        modules=("sklearn.ensemble",),
     ),
-    Kind("images", "digits", ImageData, (Classification,), images.candidates, images.is_large),
     Kind(
-        "texts", "sst2", LabelledSentences, (TextClassification,), texts.candidates, texts.is_large
+        "images",
+        "digits",
+        ImageData,
+        (Classification,),
+        images.candidates,
+        images.is_large,
+        ("sklearn.linear_model", "sklearn.neighbors", "sklearn.pipeline"),
+    ),
+    Kind(
+        "texts",
+        "sst2",
+        LabelledSentences,
+        (TextClassification,),
+        texts.candidates,
+        texts.is_large,
+        ("sklearn.feature_extraction.text", "sklearn.linear_model"),
     ),
     Kind("tags of words", "tag-ewt", TaggedWords, (Tagging,), tags.candidates),
     Kind(
@@ -138,8 +159,16 @@ KINDS = (
         (Translation,),
         translation.candidates,
         translation.is_large,
+        ("scipy.sparse", "sklearn.feature_extraction.text"),
     ),
-    Kind("series", "forecast", TimeSeries, (Forecast,), series.candidates),
+    Kind(
+        "series",
+        "forecast",
+        TimeSeries,
+        (Forecast,),
+        series.candidates,
+        modules=("sklearn.linear_model",),
+    ),
 )
 """Kinds of recipes in Edgewise. Packages add kinds with a tuple named ``BASELINES``."""
 

@@ -45,7 +45,7 @@ The last row stands for a neighbour outside the window.
 
 
 def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines for these data take more than about ten seconds."""
+    """Return whether the baselines for these data take more than about a minute."""
     return run.train_examples > QUICK  # A window begins at each token.
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -100,12 +102,14 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
         >>> sorted({baseline.name.split(" (")[0] for baseline in found})
         ['k-NN on pixels', 'logistic regression on pixels']
     """
-    candidates = kind_of(recipe).candidates
+    require("torchmetrics", extra="train", purpose="metrics of baselines")
+    kind = kind_of(recipe)
     splits = without_augmentation(recipe.data).load()
     recipe = recipe.for_targets(splits.targets, splits.class_counts)
     best: dict[str, tuple[Baseline, Score | Writer]] = {}
     pending = ""
-    for candidate in candidates(recipe, splits):
+    for candidate in kind.candidates(recipe, splits):
+        import_modules((*kind.modules, "edgewise.training.split_metrics"))
         if quick and candidate.slow:
             continue
         if pending and candidate.name != pending:
@@ -122,7 +126,7 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
 
 
 def is_large(recipe: Recipe, run: Preprocessing) -> bool:
-    """Return whether all baselines for a recipe together take more than about ten seconds.
+    """Return whether all baselines for a recipe together take more than about a minute.
 
     Args:
         recipe: recipe of a run.
@@ -134,8 +138,13 @@ def is_large(recipe: Recipe, run: Preprocessing) -> bool:
     return kind_of(recipe).is_large(run)
 
 
-def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
-    """Return the baseline with the best validation metric.
+def best_of(recipe: Recipe, found: Sequence[Baseline], split: str = "val") -> Baseline:
+    """Return the baseline with the best main metric on a split; ties go to the first.
+
+    Args:
+        recipe: recipe that was evaluated.
+        found: baselines with their metrics.
+        split: "val", or "test".
 
     Example:
         >>> from edgewise import baselines, recipes
@@ -146,12 +155,12 @@ def best_of(recipe: Recipe, found: list[Baseline]) -> Baseline:
     """
     best = found[0]
     for one in found[1:]:
-        best = one if _better(recipe, one, best) else best
+        best = one if _better(recipe, one, best, split) else best
     return best
 
 
-def _better(recipe: Recipe, one: Baseline, other: Baseline) -> bool:
-    name = f"val/{main_metric(recipe, one)}"
+def _better(recipe: Recipe, one: Baseline, other: Baseline, split: str = "val") -> bool:
+    name = f"{split}/{main_metric(recipe, one)}"
     sign = -1 if lower_is_better(recipe, name) else 1
     if math.isnan(other.metrics[name]):
         return not math.isnan(one.metrics[name])
@@ -200,7 +209,6 @@ def _metrics_of(
 
     The metrics of a :class:`Writer` are those of its texts, and there are none of each example.
     """
-    require("torchmetrics", extra="train", purpose="metrics of baselines")
     from edgewise.training.split_metrics import SplitMetrics
 
     if isinstance(method, Writer):
@@ -234,6 +242,13 @@ def _generated(recipe: Recipe, make: Callable[[Any], Any], loader: Loader) -> di
 def _made(recipe: Recipe, score: Score, batch: Batch) -> Any:
     """Return the outputs that a task generates from scores, such as rankings of items."""
     return recipe.task.generate(lambda *inputs: score(replace(batch, inputs=inputs)), batch)
+
+
+def import_modules(names: Iterable[str]) -> None:
+    """Import modules of installed packages."""
+    for name in names:
+        with suppress(ModuleNotFoundError):  # A candidate says which package is missing.
+            import_module(name)
 
 
 def without_augmentation(data: Data) -> Data:

@@ -43,7 +43,7 @@ baselines; averaging over neighbours makes it dense."""
 
 
 def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines for these data take more than about ten seconds."""
+    """Return whether the baselines for these data take more than about a minute."""
     count = len(run.values.get("ids", ()))
     return bool(count > QUICK or count * run.model_arguments["in_width"] > QUICK_FEATURES)
 

@@ -30,7 +30,7 @@ QUICK = 20_000
 
 
 def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines for these data take more than about ten seconds."""
+    """Return whether the baselines for these data take more than about a minute."""
     return run.train_examples > QUICK
 
 

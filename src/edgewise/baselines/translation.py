@@ -70,7 +70,7 @@ Texts = tuple[list[str], list[str]]
 
 
 def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines for these data take more than about ten seconds."""
+    """Return whether the baselines for these data take more than about a minute."""
     return bool(run.train_examples * run.values.get("longest", 1) > QUICK)
 
 

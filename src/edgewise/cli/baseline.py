@@ -24,9 +24,10 @@ from edgewise.cli.output import say
 from edgewise.cli.table import table
 from edgewise.data.graphs.node_files import NodeFiles
 from edgewise.data.text.labelled_sentences import LabelledText
+from edgewise.digits import rounded
 from edgewise.errors import EdgewiseError
 from edgewise.recipes import Recipe
-from edgewise.runs import fields_of
+from edgewise.runs import Paired, fields_of
 from edgewise.runs.parsing import as_typed
 from edgewise.runs.preprocessing import kept_preprocessing
 from edgewise.runs.seeds import fold_recipes, mean_and_std, single_values
@@ -34,6 +35,11 @@ from edgewise.runs.vocabulary import with_vocabulary
 from edgewise.training import RunFolder
 
 FILE, EXAMPLES = "baseline.json", "baseline.safetensors"
+SIGNIFICANT = 0.05
+"""p-value below which a run is ahead of a baseline or behind it."""
+LOSING = "BEHIND", "WORSE than"
+"""Words for a run that is worse than a baseline, with and without a paired test."""
+SPLITS = {"validation": "val", "test": "test"}
 FINE_TUNING = "--from FOLDER --optimizer.lr 5e-5 --trainer.epochs 3"
 PAGE = "docs/howto/text.md"
 """Page that shows the Python code of the baseline for texts."""
@@ -78,7 +84,7 @@ def write(
         found: baselines with their metrics; with folds, the metrics are means over folds.
         folds: baselines with their metrics, for each fold.
     """
-    best = best_of(recipe, list(found))
+    best = best_of(recipe, found)
     record: dict[str, Any] = {
         "recipe": runs.to_record(recipe),
         "metric": main_metric(recipe, found[0]),
@@ -97,7 +103,7 @@ def write(
 
 
 def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
-    """Return lines of text that compare a run with the best quick baseline of its recipe.
+    """Return lines of text that compare a run with the best quick baselines of its recipe.
 
     If the baselines would take minutes, the text is the command that evaluates them.
 
@@ -115,27 +121,68 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     found = list(baselines(with_vocabulary(recipe, run), quick=True))
     if not found:
         return later
-    best, name = best_of(recipe, found), f"test/{main_metric(recipe, found[0])}"
-    ours = single_values(metrics)[name]
-    theirs = best.metrics[name]
-    gain = theirs - ours if lower_is_better(recipe, name) else ours - theirs
-    place = "level with" if gain == 0 else "ahead of" if gain > 0 else "BEHIND"
     path = write(out, recipe, found)
-    line = (
-        f"baseline: {name} {ours:.4f} is {place} {_named(best)}, {theirs:.4f}\n"
-        f"difference {gain:+.4f}{_significance(out, best, name)}; {path}"
-    )
-    return f"{line}\n{_advice(recipe, best)}" if gain < 0 else line
+    name = f"test/{main_metric(recipe, found[0])}"
+    value = single_values(metrics)[name]
+    lines, behind = [], None
+    for split, reference in references(recipe, found).items():
+        gain = reference.metrics[name] - value
+        gain = gain if lower_is_better(recipe, name) else -gain
+        test = _paired_test(out, reference, name)
+        verdict = _verdict(gain, test)
+        behind = reference if verdict in LOSING else behind
+        lines += [
+            f"baseline: {name} {rounded(value)} is {verdict} {_named(reference)}, "
+            f"{rounded(reference.metrics[name])}, best on the {split} set",
+            f"difference {rounded(gain, '+')}, {_significance(test)}",
+        ]
+    lines[-1] += f"; {path}"
+    return "\n".join([*lines, _advice(recipe, behind)] if behind else lines)
 
 
-def _significance(out: Path, best: Baseline, name: str) -> str:
-    """Return the p-value of a paired t-test of a run and a baseline as text; empty without one."""
+def references(recipe: Recipe, found: Sequence[Baseline]) -> dict[str, Baseline]:
+    """Return the baselines that a run is compared with, by the set on which they are the best.
+
+    The best on the test set is listed if it is not the best on the validation set, so that no run
+    is called ahead of the baselines while it is behind one of them.
+
+    Args:
+        recipe: recipe that was evaluated.
+        found: baselines with their metrics.
+    """
+    by_split = {split: best_of(recipe, found, name) for split, name in SPLITS.items()}
+    if by_split["test"] is by_split["validation"]:
+        del by_split["test"]
+    return by_split
+
+
+def _verdict(gain: float, test: Paired | None) -> str:
+    """Return the words that compare a run with a baseline.
+
+    Args:
+        gain: improvement of the run on the baseline; negative if the run is worse.
+        test: paired test of both, or None if the metric has no value for one example.
+    """
+    if gain == 0 or (test is not None and not test.p < SIGNIFICANT):
+        return "level with"
+    if test is None:
+        return "better than" if gain > 0 else LOSING[1]
+    return "ahead of" if gain > 0 else LOSING[0]
+
+
+def _paired_test(out: Path, reference: Baseline, name: str) -> Paired | None:
+    """Return the paired t-test of a run and a baseline; None without metrics of each example."""
     try:
-        tests = runs.paired_tests(runs.per_example_metrics(out), best.test_examples)
+        tests = runs.paired_tests(runs.per_example_metrics(out), reference.test_examples)
     except EdgewiseError:  # There are no such metrics, or the examples have another order.
-        return ""
-    found = tests.get(name.removeprefix("test/"))
-    return f", p = {found.p:.2g} over {found.examples:,} test examples" if found else ""
+        return None
+    return tests.get(name.removeprefix("test/"))
+
+
+def _significance(test: Paired | None) -> str:
+    if test is None:
+        return "without a paired test"
+    return f"p = {test.p:.2g} over {test.examples:,} test examples"
 
 
 def _advice(recipe: Recipe, best: Baseline) -> str:
@@ -201,10 +248,14 @@ def _mean(found: Sequence[Baseline]) -> Baseline:
 
 
 def _table(recipe: Recipe, found: Sequence[Baseline]) -> str:
-    best, main = best_of(recipe, list(found)), main_metric(recipe, found[0])
+    main = main_metric(recipe, found[0])
     names = [f"val/{main}", *(name for name in found[0].metrics if name.startswith("test/"))]
     rows = [["baseline", "setting", *(name.replace("/", " ") for name in names), "CPU seconds"]]
-    for each in found:
-        values = [f"{each.metrics[name]:.4f}" for name in names]
-        rows.append([each.name, each.setting, *values, f"{each.seconds:.1f}"])
-    return f"{table(rows, left=2)}\n\nbest by val/{main}: {_named(best)}"
+    for baseline in found:
+        values = [rounded(baseline.metrics[name]) for name in names]
+        rows.append([baseline.name, baseline.setting, *values, f"{baseline.seconds:.1f}"])
+    best = [
+        f"best by {SPLITS[split]}/{main}: {_named(reference)}"
+        for split, reference in references(recipe, found).items()
+    ]
+    return "\n".join([f"{table(rows, left=2)}\n", *best])
