@@ -11,7 +11,7 @@ from edgewise.layers import TargetScaling
 def test_outputs_have_the_unit_of_the_targets_and_it_is_saved() -> None:
     model = TargetScaling(nn.Linear(2, 1), mean=10.0, std=3.0)
     x = torch.randn(4, 2)
-    torch.testing.assert_close(model(x), 10 + 3 * model.model(x))
+    torch.testing.assert_close(model(x), 10 + 3 * model.model(x).double())
     other = TargetScaling(nn.Linear(2, 1), mean=0.0, std=1.0)
     other.load_state_dict(model.state_dict())
     assert torch.equal(other(x), model(x))

@@ -19,6 +19,7 @@ from edgewise.training import (
     evaluate,
     fit,
 )
+from edgewise.training.distributed import lightning_accelerator
 from tests.errors import refused
 
 pytest.importorskip("lightning")
@@ -222,3 +223,8 @@ def test_what_another_process_has_is_not_written_twice():
     for number, batch in enumerate(examples):
         module.test_step(batch, number)
     assert module.generation_metrics["texts"].compute() == 1
+
+
+def test_apple_gpus_are_not_chosen_because_they_have_no_float64(monkeypatch):
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
+    assert [lightning_accelerator(name) for name in ("auto", "gpu")] == ["cpu", "gpu"]

@@ -43,5 +43,7 @@ class TargetScaling(nn.Module):
 
     def forward(self, *inputs: Any, **keywords: Any) -> Tensor:
         """Return the output in the unit of the targets."""
-        out: Tensor = self.mean + self.std * self.model(*inputs, **keywords)
+        # A product with a number in float64 would stay float32.
+        standardised = self.model(*inputs, **keywords).to(self.mean.dtype)
+        out: Tensor = self.mean + self.std * standardised
         return out.sigmoid() if self.fraction else out

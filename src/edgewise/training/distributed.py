@@ -70,3 +70,11 @@ def all_gather(own: dict[str, Any]) -> list[dict[str, Any]]:
     every: list[Any] = [None] * world_size
     torch.distributed.all_gather_object(every, own)
     return every
+
+
+def lightning_accelerator(name: str) -> str:
+    """Return the accelerator for Lightning: "cpu" for "auto" with an Apple GPU.
+
+    Apple GPUs have no float64, in which metrics and rescaled outputs are computed.
+    """
+    return "cpu" if name == "auto" and torch.backends.mps.is_available() else name

@@ -17,7 +17,12 @@ from edgewise.base_task import Task
 from edgewise.errors import Interrupted, require
 from edgewise.training.batch_forms import as_loaders, explain_loader_errors
 from edgewise.training.curves import curves
-from edgewise.training.distributed import check_world_size, rank_and_world_size, trainer_arguments
+from edgewise.training.distributed import (
+    check_world_size,
+    lightning_accelerator,
+    rank_and_world_size,
+    trainer_arguments,
+)
 from edgewise.training.folder import CURVES, METRICS, NOTES, RunFolder
 from edgewise.training.interrupt import interruptible
 from edgewise.training.optimizer import OptimizerSettings
@@ -132,7 +137,7 @@ def fit(
             gradient_clip_val=trainer.clip_norm or None,
             accumulate_grad_batches=trainer.accumulate_grad_batches,
             precision=PRECISIONS[trainer.precision],
-            accelerator=trainer.accelerator,
+            accelerator=lightning_accelerator(trainer.accelerator),
             logger=logger or False,
             callbacks=[
                 *callbacks,
@@ -221,7 +226,7 @@ def evaluate_with_examples(
     module = TrainingModule(model, task)
     with _quiet(), _as_interrupted(), explain_loader_errors():
         trainer = lightning.Trainer(
-            accelerator=accelerator,
+            accelerator=lightning_accelerator(accelerator),
             logger=logger or False,
             enable_checkpointing=False,
             enable_progress_bar=False,

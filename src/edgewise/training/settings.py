@@ -49,7 +49,8 @@ class TrainerSettings:
         freeze_backbone_epochs: number of first epochs in which only the head is trained and the
             pretrained backbone of a text or graph model is frozen.
         clip_norm: maximum gradient norm; 0 disables clipping.
-        accelerator: ``auto`` uses a GPU if there is one.
+        accelerator: ``auto`` uses a GPU if there is one; Apple GPUs are not used, because they have
+            no float64, in which metrics are computed.
         devices: number of GPUs, or of processes on the CPU. In every step, each device processes a
             batch of ``data.batch_size``, so the effective batch size is ``devices`` times larger.
         save_every: minimum number of seconds between two checkpoints, which is raised to 20 times
