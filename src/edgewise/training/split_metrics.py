@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from edgewise.base_task import Task
-from edgewise.digits import map_leaves, saved
+from edgewise.digits import saved
 
 
 class MeanLoss(Metric):
@@ -80,7 +80,8 @@ class SplitMetrics(nn.ModuleDict):
         They include metrics that are functions of the loss, such as perplexity.
         """
         values = finished(self)
-        return values | map_leaves(self.task.from_loss(values["loss"]), saved)
+        derived = self.task.from_loss(values["loss"])
+        return values | {name: saved(value) for name, value in derived.items()}
 
 
 def _owner(task: Task, name: str) -> type:
