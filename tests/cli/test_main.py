@@ -20,6 +20,7 @@ import pytest
 from edgewise.cli import doctor, main
 from edgewise.data import DATA
 from edgewise.data.text.masked_text import Source, lines_of
+from edgewise.digits import rounded
 from edgewise.encodings import ENCODINGS
 from edgewise.errors import MissingDataError
 from edgewise.graphs import PATTERNS
@@ -305,12 +306,12 @@ def test_train_and_test(capsys, tmp_path):
     code, out, _ = run(capsys, "train", "digits", *TINY, "--seed", "5", "--out", folder)
     assert code == 0
     metrics = json.loads((folder / "metrics.json").read_text())
-    assert f"{metrics['test/accuracy']:.4f}" in out
+    assert rounded(metrics["test/accuracy"]) in out
     record = json.loads((folder / "recipe.json").read_text())
     assert (record["model"]["width"], record["seed"]) == (8, 5)
     code, out, _ = run(capsys, "test", folder)
     assert code == 0
-    assert f"{metrics['test/accuracy']:.4f}" in out
+    assert rounded(metrics["test/accuracy"]) in out
     code, _, err = run(capsys, "train", "digits", *TINY, "--out", folder)
     assert code == 2
     assert "--resume" in err
@@ -352,14 +353,14 @@ def test_compare_shows_validation_to_choose_by_and_test_when_asked(capsys, tmp_p
         for value in ("1e-09", "0.01")
     }
     for row, metrics in zip(table[2:4], found.values(), strict=True):
-        assert f"{metrics['val/loss']:.4f}" in row
+        assert rounded(metrics["val/loss"]) in row
     assert found["0.01"]["val/loss"] < found["1e-09"]["val/loss"]
     assert "best by val/loss: 0.01" in table
     assert '<tr class="best"><td>0.01</td>' in (folder / "report.html").read_text()
     code, out, _ = run(capsys, *words, "--resume", "--test")
     assert code == 0
     assert "val" not in out.replace(str(folder), "")
-    assert f"{found['0.01']['test/loss']:.4f}" in out.splitlines()[3]
+    assert rounded(found["0.01"]["test/loss"]) in out.splitlines()[3]
 
 
 @pytest.mark.parametrize("name", ["texts", "sst2", "gps-esol", "images", "nodes"])

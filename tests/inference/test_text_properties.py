@@ -190,7 +190,7 @@ def test_the_baseline_is_a_regression_of_each_label(tmp_path: Path) -> None:
 def test_a_run_behind_the_baseline_says_what_to_do(tmp_path: Path) -> None:
     given = recipe(in_lists(tmp_path / "own.csv"))
     said = comparison(given, {"test/roc_auc": 0.5}, tmp_path)
-    assert "test/roc_auc 0.5000 is BEHIND TF-IDF with logistic regression" in said
+    assert "test/roc_auc 0.5000 is WORSE than TF-IDF with logistic regression" in said
     assert "`edgewise train texts --data." in said
     assert f" --data.path {given.data.path} " in said
     assert "--from FOLDER --optimizer.lr 5e-5 --trainer.epochs 3`" in said
