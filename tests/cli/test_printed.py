@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import edgewise
-from edgewise import cli
+from edgewise.cli import process
 from edgewise.cli.output import say, warn
 from edgewise.cli.parser import build_parser
 from edgewise.cli.predict import _print, _shown
@@ -74,7 +74,7 @@ def test_errors_and_warnings(harm: str, capsys: pytest.CaptureFixture[str]) -> N
         assert "\n" not in in_one_line(error)
         if isinstance(error, edgewise.EdgewiseError):
             assert is_safe(str(error)), "Python prints this at the end of a traceback"
-    cli._in_one_line(UserWarning(f"file{harm} is read as Latin-1"))
+    process._in_one_line(UserWarning(f"file{harm} is read as Latin-1"))
     assert is_safe(capsys.readouterr().err)
 
 

@@ -523,6 +523,7 @@ def in_child(words: list[str], folder: Path, limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limits.memory, limits.memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (limits.seconds, limits.seconds))
+    sys.dont_write_bytecode = True  # A command imports its module when it runs.
     path, watch = list(sys.path), Watch(folder, resumes="--resume" in words)
     sys.addaudithook(watch)
     try:
