@@ -152,7 +152,7 @@ def series(folder: Path) -> Path:
     """Train a forecaster of 6 values from 12."""
     rows = [f"{i};{100 + i + 10 * (i % 6)}" for i in range(120)]
     (folder / "mine.csv").write_text("\n".join(["step;sold", *rows]))
-    values = {"data__path": str(folder / "mine.csv"), "data__column": "sold"}
+    values = {"data__path": str(folder / "mine.csv"), "data__target": "sold"}
     return of_recipe("series", folder, data__history=12, data__horizon=6, **values, **HEADS)
 
 
