@@ -123,3 +123,29 @@ def test_code_compiled_in_inference_mode_leaves_nothing_behind() -> None:
 def test_gpt_compiles() -> None:
     model = models.gpt(50, width=16, depth=1, heads=2, ffn_dim=32, dropout=0.0)
     agrees(model, [(torch.randint(50, (2, n)),) for n in (64, 48)])
+
+
+@pytest.mark.parametrize("form", ["sizes", "membership"])
+def test_a_graph_network_compiles_for_a_batch(form: str) -> None:
+    model = models.graph_network(8, 3, width=8, depth=1)
+    packed = graphs.batch(graphs.window(1), [4, 6])
+    batch = [4, 6] if form == "sizes" else graphs.membership([4, 6])
+    x = torch.randn(10, 8)
+    compiled = torch.compile(model, backend="eager", fullgraph=form == "membership")
+    torch.testing.assert_close(compiled(x, packed, batch=batch), model(x, packed, batch=batch))
+
+
+def test_compiled_code_refuses_a_batch_with_a_node_in_two_graphs() -> None:
+    compiled = torch.compile(models.graph_network(8, 3, width=8, depth=1), backend="eager")
+    twice = graphs.edges(torch.tensor([[0, 1, 1], [0, 0, 1]]), (2, 2))
+    with pytest.raises(ew.ArgumentError, match="each node in exactly one graph"):
+        compiled(torch.randn(2, 8), graphs.window(1).bind(2), batch=twice)
+
+
+def test_a_graph_of_compiled_code_may_be_transposed_after_a_break() -> None:
+    @torch.compile(backend="eager")
+    def first_targets(x: Tensor, sizes: list[int]) -> Tensor:
+        return x * graphs.membership(sizes).transpose().source
+
+    expected = torch.tensor([0.0, 0.0, 1.0, 1.0, 1.0])
+    torch.testing.assert_close(first_targets(torch.ones(5), [2, 3]), expected)

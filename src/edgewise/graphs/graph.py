@@ -206,6 +206,8 @@ class Graph(Pattern):
     def __init__(self, num_targets: int, num_sources: int, device: torch.device) -> None:
         self.num_targets, self.num_sources, self.device = num_targets, num_sources, device
         self._cache: dict[Any, Any] = {}
+        # The compiler cannot compare a dictionary whose keys are functions, as it does with _cache.
+        self._results: dict[Callable[[Graph], Any], Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes to pickle or copy, without the cached values.
@@ -213,8 +215,8 @@ class Graph(Pattern):
         Cached values can hold memory addresses and functions of this process, so a copy computes
         its own.
         """
-        kept = {k: x for k, x in vars(self).items() if not k.startswith(WHILE_TRACING)}
-        return {**kept, "_cache": {}}
+        attributes = {k: x for k, x in vars(self).items() if not k.startswith(WHILE_TRACING)}
+        return {**attributes, "_cache": {}, "_results": {}}
 
     @property
     @abstractmethod
@@ -361,11 +363,11 @@ class Graph(Pattern):
         ``function`` is defined at module level.
         """
         if not torch.compiler.is_dynamo_compiling():
-            if function not in self._cache:
+            if function not in self._results:
                 with persist_on(self.device):
-                    self._cache[function] = function(self)
-            kept: T = self._cache[function]
-            return kept
+                    self._results[function] = function(self)
+            result: T = self._results[function]
+            return result
         name = _derive_while_tracing(self, function)
         value: T = function(self) if name is None else getattr(self, name)
         return value

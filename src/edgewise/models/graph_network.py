@@ -91,6 +91,11 @@ class GraphNetworkBlock(nn.Module):
         return aggregate(x.unsqueeze(-2), graph, reduce=self.reduce).squeeze(-2)
 
 
+def _is_ambiguous(members: Graph) -> bool:
+    """Return whether a node is in no graph, or in several graphs."""
+    return bool((members.out_degree() != 1).any())
+
+
 def _network(in_width: int, width: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(in_width, width), nn.ReLU(), nn.Linear(width, width))
 
@@ -203,9 +208,11 @@ class GraphNetwork(GraphLayer):
         # A dense x may have leading batch dimensions, all on one graph.
         if x.dim() > 2:
             edge_attr, global_attr = (
-                each.expand(*x.shape[:-2], *each.shape[-2:]) for each in (edge_attr, global_attr)
+                features.expand(*x.shape[:-2], *features.shape[-2:])
+                for features in (edge_attr, global_attr)
             )
-        if members.device.type != "meta" and bool((members.out_degree() != 1).any()):
+        # Sizes put each node into one graph; a membership graph of the caller need not do so.
+        if isinstance(batch, Graph) and members.is_numbered and members.derived(_is_ambiguous):
             raise ArgumentError(
                 "batch",
                 expected="each node in exactly one graph, because each graph has a state",
