@@ -221,7 +221,9 @@ class Measured:
         if not fraction:
             return {}
         chosen = {name: self.importance(order, draw)[name] for name in self.heads(group)}
-        return explain.least_important(chosen, fraction, normalise=order == "gradient")
+        return explain.least_important(
+            chosen, fraction, self.heads(group), normalise=order == "gradient"
+        )
 
     def pruned(self, heads: Mapping[Any, Any]) -> nn.Module:
         """Return the model without these heads."""
