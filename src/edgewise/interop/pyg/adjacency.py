@@ -51,11 +51,11 @@ def graph_of(
     Raises:
         ArgumentError: sizes disagree, an index is out of range, or the matrix type is unknown.
     """
-    given = _given_size(adjacency, size, forwards)
-    num_sources = _agreed(given[0], senders.shape[-2])
-    num_targets = given[1] if given[1] is not None else num_sources
+    stated_sources, stated_targets = _stated_size(adjacency, size, forwards)
+    num_sources = _agreed(stated_sources, senders.shape[-2])
+    num_targets = stated_targets if stated_targets is not None else num_sources
     if readers is not None:
-        num_targets = _agreed(given[1], readers.shape[-2])
+        num_targets = _agreed(stated_targets, readers.shape[-2])
 
     def make() -> Graph:
         index = edge_index_of(adjacency)
@@ -79,9 +79,10 @@ def coalesced(adjacency: Any) -> Any:
 def edge_index_of(adjacency: Tensor) -> Tensor:
     """Return the edges ``[2, E]`` as a plain tensor that does not keep ``adjacency`` alive."""
     if adjacency.layout is torch.sparse_coo:
-        return coalesced(adjacency).indices().detach().flip(0)
+        matrix_index: Tensor = coalesced(adjacency).indices().detach()
+        return matrix_index.flip(0)
     if is_torch_sparse_tensor(adjacency):
-        matrix_index: Tensor = to_edge_index(adjacency)[0]
+        matrix_index = to_edge_index(adjacency)[0]
         return matrix_index.flip(0)
     plain: Tensor = adjacency.as_tensor() if isinstance(adjacency, EdgeIndex) else adjacency
     return plain.detach()
@@ -98,14 +99,15 @@ def edge_weights(adjacency: Tensor, weight: Tensor | None, like: Tensor) -> Tens
     Raises:
         ArgumentError: the weights have another number of rows, shape or dtype.
     """
-    argument, num_edges = "edge_weight", adjacency.shape[-1]
-    if is_torch_sparse_tensor(adjacency):
-        argument, weight = "values of the sparse matrix", coalesced(adjacency).values()
-        num_edges = len(weight)
+    values, num_edges = _values_of(adjacency)
+    if values is not None:
+        argument, weight = "values of the sparse matrix", values
     elif weight is None:
         return None
-    elif isinstance(weight, Tensor) and weight.shape == (num_edges, 1):
-        weight = weight[:, 0]
+    else:
+        argument = "edge_weight"
+        if isinstance(weight, Tensor) and weight.shape == (num_edges, 1):
+            weight = weight[:, 0]
     if not isinstance(weight, Tensor) or weight.shape != (num_edges,):
         raise ArgumentError(
             argument,
@@ -126,35 +128,34 @@ def edge_features(
         adjacency: see :func:`graph_of`.
         features: ``[E, F]``, or ``[E]`` if ``vector`` is true.
         width: F; None for any width.
-        vector: whether F may be 1 without a second dimension.
+        vector: whether ``[E]`` is read as ``[E, 1]``.
 
     Raises:
         ArgumentError: the features have another number of rows, shape or dtype.
     """
-    num_edges = adjacency.shape[-1]
-    if is_torch_sparse_tensor(adjacency):
-        if features is not None and coalesced(adjacency) is not adjacency:
-            raise ArgumentError(
-                "edge_index",
-                expected="a coalesced matrix, whose entries are in the order of edge_attr",
-                got="an uncoalesced matrix",
-                remedy="pass edge_index.coalesce(), and one row of edge_attr for each of its "
-                "entries",
-            )
-        values = coalesced(adjacency).values()
-        num_edges = len(values)
-        if features is None:
-            features = values if values.dim() > 1 else None
+    values, num_edges = _values_of(adjacency)
     if features is None:
-        return None
+        if values is None or values.dim() == 1:
+            return None
+        features = values
+    elif values is not None and coalesced(adjacency) is not adjacency:
+        raise ArgumentError(
+            "edge_index",
+            expected="a coalesced matrix, whose entries are in the order of edge_attr",
+            got="an uncoalesced matrix",
+            remedy="pass edge_index.coalesce(), with one row of edge_attr for each of its entries",
+        )
     if (
         isinstance(features, Tensor)
         and features.is_floating_point()
         and features.layout is torch.strided
     ):
         table = features[:, None] if vector and features.dim() == 1 else features
-        columns = table.shape[1:] if width is None else (width,)
-        if table.dim() == 2 and table.shape == (num_edges, *columns):
+        if (
+            table.dim() == 2
+            and len(table) == num_edges
+            and (width is None or table.shape[1] == width)
+        ):
             return table
     raise ArgumentError(
         "edge_attr",
@@ -165,20 +166,28 @@ def edge_features(
     )
 
 
+def _values_of(adjacency: Tensor) -> tuple[Tensor | None, int]:
+    """Return the entries ``[E, ...]`` of a sparse matrix (None for other types), and E."""
+    if not is_torch_sparse_tensor(adjacency):
+        return None, adjacency.shape[1]
+    values = coalesced(adjacency).values()
+    return values, len(values)
+
+
 def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
     """Replace all self-loops by one per node, after the other edges, as PyG does.
 
     Returns:
-        The new graph, the indices of the kept edges, and the indices of the removed self-loops.
+        The new graph, the indices of the other edges, and the indices of the removed self-loops.
     """
 
     def make() -> tuple[Graph, Tensor, Tensor]:
-        loop = graph.source == graph.target
-        kept, loops = (~loop).nonzero()[:, 0], loop.nonzero()[:, 0]
+        is_loop = graph.source == graph.target
+        others, loops = (~is_loop).nonzero()[:, 0], is_loop.nonzero()[:, 0]
         # In a bipartite graph, PyG's self-loops join target i with source i.
         node = torch.arange(min(graph.num_targets, graph.num_sources), device=graph.device)
-        index = torch.cat([graph.edge_index[:, kept], node.expand(2, -1)], dim=1)
-        return Edges(index, graph.num_targets, graph.num_sources), kept, loops
+        index = torch.cat([graph.edge_index[:, others], node.expand(2, -1)], dim=1)
+        return Edges(index, graph.num_targets, graph.num_sources), others, loops
 
     return graph.cached("pyg_loops", make)
 
@@ -190,15 +199,15 @@ def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) 
     the edges with i in the second row of ``edge_index``, for both flows, as in PyG. The result is
     cached if the features need no gradient.
     """
-    looped, kept, _ = fresh_loops(graph)
+    looped, others, _ = fresh_loops(graph)
 
     def make() -> Tensor:
-        index = looped.edge_index[:, : kept.numel()]
+        index = looped.edge_index[:, : others.numel()]
         index = index if forwards else index.flip(0)
-        own = features if kept.numel() == len(features) else features[kept]
+        loopless = features if others.numel() == len(features) else features[others]
         # Fill for all nodes, then cut: PyG fails if an edge enters a node without self-loop.
         nodes = max(graph.num_targets, graph.num_sources)
-        joined: Tensor = add_self_loops(index, own, fill_value=fill, num_nodes=nodes)[1]
+        joined: Tensor = add_self_loops(index, loopless, fill_value=fill, num_nodes=nodes)[1]
         return joined[: looped.num_edges]
 
     if features.requires_grad or isinstance(fill, Tensor):
@@ -215,7 +224,7 @@ def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor
     return make(index, sorted_values, size, is_coalesced=True), sorted_values
 
 
-def _given_size(adjacency: Tensor, size: Size, forwards: bool) -> tuple[int | None, int | None]:
+def _stated_size(adjacency: Tensor, size: Size, forwards: bool) -> tuple[int | None, int | None]:
     """Return the numbers of source and target nodes, or None for those that x determines."""
     is_matrix = is_torch_sparse_tensor(adjacency)
     if not is_matrix and not (isinstance(adjacency, Tensor) and adjacency.layout is torch.strided):
@@ -269,14 +278,14 @@ def _cached_for(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
     # An inference tensor has no version counter, so a change in place could not be detected.
     if tensor.is_inference():
         return make()
-    version, kept = _graphs.get(tensor, (None, {}))
+    version, results = _graphs.get(tensor, (None, {}))
     if version != (current := version_of(tensor)):
-        version, kept = current, {}
-        _graphs[tensor] = version, kept
-    if key not in kept:
+        version, results = current, {}
+        _graphs[tensor] = version, results
+    if key not in results:
         # Cached tensors must not be inference, meta or fake tensors, because later calls under
         # other PyTorch modes use them.
         with persist_on(tensor.device):
-            kept[key] = make()
-    value: T = kept[key]
-    return value
+            results[key] = make()
+    result: T = results[key]
+    return result

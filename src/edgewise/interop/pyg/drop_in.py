@@ -34,15 +34,16 @@ REDUCTIONS: dict[str, Reduce] = {
 def or_pyg(forward: F) -> F:
     """Decorate a method ``forward``, so that PyG's code computes the calls that it does not.
 
-    These are calls with masked messages or hooks, calls that are traced or exported, whose graph
-    varies, and calls for which ``forward`` raises ArgumentError. If PyG's code fails for these
-    arguments as well, the ArgumentError is raised.
+    These are calls with masked messages or hooks, calls that are traced or exported, because the
+    graph must stay an argument, and calls for which ``forward`` raises ArgumentError. If PyG's code
+    fails as well, this ArgumentError is raised.
     """
 
     @functools.wraps(forward)
     def forward_or_pyg(self: DropIn, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
         refusal: ArgumentError | None = None
-        if not (self._has_messages or torch.jit.is_tracing() or torch.compiler.is_exporting()):
+        is_traced = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
+        if not (self._has_messages or is_traced or torch.compiler.is_exporting()):
             try:
                 return forward(self, x, edge_index, *args, **kwargs)
             except ArgumentError as error:

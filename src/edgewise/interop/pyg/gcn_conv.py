@@ -81,7 +81,7 @@ def _with_loops(
     """
     if fill is None:
         return graph, weight
-    looped, kept, loops = fresh_loops(graph)
+    looped, others, loops = fresh_loops(graph)
     added = weight.new_full((graph.num_targets,), fill)
     added = added.index_put((graph.source[loops],), weight[loops], accumulate=adds)
-    return looped, torch.cat([weight[kept], added])
+    return looped, torch.cat([weight[others], added])
