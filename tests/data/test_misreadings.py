@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edgewise import data, recipes, runs
-from edgewise.cli import _printed_notes
+from edgewise.cli.process import _printed_notes
 from edgewise.data.graphs.node_files import NodeFiles
 from edgewise.data.reading import log
 from edgewise.data.tables.edges import read_edges

@@ -217,7 +217,8 @@ def test_formats_of_tables(name: str, tmp_path: Path) -> None:
     table = read_table(tmp_path / name)
     assert table.texts("data.text", "text") == frame["text"].tolist()
     assert table.texts("data.text", "n") == ["1", "2", "3"]
-    assert torch.equal(table.numbers("data.target", ["y"])[:, 0], torch.tensor([1.5, -2, 1e-7]))
+    numbers = torch.tensor([1.5, -2, 1e-7], dtype=torch.float64)
+    assert torch.equal(table.numbers("data.target", ["y"])[:, 0], numbers)
     rows = [row for _, row in table_rows(tmp_path / name)]
     assert [str(row["n"]) for row in rows] == ["1", "2", "3"]
     text = name.endswith(("csv", "tsv", "csv.gz", "xlsx"))

@@ -48,7 +48,8 @@ def test_a_column_of_0_and_1_or_of_few_texts_has_classes(
 def test_values_are_numbers_or_indices_of_classes() -> None:
     found = TargetColumns(table(y="0.5||2", a="yes|no|", b="1|0|1"), ["b", "y", "a"])
     wanted = [[1, 0.5, 1], [0, math.nan, 0], [1, 2, math.nan]]
-    torch.testing.assert_close(found.values, torch.tensor(wanted), equal_nan=True)
+    expected = torch.tensor(wanted, dtype=torch.float64)
+    torch.testing.assert_close(found.values, expected, equal_nan=True)
 
 
 def test_the_type_of_a_target_can_be_set() -> None:

@@ -15,6 +15,7 @@ pytest.importorskip("lightning")
 import edgewise
 from edgewise.cli import main
 from edgewise.data.tables.read import read_json
+from edgewise.digits import rounded, saved
 from edgewise.explain import Case, Contributions, NodeCases, contributions
 from edgewise.explain.cases import log_odds
 from edgewise.explain.reasons import reasons_of
@@ -133,7 +134,7 @@ def test_words_are_named_on_the_command_line(
     answer = read_json(out.read_text())
     assert len(answer["why"]) == 2
     reasons = edgewise.load(sentences).explain(text, top=2)[0].reasons
-    assert answer["why"] == [[reason.part, reason.contribution] for reason in reasons]
+    assert answer["why"] == [[reason.part, saved(reason.contribution)] for reason in reasons]
     assert {reason.part for reason in reasons} <= set(text.split())
     capsys.readouterr()
     assert main(["predict", str(sentences), text, "--why", "2"]) == 0
@@ -161,8 +162,8 @@ def test_numbers_have_four_digits_on_the_screen_and_all_in_a_file(
     text, table, page = "the good film of good music", tmp_path / "a.csv", tmp_path / "page.html"
     run = edgewise.load(sentences)
     (answer,), (found,) = run.predict(text), run.explain(text, top=3)
-    chance = f"{answer['probability']:.4g}"
-    effects = [f"{reason.contribution:+.4g}" for reason in found.reasons]
+    chance = rounded(answer["probability"])
+    effects = [rounded(reason.contribution, "+") for reason in found.reasons]
     assert str(found).endswith(effects[-1])
     capsys.readouterr()
     assert main(["predict", str(sentences), text, "--why", "3"]) == 0
@@ -172,8 +173,8 @@ def test_numbers_have_four_digits_on_the_screen_and_all_in_a_file(
     assert f"probability {chance}\n" in capsys.readouterr().out
     assert main(["predict", str(sentences), text, "--why", "3", "--out", str(table)]) == 0
     whole = table.read_text()
-    assert str(answer["probability"]) in whole
-    assert all(f"{reason.part} {reason.contribution:+}" in whole for reason in found.reasons)
+    assert str(saved(answer["probability"])) in whole
+    assert all(f"{one.part} {saved(one.contribution):+}" in whole for one in found.reasons)
 
 
 def test_all_reasons_are_shown_on_the_screen(
@@ -192,7 +193,11 @@ def test_the_edges_of_a_common_neighbour_are_told_apart() -> None:
     case = replace(case, by_edge=True, whole_graph=True)
     pairs = torch.tensor([[0, 0, 1, 1, 2], [1, 2, 2, 3, 3]])
     found = Contributions(torch.zeros(4), pairs, torch.tensor([9.0, 3.0, 2.0, 1.0, 8.0]), "removed")
-    assert [str(one) for one in reasons_of(case, found, 9)] == ["a-c +3", "b-c +2", "d +1"]
+    assert [str(one) for one in reasons_of(case, found, 9)] == [
+        "a-c +3.000",
+        "b-c +2.000",
+        "d +1.000",
+    ]
 
 
 def test_a_node_that_acts_through_one_edge_is_one_reason() -> None:

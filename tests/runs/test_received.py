@@ -57,7 +57,7 @@ def test_an_unchanged_run_predicts(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "graph", ["safetensors:x()", "mypatterns:Strided(2)", "edgewise.graphs:complete()"]
+    "graph", ["safetensors:x()", "nobodys_patterns:Strided(2)", "edgewise.graphs:complete()"]
 )
 @pytest.mark.parametrize("words", [["predict", "run", "x.png"], ["test", "run"]])
 def test_no_file_beside_a_run_folder_runs(
@@ -71,11 +71,11 @@ def test_no_file_beside_a_run_folder_runs(
     monkeypatch.chdir(run.parent)
     monkeypatch.setenv(IMPORT, "")
     before = list(sys.path)
-    for name in ("safetensors", "mypatterns"):
+    for name in ("safetensors", "nobodys_patterns"):
         Path(f"{name}.py").write_text(f"open('ran-{name}', 'w')")
     change(run / "recipe.json", "model", "graph", value=graph)
     code = main(words)
-    assert code == 2 or not graph.startswith(("safe", "my")), capsys.readouterr()
+    assert code == 2 or not graph.startswith(("safe", "nobody")), capsys.readouterr()
     assert not list(Path().glob("ran-*"))
     assert sys.path == before
 

@@ -58,7 +58,9 @@ def test_the_users_own_setting_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_a_process_of_ones_own_keeps_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that passes arguments to ``main`` has its own settings."""
     called = []
-    monkeypatch.setattr(cli, "keep_freed_memory", lambda: called.append("command"))
+    replacement = "edgewise.training.allocator.keep_freed_memory"
+    monkeypatch.setattr(replacement, lambda: called.append("command"))
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
     monkeypatch.setattr(sys, "argv", ["edgewise", "list"])
     cli.main(["list"])
     assert called == []

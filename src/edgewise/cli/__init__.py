@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 # another process uses the same core. OpenMP reads this variable once, when PyTorch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-# Child processes do not import modules of the current folder, which may hold received files.
-os.environ.setdefault("PYTHONSAFEPATH", "1")
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code.

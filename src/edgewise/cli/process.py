@@ -43,6 +43,9 @@ def run(argv: Sequence[str] | None) -> int:
             module, function = COMMANDS[arguments.command]
             command = getattr(import_module(f"edgewise.cli.{module}"), function)
             if argv is None:  # A Python program that calls main(argv) keeps its own settings.
+                # Child processes do not import modules of the current folder, which may hold
+                # received files.
+                os.environ.setdefault("PYTHONSAFEPATH", "1")
                 from edgewise.training.allocator import keep_freed_memory
 
                 keep_freed_memory()
