@@ -520,7 +520,9 @@ def in_child(words: list[str], folder: Path, limits: Limits) -> None:
         os.dup2(out, stream)
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    resource.setrlimit(resource.RLIMIT_AS, (limits.memory, limits.memory))
+    # What the parent has mapped does not count: a worker of pytest may have several GiB.
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + limits.memory, mapped + limits.memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (limits.seconds, limits.seconds))
     sys.dont_write_bytecode = True  # A command imports its module when it runs.

@@ -146,7 +146,9 @@ def test_another_tokenizer_in_the_folder_is_refused(pretrained: Path) -> None:
     other = train_tokenizer([" ".join(reversed(WORDS))], "words", special=("pad", "unk"))
     (pretrained / TOKENIZER).write_text(other.to_str())
     try:
-        with refused("data.tokenizer", expected="trained with", got=TOKENIZER, remedy=""):
+        with refused(
+            "data.tokenizer, data.paths", expected="trained with", got=TOKENIZER, remedy="correct"
+        ):
             evaluate_run(pretrained)
     finally:
         (pretrained / TOKENIZER).write_text(kept)
