@@ -396,6 +396,16 @@ def test_an_array_that_memory_cannot_hold_is_named(tmp_path: Path) -> None:
         _npz_arrays(path)
 
 
+def test_a_long_id_in_quotes_is_read_from_an_edge_list(tmp_path: Path) -> None:
+    limit = csv.field_size_limit(131_072)
+    try:
+        path = tmp_path / "edges.csv"
+        path.write_text(f'"{"a" * 200_000}",b\nb,c\n')
+        assert read_edges(path).pairs.shape == (2, 2)
+    finally:
+        csv.field_size_limit(limit)
+
+
 # Run folders
 
 

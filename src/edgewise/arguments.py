@@ -246,8 +246,8 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator that checks the ranges of a function's integer and float arguments.
 
     Integers, and integers in tuples, must be at least 1, and those in ``STEPS`` at most the limit
-    ``model_steps``. The arguments in ``PROBABILITIES``, and
-    those whose name ends with ``_dropout``, must be from 0 to 1. Other floats must be above 0.
+    ``model_steps``. The arguments in ``PROBABILITIES``, and those whose name ends with
+    ``_dropout``, must be from 0 to 1. Other floats must be above 0.
 
     Args:
         least: other lower bounds, by argument name; not for probabilities. A value equal to the

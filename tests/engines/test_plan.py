@@ -165,15 +165,20 @@ def test_a_union_is_split_only_where_that_pays_for_the_merge(
     ew.attend(x, x, x, graphs.window(1) | graphs.hubs([0]))  # without what was forgotten
 
 
+def split_union(monkeypatch: pytest.MonkeyPatch) -> graphs.Graph:
+    """A union whose parts are estimated to be faster than the union."""
+    monkeypatch.setattr(
+        planner, "estimates", lambda problem, engines: dict.fromkeys(engines, 1.0 - problem.lse)
+    )
+    return (graphs.window(1) | graphs.hubs([0]) | graphs.random(2)).bind(12)
+
+
 @pytest.mark.parametrize("bias", [-1e8, -1e4, 1e8])
 def test_a_union_is_not_split_if_the_merge_would_lose_the_sums(
     bias: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log-sum-exp of -1e8 does not tell a part with 3 edges from a part with 1 edge."""
-    monkeypatch.setattr(
-        planner, "estimates", lambda problem, engines: dict.fromkeys(engines, 1.0 - problem.lse)
-    )
-    graph = (graphs.window(1) | graphs.hubs([0]) | graphs.random(2)).bind(12)
+    graph = split_union(monkeypatch)
     x = torch.ones(12, 2, 4) * torch.arange(12)[:, None, None]
     terms = {"score": None, "bias": torch.full((graph.num_edges, 1), bias)}
     mean = ew.aggregate(x, graph, reduce="mean")
@@ -186,10 +191,7 @@ def test_each_part_of_a_split_union_gets_the_terms_of_its_own_edges(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bias and a gain that differ on every edge, so that those of other edges give other sums."""
-    monkeypatch.setattr(
-        planner, "estimates", lambda problem, engines: dict.fromkeys(engines, 1.0 - problem.lse)
-    )
-    graph = (graphs.window(1) | graphs.hubs([0]) | graphs.random(2)).bind(12)
+    graph = split_union(monkeypatch)
     assert len(graph.parts) == 3
     edges, x = graph.num_edges, torch.randn(12, 2, 4, dtype=torch.float64)
     table = torch.randn(edges, 2, dtype=torch.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import csv
 import gzip
 import io
 import logging
@@ -132,11 +133,12 @@ def read_bytes(path: Path) -> bytes:
         MissingDataError, ArgumentError: see :func:`unpacked`.
     """
     blocks: list[bytes] = []
+    size = 0
     with unpacked(path) as file:
         while block := file.read(16 * BLOCK):
             blocks.append(block)
+            size += len(block)
             # Joining the blocks needs their size once more.
-            size = sum(map(len, blocks))
             check_memory(str(path), size, path.name, "use a part of the file, or more memory")
     return b"".join(blocks)
 
@@ -166,6 +168,9 @@ def text_form(path: Path, *, by_line: bool = False) -> TextForm:
         ArgumentError: see :func:`unpacked`; or the file is not text, has only white space, or has a
             line that is too long. The error names the line.
     """
+    if by_line:
+        # The module csv refuses cells that are longer, and has no argument for this.
+        csv.field_size_limit(max(csv.field_size_limit(), LIMITS["line_characters"].value))
     with unpacked(path) as file:
         encoding = _by_first_bytes(path, file.read(64))
     try:

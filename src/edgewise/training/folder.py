@@ -248,8 +248,8 @@ class RunFolder:
             MissingDataError: the file does not exist.
             ArgumentError: the file does not contain a JSON object.
         """
-        with self.reading(name, "a JSON file with an object"):
-            return read_json_object(self.file(name))
+        with self.reading(name, "a JSON file with an object") as path:
+            return read_json_object(path)
 
     def read_metrics(self) -> dict[str, Any]:
         """Read ``metrics.json``, with NaN for ``null``.
@@ -261,8 +261,8 @@ class RunFolder:
         return metrics
 
     @contextmanager
-    def reading(self, name: str, expected: str, remedy: str = "restore the file") -> Iterator[None]:
-        """Replace errors in the ``with`` block by one that names the missing or damaged file.
+    def reading(self, name: str, expected: str, remedy: str = "restore the file") -> Iterator[Path]:
+        """Yield the path of a file; errors in the ``with`` block name it as missing or damaged.
 
         Args:
             name: name of the file that is read.
@@ -272,8 +272,7 @@ class RunFolder:
         path = self.path / name
         with reading(path, expected=expected, remedy=remedy):
             try:
-                self.file(name)
-                yield
+                yield self.file(name)
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise MissingDataError(
                     f"{path}: no such file. Remedy: name a run folder that `edgewise train` wrote."
@@ -321,16 +320,16 @@ class RunFolder:
     def read_log(self) -> list[Row]:
         """Read the rows of ``log.csv``."""
         with (
-            self.reading(LOG, "a table of numbers, a row for each epoch"),
-            self.file(LOG).open(newline="", encoding="utf-8") as file,
+            self.reading(LOG, "a table of numbers, a row for each epoch") as path,
+            path.open(newline="", encoding="utf-8") as file,
         ):
             return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
     def check_checkpoint(self) -> None:
         """Raise ArgumentError if the checksums in the checkpoint show that it is damaged."""
         with (
-            self.reading(self.checkpoint.name, "an undamaged checkpoint", BEGIN_AGAIN),
-            ZipFile(self.file(self.checkpoint.name)) as parts,
+            self.reading(self.checkpoint.name, "an undamaged checkpoint", BEGIN_AGAIN) as path,
+            ZipFile(path) as parts,
         ):
             damaged = parts.testzip()
             if damaged is not None:
@@ -413,11 +412,10 @@ class RunFolder:
         from safetensors import safe_open
 
         with (
-            self.reading(name, "an undamaged file of tensors", "train again"),
-            safe_open(self.file(name), "pt") as file,
+            self.reading(name, "an undamaged file of tensors", "train again") as path,
+            safe_open(path, "pt") as file,
         ):
-            size = self.file(name).stat().st_size
-            check_memory(str(self.path / name), size, name, "free memory")
+            check_memory(str(self.path / name), path.stat().st_size, name, "free memory")
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             saved = (file.metadata() or {}).get(DIGEST)
             if saved is not None and saved != _digest(tensors):
@@ -438,8 +436,8 @@ class RunFolder:
             return None
         name = self.weights.name
         with (
-            self.reading(name, "an undamaged file of tensors", "train again"),
-            safe_open(self.file(name), "pt") as file,
+            self.reading(name, "an undamaged file of tensors", "train again") as path,
+            safe_open(path, "pt") as file,
         ):
             shapes = [file.get_slice(key).get_shape() for key in file.keys()]  # noqa: SIM118
             return sum(map(math.prod, shapes))

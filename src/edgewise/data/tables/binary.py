@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,11 +52,15 @@ def _check(path: Path, cells: int, num_bytes: int) -> None:
     check_memory(str(path), BYTES_PER_CELL * cells + num_bytes, path.name, ADVICE)
 
 
-def read_excel(path: Path, content: bytes) -> DataFrame:
+def read_excel(path: Path, content: bytes) -> tuple[DataFrame, list[str]]:
     """Read the first sheet of a workbook as a frame of objects, with None for empty cells.
 
     Cells are as in ``pandas.read_excel``, which would also create all cells up to one that is far
     away from the others.
+
+    Returns:
+        The frame, and descriptions of the errors such as ``#N/A`` and of the formulas without
+        values, which are read as empty.
     """
     from openpyxl import load_workbook
 
@@ -66,16 +71,23 @@ def read_excel(path: Path, content: bytes) -> DataFrame:
         check_memory(str(path), BYTES_OF_XML * unpacked, path.name, ADVICE)
         for name in archive.namelist():
             most_rows.check(_count_rows(archive, name), path)
-    workbook = load_workbook(io.BytesIO(content), read_only=True, data_only=True, keep_links=False)
+    workbooks = [
+        load_workbook(io.BytesIO(content), read_only=True, data_only=data_only, keep_links=False)
+        for data_only in (True, False)  # Values, then formulas.
+    ]
     try:
-        sheet = workbook.worksheets[0]
-        sheet.reset_dimensions()  # The dimensions in a file may be wrong.
+        sheets = [workbook.worksheets[0] for workbook in workbooks]
+        for sheet in sheets:
+            sheet.reset_dimensions()  # The dimensions in a file may be wrong.
         most = most_rows.value
         rows: list[list[Any]] = []
+        lost_cells: list[str] = []
         width = num_rows = 0
-        for number, cells in enumerate(sheet.iter_rows(), 1):
+        both = zip(*(sheet.iter_rows() for sheet in sheets), strict=True)
+        for number, (cells, formulas) in enumerate(both, 1):
             if number > most:
                 most_rows.check(number, path)
+            lost_cells += _lost(cells, formulas)
             row = [_value(cell) for cell in cells] if cells else NO_CELLS
             while row and row[-1] is None:
                 row.pop()
@@ -87,10 +99,11 @@ def read_excel(path: Path, content: bytes) -> DataFrame:
                     _check(path, number * width, 0)
         _check(path, num_rows * width, 0)
     finally:
-        workbook.close()
+        for workbook in workbooks:
+            workbook.close()
     filled = [row + [None] * (width - len(row)) for row in rows[:num_rows]]
     frame: DataFrame = pandas_for("reading a table").DataFrame(filled, dtype=object)
-    return frame
+    return frame, lost_cells
 
 
 def _count_rows(archive: zipfile.ZipFile, name: str) -> int:
@@ -99,6 +112,14 @@ def _count_rows(archive: zipfile.ZipFile, name: str) -> int:
         blocks = iter(lambda: file.read(2**20), b"")
         # A name space may have a prefix.
         return sum(block.count(b"<row") + block.count(b":row") for block in blocks)
+
+
+def _lost(cells: Iterable[Any], formulas: Iterable[Any]) -> Iterator[str]:
+    for cell, formula in zip(cells, formulas, strict=True):
+        if cell.data_type == "e":
+            yield f"{cell.value} in {cell.coordinate}"
+        elif cell.value is None and formula.data_type == "f":
+            yield f"no value of the formula in {formula.coordinate}"
 
 
 def _value(cell: Any) -> Any:

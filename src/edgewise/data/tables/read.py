@@ -8,7 +8,6 @@ have as many cells as the header. :mod:`edgewise.data.reading` handles encodings
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 import warnings
@@ -24,7 +23,7 @@ from edgewise.data.tables.binary import read_excel, read_feather, read_parquet
 from edgewise.data.tables.frames import FrameSource, as_text, cell_text, open_source, pandas_for
 from edgewise.data.tables.table import Table
 from edgewise.errors import ArgumentError, counted, reading, require
-from edgewise.limits import LIMITS, check_memory
+from edgewise.limits import check_memory
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -382,8 +381,6 @@ def _form(path: Path, argument: str) -> TextForm:
             got=path.name,
             remedy="export the table as CSV from the program that wrote it",
         )
-    # The module csv refuses cells that are longer, and has no argument for this.
-    csv.field_size_limit(max(csv.field_size_limit(), LIMITS["line_characters"].value))
     return text_form(path, by_line=True)
 
 
@@ -432,31 +429,13 @@ def _of_binary(path: Path) -> Table:
     content = read_bytes(path)
     with reading(path, expected=f"a complete {kind} file"):
         if kind == "Excel":
-            frame, lost_cells = read_excel(path, content), _lost_cells(io.BytesIO(content))
+            frame, lost_cells = read_excel(path, content)
         else:
             frame = (read_parquet if kind == "Parquet" else read_feather)(path, content)
     if kind == "Excel":
         _warn_lost_cells(path, lost_cells)
         return _of_sheet(path, frame)
     return Table(path, as_text(frame), list(range(len(frame))), named=True)
-
-
-def _lost_cells(content: io.BytesIO) -> list[str]:
-    """Describe the errors such as ``#N/A`` and formulas without values, which are read as blank."""
-    import openpyxl
-
-    def rows(*, data_only: bool) -> Iterator[Any]:
-        book = openpyxl.load_workbook(content, read_only=True, data_only=data_only)
-        yield from book.worksheets[0].iter_rows()
-
-    lost = []
-    for values, formulas in zip(rows(data_only=True), rows(data_only=False), strict=True):
-        for value, formula in zip(values, formulas, strict=True):
-            if value.data_type == "e":
-                lost.append(f"{value.value} in {value.coordinate}")
-            elif value.value is None and formula.data_type == "f":
-                lost.append(f"no value of the formula in {formula.coordinate}")
-    return lost
 
 
 def _warn_lost_cells(path: Path, lost: list[str]) -> None:
