@@ -254,6 +254,19 @@ else:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_program_keeps_its_own_handler_of_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgewise.training.allocator.keep_freed_memory", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["edgewise", "list", "graphs"])
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+    for handler in (lambda *_: None, signal.default_int_handler):
+        original = signal.signal(signal.SIGINT, handler)
+        try:
+            assert main() == 0
+            assert signal.getsignal(signal.SIGINT) is handler
+        finally:
+            signal.signal(signal.SIGINT, original)
+
+
 @pytest.mark.parametrize("module", ["edgewise.cli.parser", "torch"])
 def test_ctrl_c_while_modules_are_imported_is_one_line(module: str) -> None:
     """Modules such as torch catch KeyboardInterrupt while they are imported."""

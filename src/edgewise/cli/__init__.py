@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, _end)
     from edgewise.cli.process import run
 
-    return run(argv)
+    return run(argv, _end)
 
 
 def _end(number: int, _frame: object) -> None:

@@ -10,7 +10,7 @@ import sys
 import threading
 import warnings
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -30,8 +30,13 @@ class Terminated(KeyboardInterrupt):
     """Raised on SIGTERM. As after Ctrl-C, the command removes partial files and ends."""
 
 
-def run(argv: Sequence[str] | None) -> int:
-    """Run one command; see :func:`edgewise.cli.main`."""
+def run(argv: Sequence[str] | None, start_handler: Callable[[int, object], None]) -> int:
+    """Run one command; see :func:`edgewise.cli.main`.
+
+    Args:
+        argv: see there.
+        start_handler: handler of Ctrl-C during the imports, if ``main`` has set it.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Some terminals do not support Unicode.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -49,7 +54,7 @@ def run(argv: Sequence[str] | None) -> int:
                 from edgewise.training.allocator import keep_freed_memory
 
                 keep_freed_memory()
-                if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+                if signal.getsignal(signal.SIGINT) is start_handler:
                     signal.signal(signal.SIGINT, signal.default_int_handler)
             with _terminable(), _printed_notes():
                 code: int = command(arguments)
