@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from edgewise import models
-from edgewise.engines import dense, entmax
+from edgewise.engines import call, entmax
 from edgewise.graphs import bound
 from edgewise.layers import EncoderDecoderModel, TextModel
 from edgewise.layers.tokens import Tokens
@@ -35,7 +35,7 @@ EVERY = [*TEXT, *models.ENCODER_DECODER_MODELS]
 def _on_this_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Its memory cannot be measured, nobody looks at its numbers, and weights are replaced."""
     monkeypatch.setattr(bound, "held_bytes", lambda _: 0)
-    for module in (dense, entmax):
+    for module in (call, entmax):
         monkeypatch.setattr(module, "is_tracing", lambda *_: False)
     torch.__future__.set_overwrite_module_params_on_conversion(True)
     yield
