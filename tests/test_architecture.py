@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LADDER: list[set[str]] = [
     {"errors", "torch_internals"},
-    {"renamed", "limits"},
+    {"limits"},
     {
         "arguments",
         "digits",

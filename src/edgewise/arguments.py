@@ -17,7 +17,6 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError, counted, unknown_name
 from edgewise.limits import LIMITS
-from edgewise.renamed import check_not_renamed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -260,8 +259,6 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
         @functools.wraps(function)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
-            for name in kwargs.keys() - signature.parameters.keys():
-                check_not_renamed(name, signature.parameters)
             for name, value in signature.bind(*args, **kwargs).arguments.items():
                 if types[name].startswith("int") and value is not None:
                     several = "tuple" in types[name] and isinstance(value, (tuple, list))

@@ -126,13 +126,6 @@ def test_show_counts_the_layers_until_all_nodes_reach_each_other(
         (["show", "window(2)", "--draw", "x.txt"], "choose for example x.png"),
         (["show", "window(2)", "--nodes", "-3"], "at least 1"),
         (["predict", "nowhere", "x"], "no such file"),
-        (["generate", "runs/x", "--prompt", "x"], "use edgewise predict DIR TEXT"),
-        (["translate", "runs/x", "x"], "use edgewise predict DIR TEXT"),
-        (["separate", "--models", "gin"], "python -m edgewise_examples.distinguish"),
-        (["predict", "runs/x", "x", "--because", "3"], "write --evidence"),
-        (["predict", "runs/x", "--back=3"], "write --backtest"),
-        (["predict", "runs/x", "x", "--tokens", "3"], "write --max-new-tokens"),
-        (["predict", "runs/x", "x", "--beams", "3"], "write --num-beams"),
         (
             ["train", "digits", "--trainer.freeze_backbone_epochs", "1"],
             "a model with a separate head",

@@ -287,8 +287,6 @@ def test_the_keys_of_all_steps_are_saved_and_restored() -> None:
 def test_bad_input_is_refused() -> None:
     with refused("halting_threshold", expected="probability", got="1.5", remedy="0.99"):
         small(halting=True, halting_threshold=1.5)
-    with refused("threshold", expected="new name", got="old name", remedy="halting_threshold"):
-        small(halting=True, threshold=0.9)
     with refused("ponder_cost", expected="at least 0", got="-1", remedy="set ponder_cost to"):
         small(halting=True, ponder_cost=-1.0)
     with refused("model", expected="universal", got="TextModel", remedy="trunk"):

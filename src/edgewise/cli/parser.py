@@ -40,13 +40,6 @@ EXAMPLES = """examples:
   edgewise test runs/digits
 """
 DATA_FOLDER = "EDGEWISE_DATA names the folder of data sets; `edgewise doctor` lists its contents."
-REPLACED = {
-    "generate": "edgewise predict DIR TEXT, with --max-new-tokens instead of --tokens",
-    "translate": "edgewise predict DIR TEXT, or edgewise predict DIR --input FILE for lines",
-    "separate": "python -m edgewise_examples.distinguish, of the package in the folder examples",
-    "distinguish": "python -m edgewise_examples.distinguish, of the package in the folder examples",
-}
-"""For each command of an earlier version: the command that replaces it."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -66,18 +59,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     """Parse a command line; recipe fields such as ``--model.heads 4`` are in ``result.fields``.
 
     Raises:
-        ArgumentError: a field has no value, the command accepts no fields, or a command or option
-            has the name that it had in an earlier version.
+        ArgumentError: a field has no value, or the command accepts no fields.
     """
     rest, fields = _split(argv, FIELD)
     command = next((word for word in rest if not word.startswith("-")), "")
-    if command in REPLACED:
-        raise ArgumentError(
-            "COMMAND",
-            expected="a command that `edgewise --help` lists",
-            got=f"{command}, a command of an earlier version",
-            remedy=f"use {REPLACED[command]}",
-        )
     more_options: Fields = {}
     if command == "predict":
         rest, more_options = _split_options(rest)
@@ -117,14 +102,9 @@ def _split_options(words: list[str]) -> tuple[list[str], Fields]:
         The other arguments, and the values of these options by name.
 
     Raises:
-        ArgumentError: an option has no value, or the name that it had in an earlier version.
+        ArgumentError: an option has no value.
     """
     rest, options = _split(words, OPTION)
-    if options:
-        from edgewise.inference.predictor import check_renamed
-
-        for name in options:
-            check_renamed(name, f"--{name}", "--")
     return rest, {name.replace("-", "_"): value for name, value in options.items()}
 
 

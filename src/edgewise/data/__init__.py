@@ -41,7 +41,6 @@ from edgewise.data.text.text_halves import TextHalves as text_halves
 from edgewise.data.text.text_table import SST2 as sst2
 from edgewise.data.text.text_table import TextTable as text_table
 from edgewise.plugins import Registry
-from edgewise.renamed import refuse_old_names
 
 __all__ = [
     "DATA",
@@ -92,8 +91,6 @@ DATA: Registry[type[Data]] = Registry(
     {name: globals()[name] for name in __all__ if name.islower() and name != "neighbour_batches"},
 )
 """Data set classes by their name in recipes and run folders, including those of other packages."""
-
-refuse_old_names(globals())
 
 
 def __dir__() -> list[str]:

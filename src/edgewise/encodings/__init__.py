@@ -57,7 +57,6 @@ from edgewise.encodings.tables import (
     TURNED,
 )
 from edgewise.encodings.weisfeiler_lehman import WeisfeilerLehman, wl_colors
-from edgewise.renamed import refuse_old_names
 
 __all__ = [
     "ADDED",
@@ -113,8 +112,6 @@ __all__ = [
     "text_positions",
     "wl_colors",
 ]
-
-refuse_old_names(globals())
 
 
 def __dir__() -> list[str]:

@@ -35,7 +35,6 @@ from edgewise.graphs.subgraphs import Subgraphs as subgraphs
 from edgewise.graphs.tree import Tree as tree
 from edgewise.graphs.virtual import Virtual as virtual
 from edgewise.graphs.window import Window as window
-from edgewise.renamed import refuse_old_names
 
 PATTERNS: dict[str, type[Pattern]] = {
     "blocks": blocks,
@@ -103,8 +102,6 @@ __all__ = [
     "virtual",
     "window",
 ]
-
-refuse_old_names(globals())
 
 
 def __dir__() -> list[str]:

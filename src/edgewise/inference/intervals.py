@@ -60,8 +60,8 @@ def intervals(
     Raises:
         ArgumentError: the level is not between 0 and 1, no target is a number, or there are too few
             validation rows for the level.
-        MissingDataError: the run has no saved validation errors, because an earlier version trained
-            it, or because it was pruned without the data of its training.
+        MissingDataError: the run has no saved validation errors, because it was pruned
+            without the data of its training.
     """
     numbers = [place for place, target in enumerate(targets) if not target.classes]
     if not 0 < level < 1 or not numbers:

@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Answer = dict[str, Any]
-RENAMED = {
-    "back": "backtest",
-    "beams": "num_beams",
-    "because": "evidence",
-    "tokens": "max_new_tokens",
-}
-"""New names of options, by the name in earlier versions."""
 
 
 class Predictor(ABC):
@@ -199,7 +192,6 @@ class Predictor(ABC):
         """
         known, hints = self.options(), get_type_hints(type(self).answer)
         for name in options:
-            check_renamed(name, "option", "")
             if not known:
                 raise ArgumentError(
                     name,
@@ -260,24 +252,6 @@ class Predictor(ABC):
                 remedy="name the columns as in the training table",
             )
         return self.from_row(row)
-
-
-def check_renamed(name: str, argument: str, dashes: str) -> None:
-    """Check that an option is not given by a name of earlier versions.
-
-    Args:
-        name: name of the option as in Python.
-        argument: the argument that the error names.
-        dashes: prefix of options, ``--`` on the command line.
-
-    Raises:
-        ArgumentError: the option has been renamed; the remedy has the new name.
-    """
-    if name in RENAMED:
-        new = RENAMED[name] if not dashes else dashes + RENAMED[name].replace("_", "-")
-        raise ArgumentError(
-            argument, expected=new, got=f"{dashes}{name}, its earlier name", remedy=f"write {new}"
-        )
 
 
 def top_labels(probabilities: Tensor, labels: list[str], top: int) -> list[Answer]:

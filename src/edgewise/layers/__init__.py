@@ -64,7 +64,6 @@ from edgewise.layers.transformer import (
     TransformerStack,
     activation,
 )
-from edgewise.renamed import refuse_old_names
 
 __all__ = [
     "LAYER_NORMALISERS",
@@ -130,8 +129,6 @@ __all__ = [
     "shares_nodes",
     "symmetric_weight",
 ]
-
-refuse_old_names(globals())
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,6 @@ from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.layers import MultiHeadAttention
 from edgewise.models import KINDS
 from edgewise.recipes.recipe import Recipe
-from edgewise.renamed import with_new_names
 from edgewise.runs.parsing import show_value
 from edgewise.runs.recipe_fields import model_fields, with_values
 from edgewise.training import RunFolder
@@ -42,7 +41,7 @@ def with_architecture(recipe: Recipe, run: RunFolder) -> Recipe:
     known = model_fields(recipe.model, recipe.data.provides)
     values = {
         f"model.{name}": value
-        for name, value in with_new_names(_model_record(run), known).items()
+        for name, value in _model_record(run).items()
         if name in known and not any(word in name for word in OF_THE_RECIPE)
     }
     return with_values(recipe, values)
@@ -92,7 +91,7 @@ def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
             heads.
     """
     state = model.state_dict()
-    found, wanted = _trunk(run.read_weights(state)), _trunk(state)
+    found, wanted = _trunk(run.read_weights()), _trunk(state)
     if not found or not wanted:
         raise ArgumentError(
             "--from",
@@ -166,7 +165,6 @@ def _differing_fields(recipe: Recipe, recorded: dict[str, Any]) -> dict[str, tup
         For each such argument, its value in the run and its value in ``recipe``.
     """
     fields = model_fields(recipe.model, recipe.data.provides)
-    recorded = with_new_names(recorded, fields)
     pairs = {name: (recorded.get(name), field.value) for name, field in fields.items()}
     return {
         name: pair

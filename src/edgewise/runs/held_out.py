@@ -87,15 +87,15 @@ def read_held_out(folders: Sequence[Path], split: str, targets: Sequence[Target]
         targets: descriptions of the predicted quantities.
 
     Raises:
-        MissingDataError: a run has no such file, because an earlier version trained it, or because
-            it was pruned without the data of its training.
+        MissingDataError: a run has no such file, because it was pruned without the data of its
+            training.
         ArgumentError: the examples of the split differ between the runs.
     """
     for folder in folders:
         if not RunFolder(folder).has(HELD_OUT):
             raise MissingDataError(
-                f"{folder / HELD_OUT}: no such file. Intervals need this file. Remedy: train "
-                "again with this version of Edgewise; prune where the run's data can be read."
+                f"{folder / HELD_OUT}: no such file. Intervals need this file. Remedy: prune "
+                "where the run's data can be read."
             )
     each = [RunFolder(folder).read_tensors(HELD_OUT) for folder in folders]
     target = each[0][f"{split}_target"]
@@ -155,7 +155,7 @@ def ensemble_metrics(recipe: Recipe, folders: Sequence[Path]) -> dict[str, float
 
     Returns:
         Empty for one run, and if a run has no file of outputs: its data do not describe their
-        targets, or an earlier version trained it.
+        targets.
     """
     if not _have_outputs(folders):
         return {}

@@ -14,7 +14,6 @@ from edgewise.data import Splits
 from edgewise.data.splits import TargetScale
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.recipes.recipe import Recipe
-from edgewise.renamed import DATA_SIZES
 from edgewise.targets import Target
 from edgewise.training import RunFolder
 from edgewise.training.folder import PREPROCESSING, PREPROCESSING_TENSORS
@@ -30,7 +29,7 @@ class Preprocessing:
         target_scale: mean and standard deviation of the training targets, for regression; the
             model's outputs are converted with them to the unit of the targets.
         values: other properties by name, such as labels and the scaling of input columns.
-        train_examples: number of training examples; 0 if an older version wrote the folder.
+        train_examples: number of training examples.
     """
 
     model_arguments: dict[str, Any]
@@ -40,12 +39,7 @@ class Preprocessing:
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """Descriptions of the target columns; empty if there are none.
-
-        A run of an earlier version has one column of numbers.
-        """
-        if "targets" not in self.values and "target" in self.values:
-            return (Target(self.values["target"]),)
+        """Descriptions of the target columns; empty if there are none."""
         return tuple(map(Target.read, self.values.get("targets", ())))
 
 
@@ -81,7 +75,7 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
     """Read the files that :func:`keep_preprocessing` wrote.
 
     Raises:
-        MissingDataError: the file was lost, or a version that did not write it trained the run.
+        MissingDataError: the file is missing.
         ArgumentError: a file is damaged, or the file of tensors belongs to another run.
     """
     if not folder.has(PREPROCESSING):
@@ -91,16 +85,12 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
         )
     record = folder.read_json(PREPROCESSING)
     try:
-        sizes = {
-            DATA_SIZES.get(name, name): _as_given(value)
-            for name, value in record["model_arguments"].items()
-        }
+        sizes = {name: _as_given(value) for name, value in record["model_arguments"].items()}
         scale, values, names = record["target_scale"], record["values"], record["tensors"]
-        # The digest shows that the tensors belong to the ids in the JSON file. Older runs have
-        # no digest.
-        tensors = folder.read_tensors(PREPROCESSING_TENSORS, record.get("digest")) if names else {}
+        # The digest shows that the tensors belong to the ids in the JSON file.
+        tensors = folder.read_tensors(PREPROCESSING_TENSORS, record["digest"]) if names else {}
         values = _RunValues(folder.path, {**values, **{name: tensors[name] for name in names}})
-        count = record.get("train_examples", 0)
+        count = record["train_examples"]
         scale = None if scale is None else TargetScale(*scale)
         preprocessing = Preprocessing(sizes, scale, values, count)
         _check_types(folder.path, preprocessing)

@@ -12,9 +12,11 @@ from edgewise import models
 from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
-from edgewise.renamed import check_not_renamed
 from edgewise.runs.field_docs import field_meanings
 from edgewise.runs.parsing import read_value
+
+TARGET_SYNONYMS = {f"data.{name}" for name in ("column", "label", "labels", "tag", "targets")}
+"""Words that people try for the field ``data.target``."""
 
 PARTS = ("data", "task", "optimizer", "schedule", "trainer")
 
@@ -108,7 +110,13 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     known = fields_of(recipe)
     changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
-        check_not_renamed(name, known)
+        if name in TARGET_SYNONYMS and "data.target" in known and name not in known:
+            raise ArgumentError(
+                "field",
+                expected="data.target",
+                got=repr(name),
+                remedy="--data.target names the column to predict, for every kind of data",
+            )
         check_choice("field", name, known)
         part, _, field = name.rpartition(".")
         changes.setdefault(part, {})[field] = read_value(name, value, known[name].kind)

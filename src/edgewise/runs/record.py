@@ -13,7 +13,6 @@ from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.models import MODELS
 from edgewise.plugins import provider
 from edgewise.recipes.recipe import Recipe
-from edgewise.renamed import with_new_names
 from edgewise.runs.parsing import describe, read_value, show_value
 from edgewise.runs.recipe_fields import PARTS, Field, fields_of, model_fields, with_values
 from edgewise.tasks import TASKS
@@ -151,7 +150,7 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
             got=f"a recipe without {error}",
             remedy="train again with this version of Edgewise",
         ) from error
-    return with_values(bare, with_new_names(values, fields_of(bare)))
+    return with_values(bare, values)
 
 
 def _default(part: str, record: Mapping[str, Any]) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from edgewise.base_task import Task
 from edgewise.plugins import Registry
-from edgewise.renamed import refuse_old_names
 from edgewise.tasks.classification import Classification
 from edgewise.tasks.consistency import Consistency
 from edgewise.tasks.contrastive import Contrastive
@@ -54,8 +53,6 @@ __all__ = [
     "TextClassification",
     "Translation",
 ]
-
-refuse_old_names(globals())
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edgewise.errors import Interrupted, require
-from edgewise.renamed import refuse_old_names
 from edgewise.training.distributed import rank_and_world_size
 from edgewise.training.fitting import evaluate, fit
 from edgewise.training.folder import RunFolder
@@ -51,9 +50,6 @@ def __getattr__(name: str) -> Any:
 
         return TrainingModule
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-refuse_old_names(globals())
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,6 @@ from edgewise.errors import (
 )
 from edgewise.layers.pruning import keep_heads
 from edgewise.limits import check_memory, check_regular, read_json_object
-from edgewise.renamed import new_parameter_name
 from edgewise.writing import (
     remove_stale,
     temporary_file,
@@ -51,8 +50,6 @@ TEST_EXAMPLES = "test_examples.safetensors"
 """File with the metrics of each test example; see :meth:`RunFolder.write_test_examples`."""
 HEADS = "kept_heads.json"
 """File in the folder of a pruned run that lists the remaining attention heads of each layer."""
-OLD_FILES = {PREPROCESSING: "fitted.json", PREPROCESSING_TENSORS: "fitted.safetensors"}
-"""Names that files have in run folders of earlier versions, by their present name."""
 BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
 """Files that are written before the first step, in addition to the first file (see ``claimed``)."""
 RUN_FILES = {RECIPE, LOG, CURVES, METRICS, NOTES, TEST_EXAMPLES, HEADS, *BEGINNINGS}
@@ -287,15 +284,13 @@ class RunFolder:
         return self.file(name).is_file()
 
     def file(self, name: str) -> Path:
-        """Return the path of a file, with its name in earlier versions if only that file exists.
+        """Return the path of a file.
 
         Raises:
             ArgumentError: it is not a regular file, or a link to a file outside the folder, which
                 may come from someone else.
         """
         path = self.path / name
-        old = self.path / OLD_FILES.get(name, name)
-        path = old if old.is_file() and not path.is_file() else path
         try:
             inside = path.resolve().is_relative_to(self.path.resolve())
         except (OSError, RuntimeError):  # A link that names itself.
@@ -354,19 +349,9 @@ class RunFolder:
         """Write ``model.safetensors``; see :meth:`write_tensors`."""
         self.write_tensors(self.weights.name, weights)
 
-    def read_weights(self, known: Collection[str] = ()) -> dict[str, Tensor]:
-        """Read ``model.safetensors``; see :meth:`read_tensors`.
-
-        Args:
-            known: names of the model's parameters. A saved name that earlier versions gave to one
-                of them is replaced by its present name.
-        """
-        weights = self.read_tensors(self.weights.name)
-        new = {name: new_parameter_name(name) for name in weights if name not in known}
-        return {
-            new[name] if new.get(name) in known else name: weight
-            for name, weight in weights.items()
-        }
+    def read_weights(self) -> dict[str, Tensor]:
+        """Read ``model.safetensors``; see :meth:`read_tensors`."""
+        return self.read_tensors(self.weights.name)
 
     def write_test_examples(self, examples: dict[str, Tensor]) -> None:
         """Write metrics of each test example (``Task.per_example_metrics``), if there are any."""
@@ -452,7 +437,7 @@ class RunFolder:
         if self.has(HEADS):
             keep_heads(model, self.read_json(HEADS))
         state = model.state_dict()
-        weights = self.read_weights(state)
+        weights = self.read_weights()
         self._check_values(weights, state)
         try:
             model.load_state_dict(weights)
