@@ -21,9 +21,10 @@ import torch
 
 from benchmarks.cpu.measure import status
 from benchmarks.gpt import stepper
-from edgewise import recipes, runs
-from edgewise.runs.train_recipe import prepare
-from edgewise.training.allocator import keep_freed_memory
+from edgewise.app import runs
+from edgewise.app.kinds import find
+from edgewise.app.runs.train_recipe import prepare
+from edgewise.app.train.allocator import keep_freed_memory
 
 SMALL = {
     "model.width": 128,
@@ -49,7 +50,7 @@ def measure(steps: int) -> Measured:
         steps: number of steps.
     """
     torch.set_num_threads(1)
-    recipe = runs.with_values(recipes.find("transformer-multi30k"), SMALL)
+    recipe = runs.with_values(find("transformer-multi30k"), SMALL)
     model, splits = prepare(recipe)
     step = stepper(recipe, model, lambda batch: model(*batch.inputs, **batch.keywords))
     batches = iter(splits.loaders(recipe.seed)["train"])

@@ -21,12 +21,13 @@ from typing import Any
 
 import torch
 
-from edgewise import data, encodings
-from edgewise.data.packed import PackedGraphs
-from edgewise.data.precomputed_encodings import PrecomputedEncodings
+from edgewise import encodings
+from edgewise._utils.ragged import starts
+from edgewise.app.kinds.molecules import ZINC
+from edgewise.app.train import PackedGraphs
+from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Graph
-from edgewise.ragged import starts
 
 WIDTH, HEADS, AT_ONCE = 64, 8, 500
 
@@ -80,7 +81,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the results to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    codes = data.zinc().load().codes
+    codes = ZINC().load().codes
     assert codes is not None
     graphs = cut(codes.graphs, arguments.molecules)
     print(f"{len(graphs)} molecules, {arguments.threads} threads")

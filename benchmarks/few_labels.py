@@ -39,19 +39,16 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from benchmarks.pruning import Results
-from edgewise import recipes
-from edgewise.baselines import baselines
-from edgewise.baselines.candidate import batches_of
-from edgewise.baselines.measure import without_augmentation
-from edgewise.baselines.texts import texts_of
-from edgewise.data import Splits, TextSplits
-from edgewise.recipes import Recipe
-from edgewise.runs import fields_of, paired_test, train, with_values
-from edgewise.runs.fine_tuning import load_trunk
-from edgewise.runs.preprocessing import preprocessing_of
-from edgewise.runs.seeds import mean_and_std
-from edgewise.runs.train_recipe import build_model
-from edgewise.training import RunFolder, evaluate, seed_everything
+from edgewise.app.kinds import find
+from edgewise.app.runs import baselines, fields_of, paired_test, train, with_values
+from edgewise.app.runs.baselines import without_augmentation
+from edgewise.app.runs.fine_tuning import load_trunk
+from edgewise.app.runs.seeds import mean_and_std
+from edgewise.app.runs.train_recipe import build_model
+from edgewise.app.train import Recipe, RunFolder, Splits, TextSplits, evaluate, seed_everything
+from edgewise.app.train.baseline import batches_of
+from edgewise.app.train.preprocessing import preprocessing_of
+from edgewise.app.train.text.baselines import texts_of
 
 CHOOSING = 2
 """Number of seeds over which the validation metric is averaged to choose the settings."""
@@ -87,8 +84,8 @@ class Study:
 
 STUDIES = {
     "text": Study(
-        recipes.find("contrastive-sst2"),
-        recipes.find("bag-sst2"),
+        find("contrastive-sst2"),
+        find("bag-sst2"),
         metric="accuracy",
         sign=1,
         scale=100,

@@ -36,28 +36,33 @@ from torch import Tensor, nn
 
 from benchmarks.few_labels import CHOOSING, Measured, Study, paired
 from benchmarks.pruning import Results
-from edgewise import models, recipes, tasks, training
-from edgewise.batches import Batch
-from edgewise.data.files import find_raw, not_published
-from edgewise.data.folds import Folds, sample_labelled
-from edgewise.data.molecules.chem import ATOM_WIDTH, BOND_WIDTH, descriptors, parse, rdkit
-from edgewise.data.molecules.molecule_table import (
-    MoleculeTable,
-    described_by,
-    packed,
-    read_molecules,
+from edgewise import models
+from edgewise.app.files.files import find_raw, not_published
+from edgewise.app.kinds import find
+from edgewise.app.kinds.molecules import MoleculeTable
+from edgewise.app.kinds.molecules.chem import ATOM_WIDTH, BOND_WIDTH, descriptors, parse, rdkit
+from edgewise.app.kinds.molecules.data import described_by, packed, read_molecules
+from edgewise.app.kinds.molecules.zinc import NAME, PARTS
+from edgewise.app.runs.seeds import mean_and_std
+from edgewise.app.train import (
+    Batch,
+    CosineSchedule,
+    OptimizerSettings,
+    PackedGraphs,
+    Regression,
+    RunFolder,
+    Split,
+    TrainerSettings,
+    fit,
+    seed_everything,
 )
-from edgewise.data.molecules.zinc import NAME, PARTS
-from edgewise.data.packed import PackedGraphs
-from edgewise.data.splits import Split
-from edgewise.data.standardisation import Standardisation
-from edgewise.runs.seeds import mean_and_std
-from edgewise.training import RunFolder, fit, seed_everything
-from edgewise.training.folder import METRICS
+from edgewise.app.train.folder import METRICS
+from edgewise.app.train.folds import Folds, sample_labelled
+from edgewise.app.train.standardisation import Standardisation
 
 STUDY = Study(
-    recipes.find("attentive-esol"),
-    recipes.find("attentive-esol"),
+    find("attentive-esol"),
+    find("attentive-esol"),
     metric="rmse",
     sign=-1,
     scale=1,
@@ -103,12 +108,12 @@ def pretrained(folder: Path, graphs: PackedGraphs, targets: Tensor, seed: int) -
     if not RunFolder(folder).has(METRICS):
         fit(
             model,
-            tasks.Regression(),
+            Regression(),
             loaders,
             RunFolder(folder),
-            optimizer=training.OptimizerSettings("adamw", lr=4e-3, weight_decay=0.01),
-            schedule=training.CosineSchedule(warmup=0.05),
-            trainer=training.TrainerSettings(12, monitor="val/loss", mode="min", clip_norm=5.0),
+            optimizer=OptimizerSettings("adamw", lr=4e-3, weight_decay=0.01),
+            schedule=CosineSchedule(warmup=0.05),
+            trainer=TrainerSettings(12, monitor="val/loss", mode="min", clip_norm=5.0),
         )
     RunFolder(folder).load_weights(model)
     return model

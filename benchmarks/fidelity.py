@@ -29,17 +29,20 @@ import torch
 from torch import Tensor, nn
 
 import edgewise
-from edgewise.errors import ArgumentError, require
+from edgewise._utils.errors import ArgumentError, require
+from edgewise.app.explain import cases
+from edgewise.app.kinds.images.predict import ImageClasses
+from edgewise.app.kinds.items.predict import Recommendations
+from edgewise.app.kinds.language.predict import HiddenWords
+from edgewise.app.kinds.links.predict import LinkSuggestions
+from edgewise.app.kinds.molecules.predict import HiddenAtoms
+from edgewise.app.kinds.nodes import NodeCases
+from edgewise.app.kinds.nodes.predict import OnNodes
+from edgewise.app.kinds.nodes.reasons import rows_of
+from edgewise.app.kinds.series.predict import Forecasts
+from edgewise.app.runs import Run
 from edgewise.explain.attribution import Case, Contributions, Method, contributions
-from edgewise.explain.cases import NodeCases, cases, rows_of
 from edgewise.explain.fidelity import fidelity
-from edgewise.inference import Run
-from edgewise.inference.images import ImageClasses
-from edgewise.inference.molecules import HiddenAtoms
-from edgewise.inference.nodes import LinkSuggestions, OnNodes
-from edgewise.inference.recommendations import Recommendations
-from edgewise.inference.series import Forecasts
-from edgewise.inference.text import HiddenWords
 
 METHODS: tuple[Method, ...] = ("left_out", "gradient", "attention", "rollout", "removed")
 MOST_REMOVED = 500

@@ -18,10 +18,11 @@ from edgewise_examples import data as example_data
 from torch import nn
 
 from benchmarks.cpu.measure import spread, status
-from edgewise import Graph, data, models, tasks
-from edgewise.data import Data
+from edgewise import Graph, models
+from edgewise.app.kinds.items import Gowalla, Recommendation
+from edgewise.app.kinds.links import LinkPrediction
+from edgewise.app.train import Data, Task
 from edgewise.models.link_predictor import LinkPredictor
-from edgewise.tasks import Task
 
 
 def gat_links(num_nodes: int) -> nn.Module:
@@ -34,10 +35,10 @@ CHOICES: dict[str, tuple[Callable[..., nn.Module], Data, Task]] = {
     "hollywood-sage": (
         models.link_predictor,
         example_data.hollywood_actors(),
-        tasks.LinkPrediction(),
+        LinkPrediction(),
     ),
-    "hollywood-gat": (gat_links, example_data.hollywood_actors(), tasks.LinkPrediction()),
-    "gowalla-lightgcn": (models.lightgcn, data.gowalla(), tasks.Recommendation()),
+    "hollywood-gat": (gat_links, example_data.hollywood_actors(), LinkPrediction()),
+    "gowalla-lightgcn": (models.lightgcn, Gowalla(), Recommendation()),
 }
 
 

@@ -22,9 +22,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise import recipes
-from edgewise.data import Batch
-from edgewise.runs.train_recipe import prepare
+from edgewise.app.kinds import find
+from edgewise.app.runs.train_recipe import prepare
+from edgewise.app.train import Batch, Recipe
 
 
 class PlainBlock(nn.Module):
@@ -118,7 +118,7 @@ def of_plain(plain: PlainGPT, batch: Batch) -> Tensor:
 
 
 def stepper(
-    recipe: recipes.Recipe, model: nn.Module, call: Callable[[Batch], Tensor]
+    recipe: Recipe, model: nn.Module, call: Callable[[Batch], Tensor]
 ) -> Callable[[Batch], Tensor]:
     """Return a function that makes one training step of ``model`` on a batch and returns the loss.
 
@@ -138,7 +138,7 @@ def stepper(
     return step
 
 
-def train_plain(recipe: recipes.Recipe, plain: PlainGPT, loaders: dict) -> float:
+def train_plain(recipe: Recipe, plain: PlainGPT, loaders: dict) -> float:
     """Train the plain model with the settings of the recipe, and return its test loss."""
     optimizer = recipe.optimizer.build(plain)
     total, step = recipe.trainer.epochs * len(loaders["train"]), 0
@@ -167,7 +167,7 @@ def main() -> None:
         "--train", action="store_true", help="train the plain model to the end, without timing"
     )
     options = parser.parse_args()
-    recipe = recipes.find("gpt-shakespeare")
+    recipe = find("gpt-shakespeare")
     model, splits = prepare(recipe)
     loaders = splits.loaders(recipe.seed)
     model.train()

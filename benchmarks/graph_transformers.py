@@ -35,7 +35,7 @@ from torch import Tensor, nn
 
 from benchmarks.cpu.measure import spread, status
 from edgewise import attend, graphs
-from edgewise.biases import TableBias
+from edgewise.attention.biases import TableBias
 from edgewise.models import exphormer
 from edgewise.models.gps import GINELayer, GPSLayer
 

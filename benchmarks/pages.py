@@ -34,7 +34,7 @@ import torch
 
 import edgewise as ew
 from edgewise import explain, graphs
-from edgewise.errors import require
+from edgewise._utils.errors import require
 from edgewise.explain.record import LayerRecord, Recorded
 
 LAYERS = HEADS = 12

@@ -20,11 +20,12 @@ import pandas
 import torch
 from torch import Tensor
 
-from edgewise import runs
-from edgewise.cli.baseline import EXAMPLES
-from edgewise.data.molecules.molecule_table import MoleculeTable, read_molecules
-from edgewise.training import RunFolder
-from edgewise.training.folder import METRICS
+from edgewise.app import runs
+from edgewise.app.cli.baseline import EXAMPLES
+from edgewise.app.kinds.molecules import MoleculeTable
+from edgewise.app.kinds.molecules.data import read_molecules
+from edgewise.app.train import RunFolder
+from edgewise.app.train.folder import METRICS
 
 
 def per_example_metrics(folder: Path) -> dict[str, Tensor]:

@@ -36,13 +36,13 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.attention import _problem
-from edgewise.checks import checked_call
+from edgewise.attention.attend import _problem
+from edgewise.attention.checks import checked_call
 from edgewise.engines import ENGINES
 from edgewise.engines.call import Problem
 from edgewise.engines.costs import COSTS, TABLE, Costs, Work, costs_on, entry_name
+from edgewise.engines.layouts import graph_facts
 from edgewise.graphs import Graph
-from edgewise.layouts import graph_facts
 
 MOST_ELEMENTS = 3e7  # Maximum size of a tensor with an entry per edge or pair, in elements.
 MOST_STEPS = 1e7  # Maximum number of scores for entmax, which passes over them several times.

@@ -40,16 +40,15 @@ import torch
 from torch import Tensor, nn
 
 import edgewise
-from edgewise import explain, recipes, training
-from edgewise.batches import Batch
+from edgewise import explain
+from edgewise.app.explain import suggest
+from edgewise.app.kinds import find
+from edgewise.app.kinds.translation import Translation
+from edgewise.app.runs import Run, train, with_values
+from edgewise.app.runs.seeds import mean_and_std
+from edgewise.app.train import Batch, Recipe, RunFolder, fit
+from edgewise.app.train.folder import METRICS
 from edgewise.explain.losses import losses_of
-from edgewise.inference import Run
-from edgewise.recipes import Recipe
-from edgewise.runs import train, with_values
-from edgewise.runs.seeds import mean_and_std
-from edgewise.tasks import Translation
-from edgewise.training import RunFolder
-from edgewise.training.folder import METRICS
 
 FRACTIONS = [step / 10 for step in range(10)]
 TIMED_BATCHES, ROUNDS = 8, 5
@@ -88,7 +87,7 @@ STUDIES = {
     "sst2": Study(
         "SST-2, encoder of 4 layers × 8 heads",
         with_values(
-            recipes.find("sst2"),
+            find("sst2"),
             {"model.depth": 4, "model.heads": 8, "data.naive_bayes": False},
         ),
         {"encoder": "*"},
@@ -101,7 +100,7 @@ STUDIES = {
     "multi30k": Study(
         "Multi30k, 4 + 4 layers × 8 heads",
         with_values(
-            recipes.find("transformer-multi30k"),
+            find("transformer-multi30k"),
             {
                 **{"model.width": 128, "model.depth": 4, "model.heads": 8, "model.ffn_dim": 256},
                 **{"model.dropout": 0.1, "data.vocab_size": 4000, "data.batch_size": 1024},
@@ -285,7 +284,7 @@ class Measured:
         if not folder.has(METRICS):
             removed = self.removed("encoder", "gradient", fraction)
             recipe = self.run.recipe
-            training.fit(
+            fit(
                 self.pruned(removed),
                 recipe.task,
                 self.run.splits.loaders(recipe.seed),
@@ -432,7 +431,7 @@ def patterns(run: Measured) -> Iterator[str]:
             losses.loss(losses.model, batch)
     yield f"{run.path.name}:"
     yield str(explain.observations(recorded))
-    yield str(explain.suggest(run.run))
+    yield str(suggest(run.run))
 
 
 def draw(found: Mapping[str, list[Measured]], path: Path) -> None:

@@ -28,11 +28,12 @@ from torch import Tensor, nn
 
 import edgewise
 from edgewise import graphs, layers
-from edgewise.data.graphs.node_data import graph_kept
-from edgewise.data.text.conllu import read_conllu
+from edgewise.app.explain import Sentence, dependencies, draw_tree, edge_recovery
+from edgewise.app.explain.structure import roc_auc
+from edgewise.app.kinds.nodes.data import graph_kept
+from edgewise.app.kinds.tags.conllu import read_conllu
 from edgewise.encodings import Learned
 from edgewise.explain.record import record
-from edgewise.explain.structure import Sentence, dependencies, draw_tree, edge_recovery, roc_auc
 
 LONGEST = 40
 """Sentences with more words are left out, because the tagger would split them."""

@@ -12,7 +12,8 @@ import argparse
 
 import edgewise as ew
 from benchmarks.training_overhead import ours
-from edgewise import recipes, runs
+from edgewise.app import runs
+from edgewise.app.kinds import find
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.recipes:
         values = {"trainer.epochs": arguments.epochs, "trainer.patience": 0}
-        recipe = runs.with_values(recipes.find(name), values)
+        recipe = runs.with_values(find(name), values)
         times: dict[str, list[float]] = {engine: [] for engine in arguments.engines}
         for _ in range(arguments.rounds):
             for engine, seconds in times.items():

@@ -17,12 +17,13 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from edgewise import recipes, runs
-from edgewise.runs.train_recipe import prepare
-from edgewise.training import RunFolder, fit
+from edgewise.app import runs
+from edgewise.app.kinds import find
+from edgewise.app.runs.train_recipe import prepare
+from edgewise.app.train import Recipe, RunFolder, fit
 
 
-def bare(recipe: recipes.Recipe) -> float:
+def bare(recipe: Recipe) -> float:
     """Return the seconds of a plain loop with one training step and one validation per epoch."""
     model, splits = prepare(recipe)
     loaders = splits.loaders(recipe.seed)
@@ -43,7 +44,7 @@ def bare(recipe: recipes.Recipe) -> float:
     return time.perf_counter() - start
 
 
-def ours(recipe: recipes.Recipe) -> float:
+def ours(recipe: Recipe) -> float:
     """Return the seconds that a training in Edgewise takes from the first to the last step."""
     model, splits = prepare(recipe)
     loaders = splits.loaders(recipe.seed)
@@ -67,7 +68,7 @@ def main() -> None:
     parser.add_argument("--epochs", default="200", help="number of epochs per run")
     arguments = parser.parse_args()
     values = {"trainer.epochs": arguments.epochs, "trainer.patience": 0}
-    recipe = runs.with_values(recipes.find(arguments.recipe), values)
+    recipe = runs.with_values(find(arguments.recipe), values)
     times: dict[str, list[float]] = {"bare": [], "edgewise": []}
     for _ in range(arguments.rounds):
         times["bare"].append(bare(recipe))

@@ -6,7 +6,7 @@ python docs/results.py --runs DIR --train     # first train recipes that are not
 python docs/results.py --runs DIR --baselines # first measure baselines that are not measured
 python docs/results.py --check                # check whether the page is stale (exit code 1)
 
-A recipe has its own protocol and reference (edgewise.recipes.Protocol), so a new recipe needs no
+A recipe has its own protocol and reference (edgewise.app.train.Protocol), so a new recipe needs no
 change here. Results of a recipe whose fields have changed are not shown. Results with fewer seeds
 or folds than the protocol are marked stale, and --train measures the missing ones.
 
@@ -24,18 +24,17 @@ from typing import Any
 
 import torch
 
-from edgewise import recipes, runs
-from edgewise.baselines import NoBaselineError, lower_is_better
-from edgewise.baselines.kinds import kind_of
-from edgewise.baselines.measure import AUGMENTATION
-from edgewise.cli.baseline import EXAMPLES, FILE, measure
-from edgewise.errors import EdgewiseError
-from edgewise.recipes import RECIPES, Recipe
-from edgewise.runs import fields_of
-from edgewise.runs.record import differences
-from edgewise.runs.seeds import summarise
-from edgewise.training import RunFolder
-from edgewise.training.folder import METRICS, RECIPE, finite
+from edgewise._utils.errors import EdgewiseError
+from edgewise.app import runs
+from edgewise.app.cli.baseline import EXAMPLES, FILE, measure
+from edgewise.app.kinds import RECIPES, find
+from edgewise.app.runs import fields_of, lower_is_better
+from edgewise.app.runs.baseline_kinds import kind_of
+from edgewise.app.runs.baselines import AUGMENTATION
+from edgewise.app.runs.record import differences
+from edgewise.app.runs.seeds import summarise
+from edgewise.app.train import NoBaselineError, Recipe, RunFolder
+from edgewise.app.train.folder import METRICS, RECIPE, finite
 
 DOCS = Path(__file__).resolve().parent / "background"
 MEASURED, PAGE = DOCS / "results.json", DOCS / "results.md"
@@ -797,7 +796,7 @@ def main() -> int:
         print("results.md is stale: run `python docs/results.py`" if stale else "up to date")
         return int(stale)
     if arguments.runs is not None:
-        names = [recipes.find(name).name for name in arguments.recipes] or list(RECIPES)
+        names = [find(name).name for name in arguments.recipes] or list(RECIPES)
         try:
             collect(measured, arguments.runs, names, arguments.train, arguments.baselines)
         except EdgewiseError as error:

@@ -15,7 +15,9 @@ from typing import IO, Any
 import torch
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["lightning.pytorch", "sklearn.datasets", "edgewise.cli.commands"])
+CONTEXT.set_forkserver_preload(
+    ["lightning.pytorch", "sklearn.datasets", "edgewise.app.cli.commands"]
+)
 
 
 def start(said: Path, run: Callable[..., int | None], *arguments: Any) -> ForkServerProcess:
@@ -34,7 +36,7 @@ def _work(said: Path, run: Callable[..., int | None], *arguments: Any) -> None:
 
 
 class Worker:
-    """What :mod:`edgewise.runs.launch` asks of a process that it has started."""
+    """What :mod:`edgewise.app.runs.launch` asks of a process that it has started."""
 
     def __init__(self, *arguments: Any) -> None:
         self.process = CONTEXT.Process(target=_train, args=arguments)
@@ -82,15 +84,15 @@ def _train(environment: dict[str, str], files: list[str], path: str, title: str)
     for stream, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY), stream)
     torch.set_num_threads(1)
-    from edgewise.runs.worker import main
+    from edgewise.app.runs.worker import main
 
     sys.exit(main(path, title))
 
 
 def main_with_forked_workers(argv: list[str]) -> int:
-    """``edgewise.cli.main``, where the processes of one training are forked, too."""
-    from edgewise.cli import main
-    from edgewise.runs import launch
+    """``edgewise.app.cli.main``, where the processes of one training are forked, too."""
+    from edgewise.app.cli import main
+    from edgewise.app.runs import launch
 
     launch._start = start_workers  # type: ignore[assignment]
     return main(argv)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise.arguments import (
+from edgewise._utils.arguments import (
     check_choice,
     check_count,
     check_divides,

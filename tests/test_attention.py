@@ -135,7 +135,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
         {"score": ew.Additive(weight=zeros(2, 4))},
         ("score.weight", "[2, 3] (heads and width", "[2, 4]", "one vector per head"),
     ),
-    "a score by name": ({"score": "dot"}, ("score", "Dot()", "'dot'", "edgewise.scores")),
+    "a score by name": ({"score": "dot"}, ("score", "Dot()", "'dot'", "edgewise.attention.scores")),
     "dropout in percent": (
         {"dropout": 10.0},
         ("dropout", "a probability from 0 to 1", "10.0", "0.0 otherwise"),

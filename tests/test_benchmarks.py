@@ -25,11 +25,12 @@ from benchmarks import (
     tiles,
 )
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
-from edgewise import data, explain
-from edgewise.cli.baseline import measure
-from edgewise.recipes import find
-from edgewise.runs import train_folds, with_values
-from edgewise.training import RunFolder
+from edgewise import explain
+from edgewise.app.cli.baseline import measure
+from edgewise.app.kinds import find
+from edgewise.app.kinds.texts import TextTable
+from edgewise.app.runs import train_folds, with_values
+from edgewise.app.train import RunFolder
 from tests.explain import small_runs
 from tests.places import needs
 
@@ -198,7 +199,7 @@ def test_few_labels_are_measured_once_and_chosen_by_validation(
     study = few_labels.STUDIES["text"]
     own = {"data.sources": "", "data.paths": str(tmp_path / "lines.txt")}
     own |= {"data.test_paths": str(tmp_path / "lines.txt"), "trainer.epochs": 1}
-    table = data.text_table(path=str(tmp_path / "table.tsv"))
+    table = TextTable(path=str(tmp_path / "table.tsv"))
     small = replace(
         study,
         pretraining=with_values(study.pretraining, own),

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise.digits import rounded, saved
-from edgewise.inference.rows import write_answers
-from edgewise.tasks import Regression
+from edgewise._utils.digits import rounded, saved
+from edgewise.app.predict.rows import write_answers
+from edgewise.app.train import Regression
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_four_significant_digits_on_the_screen_and_six_in_files(
 
 def test_small_errors_are_saved_and_not_zero() -> None:
     pytest.importorskip("torchmetrics")
-    from edgewise.training.split_metrics import SplitMetrics
+    from edgewise.app.train.split_metrics import SplitMetrics
 
     metrics = SplitMetrics(Regression())
     target = torch.linspace(0, 1, 5, dtype=torch.double)[:, None] * 1e-8

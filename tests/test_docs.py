@@ -26,12 +26,15 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import edgewise as ew
-from edgewise import encodings, graphs, models, recipes, runs, training
-from edgewise.cli import baseline, commands, heads, main
-from edgewise.cli.parser import parse
-from edgewise.data.text.tokenizer import KINDS
+from edgewise import encodings, graphs, models
+from edgewise.app import runs
+from edgewise.app.cli import baseline, commands, heads, main
+from edgewise.app.cli.parser import parse
+from edgewise.app.kinds import RECIPES, find
+from edgewise.app.runs.train_recipe import prepare
+from edgewise.app.train import OptimizerSettings, Recipe, RunFolder, TrainerSettings, fit
+from edgewise.app.train.text.tokenizer import KINDS
 from edgewise.interop import huggingface
-from edgewise.runs.train_recipe import prepare
 from tests.errors import case
 from tests.places import needs
 
@@ -318,13 +321,13 @@ def check_training(scope: dict[str, Any], folder: Path) -> None:
             scores = model.eval()(joined.x, graphs.from_pyg(joined), batch=joined.batch.bincount())
         assert (scores.argmax(1) == joined.y).float().mean() > 0.8
     ones = DataLoader(TensorDataset(torch.ones(4, 8), torch.ones(4, 1)))
-    metrics = training.fit(
+    metrics = fit(
         torch.nn.Linear(8, 1),
         scope["Relative"](),
         {"train": ones, "val": ones, "test": ones},
-        training.RunFolder(folder / "runs" / "relative"),
-        optimizer=training.OptimizerSettings(lr=0.01),
-        trainer=training.TrainerSettings(epochs=2, monitor="val/mape", mode="min"),
+        RunFolder(folder / "runs" / "relative"),
+        optimizer=OptimizerSettings(lr=0.01),
+        trainer=TrainerSettings(epochs=2, monitor="val/mape", mode="min"),
     )
     assert metrics["test/mape"] < 5
 
@@ -427,7 +430,7 @@ def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
     prepared = []
     train = runs.train
 
-    def train_or_prepare(recipe: recipes.Recipe, folder: Path) -> Any:
+    def train_or_prepare(recipe: Recipe, folder: Path) -> Any:
         if recipe.name != "gpt-mine":
             return train(recipe, folder)
         return prepared.append(prepare(recipe))
@@ -518,10 +521,10 @@ def test_the_first_page_runs_as_printed(
 CHANGES = {"seed": "3", "trainer.epochs": "2", "trainer.monitor": "val/loss"}
 
 
-@pytest.mark.parametrize("name", recipes.RECIPES)
+@pytest.mark.parametrize("name", RECIPES)
 def test_printed_commands_train_the_recipe_of_the_run(name: str, tmp_path: Path) -> None:
     """`suggest` and the comparison with baselines print commands, which give the same recipe."""
-    recipe = runs.with_values(recipes.find(name), CHANGES)
+    recipe = runs.with_values(find(name), CHANGES)
     fields = {field: about.value for field, about in runs.fields_of(recipe).items()}
     graph = {"model.graph": "window(3) | hubs([0])"} if "model.graph" in fields else {}
     where, line = heads._training(recipe, graph, tmp_path / "a run")
@@ -617,7 +620,7 @@ def test_every_kind_of_own_data_has_a_command_that_there_is() -> None:
 
 def check_fields(arguments: argparse.Namespace) -> None:
     """The recipe has these fields, and they take these values."""
-    recipe = recipes.find(arguments.recipe)
+    recipe = find(arguments.recipe)
     if model := getattr(arguments, "model", None):
         recipe = runs.with_values(recipe, {"model": model})
     given = {name: value for name, value in arguments.fields.items() if "mypatterns" not in value}
@@ -657,7 +660,7 @@ def test_the_demo_of_the_readme_is_what_make_demo_runs() -> None:
 
 @needs("tinyshakespeare")
 def test_the_loss_of_a_unigram_model_is_that_of_the_page() -> None:
-    loaders = recipes.find("gpt-shakespeare").data.load().loaders(0)
+    loaders = find("gpt-shakespeare").data.load().loaders(0)
     train, test = (
         torch.cat([batch.target.flatten() for batch in loaders[split]])
         for split in ("train", "test")

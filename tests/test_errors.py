@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import edgewise
-from edgewise.errors import MissingExtraError, how_to_install, require, unknown_name
+from edgewise._utils.errors import MissingExtraError, how_to_install, require, unknown_name
 
 
 def test_a_name_in_other_letters_is_found_and_said_first() -> None:

@@ -114,7 +114,7 @@ import os, sys
 os.environ.pop("OMP_WAIT_POLICY", None)
 import edgewise
 assert "torch" not in sys.modules
-import edgewise.cli
+import edgewise.app.cli
 assert os.environ["OMP_WAIT_POLICY"] == "passive"
 """
     run(code)

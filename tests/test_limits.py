@@ -25,31 +25,32 @@ import pytest
 import torch
 from torch import nn
 
-import edgewise.limits
-from edgewise import ArgumentError, graphs, recipes
-from edgewise.data import node_files
-from edgewise.data.graphs.node_files import _npz_arrays
-from edgewise.data.images.image_data import open_image
-from edgewise.data.molecules.chem import is_smiles, parse
-from edgewise.data.molecules.sdf import read_sdf
-from edgewise.data.reading import read_bytes, read_own_text
-from edgewise.data.tables.edges import read_edges
-from edgewise.data.tables.read import read_table, table_rows
-from edgewise.data.text.tokenizer import encode_all, parse_tokenizer, train_tokenizer
-from edgewise.errors import EdgewiseError, reading
-from edgewise.inference.rows import write_answers
+import edgewise._utils.limits
+from edgewise import ArgumentError, graphs
+from edgewise._utils.errors import EdgewiseError, reading
+from edgewise._utils.limits import LIMITS, available_memory, built_within, read_json_object
+from edgewise.app.files.edges import read_edges
+from edgewise.app.files.read_table import read_table, table_rows
+from edgewise.app.files.reading import read_bytes, read_own_text
+from edgewise.app.kinds import find
+from edgewise.app.kinds.images.data import open_image
+from edgewise.app.kinds.molecules.chem import is_smiles, parse
+from edgewise.app.kinds.molecules.sdf import read_sdf
+from edgewise.app.kinds.nodes import NodeFiles
+from edgewise.app.kinds.nodes.files import _npz_arrays
+from edgewise.app.predict.rows import write_answers
+from edgewise.app.runs.hugging_face import with_their_model
+from edgewise.app.train import RunFolder
+from edgewise.app.train.text.tokenizer import encode_all, parse_tokenizer, train_tokenizer
 from edgewise.interop import huggingface
-from edgewise.limits import LIMITS, available_memory, built_within, read_json_object
 from edgewise.models import gpt
-from edgewise.runs.hugging_face import with_their_model
-from edgewise.training import RunFolder
 from tests.errors import case, refused
 
 GIB = 2**30
 
 
 @pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
-def test_a_limit_can_be_raised(limit: edgewise.limits.Limit, monkeypatch: Any) -> None:
+def test_a_limit_can_be_raised(limit: edgewise._utils.limits.Limit, monkeypatch: Any) -> None:
     size = limit.default + 1
     limit.check(limit.default, "a")
     with refused(
@@ -181,7 +182,7 @@ def test_millions_of_equal_cells_are_refused(name: str, tmp_path: Path, monkeypa
     with refused(str(path), expected="500,000 cells", got="600,000", remedy="TABLE_CELLS"):
         read_table(path)
     monkeypatch.setenv("EDGEWISE_MAX_TABLE_CELLS", "600000")
-    monkeypatch.setattr("edgewise.limits.available_memory", lambda: 2**25)
+    monkeypatch.setattr("edgewise._utils.limits.available_memory", lambda: 2**25)
     with refused(str(path), expected="0.0 GiB, the free memory", got=name, remedy="fewer rows"):
         read_table(path)
 
@@ -238,7 +239,7 @@ def test_what_unpacks_to_gigabytes_is_refused(tmp_path: Path, monkeypatch: Any) 
 
 
 def test_bytes_that_memory_cannot_hold_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("edgewise.limits.available_memory", lambda: 2**20)
+    monkeypatch.setattr("edgewise._utils.limits.available_memory", lambda: 2**20)
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(bytes(2**21)))
     with refused(str(path), expected="the free memory", got="a.gz", remedy="a part of the file"):
@@ -250,7 +251,7 @@ def test_the_memory_of_a_table_is_checked_before_it_is_read(
 ) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a,b\n" + "1,2\n" * 1000)
-    monkeypatch.setattr("edgewise.limits.available_memory", lambda: 100_000)
+    monkeypatch.setattr("edgewise._utils.limits.available_memory", lambda: 100_000)
     monkeypatch.setattr(pandas, "read_csv", None)
     with refused("data.path", expected="the free memory", got="a.csv", remedy="a part of the rows"):
         read_table(path)
@@ -312,7 +313,7 @@ def test_an_image_within_the_limit_is_read(tmp_path: Path, monkeypatch: Any) -> 
     with refused(str(path), expected="19,999 pixels", got="20,000", remedy="IMAGE_PIXELS"):
         open_image(path)
     monkeypatch.delenv("EDGEWISE_MAX_IMAGE_PIXELS")
-    monkeypatch.setattr("edgewise.limits.available_memory", lambda: 300_000)
+    monkeypatch.setattr("edgewise._utils.limits.available_memory", lambda: 300_000)
     with refused(str(path), expected="the free memory", got="a.png", remedy="size of this image"):
         open_image(path)
 
@@ -382,7 +383,7 @@ def test_an_array_of_nodes_without_features_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     numpy.savez(path, x=numpy.empty((10**12, 0)), edge_index=numpy.empty((2, 0), int))
     with refused(str(path), expected="free memory", got="1,000,000,000,000 nodes", remedy="fewer"):
-        node_files()._read_npz(path, labelled=False)
+        NodeFiles()._read_npz(path, labelled=False)
 
 
 def test_an_array_that_memory_cannot_hold_is_named(tmp_path: Path) -> None:
@@ -539,7 +540,7 @@ def test_more_layers_than_tensors_are_refused(bert_folder: Path, tmp_path: Path)
     with refused("config.num_hidden_layers", expected="23", got=got, remedy="config.json"):
         huggingface.load(folder)
     with pytest.raises(ArgumentError, match=got):
-        with_their_model(dataclasses.replace(recipes.find("texts"), start=str(folder)))
+        with_their_model(dataclasses.replace(find("texts"), start=str(folder)))
 
 
 VALUES = [10**9, 10**30, -1, 0, 1.5, float("nan"), None, "x", [], {}, True, [[]] * 3]
@@ -607,16 +608,16 @@ def test_memory_is_limited_by_control_groups(tmp_path: Path) -> None:
     (root / "pod" / "memory.current").write_text("9000\n")
     (root / "pod" / "memory.stat").write_text("anon 1\ninactive_file 500\n")
     groups.write_text("0::/pod/job\n")
-    assert edgewise.limits._group_memory(groups, root) == 1500
+    assert edgewise._utils.limits._group_memory(groups, root) == 1500
     (old / "memory.limit_in_bytes").write_text("5000\n")
     (old / "memory.usage_in_bytes").write_text("4000\n")
     groups.write_text("4:memory:/pod\n1:cpu:/\n")
-    assert edgewise.limits._group_memory(groups, root) == 1000
+    assert edgewise._utils.limits._group_memory(groups, root) == 1000
     groups.write_text("4:memory:/elsewhere\n")  # Inside a container, its group is the root.
     (root / "memory" / "memory.limit_in_bytes").write_text("3000\n")
     (root / "memory" / "memory.usage_in_bytes").write_text("1000\n")
-    assert edgewise.limits._group_memory(groups, root) == 2000
-    assert edgewise.limits._group_memory(tmp_path / "missing", root) == float("inf")
+    assert edgewise._utils.limits._group_memory(groups, root) == 2000
+    assert edgewise._utils.limits._group_memory(tmp_path / "missing", root) == float("inf")
 
 
 def test_memory_is_limited_by_the_process() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgewise.cli import main
+from edgewise.app.cli import main
 
 pytest.importorskip("lightning")
 DOCS = Path(__file__).parent.parent / "docs/howto"

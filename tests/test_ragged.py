@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from edgewise.ragged import boundaries, chosen, ranges, runs_and_positions, starts
+from edgewise._utils.ragged import boundaries, chosen, ranges, runs_and_positions, starts
 
 
 @pytest.mark.parametrize("lengths", [[2, 0, 3], [0], [], [1, 1], [0, 4, 0, 0, 2]])

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from edgewise.baselines import Baseline
-from edgewise.cli.baseline import write
-from edgewise.recipes import RECIPES, find
-from edgewise.runs import paired_test, to_record, with_values
-from edgewise.runs.seeds import summarise
-from edgewise.training import RunFolder
+from edgewise.app.cli.baseline import write
+from edgewise.app.kinds import RECIPES, find
+from edgewise.app.runs import Baseline, paired_test, to_record, with_values
+from edgewise.app.runs.seeds import summarise
+from edgewise.app.train import RunFolder
 
 RESULTS = runpy.run_path(str(Path(__file__).resolve().parent.parent / "docs" / "results.py"))
 NAME = "gcn-cora"
@@ -90,7 +89,7 @@ def test_recipes_with_the_same_data_share_a_baseline() -> None:
 
 def test_a_baseline_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
-    monkeypatch.setattr("edgewise.baselines.images.STRENGTHS", ())
+    monkeypatch.setattr("edgewise.app.kinds.images.baseline.STRENGTHS", ())
     calls = []
     measure = RESULTS["collect_baseline"].__globals__["measure"]
 
@@ -156,7 +155,7 @@ def test_what_is_missing_or_stale_is_trained_and_what_is_whole_is_not(
         calls.append((recipe.name, seeds, resume))
         finished(path.parent, seeds=seeds if resume else 2)
 
-    monkeypatch.setattr("edgewise.runs.seeds.train_seeds", train_seeds)
+    monkeypatch.setattr("edgewise.app.runs.train_seeds", train_seeds)
     measured: dict[str, Any] = {}
     for _ in range(3):
         RESULTS["collect"](measured, tmp_path, [NAME], True)

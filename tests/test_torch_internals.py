@@ -14,8 +14,9 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import edgewise as ew
-from edgewise import graphs, torch_internals
-from edgewise.dispatch_modes import disable_modes
+from edgewise import graphs
+from edgewise._utils import torch_internals
+from edgewise._utils.dispatch_modes import disable_modes
 from edgewise.graphs.graph import bound_graphs
 
 STACKS = [

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import edgewise
-from edgewise.training import RunFolder
-from edgewise.writing import remove_stale, temporary_folder, write_file
+from edgewise._utils.writing import remove_stale, temporary_folder, write_file
+from edgewise.app.train import RunFolder
 
 
 def mode_of(path: Path) -> int:
@@ -115,7 +115,7 @@ def test_a_folder_that_was_deleted_before_it_was_locked(
             remove_stale(parent)  # by another process
         return str(folder)
 
-    monkeypatch.setattr("edgewise.writing.mkdtemp", mkdtemp)
+    monkeypatch.setattr("edgewise._utils.writing.mkdtemp", mkdtemp)
     with temporary_folder(tmp_path) as folder:
         assert folder.is_dir()
     assert not list(tmp_path.iterdir())

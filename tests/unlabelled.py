@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgewise.data.molecules import zinc
+from edgewise.app.kinds.molecules import zinc
 
 SMILES = ("CCO", "c1ccccc1O", "CC(=O)NC", "C#N", "N", "O=C(O)c1ccc(Cl)cc1", "CCCCCCCCCC")
 

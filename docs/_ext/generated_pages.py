@@ -33,9 +33,9 @@ PACKAGES = {
     "edgewise.models": "Models",
     "edgewise.data": "Data sets and loaders",
     "edgewise.tasks": "Losses, metrics and output heads",
-    "edgewise.training": "Training",
+    "edgewise.app.train": "Training",
     "edgewise.recipes": "Recipes",
-    "edgewise.runs": "Training and comparing recipes",
+    "edgewise.app.runs": "Training and comparing recipes",
     "edgewise.inference": "Predictions of trained runs",
     "edgewise.explain": "Explanations",
     "edgewise.decoding": "Generating text",
@@ -169,8 +169,8 @@ def model_page(name: str) -> str:
     """Return the page of a model: its docstring as a table, its graphs and its arguments."""
     from model_graphs import MODEL_GRAPHS
 
+    from edgewise.app.kinds import RECIPES
     from edgewise.models import MODELS, about
-    from edgewise.recipes import RECIPES
 
     entries = about(name)
     rows = [f"* - {key}\n  - {cell(entries[key], key)}" for key in KEYS if key in entries]
@@ -280,7 +280,7 @@ RECIPE_COLUMNS = (
 
 def commands_page() -> str:
     """Return the page of the commands, with the help text of each command."""
-    from edgewise.cli.parser import build_parser
+    from edgewise.app.cli.parser import build_parser
 
     os.environ["COLUMNS"] = "100"
     parser = build_parser("predict", ["predict", "--help"])
@@ -293,14 +293,14 @@ def commands_page() -> str:
 
 def recipes_page() -> str:
     """Return the page of the recipes: a table for each task, with a row for each recipe."""
-    from edgewise import recipes
+    pass
 
     names = {id(value): _last(name) for name, (_, value) in homes().items()}
     lines = [RECIPES]
-    tasks = sorted({type(recipe.task).__name__ for recipe in recipes.RECIPES.values()})
+    tasks = sorted({type(recipe.task).__name__ for recipe in RECIPES_.values()})
     for task in tasks:
         lines += [f"## {task}\n", RECIPE_COLUMNS, f"|{' --- |' * 6}"]
-        for recipe in recipes.RECIPES.values():
+        for recipe in RECIPES_.values():
             if type(recipe.task).__name__ == task:
                 lines.append(recipe_row(recipe, names))
         lines.append("")

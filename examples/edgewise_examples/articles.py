@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgewise.batches import Batch
+from edgewise.app.train import Batch
 
 
 @dataclass(frozen=True)

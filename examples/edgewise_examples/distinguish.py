@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice
-from edgewise.cli.table import table
-from edgewise.errors import ArgumentError, EdgewiseError, require
+from edgewise._utils.arguments import check_choice
+from edgewise._utils.errors import ArgumentError, EdgewiseError, require
+from edgewise.app.cli.table import table
+from edgewise.app.runs.record import check_finished, load_recipe
+from edgewise.app.runs.train_recipe import build_model
+from edgewise.app.train import RunFolder
+from edgewise.app.train.preprocessing import load_preprocessing
 from edgewise.graphs import Graph, batch, edges
 from edgewise.layers import PooledNodes
 from edgewise.models import MODELS, NODE_MODELS, READOUT_MODELS
-from edgewise.runs.preprocessing import load_preprocessing
-from edgewise.runs.record import check_finished, load_recipe
-from edgewise.runs.train_recipe import build_model
-from edgewise.training import RunFolder
 from edgewise_examples.hard_pairs import LOOKS, Drawn, hard_pairs, tells_apart
 
 if TYPE_CHECKING:

@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ArgumentError, EdgewiseError, require
-from edgewise.explain import explanation, record, write_page
+from edgewise._utils.errors import ArgumentError, EdgewiseError, require
+from edgewise.app.runs import fields_of, load_recipe
+from edgewise.app.runs.seeds import mean_and_std
+from edgewise.app.runs.train_recipe import prepare
+from edgewise.app.train import RunFolder
+from edgewise.app.train.parsing import show_value
+from edgewise.explain.explanation import explanation
+from edgewise.explain.page import write_page
+from edgewise.explain.record import record
 from edgewise.layers import PatchEmbedding, Pool
-from edgewise.runs import fields_of, load_recipe
-from edgewise.runs.parsing import show_value
-from edgewise.runs.seeds import mean_and_std
-from edgewise.runs.train_recipe import prepare
-from edgewise.training import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from torch import nn
 
-from edgewise import training
-from edgewise.runs import load_recipe
+from edgewise.app.runs import load_recipe
+from edgewise.app.train import RunFolder, fit, seed_everything
 
 
 def convolutions(channels: int, out_width: int, width: int = 32) -> nn.Sequential:
@@ -34,15 +34,15 @@ def convolutions(channels: int, out_width: int, width: int = 32) -> nn.Sequentia
 
 def main() -> None:
     """Train the network with the data, optimizer and number of epochs of the run."""
-    recipe = load_recipe(training.RunFolder(Path(sys.argv[1])))
+    recipe = load_recipe(RunFolder(Path(sys.argv[1])))
     splits = recipe.data.load()
     sizes = {n: splits.model_arguments[n] for n in ("channels", "out_width")}
-    training.seed_everything(recipe.seed)
-    metrics = training.fit(
+    seed_everything(recipe.seed)
+    metrics = fit(
         convolutions(**sizes),
         recipe.task,
         splits.loaders(recipe.seed),
-        training.RunFolder(Path(sys.argv[2])),
+        RunFolder(Path(sys.argv[2])),
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
         trainer=recipe.trainer,

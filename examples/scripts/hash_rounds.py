@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import edgewise as ew
-from edgewise import training
+from edgewise.app.kinds import RECIPES
+from edgewise.app.runs import train_seeds
+from edgewise.app.train import evaluate
 from edgewise.models.reformer import LSHAttention
-from edgewise.recipes import RECIPES
-from edgewise.runs import train_seeds
 
 TRAINED, ASKED, SEEDS, HASH_SEEDS = (1, 4), (1, 2, 4, 8), 3, 5
 
@@ -30,7 +30,7 @@ def found(run: ew.inference.Run, rounds: int, seed: int) -> float:
         if isinstance(layer, LSHAttention):
             layer.hashing = replace(layer.hashing, rounds=rounds, seed=seed)
     loaders = run.recipe.data.load().loaders(0)
-    return training.evaluate(run.model, run.recipe.task, loaders)["test/accuracy"]
+    return evaluate(run.model, run.recipe.task, loaders)["test/accuracy"]
 
 
 def main() -> None:

@@ -22,11 +22,13 @@ import torch
 from torch import Tensor, nn
 
 import edgewise as ew
-from edgewise import data, models
+from edgewise import models
+from edgewise.app.kinds import RECIPES
+from edgewise.app.kinds.language import Shakespeare
+from edgewise.app.runs import train
+from edgewise.app.train import Recipe
 from edgewise.layers import LearnedEntmax, MultiHeadAttention
 from edgewise.models.adaptive_span import SpanAttention, radii_of
-from edgewise.recipes import RECIPES, Recipe
-from edgewise.runs import train
 
 CONTEXT = 256
 SIZES: dict[str, Any] = {"width": 64, "depth": 3, "heads": 4, "ffn_dim": 256, "dropout": 0.0}
@@ -42,18 +44,16 @@ BASE = RECIPES["gpt-shakespeare"]
 def span_recipe(options: dict[str, Any]) -> Recipe:
     """Return a recipe for a model with learned spans: 600 steps with 4 texts of 256 characters."""
     model = partial(models.adaptive_span, **SIZES, span=CONTEXT, **options)
-    return recipe(
-        model, data.shakespeare(context=CONTEXT, stride=128, batch_size=4, test=0.02), 600
-    )
+    return recipe(model, Shakespeare(context=CONTEXT, stride=128, batch_size=4, test=0.02), 600)
 
 
 def sparse_recipe(normaliser: str) -> Recipe:
     """Return a recipe for a GPT with this normaliser: 400 steps with 8 texts of 64 characters."""
     model = partial(models.gpt, **SIZES, max_length=64, normaliser=normaliser)
-    return recipe(model, data.shakespeare(context=64, stride=32, batch_size=8, test=0.02), 400)
+    return recipe(model, Shakespeare(context=64, stride=32, batch_size=8, test=0.02), 400)
 
 
-def recipe(model: partial[Any], text: data.shakespeare, steps: int) -> Recipe:
+def recipe(model: partial[Any], text: Shakespeare, steps: int) -> Recipe:
     return replace(
         BASE,
         model=model,

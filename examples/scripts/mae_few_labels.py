@@ -23,8 +23,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from edgewise import data
-from edgewise.data import Split
+from edgewise.app.kinds import DATA
+from edgewise.app.train import Split
 from edgewise.models import mae
 
 CHOSEN_ON = 1000
@@ -112,7 +112,7 @@ def main() -> None:
     options = parser.parse_args()
     if min(options.seeds, options.epochs, options.tuning_epochs) < 1:
         parser.error("--seeds, --epochs and --tuning-epochs must be at least 1")
-    splits = data.DATA[options.data]().load()
+    splits = DATA[options.data]().load()
     images, labels = images_and_labels(splits.train, splits.val)
     mean, std = images.mean((0, 2, 3), keepdim=True), images.std((0, 2, 3), keepdim=True)
     images, tests = (images - mean) / std, images_and_labels(splits.test)

@@ -24,13 +24,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise import data, graphs, tasks, training
-from edgewise.edge_steps import attention_weights
+from edgewise import graphs
+from edgewise.app.kinds.nodes import Planetoid
+from edgewise.app.train import (
+    Classification,
+    OptimizerSettings,
+    RunFolder,
+    TrainerSettings,
+    fit,
+    seed_everything,
+)
+from edgewise.attention.scores import Additive
+from edgewise.attention.steps import attention_weights
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear, symmetric_weight
 from edgewise.models import gcn, magna
 from edgewise.models.gat import GATLayer
 from edgewise.models.magna import diffuse
-from edgewise.scores import Additive
 
 DOCS = Path(__file__).parents[2] / "docs/background"
 
@@ -188,18 +197,18 @@ class Measured:
 def measured(kind: Kind, depth: int, seed: int) -> Measured:
     """Train with GCN's learning rate and weight decay, and measure the best validation epoch."""
     # Features are counts. Rows that sum to 1 are so small that 32 layers need many epochs.
-    splits = data.planetoid(name="Cora", normalize=False).load()
-    training.seed_everything(seed)
+    splits = Planetoid(name="Cora", normalize=False).load()
+    seed_everything(seed)
     model = deep(kind, depth, **splits.model_arguments)
     loaders = splits.loaders(seed)
     with TemporaryDirectory() as folder:
-        found = training.fit(
+        found = fit(
             model,
-            tasks.Classification(),
+            Classification(),
             loaders,
-            training.RunFolder(Path(folder) / "run"),
-            optimizer=training.OptimizerSettings("adam", lr=0.01, weight_decay=5e-4),
-            trainer=training.TrainerSettings(epochs=EPOCHS, monitor="val/loss", mode="min"),
+            RunFolder(Path(folder) / "run"),
+            optimizer=OptimizerSettings("adam", lr=0.01, weight_decay=5e-4),
+            trainer=TrainerSettings(epochs=EPOCHS, monitor="val/loss", mode="min"),
         )
     batch = next(iter(loaders["train"]))
     x, graph = batch.inputs

@@ -19,8 +19,18 @@ import networkx as nx
 import torch
 from torch import Tensor
 
-from edgewise import data, graphs, models, tasks, training
-from edgewise.data.packed import PackedGraphs
+from edgewise import graphs, models
+from edgewise.app.kinds.graphs import TU
+from edgewise.app.train import (
+    Classification,
+    CosineSchedule,
+    OptimizerSettings,
+    PackedGraphs,
+    RunFolder,
+    TrainerSettings,
+    fit,
+    seed_everything,
+)
 from edgewise.layers import PooledNodes
 
 KINDS = ("no tokens", "rings", "random groups")
@@ -64,23 +74,21 @@ def with_tokens(packed: PackedGraphs, kind: str) -> PackedGraphs:
 
 def accuracy(kind: str, fold: int, seed: int) -> float:
     """Train on nine folds, and return the accuracy on the fold that is left out."""
-    splits = data.tu(name="MUTAG", fold=fold).load()
+    splits = TU(name="MUTAG", fold=fold).load()
     assert splits.codes is not None
     splits.codes.graphs = with_tokens(splits.codes.graphs, kind)
-    training.seed_everything(seed)
+    seed_everything(seed)
     width = splits.codes.graphs.x.shape[1]
     nodes = models.graph_transformer(width, 2, width=32, depth=3, heads=4, dropout=0.2)
     with tempfile.TemporaryDirectory() as folder:
-        found = training.fit(
+        found = fit(
             PooledNodes(nodes, "mean"),
-            tasks.Classification(),
+            Classification(),
             splits.loaders(seed),
-            training.RunFolder(Path(folder) / "run"),
-            optimizer=training.OptimizerSettings("adamw", lr=2e-3, weight_decay=0.01),
-            trainer=training.TrainerSettings(
-                epochs=40, monitor="train/loss", mode="min", ema_decay=0.9
-            ),
-            schedule=training.CosineSchedule(),
+            RunFolder(Path(folder) / "run"),
+            optimizer=OptimizerSettings("adamw", lr=2e-3, weight_decay=0.01),
+            trainer=TrainerSettings(epochs=40, monitor="train/loss", mode="min", ema_decay=0.9),
+            schedule=CosineSchedule(),
         )
     return found["test/accuracy"]
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import cross_entropy
 
-from edgewise import data
-from edgewise.data import Loader, NeighbourSampler, neighbour_batches
+from edgewise.app.kinds.nodes import Planetoid
+from edgewise.app.train import Loader, NeighbourSampler, neighbour_batches
 from edgewise.models import graphsage
 
 EPOCHS, FANOUTS, SIZE = 40, [10, 10], 20  # There is one fanout per layer; SIZE is the batch size.
@@ -36,7 +36,7 @@ def trained(batches: Loader, in_width: int, out_width: int) -> torch.nn.Module:
 
 def accuracies() -> dict[str, float]:
     """Return the test accuracy after each kind of training; testing uses all neighbours."""
-    splits = data.planetoid("Cora", sparse=False).load()
+    splits = Planetoid("Cora", sparse=False).load()
     loaders = splits.loaders(0)
     (batch,), (asked,) = loaders["train"], loaders["test"]
     (x, graph), nodes = batch.inputs, batch.select

@@ -18,7 +18,10 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from edgewise import training
+from edgewise.app.runs import load_recipe
+from edgewise.app.runs.seeds import summarise
+from edgewise.app.train import OptimizerSettings, Recipe, RunFolder, fit, seed_everything
+from edgewise.app.train.folder import METRICS
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete
 from edgewise.graphs.batch import Sizes
@@ -29,10 +32,6 @@ from edgewise.layers import (
     TransformerLayer,
     TransformerStack,
 )
-from edgewise.recipes import Recipe
-from edgewise.runs import load_recipe
-from edgewise.runs.seeds import summarise
-from edgewise.training.folder import METRICS
 
 LONGEST = 512  # Maximum number of words in a sentence.
 
@@ -115,7 +114,7 @@ def main() -> None:
         "--seeds", type=int, default=0, help="number of seeds, starting at the seed of the run"
     )
     arguments = parser.parse_args()
-    recipe, chosen = load_recipe(training.RunFolder(arguments.run)), KINDS[arguments.kind]
+    recipe, chosen = load_recipe(RunFolder(arguments.run)), KINDS[arguments.kind]
     if not arguments.seeds:
         print(train(recipe, chosen, arguments.out))
         return
@@ -123,21 +122,21 @@ def main() -> None:
     found = [
         train(replace(recipe, seed=seed), chosen, arguments.out / f"seed-{seed}") for seed in seeds
     ]
-    training.RunFolder(arguments.out).write_json(METRICS, summarise(found))
+    RunFolder(arguments.out).write_json(METRICS, summarise(found))
 
 
 def train(recipe: Recipe, chosen: Chosen, out: Path) -> dict[str, float]:
     """Train a model once with the data, task and epochs of the recipe; return the metrics."""
     splits = recipe.data.load()
-    training.seed_everything(recipe.seed)
+    seed_everything(recipe.seed)
     model = chosen.model(**splits.model_arguments)
-    training.seed_everything(recipe.seed + 1)  # `edgewise train` does the same after the model.
-    return training.fit(
+    seed_everything(recipe.seed + 1)  # `edgewise train` does the same after the model.
+    return fit(
         model,
         recipe.task,
         splits.loaders(recipe.seed),
-        training.RunFolder(out),
-        optimizer=training.OptimizerSettings("adamw", lr=chosen.lr, weight_decay=0.01),
+        RunFolder(out),
+        optimizer=OptimizerSettings("adamw", lr=chosen.lr, weight_decay=0.01),
         schedule=recipe.schedule,
         trainer=recipe.trainer,
     )

@@ -11,31 +11,18 @@ import importlib
 TYPE_CHECKING = False  # Importing typing takes longer than the rest of this file.
 
 if TYPE_CHECKING:
-    from edgewise import (
-        data,
-        decoding,
-        encodings,
-        explain,
-        graphs,
-        inference,
-        interop,
-        layers,
-        models,
-        recipes,
-        runs,
-        tasks,
-        training,
-    )
-    from edgewise.attention import aggregate, attend, attend_with_lse, explain_plan
-    from edgewise.biases import OffsetBias, Offsets, Projected, TableBias
-    from edgewise.edge_steps import attention_weights, edge_scores, edge_softmax
+    from edgewise import decoding, encodings, explain, graphs, interop, layers, models
+    from edgewise._utils.errors import ArgumentError, EdgewiseError
+    from edgewise.app import runs
+    from edgewise.app.runs.run import load
+    from edgewise.attention.attend import aggregate, attend, attend_with_lse, explain_plan
+    from edgewise.attention.biases import OffsetBias, Offsets, Projected, TableBias
+    from edgewise.attention.normalisers import Entmax
+    from edgewise.attention.scores import Additive, Dot
+    from edgewise.attention.steps import attention_weights, edge_scores, edge_softmax
     from edgewise.engines.merge import merge_attention
     from edgewise.engines.plan import using_engine
-    from edgewise.errors import ArgumentError, EdgewiseError
     from edgewise.graphs import Graph, Pattern
-    from edgewise.inference import load
-    from edgewise.normalisers import Entmax
-    from edgewise.scores import Additive, Dot
 
 __version__ = "0.1.0"
 

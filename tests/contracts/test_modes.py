@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import edgewise as ew
 from edgewise import encodings, graphs, models
-from edgewise.biases import EdgeTerm, TableBias
+from edgewise.attention.biases import EdgeTerm, TableBias
 from edgewise.encodings.relative import by_offset
 from edgewise.graphs import Graph
 from edgewise.graphs.graph import bound_graphs

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from edgewise import Graph, graphs, layers, models
-from edgewise.data import PackedGraphs
+from edgewise.app.train import PackedGraphs
 from edgewise.encodings import Laplacian
 from edgewise.models.san import LearnedSpectrum
 from tests.errors import refused

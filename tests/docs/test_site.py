@@ -50,7 +50,7 @@ $$
 .. autofunction:: edgewise.attend
 ```
 
-The source is [here](../../src/edgewise/attention.py).
+The source is [here](../../src/edgewise/attention/attend.py).
 """
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from edgewise._utils.errors import ArgumentError
 from edgewise.encodings import Learned, Rotary, Sinusoidal, sinusoidal_positions
-from edgewise.errors import ArgumentError
 from tests.errors import refused
 
 

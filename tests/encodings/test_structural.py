@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from edgewise import Graph, encodings, graphs
+from edgewise._utils.errors import ArgumentError
 from edgewise.encodings import members
 from edgewise.encodings.members import member_sizes
-from edgewise.errors import ArgumentError
 from tests.errors import refused
 
 pytest.importorskip("networkx")

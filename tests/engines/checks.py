@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import edgewise as ew
+from edgewise._utils.errors import ArgumentError
 from edgewise.engines import ENGINES
 from edgewise.engines.native import operator
-from edgewise.errors import ArgumentError
 from tests.engines import oracle
 from tests.engines.arithmetic import Array, Bounded, Rounding
 from tests.engines.case import Case, Leaf, laid_out

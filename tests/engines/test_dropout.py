@@ -15,8 +15,8 @@ from edgewise import graphs
 from edgewise.engines import ENGINES, plan
 from edgewise.engines.call import AttentionCall
 from edgewise.engines.dropout import dropout_mask
+from edgewise.engines.layouts import layout_of
 from edgewise.engines.native import library
-from edgewise.layouts import layout_of
 
 N, HEADS, BATCH = 40, 3, 4
 ENGINE = pytest.mark.parametrize("engine", ["dense", "reference"])

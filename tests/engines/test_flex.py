@@ -24,14 +24,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.attention import _problem
-from edgewise.checks import checked_call
+from edgewise.attention.attend import _problem
+from edgewise.attention.checks import checked_call
 from edgewise.engines import ENGINES, dense
+from edgewise.engines.layouts import layout_of
 from edgewise.engines.tiles import flex, varlen
 from edgewise.engines.tiles.flex import FlexLayout
 from edgewise.engines.tiles.layout import TilesLayout
 from edgewise.graphs import Graph
-from edgewise.layouts import layout_of
 from tests.engines.cases import BATCHES, LISTS, RUNS, Call, Leads, changed
 from tests.engines.checks import check_case
 from tests.graphs import algebra
@@ -211,7 +211,7 @@ def test_no_matrix_of_pairs_is_made() -> None:
 
 def _given(graph: Graph) -> tuple[Any, ...]:
     """What the layout is made of; a mode does not see what is cached."""
-    from edgewise import layouts
+    from edgewise.engines import layouts
 
     sizes = torch.tensor([graph.num_targets]), torch.tensor([graph.num_sources])
     return layouts._tile_runs(graph, *sizes), graph.num_targets, graph.num_sources, None

@@ -13,8 +13,8 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
+from edgewise._utils.errors import ArgumentError
 from edgewise.engines import ENGINES
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
 from tests.engines.cases import PIECE
 from tests.errors import case

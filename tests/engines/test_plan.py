@@ -16,9 +16,9 @@ from edgewise.engines import ENGINES
 from edgewise.engines import plan as planner
 from edgewise.engines.call import Problem
 from edgewise.engines.costs import COSTS, doubt
+from edgewise.engines.layouts import graph_facts
 from edgewise.engines.native import library
 from edgewise.engines.plan import Choice, Plan
-from edgewise.layouts import graph_facts
 
 SPARSE = "reference" if library.MISSING else "rows"
 RUNS = "dense" if library.MISSING else "tiles"

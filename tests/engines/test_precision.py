@@ -15,8 +15,8 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
+from edgewise._utils.errors import ArgumentError
 from edgewise.engines import ENGINES
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
 
 GRAPHS: dict[str, Graph] = {

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 import edgewise as ew
-from edgewise.checks import checked_call
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.checks import checked_call
+from edgewise.engines.layouts import layout_of
 from edgewise.engines.native import library
 from edgewise.engines.rows import _arguments as arguments_of
 from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
 from edgewise.engines.rows.attend import rows_attend
 from edgewise.engines.rows.layout import RowsLayout, rows_side
-from edgewise.errors import ArgumentError
-from edgewise.layouts import layout_of
 from tests.engines.cases import changed, edges
 
 pytestmark = pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)

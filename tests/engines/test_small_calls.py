@@ -19,12 +19,12 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
+from edgewise.engines.layouts import layout_of
 from edgewise.engines.native import library, operator
 from edgewise.engines.native.operator import MOST_SIZES
 from edgewise.engines.rows.layout import RowsLayout
 from edgewise.engines.rows.softmax import rows_softmax
 from edgewise.engines.tiles.layout import TilesLayout
-from edgewise.layouts import layout_of
 
 pytestmark = pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)
 

@@ -11,10 +11,10 @@ from edgewise_examples.baselines.captions import digits_of
 from edgewise_examples.data.caption_digits import BEGIN, DIGITS, END, FIRST, PAD, captioned, spelled
 
 import edgewise
-from edgewise.cli import main
-from edgewise.data.images.digits import read_mnist
-from edgewise.recipes import find
-from edgewise.runs import train, with_values
+from edgewise.app.cli import main
+from edgewise.app.kinds import find
+from edgewise.app.kinds.images.digits import read_mnist
+from edgewise.app.runs import train, with_values
 from tests.errors import refused
 from tests.places import needs
 

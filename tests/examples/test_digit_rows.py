@@ -6,7 +6,7 @@ import pytest
 import torch
 from edgewise_examples import data
 
-from edgewise.data.images.digits import read_digits
+from edgewise.app.kinds.images.digits import read_digits
 from tests.errors import refused
 
 pytest.importorskip("sklearn")

@@ -11,8 +11,8 @@ from edgewise_examples import hard_pairs as looks
 from torch import Tensor, nn
 
 from edgewise import graphs
-from edgewise.recipes import RECIPES
-from edgewise.runs import train, with_values
+from edgewise.app.kinds import RECIPES
+from edgewise.app.runs import train, with_values
 from tests.errors import refused
 
 FAR = {"shortest paths"}

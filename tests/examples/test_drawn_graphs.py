@@ -6,7 +6,7 @@ import pytest
 import torch
 from edgewise_examples import data
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 
 
 def test_the_answer_is_the_value_of_the_leaf_with_the_roots_key() -> None:

@@ -14,9 +14,9 @@ pytest.importorskip("lightning")
 from edgewise_examples import data
 
 import edgewise
-from edgewise.cli import main
-from edgewise.recipes import find
-from edgewise.runs import train, with_values
+from edgewise.app.cli import main
+from edgewise.app.kinds import find
+from edgewise.app.runs import train, with_values
 
 FAST = {"model.width": 32, "model.ffn_dim": 32, "trainer.accelerator": "cpu"}
 

@@ -13,8 +13,8 @@ from edgewise_examples import data
 from edgewise_examples.baselines import syntax_trees
 from edgewise_examples.data.ewt_trees import pieces_of
 
-from edgewise.data.checksums import SHA256
-from edgewise.recipes import find
+from edgewise.app.files.checksums import SHA256
+from edgewise.app.kinds import find
 from tests.errors import refused
 from tests.places import needs
 

@@ -13,10 +13,10 @@ pytest.importorskip("lightning")
 from edgewise_examples import data
 
 import edgewise
-from edgewise.cli import main
-from edgewise.data import Data
-from edgewise.recipes import find
-from edgewise.runs import train, with_values
+from edgewise.app.cli import main
+from edgewise.app.kinds import find
+from edgewise.app.runs import train, with_values
+from edgewise.app.train import Data
 
 FAST = {"trainer.epochs": 1, "trainer.accelerator": "cpu", "trainer.save_every": 0}
 

@@ -25,8 +25,8 @@ from edgewise_examples.data.quickdraw import (
 )
 from edgewise_examples.data.strokes import SIDE, Stroke
 
-from edgewise.batches import Batch
-from edgewise.data.checksums import SHA256
+from edgewise.app.files.checksums import SHA256
+from edgewise.app.train import Batch
 from edgewise.encodings import sinusoidal_positions
 from tests.errors import refused
 from tests.places import needs

@@ -10,7 +10,7 @@ from edgewise_examples import row_picture
 from edgewise_examples.row_picture import attention_by_layer, pools_last_of_a_row
 
 from edgewise import graphs, models
-from edgewise.cli import main
+from edgewise.app.cli import main
 
 
 def row_model(pool: str = "last", image_size: tuple[int, int] = (8, 64), graph: str = "window(2)"):

@@ -21,11 +21,10 @@ from edgewise_examples.data import quickdraw
 from edgewise_examples.data.quickdraw import FILES, NAME
 
 import edgewise
-from edgewise.baselines import baselines
-from edgewise.cli import main
-from edgewise.data.checksums import SHA256
-from edgewise.recipes import find
-from edgewise.runs import train, with_values
+from edgewise.app.cli import main
+from edgewise.app.files.checksums import SHA256
+from edgewise.app.kinds import find
+from edgewise.app.runs import baselines, train, with_values
 
 FAST = {
     "model.width": 12,
@@ -81,12 +80,12 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(run_folder: Path) -> edgewise.inference.Run:
+def run(run_folder: Path) -> edgewise.app.runs.Run:
     return edgewise.load(run_folder)
 
 
 def test_answers_are_the_outputs_of_the_model_on_its_data(
-    run: edgewise.inference.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: edgewise.app.runs.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_drawings(tmp_path, monkeypatch)
     drawings = [drawn(word, number) for word in ("fence", "ladder") for number in range(25)]
@@ -119,7 +118,7 @@ def probabilities(answers: list[dict[str, Any]]) -> list[float]:
     return [answer["probability"] for answer in answers]
 
 
-def test_every_form_gives_the_same_answers(run: edgewise.inference.Run, tmp_path: Path) -> None:
+def test_every_form_gives_the_same_answers(run: edgewise.app.runs.Run, tmp_path: Path) -> None:
     drawings = [drawn("fence", 30), drawn("ladder", 31), drawn("fence", 32)]
     wanted = probabilities(run.predict(drawings))
     assert probabilities(run.predict([json.dumps(one) for one in drawings])) == wanted
@@ -137,7 +136,7 @@ def test_every_form_gives_the_same_answers(run: edgewise.inference.Run, tmp_path
 
 
 def test_a_raw_drawing_is_brought_into_the_form_that_was_trained_on(
-    run: edgewise.inference.Run,
+    run: edgewise.app.runs.Run,
 ) -> None:
     simple = [[[0, 255], [0, 100]], [[30, 30], [0, 200]]]
     raw = [
@@ -153,7 +152,7 @@ def test_a_raw_drawing_is_brought_into_the_form_that_was_trained_on(
     assert probabilities(run.predict([raw])) == probabilities(run.predict([simple]))
 
 
-def test_no_drawing_is_too_small(run: edgewise.inference.Run) -> None:
+def test_no_drawing_is_too_small(run: edgewise.app.runs.Run) -> None:
     tiny = [[[0.0, 1e-320], [0.0, 0.0]]]
     assert run.predictor.prepare(tiny) == [([0, 255], [0, 0])]
 
@@ -179,7 +178,7 @@ def test_no_drawing_is_too_small(run: edgewise.inference.Run) -> None:
     ],
 )
 def test_what_is_no_drawing_is_named_and_the_others_are_answered(
-    run: edgewise.inference.Run, wrong: Any, said: str
+    run: edgewise.app.runs.Run, wrong: Any, said: str
 ) -> None:
     bad, good = run.predict([wrong, drawn("fence", 40)])
     assert said in bad["error"]

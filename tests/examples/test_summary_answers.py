@@ -8,10 +8,10 @@ import pytest
 from edgewise_examples.data.wiki_summaries import SPECIAL
 from edgewise_examples.inference.summaries import Summaries, sentences_of
 
-from edgewise import recipes
-from edgewise.data.text.tokenizer import train_tokenizer
-from edgewise.runs import with_values
-from edgewise.runs.preprocessing import Preprocessing
+from edgewise.app.kinds import find
+from edgewise.app.runs import with_values
+from edgewise.app.train.preprocessing import Preprocessing
+from edgewise.app.train.text.tokenizer import train_tokenizer
 
 pytest.importorskip("lightning")
 pytest.importorskip("tokenizers")
@@ -37,7 +37,7 @@ def test_sentences_of_an_article() -> None:
 def test_articles_are_summarised(tmp_path: Path) -> None:
     tokenizer = train_tokenizer([ARTICLE], "words", special=SPECIAL)
     summariser = with_values(
-        recipes.find("summarise-wikitext"), {"model.width": 8, "model.heads": 2, "task.heads": 2}
+        find("summarise-wikitext"), {"model.width": 8, "model.heads": 2, "task.heads": 2}
     )
     model = summariser.task.complete(
         summariser.model(vocab_size=tokenizer.get_vocab_size()), {"longest_text": 64}

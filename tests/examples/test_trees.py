@@ -17,10 +17,10 @@ pytest.importorskip("lightning")
 from edgewise_examples.data import ewt_trees
 
 import edgewise
-from edgewise.cli import main
-from edgewise.data.checksums import SHA256
-from edgewise.recipes import find
-from edgewise.runs import train, with_values
+from edgewise.app.cli import main
+from edgewise.app.files.checksums import SHA256
+from edgewise.app.kinds import find
+from edgewise.app.runs import train, with_values
 
 FAST = {"model.width": 16, "trainer.accelerator": "cpu", "trainer.epochs": 3}
 SUBJECTS, VERBS = ("dogs", "cats", "birds"), ("see", "hear", "like")
@@ -68,7 +68,7 @@ def run_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture(scope="module")
-def run(run_folder: Path) -> edgewise.inference.Run:
+def run(run_folder: Path) -> edgewise.app.runs.Run:
     return edgewise.load(run_folder)
 
 
@@ -77,7 +77,7 @@ def labels(answer: dict[str, Any]) -> list[str]:
 
 
 def test_answers_are_the_outputs_of_the_model_on_its_data(
-    run: edgewise.inference.Run, run_folder: Path
+    run: edgewise.app.runs.Run, run_folder: Path
 ) -> None:
     x, edge_index = torch.load(run_folder.parent / "tested.pt", weights_only=True)
     with torch.no_grad():
@@ -91,7 +91,7 @@ def test_answers_are_the_outputs_of_the_model_on_its_data(
     assert [word["word"] for word in answers[0]["words"]] == words(23)
 
 
-def test_every_form_gives_the_same_answers(run: edgewise.inference.Run, tmp_path: Path) -> None:
+def test_every_form_gives_the_same_answers(run: edgewise.app.runs.Run, tmp_path: Path) -> None:
     numbers = range(3)
     wanted = [answer["words"] for answer in run.predict([conllu(n) for n in numbers])]
     objects = [{"words": words(n), "heads": HEADS} for n in numbers]
@@ -137,7 +137,7 @@ def test_every_form_gives_the_same_answers(run: edgewise.inference.Run, tmp_path
     ],
 )
 def test_what_is_no_tree_is_named_and_the_others_are_answered(
-    run: edgewise.inference.Run, wrong: Any, said: str
+    run: edgewise.app.runs.Run, wrong: Any, said: str
 ) -> None:
     bad, good = run.predict([wrong, conllu(4)])
     assert said in bad["error"]

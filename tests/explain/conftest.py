@@ -14,11 +14,11 @@ from tests.explain import small_runs
 @pytest.fixture(scope="session")
 def run_of(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[str], edgewise.inference.Run]:
+) -> Callable[[str], edgewise.app.runs.Run]:
     """Return a function from the name of a kind to its run."""
     folders: dict[str, Path] = {}
 
-    def found(kind: str) -> edgewise.inference.Run:
+    def found(kind: str) -> edgewise.app.runs.Run:
         if kind not in folders:
             make, needed = small_runs.KINDS[kind]
             for package in ("lightning", *needed):

@@ -13,9 +13,20 @@ from typing import Any
 import pytest
 import torch
 
-from edgewise import data, models, tasks, training
-from edgewise.recipes import Recipe, find
-from edgewise.runs import train, with_values
+from edgewise import models
+from edgewise.app.kinds import find
+from edgewise.app.kinds.graphs import TU
+from edgewise.app.kinds.language import MaskedText
+from edgewise.app.kinds.texts import TextTable
+from edgewise.app.kinds.translation import Parallel, Translation
+from edgewise.app.runs import train, with_values
+from edgewise.app.train import (
+    CosineSchedule,
+    OptimizerSettings,
+    Recipe,
+    TextClassification,
+    TrainerSettings,
+)
 from tests.unlabelled import write_molecules
 
 WORDS = "the a cat dog mat sat ran on over under red blue big small old film".split()  # noqa: SIM905
@@ -33,11 +44,9 @@ def trained(
         model=partial(model, **sizes),
         data=source,
         task=task,
-        optimizer=training.OptimizerSettings(lr=1e-2),
-        schedule=training.CosineSchedule(),
-        trainer=training.TrainerSettings(
-            epochs=epochs, monitor="val/loss", mode="min", accelerator="cpu"
-        ),
+        optimizer=OptimizerSettings(lr=1e-2),
+        schedule=CosineSchedule(),
+        trainer=TrainerSettings(epochs=epochs, monitor="val/loss", mode="min", accelerator="cpu"),
     )
     train(recipe, folder / "run")
     return folder / "run"
@@ -51,9 +60,9 @@ def sentences(folder: Path, **changes: Any) -> Path:
     with (folder / "mine.csv").open("w", newline="") as file:
         rows = [("praise" if "big" in text else "blame", " ".join(text)) for text in texts]
         csv.writer(file).writerows([("verdict", "opinion"), *rows])
-    table = data.text_table(path=str(folder / "mine.csv"), kind="words", vocab_size=None)
+    table = TextTable(path=str(folder / "mine.csv"), kind="words", vocab_size=None)
     sizes = {"width": 16, "depth": 2, "heads": 4, "ffn_dim": 32, "max_length": 64, "dropout": 0.0}
-    task = tasks.TextClassification(pool="max")
+    task = TextClassification(pool="max")
     return trained(folder, models.bert, table, task, epochs=6, **sizes | changes)
 
 
@@ -68,9 +77,9 @@ def translations(
         (folder / f"{name}.en").write_text("\n".join(" ".join(text) for text in texts))
         german = [" ".join(GERMAN[word] for word in text) for text in texts]
         (folder / f"{name}.de").write_text("\n".join(german))
-    parallel = data.parallel(folder=str(folder), vocab_size=60, batch_size=200)
+    parallel = Parallel(folder=str(folder), vocab_size=60, batch_size=200)
     sizes = {"width": 16, "depth": 1, "heads": 2, "ffn_dim": 16, "dropout": 0.0}
-    task = tasks.Translation(num_beams=2)
+    task = Translation(num_beams=2)
     return trained(folder, model, parallel, task, epochs, **sizes | changes)
 
 
@@ -98,7 +107,7 @@ def hidden_words(folder: Path) -> Path:
     (folder / "mine.txt").write_text(f"{' '.join(WORDS)} .\n" * 40)
     paths = (str(folder / "mine.txt"),)
     own: dict[str, Any] = {"sources": (), "paths": paths, "test_paths": paths}
-    source = data.masked_text(kind="words", vocab_size=None, context=16, val=0.2, **own)
+    source = MaskedText(kind="words", vocab_size=None, context=16, val=0.2, **own)
     recipe = replace(find("bert-wikitext"), data=source)
     fast = {"trainer.accelerator": "cpu", "trainer.epochs": 1, "trainer.save_every": 0}
     small = {"model.width": 8, "model.depth": 1, "model.heads": 2}
@@ -140,7 +149,7 @@ def whole_graphs(folder: Path) -> Path:
     }
     for name, lines in files.items():
         (raw / f"TOY_{name}.txt").write_text("\n".join(map(str, lines)) + "\n")
-    recipe = replace(find("gat-enzymes"), data=data.tu(name="TOY", folds=3, val=0.2, batch_size=8))
+    recipe = replace(find("gat-enzymes"), data=TU(name="TOY", folds=3, val=0.2, batch_size=8))
     fast = {"trainer.accelerator": "cpu", "trainer.epochs": 2, "trainer.save_every": 0}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EDGEWISE_DATA", str(folder))
@@ -184,8 +193,8 @@ def molecules(folder: Path) -> Path:
 
 def hidden_atoms(folder: Path) -> Path:
     """Train a model of masked atoms and bonds."""
-    from edgewise.data.checksums import SHA256
-    from edgewise.data.molecules import zinc
+    from edgewise.app.files.checksums import SHA256
+    from edgewise.app.kinds.molecules import zinc
 
     write_molecules(folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -198,8 +207,8 @@ def without_attention(folder: Path) -> Path:
     """Train an LSTM, which attends to nothing."""
     rows = [f"{'big' if i % 2 else 'small'} film,{i % 2}" for i in range(40)]
     (folder / "mine.csv").write_text("\n".join(["text,label", *rows]))
-    source = data.text_table(path=str(folder / "mine.csv"), kind="words", vocab_size=None)
-    task = tasks.TextClassification()
+    source = TextTable(path=str(folder / "mine.csv"), kind="words", vocab_size=None)
+    task = TextClassification()
     return trained(folder, models.lstm, source, task, width=8, depth=1)
 
 

@@ -10,9 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import graphs
-from edgewise.errors import ArgumentError
-from edgewise.explain import Case, Contributions, attribution, contributions, fidelity, without
-from edgewise.explain.attribution import listed, named_pairs
+from edgewise._utils.errors import ArgumentError
+from edgewise.explain import attribution
+from edgewise.explain.attribution import (
+    Case,
+    Contributions,
+    contributions,
+    listed,
+    named_pairs,
+    without,
+)
+from edgewise.explain.fidelity import fidelity
 from edgewise.layers import MultiHeadAttention, Pool
 from edgewise.models import gat, gcn, graphsage
 

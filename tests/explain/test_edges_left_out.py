@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from edgewise import aggregate, attend, graphs
-from edgewise.biases import Projected
+from edgewise.attention.biases import Projected
 from edgewise.explain.edges_left_out import (
     effects_left_out,
     effects_of_aggregation,

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import edgewise
-from edgewise import data, explain, models, tasks
+from edgewise import explain, models
+from edgewise.app.kinds import find
+from edgewise.app.kinds.language import LanguageModeling, TextFiles
+from edgewise.app.runs import train, with_values
 from edgewise.explain.explanation import grid_positions
-from edgewise.recipes import find
-from edgewise.runs import train
-from edgewise.runs.recipe_fields import with_values
 from tests.errors import refused
 from tests.explain import small_runs
 
@@ -53,11 +53,9 @@ def test_a_sentence_has_its_tokens(folder: Path) -> None:
 
 def test_a_beginning_is_continued(folder: Path) -> None:
     (folder / "mine.txt").write_text("the cat sat on the mat .\n" * 200)
-    source = data.text_files(
-        paths=(str(folder / "mine.txt"),), kind="words", context=12, batch_size=4
-    )
+    source = TextFiles(paths=(str(folder / "mine.txt"),), kind="words", context=12, batch_size=4)
     sizes = {"width": 8, "depth": 1, "heads": 2, "ffn_dim": 8, "max_length": 12, "dropout": 0.0}
-    path = small_runs.trained(folder / "gpt", models.gpt, source, tasks.LanguageModeling(), **sizes)
+    path = small_runs.trained(folder / "gpt", models.gpt, source, LanguageModeling(), **sizes)
     found = explain.explanation(edgewise.load(path), "the cat sat")
     assert found.kind == "sequence"
     assert [label.strip() for label in found.labels] == ["the", "cat", "sat"]

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from edgewise import explain, graphs, models
-from edgewise.explain import Explanation, Recorded, draw_head, draw_heads, draw_rollout
+from edgewise.explain.explanation import Explanation
+from edgewise.explain.figures import draw_head, draw_heads, draw_rollout
+from edgewise.explain.record import Recorded
 from tests.errors import refused
 
 pytest.importorskip("matplotlib")

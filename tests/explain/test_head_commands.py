@@ -11,17 +11,19 @@ import pytest
 import torch
 
 import edgewise
-from edgewise import explain, graphs, models, runs
-from edgewise.cli import main
+from edgewise import explain, graphs, models
+from edgewise.app import runs
+from edgewise.app.cli import main
+from edgewise.app.explain import Suggestion
+from edgewise.app.explain.suggestion import LayerSuggestion
+from edgewise.app.runs import fields_of
+from edgewise.app.train.folder import TEST_EXAMPLES
 from edgewise.explain.losses import Losses, losses_of
 from edgewise.explain.page import _Page
-from edgewise.explain.suggestion import LayerSuggestion
-from edgewise.runs import fields_of
-from edgewise.training.folder import TEST_EXAMPLES
 from tests.explain import small_runs
 
 OTHERS = ["distance", "own", "first", "hubs"]
-RunOf = Callable[[str], edgewise.inference.Run]
+RunOf = Callable[[str], edgewise.app.runs.Run]
 Captured = pytest.CaptureFixture[str]
 LAYER = "trunk.backbone.stack.layers.0.attention.sublayer"
 
@@ -160,7 +162,7 @@ def test_heads_of_a_model_without_heads_are_refused_first(
     run_of: RunOf, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(run_of("without attention").path)
-    monkeypatch.setattr(edgewise.inference.Run, "splits", property(lambda _: pytest.fail("data")))
+    monkeypatch.setattr(edgewise.app.runs.Run, "splits", property(lambda _: pytest.fail("data")))
     assert main(["prune", path, "--fraction", "0.2", "--out", str(tmp_path / "pruned")]) == 2
     assert "a run whose model has heads that can be removed" in capsys.readouterr().err
 
@@ -221,7 +223,7 @@ def test_a_graph_is_suggested_with_its_loss(
     assert "full attention" in out
     # The recipe of this run exists only in Python.
     line = out.splitlines()[-1]
-    assert "edgewise.runs.with_values(run.recipe, {'model.graph': 'window(" in line
+    assert "edgewise.app.runs.with_values(run.recipe, {'model.graph': 'window(" in line
     trained: list[tuple[Any, Path]] = []
     monkeypatch.setattr(runs, "train", lambda *arguments: trained.append(arguments))
     exec(line, {})
@@ -243,7 +245,7 @@ def test_a_suggestion_that_saves_nothing_says_so(
 ) -> None:
     edges, seconds = saved
     layers = {LAYER: LayerSuggestion(graphs.window(2), 0.9, edges)}
-    found = explain.Suggestion(layers, 1.0, 1.0, seconds, 1.0)
+    found = Suggestion(layers, 1.0, 1.0, seconds, 1.0)
     monkeypatch.setattr(explain, "suggest", lambda *_, **__: found)
     assert main(["suggest", str(run_of("sentences").path)]) == 0
     assert ("nothing is gained" in capsys.readouterr().out) != is_gained
@@ -271,7 +273,7 @@ def test_the_suggested_command_runs_as_it_is(capsys: Captured, tmp_path: Path) -
 def test_a_model_without_a_field_for_its_graph_is_named(
     run_of: RunOf, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explain.Suggestion, "fields", lambda *_: {})
+    monkeypatch.setattr(Suggestion, "fields", lambda *_: {})
     assert main(["suggest", str(run_of("sentences").path)]) == 0
     assert "bert has no field for a graph" in capsys.readouterr().out
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import edgewise
 import edgewise as ew
 from edgewise import explain, graphs, models
+from edgewise.app.explain import load_pruned, save_pruned
 from edgewise.layers import MultiHeadAttention
 from tests.errors import refused
 from tests.explain import small_runs
@@ -328,13 +329,13 @@ def test_the_least_important_heads_are_chosen() -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> edgewise.inference.Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> edgewise.app.runs.Run:
     pytest.importorskip("lightning")
     pytest.importorskip("tokenizers")
     return edgewise.load(small_runs.sentences(tmp_path_factory.mktemp("runs") / "sentences"))
 
 
-def test_heads_of_a_run_have_an_importance(run: edgewise.inference.Run) -> None:
+def test_heads_of_a_run_have_an_importance(run: edgewise.app.runs.Run) -> None:
     for by in ("gradient", "gain", "leaving_out"):
         found = explain.importance(run, by=by, max_batches=1)
         assert list(found) == list(explain.layers_with_heads(run.model))
@@ -342,7 +343,7 @@ def test_heads_of_a_run_have_an_importance(run: edgewise.inference.Run) -> None:
 
 
 def test_a_pruned_run_predicts_after_it_was_saved(
-    run: edgewise.inference.Run, tmp_path: Path
+    run: edgewise.app.runs.Run, tmp_path: Path
 ) -> None:
     texts = ["a big film", "an old film"]
     fresh = edgewise.load(run.path)
@@ -350,11 +351,11 @@ def test_a_pruned_run_predicts_after_it_was_saved(
     explain.prune(fresh, {first: [1, 2], second: [0]})
     expected = fresh.predict(texts)
     assert expected != run.predict(texts)
-    again = edgewise.load(explain.save_pruned(fresh, tmp_path / "pruned"))
+    again = edgewise.load(save_pruned(fresh, tmp_path / "pruned"))
     assert again.predict(texts) == expected
     assert list(explain.layers_with_heads(again.model).values()) == [[0, 3], [1, 2, 3]]
     with pytest.raises(ew.EdgewiseError, match="exists"):
-        explain.save_pruned(fresh, tmp_path / "pruned")
+        save_pruned(fresh, tmp_path / "pruned")
 
 
 def theirs(name: str, implementation: str) -> nn.Module:
@@ -396,7 +397,7 @@ def test_their_models_are_pruned(name: str, implementation: str, tmp_path: Path)
     assert largest(model(ids)[0], masked) < 1e-6 * float(masked.detach().abs().max())
     assert explain.layers_with_heads(model)[first] == [0, 1]
     model.save_pretrained(tmp_path)
-    loaded = explain.load_pruned(type(model), tmp_path)
+    loaded = load_pruned(type(model), tmp_path)
     assert largest(loaded(ids)[0], model(ids)[0]) < 1e-5
     loss = model(ids)[0].square().mean()
     loss.backward()  # it can be trained further

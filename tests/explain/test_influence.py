@@ -17,20 +17,12 @@ pytest.importorskip("scipy")
 import networkx
 
 from edgewise import graphs
-from edgewise.cli import main
-from edgewise.data.graphs.node_data import graph_kept
-from edgewise.errors import ArgumentError
-from edgewise.explain.influence import (
-    Influence,
-    _changed_norms,
-    _features,
-    _norms,
-    centralities,
-    changes,
-    influence,
-    removals,
-)
-from edgewise.inference import Run
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.cli import main
+from edgewise.app.explain import Influence, centralities, changes, influence, removals
+from edgewise.app.explain.influence import _changed_norms, _features, _norms
+from edgewise.app.kinds.nodes.data import graph_kept
+from edgewise.app.runs import Run
 from edgewise.layers import MultiHeadAttention
 
 RunOf = Callable[[str], Run]
@@ -54,7 +46,7 @@ def test_centralities_are_those_of_networkx() -> None:
 
 
 def test_betweenness_of_a_large_graph_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["edgewise.explain.influence"], "PATHS", 1000)
+    monkeypatch.setattr(sys.modules["edgewise.app.explain.influence"], "PATHS", 1000)
     network = networkx.karate_club_graph()
     index = torch.tensor(list(network.edges)).T
     found, notes = centralities(graphs.edges(index, 34))
@@ -112,7 +104,7 @@ def test_a_member_moves_the_outputs_of_the_others(run_of: RunOf) -> None:
 def test_changes_are_estimated_to_first_order(
     kind: str, run_of: RunOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["edgewise.explain.influence"], "PROBES", 400)
+    monkeypatch.setattr(sys.modules["edgewise.app.explain.influence"], "PROBES", 400)
     run = run_of(kind)
     x, _ = _features(run)
     with torch.no_grad():

@@ -13,12 +13,13 @@ import torch
 
 import edgewise
 from edgewise import explain, graphs
-from edgewise.cli import main
-from edgewise.data.tables.read import read_json
+from edgewise.app.cli import main
+from edgewise.app.explain import cases
+from edgewise.app.files.read_table import read_json
 from tests.errors import refused
 from tests.explain import small_runs
 
-RunOf = Callable[[str], edgewise.inference.Run]
+RunOf = Callable[[str], edgewise.app.runs.Run]
 STAR = '{"edges": [[0, 1], [0, 2], [0, 3]], "node_labels": [0, 1, 0, 1]}'
 INPUTS = {
     "sentences": "a big film",
@@ -104,7 +105,7 @@ def test_the_explained_score_is_that_of_the_answer(
     given = list(run.predictor.from_words(words(kind))) if words(kind) else None
     (answer,) = run.predict(given)
     (value,) = given or run.predictor.default_inputs()
-    found = explain.cases(run.predictor, value)
+    found = cases(run.predictor, value)
     with torch.no_grad():
         scores = torch.cat([case.score() for case in found])
     if found[0].is_odds:
@@ -115,7 +116,7 @@ def test_the_explained_score_is_that_of_the_answer(
 def test_each_token_of_a_translation_is_explained(run_of: RunOf) -> None:
     run = run_of("translations")
     text = str(run.predict(["the cat sat"])[0]["translation"])
-    found = explain.cases(run.predictor, "the cat sat")
+    found = cases(run.predictor, "the cat sat")
     assert [case.answer for case in found] == text.split()
     # A word that a trained model copies carries its translation.
     (first, *_) = run.explain("the cat sat", top=1)
@@ -125,7 +126,7 @@ def test_each_token_of_a_translation_is_explained(run_of: RunOf) -> None:
 def test_a_link_is_explained_by_the_graph_without_each_edge(run_of: RunOf) -> None:
     run = run_of("links")
     model, value = run.model, run.predictor.prepare("m3")
-    (case,) = explain.cases(run.predictor, "m3")
+    (case,) = cases(run.predictor, "m3")
     found = explain.contributions(case, "removed")
     known, own = run.splits.preprocessing["known"], case.own
     assert own is not None

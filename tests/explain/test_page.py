@@ -15,8 +15,8 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import explain, graphs
-from edgewise.cli import main
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.cli import main
 from edgewise.explain import page as page_module
 from edgewise.explain.page import html_page, write_page
 from edgewise.explain.record import LayerRecord, Recorded

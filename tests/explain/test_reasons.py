@@ -13,17 +13,17 @@ import torch
 pytest.importorskip("lightning")
 
 import edgewise
-from edgewise.cli import main
-from edgewise.data.tables.read import read_json
-from edgewise.digits import rounded, saved
-from edgewise.explain import Case, Contributions, NodeCases, contributions
-from edgewise.explain.cases import log_odds
-from edgewise.explain.reasons import reasons_of
-from edgewise.inference import Run
-from edgewise.recipes import find
-from edgewise.runs import train, with_values
-from edgewise.runs.combining import fitted_factors
-from edgewise.training import RunFolder
+from edgewise._utils.digits import rounded, saved
+from edgewise.app.cli import main
+from edgewise.app.explain.reasons import reasons_of
+from edgewise.app.files.read_table import read_json
+from edgewise.app.kinds import find
+from edgewise.app.kinds.nodes import NodeCases
+from edgewise.app.predict.cases import log_odds
+from edgewise.app.runs import Run, train, with_values
+from edgewise.app.runs.combining import fitted_factors
+from edgewise.app.train import RunFolder
+from edgewise.explain.attribution import Case, Contributions, contributions
 from tests.explain import small_runs
 
 FAST = {"trainer.accelerator": "cpu", "trainer.epochs": 3}
@@ -149,7 +149,7 @@ def test_the_contribution_of_a_word_is_that_of_the_text_without_it(sentences: Pa
     run = edgewise.load(sentences)
     found = run.explain("good film", top=5)[0]
     # Positions stay, so the text has no shorter form to compare with: cut the word in the model.
-    case = edgewise.explain.cases(run.predictor, "good film")[0]
+    case = edgewise.app.explain.cases(run.predictor, "good film")[0]
     gone = torch.tensor([True, False])
     expected = float(case.score().detach().sum() - edgewise.explain.without(case, gone).sum())
     good = next(reason for reason in found.reasons if reason.part == "good")

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import edgewise as ew
 from edgewise import explain, graphs, models
-from edgewise.explain import Recorded, rollout
+from edgewise.explain import rollout
+from edgewise.explain.record import Recorded
 from edgewise.layers import MultiHeadAttention
 from tests.contracts import test_models as of_models
 from tests.contracts import test_text_models as of_text
@@ -298,7 +299,7 @@ def test_nothing_is_left_behind() -> None:
         model(IDS + 11)
     hooks = [m._forward_hooks or m._forward_pre_hooks for m in model.modules()]
     assert not any(hooks)
-    from edgewise.interception import is_intercepted
+    from edgewise.attention.hooks import is_intercepted
 
     assert not is_intercepted()
 

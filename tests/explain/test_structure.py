@@ -14,18 +14,11 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.metrics import roc_auc_score
 
 from edgewise import graphs
-from edgewise.errors import ArgumentError
-from edgewise.explain import record
-from edgewise.explain.structure import (
-    Sentence,
-    _fit,
-    _tree,
-    dependencies,
-    draw_tree,
-    edge_recovery,
-    roc_auc,
-)
-from edgewise.inference import Run
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.explain import Sentence, dependencies, draw_tree, edge_recovery
+from edgewise.app.explain.structure import _fit, _tree, roc_auc
+from edgewise.app.runs import Run
+from edgewise.explain.record import record
 from edgewise.layers import MultiHeadAttention
 
 

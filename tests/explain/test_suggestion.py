@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 import edgewise
 from edgewise import explain, graphs, models
+from edgewise.app.explain import Suggestion, suggest
+from edgewise.app.explain.suggestion import LayerSuggestion, restricted_to
+from edgewise.app.kinds import find
+from edgewise.app.runs import with_values
 from edgewise.explain.losses import losses_of
-from edgewise.explain.suggestion import LayerSuggestion, restricted_to
 from edgewise.layers import MultiHeadAttention
-from edgewise.recipes import find
-from edgewise.runs import with_values
 from tests.errors import refused
 from tests.explain import small_runs
 
@@ -48,7 +49,7 @@ def test_a_known_pattern_is_found(graph: graphs.Pattern) -> None:
     torch.manual_seed(0)
     model = Looking()
     batches = [(torch.randn(n, 4), graph.bind(n) | graphs.hubs([0]).bind(n)) for n in (12, 9)]
-    found = explain.suggest(model, batches, loss, coverage=0.99)
+    found = suggest(model, batches, loss, coverage=0.99)
     (name,) = found.layers
     assert name == "layer"
     assert found.layers[name].text == "window(1) | hubs([0])"
@@ -59,7 +60,7 @@ def test_a_known_pattern_is_found(graph: graphs.Pattern) -> None:
     assert "window(1) | hubs([0])" in str(found)
     assert "full attention" in str(found)
     assert str(found).splitlines()[1].startswith("0: layer ")  # numbered as in all commands
-    small = explain.suggest(model, batches, loss, coverage=0.5)
+    small = suggest(model, batches, loss, coverage=0.5)
     assert small.layers[name].text == "window(0) | hubs([0])"
     assert small.loss != pytest.approx(small.full_loss, rel=1e-4)
     assert small.layers[name].edges < found.layers[name].edges
@@ -104,7 +105,7 @@ def test_a_run_gets_a_suggestion(tmp_path_factory: pytest.TempPathFactory) -> No
     pytest.importorskip("lightning")
     pytest.importorskip("tokenizers")
     run = edgewise.load(small_runs.sentences(tmp_path_factory.mktemp("runs") / "sentences"))
-    found = explain.suggest(run, max_batches=1, coverage=0.6)
+    found = suggest(run, max_batches=1, coverage=0.6)
     assert list(found.layers) == list(explain.layers_with_heads(run.model))
     assert all(one.weight >= 0.6 for one in found.layers.values())
 
@@ -136,7 +137,7 @@ def test_short_texts_have_no_hubs_of_equal_weight() -> None:
         layer.qkv.bias[:8].zero_()
     graph = graphs.batch([graphs.complete().bind(n) for n in (3, 6, 3)])
     batches = [(torch.randn(12, 4), graph)]
-    found = explain.suggest(layer, batches, loss)
+    found = suggest(layer, batches, loss)
     assert [one.text for one in found.layers.values()] == ["window(3)"]
 
 
@@ -154,18 +155,18 @@ def test_cross_attention_gets_no_suggestion() -> None:
 
     for sizes in ((5, 7), (5,)):
         batches = [(torch.randn(5, 4), torch.randn(n, 4)) for n in sizes]
-        assert list(explain.suggest(model, batches, both).layers) == ["own"]
+        assert list(suggest(model, batches, both).layers) == ["own"]
 
 
 def test_a_suggestion_keeps_the_direction_of_time() -> None:
     """A window in the place of a causal graph would let tokens attend to the future."""
 
-    def of(**widths: int) -> explain.Suggestion:
+    def of(**widths: int) -> Suggestion:
         layers = {
             name.replace("__", "."): LayerSuggestion(graphs.window(width), 0.9, 0.1 * width)
             for name, width in widths.items()
         }
-        return explain.Suggestion(layers, 1.0, 1.0, 1.0, 1.0)
+        return Suggestion(layers, 1.0, 1.0, 1.0, 1.0)
 
     found = of(trunk__0=3, trunk__1=5)
     assert found.fields(find("sst2")) == {"model.graph": "window(5)"}
@@ -187,6 +188,6 @@ def test_bad_requests_are_named() -> None:
     with refused(
         "model", expected="self-attention", got="has no self-attention", remedy="Transformer"
     ):
-        explain.suggest(layer, batches, loss)
+        suggest(layer, batches, loss)
     with refused("coverage", expected="1", got="2", remedy="0.9"):
-        explain.suggest(model, [], loss, coverage=2)
+        suggest(model, [], loss, coverage=2)

@@ -49,11 +49,22 @@ import torch
 from edgewise_examples import data as example_data
 from torch import Tensor
 
-from edgewise import data
-from edgewise.data import Data, Splits
-from edgewise.data.checksums import SHA256
-from edgewise.data.tables.table import MISSING
-from edgewise.errors import EdgewiseError
+from edgewise._utils.errors import EdgewiseError
+from edgewise.app.files.checksums import SHA256
+from edgewise.app.files.table import MISSING
+from edgewise.app.kinds.graphs import TU
+from edgewise.app.kinds.items import Gowalla, InteractionFiles
+from edgewise.app.kinds.language import MaskedText, Shakespeare, TextFiles, WarAndPeace, WikiText2
+from edgewise.app.kinds.links import EdgeList, EgoFacebook
+from edgewise.app.kinds.molecules import ESOL, ZINC, IonicLiquids, MoleculeTable
+from edgewise.app.kinds.nodes import NodeFiles, Planetoid
+from edgewise.app.kinds.series import TimeSeries
+from edgewise.app.kinds.tags import EWT as EWT_
+from edgewise.app.kinds.tags import TagFile
+from edgewise.app.kinds.texts import SST2 as SST2_
+from edgewise.app.kinds.texts import TextTable
+from edgewise.app.kinds.translation import Multi30k, Parallel
+from edgewise.app.train import Data, Splits
 from edgewise.graphs import Graph
 from tests.fuzz.damage import damage
 
@@ -159,7 +170,7 @@ MULTI30K = {"train": 120, "val": 30, "test_2016_flickr": 30}
 MUTAG = ("A", "graph_indicator", "graph_labels", "node_labels")
 ENZYMES = (*MUTAG, "node_attributes")
 FILES: dict[str, dict[str, Callable[[bytes], bytes] | None]] = {
-    "Cora": dict.fromkeys(data.planetoid().files),
+    "Cora": dict.fromkeys(Planetoid().files),
     "ENZYMES": dict.fromkeys(f"ENZYMES_{part}.txt" for part in ENZYMES),
     "MNIST": {
         f"{part}-{kind}-ubyte.gz": images(60)
@@ -187,39 +198,39 @@ FILES: dict[str, dict[str, Callable[[bytes], bytes] | None]] = {
 """What is kept of the files of each data set; all of a file where it is ``None``."""
 
 KNOWN: dict[str, Case] = {
-    "planetoid": Case(lambda _: data.planetoid(), ("Cora",), lambda _: 3),
-    "mutag": Case(lambda _: data.tu(), ("MUTAG",), lambda _: 188),
-    "enzymes": Case(lambda _: data.tu(name="ENZYMES"), ("ENZYMES",), lambda _: 600),
-    "esol": Case(lambda _: data.esol(), ("esol",), rows_of("delaney-processed.csv")),
+    "planetoid": Case(lambda _: Planetoid(), ("Cora",), lambda _: 3),
+    "mutag": Case(lambda _: TU(), ("MUTAG",), lambda _: 188),
+    "enzymes": Case(lambda _: TU(name="ENZYMES"), ("ENZYMES",), lambda _: 600),
+    "esol": Case(lambda _: ESOL(), ("esol",), rows_of("delaney-processed.csv")),
     "ionic_liquids": Case(
-        lambda _: data.ionic_liquids(folds=3, val=0.4),
+        lambda _: IonicLiquids(folds=3, val=0.4),
         ("ionic_liquids",),
         rows_of("co2_solubility_chen2024.csv.gz"),
     ),
-    "gowalla": Case(lambda _: data.gowalla(val_users=10), ("gowalla",)),
-    "ego_facebook": Case(lambda _: data.ego_facebook(), ("ego_facebook",)),
+    "gowalla": Case(lambda _: Gowalla(val_users=10), ("gowalla",)),
+    "ego_facebook": Case(lambda _: EgoFacebook(), ("ego_facebook",)),
     "hollywood_actors": Case(lambda _: example_data.hollywood_actors(), ("hollywood_actors",)),
-    "shakespeare": Case(lambda _: data.shakespeare(), ("tinyshakespeare",)),
-    "war_and_peace": Case(lambda _: data.war_and_peace(), ("war_and_peace",)),
-    "wikitext2": Case(lambda _: data.wikitext2(kind="words", val=0.1, **SMALL), ("wikitext-2",)),
+    "shakespeare": Case(lambda _: Shakespeare(), ("tinyshakespeare",)),
+    "war_and_peace": Case(lambda _: WarAndPeace(), ("war_and_peace",)),
+    "wikitext2": Case(lambda _: WikiText2(kind="words", val=0.1, **SMALL), ("wikitext-2",)),
     "wiki_summaries": Case(lambda _: example_data.wiki_summaries(**SMALL), ("wikitext-2",)),
     "masked_text": Case(
-        lambda _: data.masked_text(sources=("multi30k",), val=0.1, **SMALL),
+        lambda _: MaskedText(sources=("multi30k",), val=0.1, **SMALL),
         ("multi30k", "wikitext-2"),
     ),
     "multi30k": Case(
-        lambda _: data.multi30k(vocab_size=400, batch_size=400),
+        lambda _: Multi30k(vocab_size=400, batch_size=400),
         ("multi30k",),
         lines_in(*(f"{name}.en.gz" for name in MULTI30K)),
     ),
-    "sst2": Case(lambda _: data.sst2(**SMALL), ("SST2",), lines_in(*SST2)),
-    "ewt": Case(lambda _: data.ewt(**SMALL), ("UD_English-EWT",), sentences_in),
+    "sst2": Case(lambda _: SST2_(**SMALL), ("SST2",), lines_in(*SST2)),
+    "ewt": Case(lambda _: EWT_(**SMALL), ("UD_English-EWT",), sentences_in),
     "mnist": Case(
         lambda _: example_data.caption_digits(count=8, tested=8, batch_size=4),
         ("MNIST",),
         lambda _: 24,
     ),
-    "zinc": Case(lambda _: data.zinc(), ("ZINC_jtvae12k",), lambda _: 12_000),
+    "zinc": Case(lambda _: ZINC(), ("ZINC_jtvae12k",), lambda _: 12_000),
 }
 
 
@@ -310,32 +321,30 @@ def made(folder: Path) -> dict[str, Case]:
         path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
     labelled = {"path": "train.tsv", "val_path": "val.tsv.gz", "test_path": "test.tsv"}
     cases: dict[str, Callable[[Path], Data]] = {
-        "edge_list": lambda raw: data.edge_list(path=str(raw / "edges.csv")),
-        "large_ids": lambda raw: data.edge_list(path=str(raw / "edges.tsv")),
-        "parquet": lambda raw: data.edge_list(path=str(raw / "edges.parquet")),
-        "excel": lambda raw: data.edge_list(path=str(raw / "edges.xlsx")),
-        "json_lines": lambda raw: data.edge_list(path=str(raw / "edges.jsonl")),
-        "nodes": lambda raw: data.node_files(
-            nodes=str(raw / "nodes.csv"), edges=str(raw / "edges.csv")
-        ),
-        "ratings": lambda raw: data.interactions(path=str(raw / "ratings.csv")),
-        "interactions": lambda raw: data.interactions(
+        "edge_list": lambda raw: EdgeList(path=str(raw / "edges.csv")),
+        "large_ids": lambda raw: EdgeList(path=str(raw / "edges.tsv")),
+        "parquet": lambda raw: EdgeList(path=str(raw / "edges.parquet")),
+        "excel": lambda raw: EdgeList(path=str(raw / "edges.xlsx")),
+        "json_lines": lambda raw: EdgeList(path=str(raw / "edges.jsonl")),
+        "nodes": lambda raw: NodeFiles(nodes=str(raw / "nodes.csv"), edges=str(raw / "edges.csv")),
+        "ratings": lambda raw: InteractionFiles(path=str(raw / "ratings.csv")),
+        "interactions": lambda raw: InteractionFiles(
             path=str(raw / "train.txt"), test_path=str(raw / "test.txt")
         ),
-        "series": lambda raw: data.time_series(
+        "series": lambda raw: TimeSeries(
             path=str(raw / "series.csv.gz"), season=7, history=14, horizon=7
         ),
-        "text_table": lambda raw: data.text_table(
+        "text_table": lambda raw: TextTable(
             **{k: str(raw / v) for k, v in labelled.items()}, **SMALL
         ),
-        "molecules": lambda raw: data.molecule_table(
+        "molecules": lambda raw: MoleculeTable(
             path=str(raw / "molecules.csv"), target="metal", smiles="smiles"
         ),
-        "tags": lambda raw: data.tag_file(path=str(raw / "words.tsv"), **SMALL),
-        "text_files": lambda raw: data.text_files(
+        "tags": lambda raw: TagFile(path=str(raw / "words.tsv"), **SMALL),
+        "text_files": lambda raw: TextFiles(
             paths=(str(raw / "one.txt"), str(raw / "two.txt.gz")), context=16, val=0.1
         ),
-        "parallel": lambda raw: data.parallel(folder=str(raw), vocab_size=60, batch_size=200),
+        "parallel": lambda raw: Parallel(folder=str(raw), vocab_size=60, batch_size=200),
     }
     counts = {
         "text_table": lines_in(*labelled.values()),

@@ -16,9 +16,11 @@ from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from edgewise import data, models, tasks, training
-from edgewise.recipes import Recipe, find
-from edgewise.runs import train, train_seeds, with_values
+from edgewise import models
+from edgewise.app.kinds import find
+from edgewise.app.kinds.language import LanguageModeling, TextFiles
+from edgewise.app.runs import train, train_seeds, with_values
+from edgewise.app.train import CosineSchedule, OptimizerSettings, Recipe, TrainerSettings
 from tests import forked
 
 TIMES = {"seconds", "cpu_seconds"}
@@ -50,11 +52,11 @@ def text(folder: Path) -> Recipe:
         name="text",
         summary="",
         model=partial(models.gpt, dropout=0.2, max_length=24),
-        data=data.text_files(paths=(str(source),), kind="words", context=24, batch_size=4),
-        task=tasks.LanguageModeling(),
-        optimizer=training.OptimizerSettings(lr=1e-2),
-        schedule=training.CosineSchedule(),
-        trainer=training.TrainerSettings(accumulate_grad_batches=3, average_last_epochs=2),
+        data=TextFiles(paths=(str(source),), kind="words", context=24, batch_size=4),
+        task=LanguageModeling(),
+        optimizer=OptimizerSettings(lr=1e-2),
+        schedule=CosineSchedule(),
+        trainer=TrainerSettings(accumulate_grad_batches=3, average_last_epochs=2),
     )
     return with_values(recipe, {**TRAINER, **SMALL, "trainer.epochs": 4})
 

@@ -40,17 +40,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.cli import main as edgewise_main
-from edgewise.data.text.tokenizer import parse_tokenizer, vocabulary_hash
+from edgewise.app.cli import main as edgewise_main
+from edgewise.app.kinds import find
+from edgewise.app.runs import to_record, with_values
+from edgewise.app.runs.train_recipe import _tokenizer, prepare
+from edgewise.app.runs.vocabulary import keep_vocabulary, vocabulary_record
+from edgewise.app.train import Recipe, RunFolder
+from edgewise.app.train.folder import CURVES, METRICS, PREPROCESSING_TENSORS, RECIPE, TEST_EXAMPLES
+from edgewise.app.train.held_out import keep_held_out
+from edgewise.app.train.preprocessing import keep_preprocessing
+from edgewise.app.train.text.tokenizer import parse_tokenizer, vocabulary_hash
 from edgewise.graphs.user_patterns import IMPORT
-from edgewise.recipes import Recipe, find
-from edgewise.runs import to_record, with_values
-from edgewise.runs.held_out import keep_held_out
-from edgewise.runs.preprocessing import keep_preprocessing
-from edgewise.runs.train_recipe import _tokenizer, prepare
-from edgewise.runs.vocabulary import keep_vocabulary, vocabulary_record
-from edgewise.training import RunFolder
-from edgewise.training.folder import CURVES, METRICS, PREPROCESSING_TENSORS, RECIPE, TEST_EXAMPLES
 from tests.fuzz.damage import damage
 
 SECRET = "the-secret-of-this-computer"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewise.data.reading import read_own_text
+from edgewise.app.files.reading import read_own_text
 from tests.fuzz.files import run
 from tests.places import ROOT
 
@@ -26,6 +26,6 @@ def test_the_fuzz_finds_a_reader_that_does_not_name_its_file(
     def careless(path: Path) -> str:
         return path.read_text() if path.suffix != ".gz" else read_own_text(path)
 
-    monkeypatch.setattr("edgewise.data.text.long_texts.read_own_text", careless)
+    monkeypatch.setattr("edgewise.app.kinds.language.files.read_own_text", careless)
     _, bad = run(40, seed=0, root=None, only="text_files")
     assert any("UnicodeDecodeError" in report for report in bad)

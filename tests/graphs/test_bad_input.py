@@ -10,7 +10,7 @@ import torch
 
 import edgewise as ew
 from edgewise import ArgumentError, graphs
-from edgewise.errors import counted
+from edgewise._utils.errors import counted
 from edgewise.graphs import Pattern
 from tests.errors import refused
 

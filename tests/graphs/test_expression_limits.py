@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from edgewise import graphs
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs.expression import MAX_DEPTH
 from tests.errors import case
 

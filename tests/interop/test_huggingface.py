@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.errors import MissingDataError
+from edgewise._utils.errors import MissingDataError
 from edgewise.interop.huggingface import load
 from edgewise.layers import JointLinear
 from tests.errors import refused

@@ -11,7 +11,7 @@ pytest.importorskip("torch_geometric")
 from torch_geometric import EdgeIndex
 
 import edgewise.interop.pyg as ours
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import Graph
 from edgewise.interop.pyg import adjacency
 from edgewise.interop.pyg.adjacency import graph_of

@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("torch_geometric")
 import edgewise.interop.pyg as ours
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 
 
 @pytest.fixture

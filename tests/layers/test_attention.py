@@ -10,7 +10,7 @@ from torch import nn
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.cli.peers import copy_multi_head
+from edgewise.app.cli.peers import copy_multi_head
 from edgewise.encodings import Rotary
 from edgewise.layers import Cache, JointLinear, LinearByHead, MultiHeadAttention
 from edgewise.models import MODELS

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgewise import graphs
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 from edgewise.layers import AttentionPool, ClassToken, Pool, packed_graph
 from tests.errors import refused
 

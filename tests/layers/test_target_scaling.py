@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from edgewise.layers import TargetScaling
+from edgewise.app.train import TargetScaling
 
 
 def test_outputs_have_the_unit_of_the_targets_and_it_is_saved() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import graphs, models
-from edgewise.cli.peers import copy_encoder_layer
+from edgewise.app.cli.peers import copy_encoder_layer
 from edgewise.layers import FeedForward, NodeBatchNorm, Residual, TransformerLayer
 from tests.errors import refused
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from edgewise import encodings, graphs, models
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from edgewise import graphs
-from edgewise.data import PackedGraphs
+from edgewise.app.train import PackedGraphs
 from edgewise.graphs import Intervals
 from edgewise.models import graph_network
 from edgewise.models.graph_network import Focus, GraphNetworkBlock, GraphState

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise import aggregate, encodings, graphs, models
-from edgewise.biases import TableBias
-from edgewise.data import PackedGraphs
+from edgewise.app.train import PackedGraphs
+from edgewise.attention.biases import TableBias
 from edgewise.layers import MultiHeadAttention
 from edgewise.models.gat import GATLayer
 from edgewise.models.gcn import GCNLayer

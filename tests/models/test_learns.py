@@ -22,10 +22,10 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from edgewise import models
-from edgewise.batches import Batch
-from edgewise.recipes import find
-from edgewise.runs.recipe_fields import with_values
-from edgewise.runs.train_recipe import prepare
+from edgewise.app.kinds import find
+from edgewise.app.runs import with_values
+from edgewise.app.runs.train_recipe import prepare
+from edgewise.app.train import Batch
 from tests.places import ROOT, needs
 
 

@@ -6,11 +6,7 @@ import pytest
 import torch
 
 from edgewise import graphs
-from edgewise.models.molecule_transformer import (
-    BondLayer,
-    ConditionalHead,
-    molecule_transformer,
-)
+from edgewise.models.molecule_transformer import BondLayer, ConditionalHead, molecule_transformer
 from tests.errors import refused
 
 

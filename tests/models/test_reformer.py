@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from edgewise import graphs, layers, models, tasks
+from edgewise import graphs, layers, models
+from edgewise.app.train import TextClassification
 from edgewise.decoding import generate
 from edgewise.layers import Cache, TextModel
 from edgewise.models.reformer import (
@@ -301,5 +302,5 @@ def test_a_text_without_a_batch_and_a_classifier_of_texts() -> None:
     ids = torch.arange(10) % 11
     assert torch.equal(model(ids), model(ids[None])[0])
     sizes = {"longest_text": 10, "out_width": 3}
-    classifier = tasks.TextClassification().complete(model, sizes)
+    classifier = TextClassification().complete(model, sizes)
     assert classifier(layers.Tokens(ids[None])).shape == (1, 3)

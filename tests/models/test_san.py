@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import edgewise as ew
 from edgewise import encodings, graphs, models
-from edgewise.cli.peers import copy_encoder_layer
-from edgewise.data import PackedGraphs
+from edgewise.app.cli.peers import copy_encoder_layer
+from edgewise.app.train import PackedGraphs
 from edgewise.encodings import RepeatedEigenvalueWarning
 from edgewise.models.san import SAN, LearnedSpectrum, SpectralAttention
 from tests.errors import refused

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise.cli.peers import copy_transformer
+from edgewise.app.cli.peers import copy_transformer
 from edgewise.encodings import Sinusoidal
 from edgewise.models import transformer
 

@@ -18,16 +18,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.attention import _parts, _with_lse
-from edgewise.checks import checked_call
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.attend import _parts, _with_lse
+from edgewise.attention.checks import checked_call
 from edgewise.engines import ENGINES, triton_rows
+from edgewise.engines.layouts import layout_of
 from edgewise.engines.merge import merge_attention
 from edgewise.engines.rows.layout import RowsLayout
 from edgewise.engines.triton_rows.launch import recorded
 from edgewise.engines.triton_rows.layout import TritonLayout, TritonSide, sort_edges
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
-from edgewise.layouts import layout_of
 from tests.engines.case import Case
 from tests.engines.cases import (
     BATCHES,

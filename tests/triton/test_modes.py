@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 import edgewise as ew
-from edgewise import dispatch_modes, graphs
+from edgewise import graphs
+from edgewise._utils import dispatch_modes
+from edgewise._utils.errors import ArgumentError
 from edgewise.engines.triton_rows import launch
 from edgewise.engines.triton_rows.launch import recorded
-from edgewise.errors import ArgumentError
 from tests.engines.cases import CALLS
 from tests.engines.test_small_calls import entered
 from tests.triton import DEVICE, ON_A_GPU

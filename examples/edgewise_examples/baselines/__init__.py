@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edgewise.baselines import Kind
-from edgewise.tasks import Classification
+from edgewise.app.runs import Kind
+from edgewise.app.train import Classification
 from edgewise_examples.baselines import captions, sketches, syntax_trees
 from edgewise_examples.data.caption_digits import CaptionDigits
 from edgewise_examples.data.ewt_trees import EWTTrees

@@ -14,11 +14,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from edgewise.baselines import Candidate, Writer
-from edgewise.batches import WritingBatch
-from edgewise.data import Splits
-from edgewise.errors import require
-from edgewise.recipes import Recipe
+from edgewise._utils.errors import require
+from edgewise.app.train import Candidate, Recipe, Splits, Writer, WritingBatch
 
 NEIGHBOURS = (1, 3, 5)
 TREES, FEATURES = 200, ("sqrt", 60)

@@ -15,13 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.baselines import Candidate
-from edgewise.baselines.candidate import batches_of, fit_classifier
-from edgewise.batches import Batch
-from edgewise.data import Split, Splits
-from edgewise.errors import require
-from edgewise.ragged import starts
-from edgewise.recipes import Recipe
+from edgewise._utils.errors import require
+from edgewise._utils.ragged import starts
+from edgewise.app.train import Batch, Candidate, Recipe, Split, Splits
+from edgewise.app.train.baseline import batches_of, fit_classifier
 from edgewise_examples.data.quickdraw import INK, strokes_of
 
 VARIED, TREES, FEATURES = 4, 200, ("sqrt", 60)

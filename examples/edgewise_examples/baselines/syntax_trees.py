@@ -13,12 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from edgewise.baselines import Candidate
-from edgewise.baselines.candidate import batches_of, fit_classifier
-from edgewise.batches import Batch
-from edgewise.data import Splits
-from edgewise.errors import require
-from edgewise.recipes import Recipe
+from edgewise._utils.errors import require
+from edgewise.app.train import Batch, Candidate, Recipe, Splits
+from edgewise.app.train.baseline import batches_of, fit_classifier
 
 STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # Settings: C, the inverse of the penalty on the weights.
 

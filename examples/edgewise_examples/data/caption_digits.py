@@ -9,14 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from edgewise.arguments import check_least
-from edgewise.batches import Batch, WritingBatch
-from edgewise.data.images.digits import MNIST_SIDE as SIDE
-from edgewise.data.images.digits import read_mnist
-from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
-from edgewise.data.sampled import SampledSplit
-from edgewise.data.splits import Split, Splits
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_least
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.kinds.images.data import ImageData, bright_on_dark, pixels
+from edgewise.app.kinds.images.digits import MNIST_SIDE as SIDE
+from edgewise.app.kinds.images.digits import read_mnist
+from edgewise.app.train import Batch, Split, Splits, WritingBatch
+from edgewise.app.train.sampled import SampledSplit
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_least
-from edgewise.data.folds import Folds
-from edgewise.data.graphs.graph_data import GraphData, kept_form, labelled
-from edgewise.data.packed import PackedGraphs
-from edgewise.data.precomputed_encodings import PrecomputedEncodings
-from edgewise.data.splits import Splits
+from edgewise._utils.arguments import check_least
+from edgewise.app.kinds.graphs.data import GraphData, kept_form, labelled
+from edgewise.app.train import PackedGraphs, Splits
+from edgewise.app.train.folds import Folds
+from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
 
 NODES = 41
 SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
@@ -35,7 +34,7 @@ class CSL(GraphData):
 
     Attributes:
         copies: number of graphs in each class; their nodes are permuted.
-        folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`; folds are
+        folds, fold, val, split_seed: see :class:`~edgewise.app.train.folds.Folds`; folds are
             stratified by class.
         batch_size: number of graphs per batch.
     """

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Generator, Tensor
 
-from edgewise.arguments import check_least, check_shares
-from edgewise.batches import Batch
-from edgewise.data.images.digits import CLASSES, SIDE, Part, read_digits
-from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
-from edgewise.data.sampled import SampledSplit
-from edgewise.data.splits import Split, Splits
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_least, check_shares
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.kinds.images.data import ImageData, bright_on_dark, pixels
+from edgewise.app.kinds.images.digits import CLASSES, SIDE, Part, read_digits
+from edgewise.app.train import Batch, Split, Splits
+from edgewise.app.train.sampled import SampledSplit
 
 if TYPE_CHECKING:
     from PIL.Image import Image

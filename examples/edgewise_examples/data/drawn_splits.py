@@ -7,9 +7,8 @@ from typing import Any
 
 from torch import Generator, Tensor
 
-from edgewise.batches import Batch
-from edgewise.data.sampled import SampledSplit
-from edgewise.data.splits import Split, Splits
+from edgewise.app.train import Batch, Split, Splits
+from edgewise.app.train.sampled import SampledSplit
 
 
 def drawn_splits(

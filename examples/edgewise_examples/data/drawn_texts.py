@@ -9,9 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from edgewise.arguments import check_count
-from edgewise.batches import Batch
-from edgewise.data.splits import Data, Splits
+from edgewise._utils.arguments import check_count
+from edgewise.app.train import Batch, Data, Splits
 from edgewise.layers import Tokens
 from edgewise_examples.data.drawn_splits import drawn_splits
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 from edgewise_examples.data.drawn_texts import DrawnTexts
 
 

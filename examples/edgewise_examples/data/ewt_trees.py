@@ -14,17 +14,16 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_choice, check_least
-from edgewise.batches import UNLABELLED, Batch
-from edgewise.data.packed import PackedGraphs
-from edgewise.data.precomputed_encodings import PrecomputedEncodings
-from edgewise.data.splits import Data, Split, Splits
-from edgewise.data.text.conllu import read_conllu
-from edgewise.data.text.labelled_sentences import Labelled
-from edgewise.data.text.tag_file import ewt_texts
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_choice, check_least
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import boundaries, ranges, segment_index
+from edgewise.app.kinds.tags.conllu import read_conllu
+from edgewise.app.kinds.tags.files import ewt_texts
+from edgewise.app.train import Batch, Data, PackedGraphs, Split, Splits
+from edgewise.app.train.batches import UNLABELLED
+from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
+from edgewise.app.train.text.labelled import Labelled
 from edgewise.graphs import tree
-from edgewise.ragged import boundaries, ranges, segment_index
 
 Links = Literal["tree", "chain"]
 Label = Literal["deprel", "upos"]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.data.files import find_files
-from edgewise.data.graphs.edge_splits import distinct
-from edgewise.data.graphs.links import Links, Pairs
-from edgewise.data.reading import read_lines
+from edgewise.app.files.files import find_files
+from edgewise.app.files.reading import read_lines
+from edgewise.app.kinds.links.data import Links, Pairs
+from edgewise.app.train.edge_splits import distinct
 
 FILE = "actor.dat.gz"
 ADDRESS = f"https://github.com/AllenDowney/ThinkComplexity2/raw/master/data/{FILE}"

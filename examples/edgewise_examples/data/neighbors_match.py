@@ -20,10 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from edgewise.arguments import check_count
-from edgewise.batches import Batch
-from edgewise.data.splits import Data, Splits
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_count
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.train import Batch, Data, Splits
 from edgewise.graphs import Graph, batch, membership, tree
 from edgewise_examples.data.drawn_splits import drawn_splits
 

@@ -21,17 +21,15 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_choice, check_least, check_share
-from edgewise.batches import Batch
-from edgewise.data.files import find_raw, not_published, unreadable
-from edgewise.data.images.image_data import affine_maps
-from edgewise.data.packed import PackedGraphs
-from edgewise.data.reading import read_text
-from edgewise.data.splits import Data, Split, Splits
+from edgewise._utils.arguments import check_choice, check_least, check_share
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import segment_index, starts
+from edgewise.app.files.files import find_raw, not_published, unreadable
+from edgewise.app.files.reading import read_text
+from edgewise.app.kinds.images.data import affine_maps
+from edgewise.app.train import Batch, Data, PackedGraphs, Split, Splits
 from edgewise.encodings import sinusoidal_positions
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Intervals, batch, complete
-from edgewise.ragged import segment_index, starts
 from edgewise_examples.data.strokes import SIDE, Stroke, read_strokes
 
 NAME, FILES = "quickdraw_25x344", ["quickdraw_25x344.ndjson.gz", "categories.txt"]

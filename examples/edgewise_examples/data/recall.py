@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from edgewise.arguments import check_count
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_count
+from edgewise._utils.errors import ArgumentError
 from edgewise_examples.data.drawn_texts import DrawnTexts
 
 

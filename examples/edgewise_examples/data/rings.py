@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_least
-from edgewise.data.graphs.graph_data import GraphData, kept_form, labelled
-from edgewise.data.packed import PackedGraphs
-from edgewise.data.precomputed_encodings import PrecomputedEncodings
-from edgewise.data.splits import Splits
+from edgewise._utils.arguments import check_least
+from edgewise.app.kinds.graphs.data import GraphData, kept_form, labelled
+from edgewise.app.train import PackedGraphs, Splits
+from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
 
 NODES = 6
 CLASSES = ["one ring", "two rings"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 
 SIDE = 255  # Length of the longer side of a simplified drawing.
 WITHIN = 2.0  # A point may be removed if it is at most this far from the simplified line.

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from edgewise.data.splits import Split, TextSplits
-from edgewise.data.text.long_texts import WikiText2
-from edgewise.data.text.packed_texts import PackedTexts
-from edgewise.data.text.text_data import TextData
-from edgewise.data.text.tokenizer import Kind, Special, encode_all
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import starts
+from edgewise.app.kinds.language import WikiText2
+from edgewise.app.train import Split, TextSplits
+from edgewise.app.train.text.packed_texts import PackedTexts
+from edgewise.app.train.text.text_data import TextData
+from edgewise.app.train.text.tokenizer import Kind, Special, encode_all
 from edgewise.layers import Tokens
-from edgewise.ragged import starts
 from edgewise_examples.articles import Article, SummaryBatch
 from edgewise_examples.rouge import shares
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from edgewise.inference import Answer
-from edgewise.inference.images import OnImages
+from edgewise.app.kinds.images.predict import OnImages
+from edgewise.app.predict import Answer
 from edgewise_examples.data.caption_digits import CaptionDigits
 from edgewise_examples.tasks import Captioning
 

@@ -8,10 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.inference.predictor import Answer, whole_numbers
-from edgewise.inference.text import OnTexts
+from edgewise.app.kinds.language import MaskedLanguageModeling
+from edgewise.app.predict import Answer
+from edgewise.app.predict.predictor import whole_numbers
+from edgewise.app.predict.texts import OnTexts
 from edgewise.layers import Tokens
-from edgewise.tasks import MaskedLanguageModeling
 from edgewise_examples.data.drawn_texts import DrawnTexts
 
 

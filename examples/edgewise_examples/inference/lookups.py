@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.inference.predictor import Answer, Predictor, as_words, whole_numbers
-from edgewise.tasks import Classification
+from edgewise.app.predict import Answer, Predictor
+from edgewise.app.predict.predictor import as_words, whole_numbers
+from edgewise.app.train import Classification
 from edgewise_examples.data.dictionary_lookup import DictionaryLookup
 from edgewise_examples.data.neighbors_match import NeighborsMatch
 

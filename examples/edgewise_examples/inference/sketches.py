@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-from edgewise.data.tables.read import read_json
-from edgewise.errors import ArgumentError
-from edgewise.inference.predictor import Answer, Predictor, top_labels
-from edgewise.tasks import Classification
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.files.read_table import read_json
+from edgewise.app.predict import Answer, Predictor
+from edgewise.app.predict.predictor import top_labels
+from edgewise.app.train import Classification
 from edgewise_examples.data.quickdraw import QuickDraw, inputs, packed
 from edgewise_examples.data.strokes import Stroke, read_strokes
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
-from edgewise.arguments import check_least
-from edgewise.data.reading import read_own_text
-from edgewise.data.tables.read import is_table
-from edgewise.errors import ArgumentError
-from edgewise.inference.predictor import Answer, Predictor, check_text
+from edgewise._utils.arguments import check_least
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.files.read_table import is_table
+from edgewise.app.files.reading import read_own_text
+from edgewise.app.predict import Answer, Predictor
+from edgewise.app.predict.predictor import check_text
 from edgewise_examples.articles import Article
 from edgewise_examples.data.wiki_summaries import Articles, WikiSummaries
 from edgewise_examples.tasks import Extraction

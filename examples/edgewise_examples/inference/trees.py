@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from edgewise.data.reading import read_own_text
-from edgewise.data.tables.read import is_table, read_json
-from edgewise.data.text.conllu import blocks, read_conllu, words_of
-from edgewise.errors import ArgumentError
-from edgewise.inference.predictor import Answer, Predictor
-from edgewise.tasks import Classification
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.files.read_table import is_table, read_json
+from edgewise.app.files.reading import read_own_text
+from edgewise.app.kinds.tags.conllu import blocks, read_conllu, words_of
+from edgewise.app.predict import Answer, Predictor
+from edgewise.app.train import Classification
 from edgewise_examples.data.ewt_trees import EWTTrees, Sentence, forest, sentence
 
 INPUT = "input"

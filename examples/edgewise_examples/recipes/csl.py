@@ -11,8 +11,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from edgewise import models, tasks, training
-from edgewise.recipes import Protocol, Recipe
+from edgewise import models
+from edgewise.app.train import (
+    Classification,
+    CosineSchedule,
+    OptimizerSettings,
+    Protocol,
+    Recipe,
+    TrainerSettings,
+)
 from edgewise_examples import data
 
 gnn_csl = Recipe(
@@ -20,10 +27,10 @@ gnn_csl = Recipe(
     summary="Plain graph network on CSL, at chance level",
     model=partial(models.graph_gnn, width=32),
     data=data.csl(),
-    task=tasks.Classification(),
-    optimizer=training.OptimizerSettings("adamw", lr=3e-3),
-    schedule=training.CosineSchedule(warmup=0.3),
-    trainer=training.TrainerSettings(epochs=20, monitor="val/loss", mode="min", clip_norm=1.0),
+    task=Classification(),
+    optimizer=OptimizerSettings("adamw", lr=3e-3),
+    schedule=CosineSchedule(warmup=0.3),
+    trainer=TrainerSettings(epochs=20, monitor="val/loss", mode="min", clip_norm=1.0),
     protocol=Protocol(
         ("test/accuracy",),
         "10 % (Dwivedi et al., 2020)",
@@ -74,7 +81,7 @@ graphormer_csl = _beside(
     # Put all training graphs in one batch. The gradient of the distance bias is small at first, and
     # small batches with random classes would hide it.
     data=data.csl(batch_size=100),
-    optimizer=training.OptimizerSettings("adamw", lr=5e-3, beta2=0.99),
+    optimizer=OptimizerSettings("adamw", lr=5e-3, beta2=0.99),
     epochs=600,
     reference="90 % at most: two classes have equal distances",
 )

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from edgewise import models, tasks, training
-from edgewise.recipes import Protocol, Recipe
+from edgewise import models
+from edgewise.app.train import (
+    Classification,
+    CosineSchedule,
+    OptimizerSettings,
+    Protocol,
+    Recipe,
+    TrainerSettings,
+)
 from edgewise_examples import data
 
 BY = "500 random dictionaries of 10 keys; best epoch by validation loss"
@@ -16,10 +23,10 @@ gatv2_dictionary = Recipe(
     summary="GATv2 with one head on DictionaryLookup, which it can fit",
     model=partial(models.gatv2, head_width=64, heads=1, dropout=0.0),
     data=data.dictionary_lookup(),
-    task=tasks.Classification(),
-    optimizer=training.OptimizerSettings("adam", lr=0.01),
-    schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=25, monitor="val/loss", mode="min"),
+    task=Classification(),
+    optimizer=OptimizerSettings("adam", lr=0.01),
+    schedule=CosineSchedule(warmup=0.1),
+    trainer=TrainerSettings(epochs=25, monitor="val/loss", mode="min"),
     protocol=Protocol(("test/accuracy",), "fitted by one head (Brody et al., 2022)", BY, seeds=3),
 )
 

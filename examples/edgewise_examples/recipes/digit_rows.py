@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from edgewise import models, tasks, training
-from edgewise.recipes import Protocol, Recipe
+from edgewise import models
+from edgewise.app.train import (
+    Classification,
+    CosineSchedule,
+    OptimizerSettings,
+    Protocol,
+    Recipe,
+    TrainerSettings,
+)
 from edgewise_examples import data
 
 # Initialise position embeddings as large as the pixels. With a standard deviation of 0.02, models
@@ -24,10 +31,10 @@ digit_rows = Recipe(
         position_std=0.2,
     ),
     data=data.digit_rows(),
-    task=tasks.Classification(),
-    optimizer=training.OptimizerSettings(name="adamw", lr=2e-3, weight_decay=0.05),
-    schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/loss", mode="min"),
+    task=Classification(),
+    optimizer=OptimizerSettings(name="adamw", lr=2e-3, weight_decay=0.05),
+    schedule=CosineSchedule(warmup=0.1),
+    trainer=TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
         "10 % (chance)",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from edgewise import graphs, models, tasks, training
-from edgewise.recipes import Protocol, Recipe
+from edgewise import graphs, models
+from edgewise.app.kinds.language import MaskedLanguageModeling
+from edgewise.app.train import CosineSchedule, OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise_examples import data
 
 duplication = Recipe(
@@ -25,10 +26,10 @@ duplication = Recipe(
         dropout=0.0,
     ),
     data=data.duplication(length=128, symbols=32, batch_size=16, count=1600, tested=200),
-    task=tasks.MaskedLanguageModeling(),
-    optimizer=training.OptimizerSettings(name="adamw", lr=5e-3),
-    schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=4, clip_norm=1.0, monitor="val/loss", mode="min"),
+    task=MaskedLanguageModeling(),
+    optimizer=OptimizerSettings(name="adamw", lr=5e-3),
+    schedule=CosineSchedule(warmup=0.1),
+    trainer=TrainerSettings(epochs=4, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
         "99.9 % with four rounds of hashing, 77.9 % with one (Kitaev et al., 2020; 1,024 tokens)",
@@ -57,10 +58,10 @@ recall = Recipe(
     data=data.recall(
         length=1152, distance=1000, symbols=2, keys=4, batch_size=16, count=1600, tested=200
     ),
-    task=tasks.MaskedLanguageModeling(),
-    optimizer=training.OptimizerSettings(name="adamw", lr=3e-3),
-    schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=4, clip_norm=1.0, monitor="val/loss", mode="min"),
+    task=MaskedLanguageModeling(),
+    optimizer=OptimizerSettings(name="adamw", lr=3e-3),
+    schedule=CosineSchedule(warmup=0.1),
+    trainer=TrainerSettings(epochs=4, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
         "25 % (chance)",

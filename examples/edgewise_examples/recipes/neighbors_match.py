@@ -9,9 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from edgewise import models, tasks, training
+from edgewise import models
+from edgewise.app.train import (
+    Classification,
+    CosineSchedule,
+    OptimizerSettings,
+    Protocol,
+    Recipe,
+    TrainerSettings,
+)
 from edgewise.models.fully_adjacent import Layer
-from edgewise.recipes import Protocol, Recipe
 from edgewise_examples import data
 
 BY = "500 random trees of depth 4, chance 6.25 %; best epoch by validation loss"
@@ -29,10 +36,10 @@ gps_match = Recipe(
         pool="class",
     ),
     data=data.neighbors_match(tested=500, batch_size=100),
-    task=tasks.Classification(),
-    optimizer=training.OptimizerSettings("adam", lr=1e-2),
-    schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=4, monitor="val/loss", mode="min", clip_norm=1.0),
+    task=Classification(),
+    optimizer=OptimizerSettings("adam", lr=1e-2),
+    schedule=CosineSchedule(warmup=0.1),
+    trainer=TrainerSettings(epochs=4, monitor="val/loss", mode="min", clip_norm=1.0),
     protocol=Protocol(("test/accuracy",), "none", BY, seeds=2),
 )
 

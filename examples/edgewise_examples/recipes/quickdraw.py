@@ -12,8 +12,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from edgewise import models, tasks, training
-from edgewise.recipes import Protocol, Recipe
+from edgewise import models
+from edgewise.app.train import (
+    Classification,
+    CosineSchedule,
+    OptimizerSettings,
+    Protocol,
+    Recipe,
+    TrainerSettings,
+)
 from edgewise_examples import data
 
 sketches = Recipe(
@@ -21,10 +28,10 @@ sketches = Recipe(
     summary="Transformer over strokes of sketches of 150 categories, 15 training sketches each",
     model=partial(models.multi_graph_transformer, width=120, depth=1, heads=6, dropout=0.3),
     data=data.quickdraw(categories=150, flip=True, warp=0.2, batch_size=100),
-    task=tasks.Classification(label_smoothing=0.1),
-    optimizer=training.OptimizerSettings("adamw", lr=2e-3, weight_decay=0.01),
-    schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=40, monitor="val/accuracy", clip_norm=1.0),
+    task=Classification(label_smoothing=0.1),
+    optimizer=OptimizerSettings("adamw", lr=2e-3, weight_decay=0.01),
+    schedule=CosineSchedule(warmup=0.1),
+    trainer=TrainerSettings(epochs=40, monitor="val/accuracy", clip_norm=1.0),
     protocol=Protocol(
         ("test/accuracy",),
         "72.8 % (Xu et al., 2019; 1,000 sketches per category); not reached",

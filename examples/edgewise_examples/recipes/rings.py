@@ -10,8 +10,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from edgewise import models, tasks, training
-from edgewise.recipes import Protocol, Recipe
+from edgewise import models
+from edgewise.app.train import (
+    Classification,
+    CosineSchedule,
+    OptimizerSettings,
+    Protocol,
+    Recipe,
+    TrainerSettings,
+)
 from edgewise_examples import data
 
 random_rings = Recipe(
@@ -28,10 +35,10 @@ random_rings = Recipe(
         pool="mean",
     ),
     data=data.rings(),
-    task=tasks.Classification(),
-    optimizer=training.OptimizerSettings("adamw", lr=2e-3),
-    schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=50, monitor="val/loss", mode="min"),
+    task=Classification(),
+    optimizer=OptimizerSettings("adamw", lr=2e-3),
+    schedule=CosineSchedule(warmup=0.1),
+    trainer=TrainerSettings(epochs=50, monitor="val/loss", mode="min"),
     protocol=Protocol(("test/accuracy",), "none", "best of 50 epochs by validation loss", seeds=3),
 )
 

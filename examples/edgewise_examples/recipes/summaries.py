@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from edgewise import training
-from edgewise.recipes import Protocol, Recipe
-from edgewise.recipes.bert import trunk
+from edgewise.app.train import LinearSchedule, OptimizerSettings, Protocol, Recipe, TrainerSettings
+from edgewise.app.train.text.small_bert import trunk
 from edgewise_examples import data, tasks
 
 summarise_wikitext = Recipe(
@@ -15,9 +14,9 @@ summarise_wikitext = Recipe(
     model=partial(trunk, dropout=0.2),
     data=data.wiki_summaries(),
     task=tasks.Extraction(),
-    optimizer=training.OptimizerSettings(lr=3e-4, weight_decay=0.01),
-    schedule=training.LinearSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/auc"),
+    optimizer=OptimizerSettings(lr=3e-4, weight_decay=0.01),
+    schedule=LinearSchedule(warmup=0.1),
+    trainer=TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/auc"),
     protocol=Protocol(
         ("test/rouge1", "test/rouge2", "test/rougeL"),
         "0.351, 0.082, 0.175 (the three longest sentences)",

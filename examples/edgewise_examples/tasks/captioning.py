@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edgewise._utils.errors import require
+from edgewise.app.train import Classification
 from edgewise.decoding import generate
-from edgewise.errors import require
-from edgewise.tasks.classification import Classification
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -27,7 +27,7 @@ class Captioning(Classification):
 
     def generation_metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="captions")
-        from edgewise.tasks.text_metrics import Exact
+        from edgewise.app.train.tasks.text_metrics import Exact
 
         return {"exact": Exact()}
 

@@ -11,14 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise.arguments import check_least
-from edgewise.base_task import Task
+from edgewise._utils.arguments import check_least
+from edgewise._utils.errors import require
+from edgewise.app.train import Task
+from edgewise.app.train.tasks.text import text_model
 from edgewise.encodings import Sinusoidal, packed_positions
-from edgewise.errors import require
 from edgewise.graphs import batch, complete
 from edgewise.graphs.batch import Sizes
 from edgewise.layers import Pool, TextModel, Tokens, TransformerLayer
-from edgewise.tasks.text import text_model
 from edgewise_examples.articles import Article
 from edgewise_examples.rouge import oracle, words
 
@@ -113,7 +113,7 @@ class Extraction(Task):
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="summaries")
-        from edgewise.tasks.link_metrics import LinkAUC
+        from edgewise.app.kinds.links.metrics import LinkAUC
 
         return {"auc": LinkAUC()}
 

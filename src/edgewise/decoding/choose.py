@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_count, check_positive, check_probability
+from edgewise._utils.arguments import check_count, check_positive, check_probability
 
 Choose = Callable[[Tensor], Tensor]
 """Function from logits ``[B, vocab_size]`` to tokens ``[B]``."""

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_given
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_given
+from edgewise._utils.errors import ArgumentError
 from edgewise.layers import Cache, EncoderDecoderModel, Memory, TextModel
 
 

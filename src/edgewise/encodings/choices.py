@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from edgewise.arguments import check_choice
+from edgewise._utils.arguments import check_choice
 from edgewise.encodings.index import Binary, RawIndex, ScaledIndex
 from edgewise.encodings.learned import Learned
 from edgewise.encodings.relative import ALiBi, Buckets, RelativeTable, Shaw, TransformerXLRelative

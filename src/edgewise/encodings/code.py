@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from edgewise.arguments import describe
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import describe
+from edgewise._utils.errors import ArgumentError
 
 
 def check_code(code: Tensor, *shape: int, argument: str = "positions") -> None:

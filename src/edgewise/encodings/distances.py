@@ -15,8 +15,9 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_least, checked, describe
-from edgewise.biases import EdgeTerms, TableBias
+from edgewise._utils.arguments import check_least, checked, describe
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.biases import EdgeTerms, TableBias
 from edgewise.encodings.code import check_code
 from edgewise.encodings.members import (
     SQUARE,
@@ -26,7 +27,6 @@ from edgewise.encodings.members import (
     members_by_size,
     pair_index,
 )
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, check_square
 
 FAR = -1

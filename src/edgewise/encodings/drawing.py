@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import describe
-from edgewise.biases import EdgeTerms, Projected, TableBias
+from edgewise._utils.arguments import describe
+from edgewise._utils.errors import ArgumentError, require
+from edgewise._utils.writing import write_figure
+from edgewise.attention.biases import EdgeTerms, Projected, TableBias
 from edgewise.encodings.tables import OF_NODES, OF_PAIRS, RELATIVE, TURNED
-from edgewise.errors import ArgumentError, require
 from edgewise.graphs import Graph, complete, window
-from edgewise.writing import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

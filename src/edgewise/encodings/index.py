@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from edgewise._utils.errors import ArgumentError
 from edgewise.encodings.positions import positions_or_count
-from edgewise.errors import ArgumentError
 
 
 def scaled_positions(positions: Tensor) -> Tensor:

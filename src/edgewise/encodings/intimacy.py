@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_positive, check_share, checked
+from edgewise._utils.arguments import check_positive, check_share, checked
 from edgewise.encodings.distances import FAR, hops
 from edgewise.encodings.members import SQUARE, members_by_size
 from edgewise.graphs import Graph, check_square

@@ -24,7 +24,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_least
+from edgewise._utils.arguments import check_least
+from edgewise._utils.errors import ArgumentError, counted, require
 from edgewise.encodings.code import check_code
 from edgewise.encodings.members import (
     LARGEST,
@@ -33,7 +34,6 @@ from edgewise.encodings.members import (
     member_sizes,
     members_by_size,
 )
-from edgewise.errors import ArgumentError, counted, require
 from edgewise.graphs import Graph
 
 CONNECTED = 1e-8

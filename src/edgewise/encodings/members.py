@@ -13,9 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import runs_and_positions, segment_index, starts
 from edgewise.graphs import Graph, check_square
-from edgewise.ragged import runs_and_positions, segment_index, starts
 
 AT_ONCE = 2**22  # Maximum number of matrix entries per chunk.
 SQUARE = "pass a graph whose sources and targets are the same nodes"

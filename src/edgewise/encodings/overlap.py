@@ -13,8 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.graphs import Graph
-from edgewise.ragged import runs_and_positions, starts
 
 CHUNK = 1 << 22  # Maximum number of neighbours that are looked up at once, to limit memory.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from edgewise._utils.ragged import runs_and_positions
 from edgewise.graphs import Graph, check_sized
 from edgewise.graphs.batch import Sizes
-from edgewise.ragged import runs_and_positions
 
 
 def positions_or_count(x: Tensor, positions: Tensor | None) -> Tensor:

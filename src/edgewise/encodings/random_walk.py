@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise.arguments import check_least
+from edgewise._utils.arguments import check_least
 from edgewise.encodings.code import check_code
 from edgewise.encodings.members import SQUARE, members_by_size
 from edgewise.graphs import Graph, check_square

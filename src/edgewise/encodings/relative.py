@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_even
-from edgewise.biases import EdgeTerms, OffsetBias, Offsets, Projected, TableBias
+from edgewise._utils.arguments import check_even
+from edgewise.attention.biases import EdgeTerms, OffsetBias, Offsets, Projected, TableBias
 from edgewise.encodings.positions import offsets
 from edgewise.encodings.sinusoidal import sinusoidal_positions
 from edgewise.graphs import Graph, check_sized

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 
 
 def rotary_rates(width: int, base: float = 10000.0) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_even
-from edgewise.dispatch_modes import disable_modes
+from edgewise._utils.arguments import check_even
+from edgewise._utils.dispatch_modes import disable_modes
 
 
 def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -> Tensor:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from edgewise._utils.ragged import ranges, runs_and_positions, starts
 from edgewise.graphs import Graph, Intervals
-from edgewise.ragged import ranges, runs_and_positions, starts
 
 
 def with_virtual_nodes(sizes: Tensor) -> tuple[Tensor, Tensor]:

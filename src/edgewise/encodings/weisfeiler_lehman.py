@@ -12,12 +12,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_from_zero
+from edgewise._utils.arguments import check_from_zero
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import starts
 from edgewise.encodings.code import check_code
 from edgewise.encodings.members import SQUARE
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, check_square
-from edgewise.ragged import starts
 
 
 def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tensor:

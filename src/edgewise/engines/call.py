@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.biases import EdgeTerm, EdgeVector
-from edgewise.normalisers import Entmax
-from edgewise.scores import Score
-from edgewise.torch_internals import in_functorch_transform, is_tracing
+from edgewise._utils.torch_internals import in_functorch_transform, is_tracing
+from edgewise.attention.biases import EdgeTerm, EdgeVector
+from edgewise.attention.normalisers import Entmax
+from edgewise.attention.scores import Score
 
 
 @dataclass(eq=False)  # Frozen dataclasses take twice as long to create.

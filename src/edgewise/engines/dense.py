@@ -13,20 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.biases import EdgeTerm, TableBias
-from edgewise.engines.call import (
-    AttentionCall,
-    Problem,
-    accumulator,
-    can_read,
-    exceeds_lse,
-)
+from edgewise.attention.biases import EdgeTerm, TableBias
+from edgewise.attention.normalisers import Entmax
+from edgewise.attention.scores import Additive, Dot
+from edgewise.engines.call import AttentionCall, Problem, accumulator, can_read, exceeds_lse
 from edgewise.engines.costs import Work
 from edgewise.engines.entmax import entmax
 from edgewise.engines.merge import softmax_with_lse
 from edgewise.engines.reference import REFERENCE, EdgeLayout, expand, wide
-from edgewise.normalisers import Entmax
-from edgewise.scores import Additive, Dot
 
 HOPPER = (9, 0)
 MOST_MASKED_PLACES = 1 << 30  # Maximum number of pairs in a boolean mask, which then takes 1 GiB.

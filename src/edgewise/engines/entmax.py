@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.torch_internals import in_functorch_transform, is_tracing
+from edgewise._utils.torch_internals import in_functorch_transform, is_tracing
 
 Total = Callable[[Tensor], Tensor]
 """Type of a function that sums over each neighbourhood.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from edgewise.attention.hooks import intercepted, is_intercepted
 from edgewise.engines.costs import Work
-from edgewise.interception import intercepted, is_intercepted
 
 
 def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

@@ -12,11 +12,11 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_choice
+from edgewise._utils.arguments import check_choice
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.torch_internals import in_functorch_transform
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.costs import Work, costs_on, doubt
-from edgewise.errors import ArgumentError
-from edgewise.torch_internals import in_functorch_transform
 
 L = TypeVar("L")
 _preferred: ContextVar[str] = ContextVar("engine", default="auto")

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
+from edgewise.attention.biases import EdgeTerm, EdgeVector, Projected, TableBias
+from edgewise.attention.normalisers import Entmax
+from edgewise.attention.scores import Score
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.costs import Work
 from edgewise.engines.dropout import dropout_mask
 from edgewise.engines.entmax import entmax
-from edgewise.normalisers import Entmax
-from edgewise.scores import Score
 
 
 @dataclass(frozen=True, eq=False)

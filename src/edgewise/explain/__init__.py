@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from edgewise.app.explain.cases import cases
+from edgewise.app.explain.influence import Influence, centralities, changes, influence, removals
+from edgewise.app.explain.pruned_runs import load_pruned, save_pruned
+from edgewise.app.explain.reasons import Attribution, Reason, attributions
+from edgewise.app.explain.structure import (
+    Dependencies,
+    Sentence,
+    dependencies,
+    draw_tree,
+    edge_recovery,
+)
+from edgewise.app.explain.suggestion import Suggestion, suggest
+from edgewise.app.kinds.nodes.reasons import NodeCases
 from edgewise.explain.attribution import Case, Contributions, contributions, without
-from edgewise.explain.cases import NodeCases, cases
 from edgewise.explain.edges_left_out import outputs_left_out
 from edgewise.explain.explanation import Explanation, explanation
 from edgewise.explain.fidelity import Fidelity, fidelity
@@ -16,26 +28,10 @@ from edgewise.explain.heads import (
     observations,
     statistics,
 )
-from edgewise.explain.influence import Influence, centralities, changes, influence, removals
 from edgewise.explain.losses import recorded_batch
 from edgewise.explain.page import write_page
-from edgewise.explain.pruning import (
-    layers_with_heads,
-    least_important,
-    load_pruned,
-    prune,
-    save_pruned,
-)
-from edgewise.explain.reasons import Attribution, Reason, attributions
+from edgewise.explain.pruning import layers_with_heads, least_important, prune
 from edgewise.explain.record import LayerRecord, Recorded, record
-from edgewise.explain.structure import (
-    Dependencies,
-    Sentence,
-    dependencies,
-    draw_tree,
-    edge_recovery,
-)
-from edgewise.explain.suggestion import Suggestion, suggest
 
 __all__ = [
     "Attribution",

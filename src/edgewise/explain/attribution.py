@@ -28,12 +28,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_choice
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_choice
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.hooks import intercepting, without_interception
 from edgewise.explain.calls import Step, Tape
 from edgewise.explain.removal import ReceptiveField, Removal, pair_keys, receptive_field
 from edgewise.graphs import Graph
-from edgewise.interception import intercepting, without_interception
 
 Method = Literal["auto", "left_out", "gradient", "attention", "rollout", "removed"]
 MOST_REMOVED = 64

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.edge_steps import attention_weights, edge_scores
+from edgewise.attention.hooks import Interceptor
+from edgewise.attention.scores import Dot
+from edgewise.attention.steps import attention_weights, edge_scores
 from edgewise.engines.call import AttentionCall
 from edgewise.explain.edges_left_out import (
     effects_left_out,
@@ -17,8 +19,6 @@ from edgewise.explain.edges_left_out import (
     gradients_of_gains,
 )
 from edgewise.graphs import Edges, Graph
-from edgewise.interception import Interceptor
-from edgewise.scores import Dot
 
 
 @dataclass(eq=False)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, counted, require
+from edgewise._utils.errors import ArgumentError, counted, require
+from edgewise._utils.writing import write_figure
 from edgewise.explain.explanation import Explanation
 from edgewise.explain.heads import statistics
 from edgewise.explain.record import LayerRecord, Recorded
 from edgewise.graphs import edges
 from edgewise.graphs.drawing import draw_nodes
-from edgewise.writing import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,15 +10,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice
+from edgewise._utils.arguments import check_choice
+from edgewise._utils.errors import ArgumentError, unknown_name
+from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.engines.call import AttentionCall, accumulator
-from edgewise.errors import ArgumentError, unknown_name
 from edgewise.explain.losses import Losses, losses_of
 from edgewise.explain.module_names import NamedInterceptor, model_of, naming_the_run, places_of
 from edgewise.explain.pruning import Heads, heads_by_name
 from edgewise.explain.record import LayerRecord, Recorded
 from edgewise.graphs import Graph
-from edgewise.ragged import runs_and_positions, starts
 
 By = Literal["gradient", "gain", "leaving_out"]
 HUB_FACTOR = 4.0

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, check_least
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_choice, check_least
+from edgewise._utils.errors import ArgumentError
 from edgewise.explain.module_names import model_of
 from edgewise.explain.record import Recorded, record
 from edgewise.layers import NaiveBayes

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from edgewise.errors import ArgumentError
-from edgewise.interception import Interceptor, intercepting
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.hooks import Interceptor, intercepting
 
 
 class NamedInterceptor(Interceptor):

@@ -27,10 +27,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, WriteError
+from edgewise._utils.errors import ArgumentError, WriteError
+from edgewise._utils.writing import write_file
 from edgewise.explain.layout import force_layout
 from edgewise.explain.rollout import MAX_DENSE
-from edgewise.writing import write_file
 
 if TYPE_CHECKING:
     from edgewise.explain.explanation import Explanation
@@ -684,7 +684,7 @@ class _Page:
         smiles = self.explanation.details.get("smiles")
         if smiles is None:
             return None
-        from edgewise.inference.molecules import read_smiles
+        from edgewise.app.kinds.molecules.predict import read_smiles
 
         bonds = list(read_smiles(smiles).GetBonds())
         ends = [bond.GetBeginAtomIdx() for bond in bonds]

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from edgewise.arguments import check_least
-from edgewise.edge_steps import attention_weights
+from edgewise._utils.arguments import check_least
+from edgewise._utils.errors import ArgumentError, unknown_name
+from edgewise.attention.hooks import without_interception
+from edgewise.attention.steps import attention_weights
 from edgewise.engines.call import AttentionCall
-from edgewise.errors import ArgumentError, unknown_name
 from edgewise.explain.module_names import (
     NamedInterceptor,
     listed,
@@ -26,7 +27,6 @@ from edgewise.explain.module_names import (
 )
 from edgewise.explain.rollout import rollout
 from edgewise.graphs import Graph, edges
-from edgewise.interception import without_interception
 from edgewise.layers.sparse import Linear as SparseLinear
 
 MAX_EDGES = 1_000_000

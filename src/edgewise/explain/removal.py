@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from edgewise._utils.ragged import ranges, starts
+from edgewise.attention.hooks import ACTIVE, Interceptor, intercepting
 from edgewise.explain.calls import Step, Tape, call_with, graph_with
 from edgewise.graphs import Edges, Graph
-from edgewise.interception import ACTIVE, Interceptor, intercepting
-from edgewise.ragged import ranges, starts
 
 if TYPE_CHECKING:
     from edgewise.explain.attribution import Case

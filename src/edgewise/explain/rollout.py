@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, counted
+from edgewise._utils.errors import ArgumentError, counted
 from edgewise.graphs import Graph
 
 MAX_DENSE = 4096

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_count
-from edgewise.dispatch_modes import disable_modes
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_count
+from edgewise._utils.dispatch_modes import disable_modes
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import segment_index, starts
 from edgewise.graphs.compose import Composition
 from edgewise.graphs.convert import check_graph, check_sized, common_device
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.runs import Runs, lists_of
-from edgewise.ragged import segment_index, starts
 
 Sizes = Sequence[int] | Tensor
 

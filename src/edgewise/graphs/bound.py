@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from edgewise.dispatch_modes import disable_modes
+from edgewise._utils.dispatch_modes import disable_modes
 
 if TYPE_CHECKING:
     from edgewise.graphs.graph import Graph, Pattern

@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from edgewise.dispatch_modes import disable_modes
+from edgewise._utils.dispatch_modes import disable_modes
 from edgewise.graphs.convert import check_graph, common_device
 from edgewise.graphs.edges import Edges, edges_of_keys
 from edgewise.graphs.graph import OPERATIONS, Graph, Pattern

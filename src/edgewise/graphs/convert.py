@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.arguments import describe
-from edgewise.dispatch_modes import disable_modes
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import describe
+from edgewise._utils.dispatch_modes import disable_modes
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs.edges import Edges, edges
 from edgewise.graphs.graph import Graph, Pattern
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, require
+from edgewise._utils.errors import ArgumentError, require
+from edgewise._utils.writing import write_figure
 from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
-from edgewise.writing import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_count, describe
-from edgewise.dispatch_modes import detach_from_inference, disable_modes
-from edgewise.errors import ArgumentError, counted
+from edgewise._utils.arguments import check_count, describe
+from edgewise._utils.dispatch_modes import detach_from_inference, disable_modes
+from edgewise._utils.errors import ArgumentError, counted
 from edgewise.graphs.graph import OPERATIONS, Graph
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.arguments import check_count
+from edgewise._utils.arguments import check_count
+from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.graphs.convert import check_graph
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.runs import Lists, graph_of, lists_of, runs_of_keys
-from edgewise.ragged import runs_and_positions, starts
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.arguments import check_count, check_even
+from edgewise._utils.arguments import check_count, check_even
+from edgewise._utils.limits import LIMITS
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
-from edgewise.limits import LIMITS
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,8 +7,8 @@ import operator
 import re
 from typing import Any
 
-from edgewise.arguments import check_choice
-from edgewise.errors import ArgumentError, EdgewiseError
+from edgewise._utils.arguments import check_choice
+from edgewise._utils.errors import ArgumentError, EdgewiseError
 from edgewise.graphs.graph import Pattern
 from edgewise.graphs.user_patterns import USER_PATTERN, find
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 import torch
 from torch import Tensor
 
-from edgewise.dispatch_modes import detach_from_inference, persist_on, while_tracing
-from edgewise.errors import ArgumentError, counted
+from edgewise._utils.dispatch_modes import detach_from_inference, persist_on, while_tracing
+from edgewise._utils.errors import ArgumentError, counted
 from edgewise.graphs.bound import bound_graphs
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_count
-from edgewise.errors import ArgumentError, counted
+from edgewise._utils.arguments import check_count
+from edgewise._utils.errors import ArgumentError, counted
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 

@@ -8,7 +8,7 @@ from operator import index
 
 import torch
 
-from edgewise.errors import ArgumentError, counted
+from edgewise._utils.errors import ArgumentError, counted
 from edgewise.graphs.compose import disjoint_union
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals

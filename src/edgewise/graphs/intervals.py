@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from edgewise.dispatch_modes import detach_from_inference
+from edgewise._utils.dispatch_modes import detach_from_inference
+from edgewise._utils.ragged import runs_and_positions
 from edgewise.graphs.graph import Graph
-from edgewise.ragged import runs_and_positions
 
 
 class Intervals(Graph):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from edgewise.arguments import describe
-from edgewise.dispatch_modes import detach_from_inference
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import describe
+from edgewise._utils.dispatch_modes import detach_from_inference
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs.convert import check_sized
 from edgewise.graphs.graph import Graph
 

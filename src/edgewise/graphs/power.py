@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.arguments import check_count
-from edgewise.dispatch_modes import disable_modes
+from edgewise._utils.arguments import check_count
+from edgewise._utils.dispatch_modes import disable_modes
+from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.graphs.edges import edges_of_keys
 from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
-from edgewise.ragged import runs_and_positions, starts
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.dispatch_modes import detach_from_inference
+from edgewise._utils.dispatch_modes import detach_from_inference
+from edgewise._utils.ragged import runs_and_positions
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.intervals import Intervals
-from edgewise.ragged import runs_and_positions
 
 MOST_STEPS = 16
 """Maximum common step of two graphs with different steps; beyond it, their edges are listed."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs.compose import disjoint_union
 from edgewise.graphs.convert import check_graph
 from edgewise.graphs.edges import Edges

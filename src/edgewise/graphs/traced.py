@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from edgewise.dispatch_modes import while_tracing
+from edgewise._utils.dispatch_modes import while_tracing
 from edgewise.graphs.bound import bound_graphs
 
 if TYPE_CHECKING:

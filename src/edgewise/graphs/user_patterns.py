@@ -17,9 +17,9 @@ from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from types import ModuleType
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.kinds.plugins import is_of_plugin
 from edgewise.graphs.graph import Pattern
-from edgewise.plugins import is_of_plugin
 
 USER_PATTERN = re.compile(r"(?<![\w.:])([A-Za-z_]\w*(?:\.\w+)*):([A-Za-z_]\w*)", re.ASCII)
 IMPORT = "EDGEWISE_IMPORT"

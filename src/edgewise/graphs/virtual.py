@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.arguments import check_count
+from edgewise._utils.arguments import check_count
 from edgewise.graphs.compose import disjoint_union
 from edgewise.graphs.convert import check_graph
 from edgewise.graphs.edges import Edges

@@ -6,6 +6,7 @@ head) and ``layers/transformer.py`` (attention, feed-forward network, residual c
 
 from __future__ import annotations
 
+from edgewise.app.train.target_scaling import TargetScaling
 from edgewise.layers.cache import Cache
 from edgewise.layers.encoder_decoder import EncoderDecoder, EncoderDecoderModel
 from edgewise.layers.initialisation import init_normal, init_xavier
@@ -48,7 +49,6 @@ from edgewise.layers.sequential import (
     shares_nodes,
 )
 from edgewise.layers.sparse import Dropout, Linear
-from edgewise.layers.target_scaling import TargetScaling
 from edgewise.layers.text import Backbone, LanguageModelHead, TextEmbedding, TextModel
 from edgewise.layers.tokens import Tokens
 from edgewise.layers.transformer import (

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 
 KeyValue = tuple[Tensor, Tensor]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from edgewise.attention import Reduce, aggregate
-from edgewise.checks import bind_to_nodes
+from edgewise.attention.attend import Reduce, aggregate
+from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers.sequential import GraphLayer
 from edgewise.layers.sparse import Linear

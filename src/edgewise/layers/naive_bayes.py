@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgewise._utils.ragged import segment_index
 from edgewise.layers.pooling import Pool
 from edgewise.layers.tokens import Tokens
-from edgewise.ragged import segment_index
 
 SMOOTHING = 2.0
 """Count that is added to each n-gram in each class."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from edgewise.attention import aggregate
+from edgewise.attention.attend import aggregate
 from edgewise.graphs import Graph, check_sized
 
 

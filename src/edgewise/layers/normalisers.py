@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice
-from edgewise.normalisers import NORMALISERS, Entmax, Normaliser
+from edgewise._utils.arguments import check_choice
+from edgewise.attention.normalisers import NORMALISERS, Entmax, Normaliser
 
 LAYER_NORMALISERS = (*NORMALISERS, "learned")
 """Names of the normalisers that Transformer layers accept."""

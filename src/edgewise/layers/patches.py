@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise.arguments import check_divides
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_divides
+from edgewise._utils.errors import ArgumentError
 
 
 class PatchEmbedding(nn.Module):

@@ -7,14 +7,14 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, check_divides
-from edgewise.attention import Reduce, aggregate, attend
-from edgewise.checks import bind_graph, bind_to_nodes
-from edgewise.errors import ArgumentError, counted
+from edgewise._utils.arguments import check_choice, check_divides
+from edgewise._utils.errors import ArgumentError, counted
+from edgewise._utils.ragged import segment_index, starts
+from edgewise.attention.attend import Reduce, aggregate, attend
+from edgewise.attention.checks import bind_graph, bind_to_nodes
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.sequential import GraphLayer
-from edgewise.ragged import segment_index, starts
 
 Pooling = Literal["mean", "sum", "max", "class", "last", "none"]
 REDUCTIONS: dict[str, Reduce] = {
@@ -67,7 +67,7 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
     """Return ``graph`` for the nodes of x ``[..., N, width]``, with the size of each graph stored.
 
     Models need the sizes if nodes attend to other nodes of their graph that are not neighbours. A
-    graph from :class:`~edgewise.data.PackedGraphs` already stores them; otherwise they follow from
+    graph from :class:`~edgewise.app.train.PackedGraphs` already stores them; otherwise they follow from
     ``batch``.
 
     Raises:

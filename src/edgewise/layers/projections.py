@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edgewise._utils.torch_internals import in_functorch_transform, is_tracing
 from edgewise.layers.pruning import select
-from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 
 class JointLinear(nn.Linear):

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.biases import OffsetBias, Projected, TableBias
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise._utils.errors import ArgumentError, unknown_name
+from edgewise.attention.biases import OffsetBias, Projected, TableBias
 
 
 def keep_heads(model: nn.Module, kept: Mapping[str, Sequence[int]]) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from edgewise._utils.ragged import runs_and_positions
 from edgewise.graphs import Pattern
-from edgewise.ragged import runs_and_positions
 
 
 class Recommender(nn.Module):

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
 
-from edgewise.arguments import check_even
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_even
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache
 from edgewise.layers.sequences import Memory, SequenceBatch, with_padding

@@ -11,8 +11,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice
-from edgewise.scores import DOT, Additive, Score
+from edgewise._utils.arguments import check_choice
+from edgewise.attention.scores import DOT, Additive, Score
 
 
 class LearnedScore(nn.Module):

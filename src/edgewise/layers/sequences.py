@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from edgewise.checks import bind_graph
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import runs_and_positions
+from edgewise.attention.checks import bind_graph
 from edgewise.encodings import packed_positions
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, batch, complete
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
-from edgewise.ragged import runs_and_positions
 
 
 class Extent(NamedTuple):

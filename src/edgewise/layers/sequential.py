@@ -7,8 +7,8 @@ from typing import TypeGuard
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_type, describe
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_type, describe
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_graph
 from edgewise.graphs.batch import Sizes
 

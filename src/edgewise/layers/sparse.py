@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgewise.arguments import check_type, describe
-from edgewise.attention import aggregate
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_type, describe
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import segment_index
+from edgewise.attention.attend import aggregate
 from edgewise.graphs import Edges, Graph
-from edgewise.ragged import segment_index
 
 _GRAPHS = WeakTensorKeyDictionary()
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.biases import add_terms
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.biases import add_terms
 from edgewise.graphs import Pattern, check_graph
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache

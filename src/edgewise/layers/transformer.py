@@ -16,12 +16,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, check_divides
-from edgewise.attention import attend
-from edgewise.biases import EdgeTerm, EdgeTerms
-from edgewise.edge_steps import attention_weights
+from edgewise._utils.arguments import check_choice, check_divides
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.attend import attend
+from edgewise.attention.biases import EdgeTerm, EdgeTerms
+from edgewise.attention.normalisers import Normaliser
+from edgewise.attention.scores import DOT, Score
+from edgewise.attention.steps import attention_weights
 from edgewise.engines.call import for_each_query
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, check_graph
 from edgewise.layers.cache import Cache, KeyValue
 from edgewise.layers.normalisers import LearnedEntmax, layer_normaliser
@@ -29,8 +31,6 @@ from edgewise.layers.projections import JointLinear, LinearByHead, unbind_qkv
 from edgewise.layers.pruning import kept_groups, rows_of_heads, select, term_of_heads
 from edgewise.layers.scores import LearnedScore, ScaledDot, learned_score
 from edgewise.layers.sequential import GraphLayer
-from edgewise.normalisers import Normaliser
-from edgewise.scores import DOT, Score
 
 Projections = Literal["full", "split"]
 Norm = Literal["layer", "batch", "rms"] | Callable[[int], nn.Module]

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping
 
 from torch import nn
 
-from edgewise.arguments import check_choice
+from edgewise._utils.arguments import check_choice
 from edgewise.layers import EncoderDecoderModel, TextModel
 from edgewise.models.adaptive_span import adaptive_span
 from edgewise.models.bert import bert

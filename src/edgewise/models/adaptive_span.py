@@ -20,11 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import attend
-from edgewise.arguments import check_divides, checked
-from edgewise.biases import add_terms
+from edgewise._utils.arguments import check_divides, checked
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.biases import add_terms
 from edgewise.encodings import Rotary
 from edgewise.encodings.relative import by_offset
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, causal, check_graph, window
 from edgewise.layers import (
     AttentionBlock,

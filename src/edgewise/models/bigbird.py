@@ -23,10 +23,10 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import attend, attend_with_lse, merge_attention
-from edgewise.arguments import check_choice, checked
-from edgewise.checks import bind_graph
+from edgewise._utils.arguments import check_choice, checked
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.checks import bind_graph
 from edgewise.encodings import Learned
-from edgewise.errors import ArgumentError
 from edgewise.graphs import (
     Graph,
     Pattern,
@@ -47,11 +47,7 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.sequences import (
-    SequenceBatch,
-    SingleTextBackbone,
-    with_padding,
-)
+from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, with_padding
 
 RandomAttention = Literal["always", "training"]
 

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import TableBias
-from edgewise.arguments import checked
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import checked
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import segment_index
 from edgewise.graphs import Graph, Pattern, batch, edges
 from edgewise.layers import (
     LanguageModelHead,
@@ -29,13 +30,7 @@ from edgewise.layers import (
     TransformerLayer,
     init_normal,
 )
-from edgewise.layers.sequences import (
-    SequenceBatch,
-    SingleTextBackbone,
-    refuse_cache,
-    with_padding,
-)
-from edgewise.ragged import segment_index
+from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, refuse_cache, with_padding
 
 MOST_LEVELS = 40
 """Max number of levels L of a binary partition; texts have at most 2^L tokens."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import checked
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import Pattern, causal
 from edgewise.layers import Cache, TextModel
 from edgewise.layers.transformer import Order

@@ -14,10 +14,10 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, check_divides, checked_factory
-from edgewise.attention import aggregate
-from edgewise.checks import bind_to_nodes
-from edgewise.edge_steps import edge_softmax
+from edgewise._utils.arguments import check_choice, check_divides, checked_factory
+from edgewise.attention.attend import aggregate
+from edgewise.attention.checks import bind_to_nodes
+from edgewise.attention.steps import edge_softmax
 from edgewise.graphs import Pattern
 from edgewise.layers import (
     FeedForward,

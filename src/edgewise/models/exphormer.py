@@ -13,14 +13,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked_factory
-from edgewise.biases import Projected
+from edgewise._utils.arguments import checked_factory
+from edgewise._utils.ragged import ranges, segment_index, starts
+from edgewise.attention.biases import Projected
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Edges, Graph, expander
 from edgewise.graphs import batch as batch_of
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gps import GPS, Local, NormName, Position
-from edgewise.ragged import ranges, segment_index, starts
 
 KINDS = 4  # edge types: input graph, expander, node to virtual node, virtual node to node
 

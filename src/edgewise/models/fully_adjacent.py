@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, check_divides, checked_factory
+from edgewise._utils.arguments import check_choice, check_divides, checked_factory
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Pattern, complete
 from edgewise.graphs import batch as batch_of

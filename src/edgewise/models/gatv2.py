@@ -13,12 +13,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
-from edgewise.attention import attend
-from edgewise.checks import bind_to_nodes
+from edgewise._utils.arguments import checked
+from edgewise.attention.attend import attend
+from edgewise.attention.checks import bind_to_nodes
+from edgewise.attention.scores import Additive
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
-from edgewise.scores import Additive
 
 
 class GATv2Layer(GraphLayer):

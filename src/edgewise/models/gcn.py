@@ -15,9 +15,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
-from edgewise.attention import aggregate
-from edgewise.checks import bind_to_nodes
+from edgewise._utils.arguments import checked
+from edgewise.attention.attend import aggregate
+from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear, symmetric_weight
 

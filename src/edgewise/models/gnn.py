@@ -14,8 +14,8 @@ from itertools import pairwise
 
 from torch import nn
 
-from edgewise.arguments import checked
-from edgewise.attention import Reduce
+from edgewise._utils.arguments import checked
+from edgewise.attention.attend import Reduce
 from edgewise.layers import GraphSequential, MessagePassing, activation
 
 

@@ -16,12 +16,12 @@ from typing import Any, Literal, Unpack, get_args
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, checked_factory
-from edgewise.attention import aggregate
-from edgewise.biases import EdgeTerms
+from edgewise._utils.arguments import check_choice, checked_factory
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.attend import aggregate
+from edgewise.attention.biases import EdgeTerms
 from edgewise.encodings import POSITIONS, RandomFeatures
 from edgewise.encodings.members import member_sizes
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, complete, incidence
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import (

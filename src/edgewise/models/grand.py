@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise.arguments import checked_factory
-from edgewise.attention import aggregate
-from edgewise.checks import bind_to_nodes
+from edgewise._utils.arguments import checked_factory
+from edgewise.attention.attend import aggregate
+from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr, symmetric_weight
 from edgewise.layers.sparse import check_node_features

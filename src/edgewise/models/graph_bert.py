@@ -21,8 +21,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, checked_factory
-from edgewise.attention import aggregate
+from edgewise._utils.arguments import check_choice, checked_factory
+from edgewise._utils.ragged import ranges, segment_index
+from edgewise.attention.attend import aggregate
 from edgewise.encodings import Intimates, intimate_nodes, sinusoidal_positions, wl_colors
 from edgewise.graphs import Graph, Pattern, complete, membership
 from edgewise.graphs import batch as batch_of
@@ -36,7 +37,6 @@ from edgewise.layers import (
     refuse_edge_attr,
 )
 from edgewise.models.magna import OutputPropagation
-from edgewise.ragged import ranges, segment_index
 
 Raw = Literal["graph", "node", "none"]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked_factory
+from edgewise._utils.arguments import checked_factory
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, NodeBatchNorm, Pool, refuse_edge_attr
 from edgewise.models.gat import GATLayer

@@ -10,7 +10,7 @@ Paper: Xu et al., How powerful are graph neural networks?, 2019
 
 from __future__ import annotations
 
-from edgewise.arguments import checked
+from edgewise._utils.arguments import checked
 from edgewise.layers import PooledNodes
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gin import gin

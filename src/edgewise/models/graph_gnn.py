@@ -10,7 +10,7 @@ Paper: Scarselli et al., The graph neural network model, 2009
 
 from __future__ import annotations
 
-from edgewise.arguments import checked
+from edgewise._utils.arguments import checked
 from edgewise.layers import PooledNodes
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gnn import gnn

@@ -15,10 +15,10 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, checked_factory
-from edgewise.attention import Reduce, aggregate
-from edgewise.checks import bind_to_nodes
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_choice, checked_factory
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.attend import Reduce, aggregate
+from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern, edges, incidence
 from edgewise.layers import GraphLayer, Linear, Membership, given_or_ones, members_of
 from edgewise.layers.sparse import check_node_features

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise.arguments import checked, describe
-from edgewise.checks import bind_to_nodes
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import checked, describe
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, TransformerLayer, is_dense
 from edgewise.layers.transformer import Norm, Projections

@@ -15,8 +15,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked_factory
-from edgewise.biases import TableBias
+from edgewise._utils.arguments import checked_factory
+from edgewise.attention.biases import TableBias
 from edgewise.encodings import Centrality, PathEdges, ShortestPath
 from edgewise.encodings.code import check_code
 from edgewise.encodings.distances import path_classes

@@ -15,8 +15,8 @@ from itertools import pairwise
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
-from edgewise.attention import Reduce
+from edgewise._utils.arguments import checked
+from edgewise.attention.attend import Reduce
 from edgewise.layers import GraphSequential, MessagePassing
 
 

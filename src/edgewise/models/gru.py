@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.arguments import checked_factory
+from edgewise._utils.arguments import checked_factory
 from edgewise.layers.recurrent import RecurrentModel
 
 

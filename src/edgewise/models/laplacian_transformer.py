@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise.arguments import checked_factory
+from edgewise._utils.arguments import checked_factory
 from edgewise.encodings import Laplacian
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, Pool, given_or_ones, packed_graph

@@ -20,10 +20,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise import TableBias, aggregate
-from edgewise.arguments import check_count, check_divides, check_given, checked_factory
-from edgewise.biases import EdgeTerm
+from edgewise._utils.arguments import check_count, check_divides, check_given, checked_factory
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.biases import EdgeTerm
 from edgewise.encodings import Sinusoidal, offsets
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, causal, window
 from edgewise.layers import (
     AttentionBlock,

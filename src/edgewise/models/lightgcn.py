@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from edgewise.arguments import checked_factory
-from edgewise.attention import aggregate
-from edgewise.checks import bind_graph
+from edgewise._utils.arguments import checked_factory
+from edgewise.attention.attend import aggregate
+from edgewise.attention.checks import bind_graph
 from edgewise.graphs import Graph, Pattern, edges
 from edgewise.layers import Recommender, symmetric_weight
 

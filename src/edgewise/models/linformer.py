@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import attend
-from edgewise.arguments import check_choice, check_divides, checked
+from edgewise._utils.arguments import check_choice, check_divides, checked
+from edgewise._utils.errors import ArgumentError
 from edgewise.encodings import Learned
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import (
     AttentionBlock,
@@ -32,10 +32,7 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.projections import JointLinear, unbind_qkv
-from edgewise.layers.sequences import (
-    SequenceBatch,
-    SingleTextBackbone,
-)
+from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone
 
 Sharing = Literal["heads", "key_values", "layers"]
 

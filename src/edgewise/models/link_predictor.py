@@ -19,8 +19,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked_factory
-from edgewise.checks import bind_graph
+from edgewise._utils.arguments import checked_factory
+from edgewise.attention.checks import bind_graph
 from edgewise.encodings import common_neighbours
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import FeedForward

@@ -15,7 +15,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise._utils.arguments import checked
 from edgewise.encodings import Rotary
 from edgewise.graphs import Pattern, causal
 from edgewise.layers import (

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import Dot, attend
-from edgewise.arguments import check_divides, checked
-from edgewise.checks import bind_graph
+from edgewise._utils.arguments import check_divides, checked
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.checks import bind_graph
 from edgewise.encodings import Learned
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, batch, check_graph, complete, hubs, window
 from edgewise.graphs.batch import Sizes
 from edgewise.layers import (

@@ -16,8 +16,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_divides, checked_factory
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_divides, checked_factory
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import complete
 from edgewise.layers import ClassToken, PatchEmbedding, Pool
 from edgewise.layers.pooling import Pooling

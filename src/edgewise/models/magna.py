@@ -14,10 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
-from edgewise.attention import aggregate
-from edgewise.checks import bind_to_nodes
-from edgewise.edge_steps import attention_weights
+from edgewise._utils.arguments import checked
+from edgewise.attention.attend import aggregate
+from edgewise.attention.checks import bind_to_nodes
+from edgewise.attention.scores import Additive
+from edgewise.attention.steps import attention_weights
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import (
     AttentionBlock,
@@ -28,7 +29,6 @@ from edgewise.layers import (
     Linear,
     symmetric_weight,
 )
-from edgewise.scores import Additive
 
 
 def diffuse(value: Tensor, graph: Graph, weight: Tensor, *, hops: int, alpha: float) -> Tensor:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_given, checked_factory
-from edgewise.biases import Projected
-from edgewise.checks import bind_to_nodes
-from edgewise.errors import counted
+from edgewise._utils.arguments import check_given, checked_factory
+from edgewise._utils.errors import counted
+from edgewise.attention.biases import Projected
+from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import (
     AttentionPool,

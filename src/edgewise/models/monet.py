@@ -13,9 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_given, checked
-from edgewise.attention import aggregate
-from edgewise.checks import bind_to_nodes
+from edgewise._utils.arguments import check_given, checked
+from edgewise.attention.attend import aggregate
+from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import GraphLayer, GraphSequential, Linear, check_edge_attr
 from edgewise.layers.sparse import check_node_features

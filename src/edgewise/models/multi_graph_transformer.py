@@ -13,9 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_divides, checked_factory
-from edgewise.biases import TableBias
-from edgewise.checks import bind_to_nodes
+from edgewise._utils.arguments import check_divides, checked_factory
+from edgewise.attention.biases import TableBias
+from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import (
     GraphLayer,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_divides, checked
+from edgewise._utils.arguments import check_divides, checked
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern
 from edgewise.layers import (
@@ -30,11 +30,7 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.projections import JointLinear, unbind_qkv
-from edgewise.layers.sequences import (
-    SequenceBatch,
-    SingleTextBackbone,
-    refuse_cache,
-)
+from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, refuse_cache
 
 CHUNK = 64
 """Chunk size of causal attention, in tokens. Only pairs within a chunk are computed one by one."""

@@ -15,12 +15,12 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
 
-from edgewise.arguments import check_least, checked_factory
-from edgewise.attention import aggregate
-from edgewise.checks import bind_to_nodes
+from edgewise._utils.arguments import check_least, checked_factory
+from edgewise._utils.ragged import runs_and_positions, starts
+from edgewise.attention.attend import aggregate
+from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern, check_square, edges
 from edgewise.layers import GraphLayer, Recommender
-from edgewise.ragged import runs_and_positions, starts
 
 
 class ImportancePooling(GraphLayer):

@@ -21,10 +21,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise import attend_with_lse
-from edgewise.arguments import check_choice, check_count, check_given, checked
+from edgewise._utils.arguments import check_choice, check_count, check_given, checked
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.encodings import Learned
 from edgewise.engines.merge import softmax_with_lse
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, Permuted, Runs, batch, causal, complete, edges, expand
 from edgewise.layers import (
     FeedForward,
@@ -34,12 +35,7 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.sequences import (
-    SequenceBatch,
-    SingleTextBackbone,
-    with_padding,
-)
-from edgewise.ragged import runs_and_positions, starts
+from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, with_padding
 
 KINDS = ("local", "lsh")
 

@@ -11,7 +11,7 @@ Paper: Liu et al., RoBERTa: a robustly optimized BERT pretraining approach, 2019
 
 from __future__ import annotations
 
-from edgewise.arguments import checked
+from edgewise._utils.arguments import checked
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import TextModel
 from edgewise.layers.transformer import Projections

@@ -19,8 +19,9 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_divides, checked_factory
-from edgewise.attention import attend
+from edgewise._utils.arguments import check_divides, checked_factory
+from edgewise._utils.ragged import segment_index
+from edgewise.attention.attend import attend
 from edgewise.encodings import laplacian_eigenpairs
 from edgewise.encodings.code import check_code
 from edgewise.encodings.laplacian import (
@@ -45,7 +46,6 @@ from edgewise.layers import (
 )
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gps import NormName
-from edgewise.ragged import segment_index
 
 
 class LearnedSpectrum(nn.Module):

@@ -16,10 +16,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_count, check_divides, checked
-from edgewise.biases import OffsetBias, Offsets
-from edgewise.dispatch_modes import disable_modes
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_count, check_divides, checked
+from edgewise._utils.dispatch_modes import disable_modes
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.biases import OffsetBias, Offsets
 from edgewise.graphs import Graph, batch, complete
 from edgewise.layers import PatchEmbedding, Pool, TransformerLayer
 from edgewise.layers.transformer import Norm

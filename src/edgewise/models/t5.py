@@ -16,7 +16,8 @@ from functools import partial
 
 from torch import nn
 
-from edgewise.arguments import checked
+from edgewise._utils.arguments import checked
+from edgewise.attention.scores import Dot
 from edgewise.encodings import Buckets
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.layers import (
@@ -32,7 +33,6 @@ from edgewise.layers import (
     TextEmbedding,
     TransformerStack,
 )
-from edgewise.scores import Dot
 
 
 @checked(depth=0, decoder_depth=0)

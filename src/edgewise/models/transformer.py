@@ -15,7 +15,7 @@ from functools import partial
 
 from torch import nn
 
-from edgewise.arguments import checked
+from edgewise._utils.arguments import checked
 from edgewise.encodings import text_positions
 from edgewise.graphs import Pattern, causal, check_graph, complete
 from edgewise.layers import (

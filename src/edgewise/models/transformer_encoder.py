@@ -16,9 +16,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
-from edgewise.biases import add_terms
-from edgewise.checks import bind_to_nodes
+from edgewise._utils.arguments import checked
+from edgewise.attention.biases import add_terms
+from edgewise.attention.checks import bind_to_nodes
 from edgewise.encodings import TextPositions, text_positions
 from edgewise.graphs import Pattern, check_graph, complete
 from edgewise.layers import TransformerLayer, TransformerStack

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import Dot, attend
-from edgewise.arguments import check_divides, check_even, checked
-from edgewise.biases import EdgeTerm
-from edgewise.checks import bind_graph
+from edgewise._utils.arguments import check_divides, check_even, checked
+from edgewise.attention.biases import EdgeTerm
+from edgewise.attention.checks import bind_graph
 from edgewise.encodings.sinusoidal import sinusoidal_positions
 from edgewise.graphs import Graph, Pattern, causal, check_graph
 from edgewise.layers import (

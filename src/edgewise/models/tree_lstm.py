@@ -17,13 +17,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_even, checked_factory
-from edgewise.attention import aggregate
-from edgewise.checks import bind_graph
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_even, checked_factory
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import starts
+from edgewise.attention.attend import aggregate
+from edgewise.attention.checks import bind_graph
 from edgewise.graphs import Edges, Graph, Pattern, incidence
 from edgewise.layers import GraphLayer, Linear, Membership, packed_graph, refuse_edge_attr
-from edgewise.ragged import starts
 
 
 class Level(NamedTuple):

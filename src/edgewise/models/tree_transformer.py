@@ -15,8 +15,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_least, checked_factory
-from edgewise.biases import EdgeTerm, TableBias
+from edgewise._utils.arguments import check_least, checked_factory
+from edgewise._utils.ragged import segment_index, starts
+from edgewise.attention.biases import EdgeTerm, TableBias
 from edgewise.encodings.code import check_code
 from edgewise.encodings.members import member_sizes, members_by_size, pair_index
 from edgewise.graphs import Graph, Pattern, complete
@@ -30,7 +31,6 @@ from edgewise.layers import (
     packed_graph,
 )
 from edgewise.models.tree_lstm import check_parents, no_forest
-from edgewise.ragged import segment_index, starts
 
 NONE = -1
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise._utils.arguments import checked
+from edgewise._utils.errors import ArgumentError
 from edgewise.encodings.positions import positions_or_count
 from edgewise.encodings.sinusoidal import sinusoidal_positions
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, check_graph, complete
 from edgewise.layers import (
     Backbone,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.arguments import checked
+from edgewise._utils.arguments import checked
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete, virtual
 from edgewise.layers import ClassToken, PatchEmbedding, Pool

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from edgewise._utils.torch_internals import in_functorch_transform, is_tracing, single_level_apply
 from edgewise.engines.native import library
-from edgewise.torch_internals import in_functorch_transform, is_tracing, single_level_apply
 
 if TYPE_CHECKING:
     from edgewise.engines.call import Problem

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.biases import EdgeTerm, TableBias
+from edgewise.attention.biases import EdgeTerm, TableBias
 from edgewise.engines.native.operator import Job
 
 

@@ -8,17 +8,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.biases import EdgeVector, Projected
+from edgewise.attention.biases import EdgeVector, Projected
+from edgewise.attention.scores import Additive, Dot
 from edgewise.engines import triton_rows
 from edgewise.engines.call import AttentionCall, Problem, accumulator
 from edgewise.engines.costs import Work
-from edgewise.engines.native.operator import (
-    KernelOperator,
-    flat,
-    refusals,
-    unflat,
-    wants_gradient,
-)
+from edgewise.engines.native.operator import KernelOperator, flat, refusals, unflat, wants_gradient
 from edgewise.engines.native.terms import one_batch_axis, term_arguments
 from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
 from edgewise.engines.rows.attend import rows_attend, rows_scores
@@ -28,7 +23,6 @@ from edgewise.engines.triton_rows.aggregate import triton_rows_aggregate
 from edgewise.engines.triton_rows.attend import triton_rows_attend, triton_rows_scores
 from edgewise.engines.triton_rows.layout import TritonLayout
 from edgewise.engines.triton_rows.softmax import triton_rows_softmax
-from edgewise.scores import Additive, Dot
 
 
 class Operators(NamedTuple):

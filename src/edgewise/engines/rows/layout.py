@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgewise.dispatch_modes import disable_modes, persist_on, while_tracing
+from edgewise._utils.dispatch_modes import disable_modes, persist_on, while_tracing
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.torch_internals import version_of
 from edgewise.engines.native import library
 from edgewise.engines.native.operator import LARGEST, Fields
-from edgewise.errors import ArgumentError
-from edgewise.torch_internals import version_of
 
 S = TypeVar("S")
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from edgewise.biases import OffsetBias
+from edgewise.attention.biases import OffsetBias
+from edgewise.attention.scores import Dot
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.costs import Work
 from edgewise.engines.native.operator import LARGEST, flat, refusals, unflat
@@ -18,7 +19,6 @@ from edgewise.engines.tiles import flex
 from edgewise.engines.tiles.attend import tiles_attend
 from edgewise.engines.tiles.flex import FlexLayout, flex_attend
 from edgewise.engines.tiles.layout import TilesLayout
-from edgewise.scores import Dot
 
 
 class Tiles:

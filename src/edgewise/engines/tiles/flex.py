@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
+from edgewise._utils.ragged import boundaries, runs_and_positions, segment_index, starts
+from edgewise.attention.scores import Dot
 from edgewise.engines.call import AttentionCall, Problem, for_each_query
 from edgewise.engines.costs import Work
 from edgewise.engines.native.operator import flat, refusals, unflat
@@ -30,8 +32,6 @@ from edgewise.engines.tiles import varlen
 from edgewise.engines.tiles.layout import TileRuns
 from edgewise.engines.tiles.varlen import Sequences
 from edgewise.engines.triton_rows import MISSING
-from edgewise.ragged import boundaries, runs_and_positions, segment_index, starts
-from edgewise.scores import Dot
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise._utils.ragged import boundaries, runs_and_positions, segment_index, starts
 from edgewise.engines.tiles.layout import TileRuns, TilesLayout
-from edgewise.ragged import boundaries, runs_and_positions, segment_index, starts
 
 GROUP = 8
 """Number of targets that the cost model assumes to be computed together.

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from edgewise._utils.ragged import segment_index
 from edgewise.engines.call import Problem
-from edgewise.ragged import segment_index
 
 MOST_WIDTH = 256
 STEP = 8

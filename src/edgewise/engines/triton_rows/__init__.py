@@ -13,10 +13,10 @@ from importlib import util
 
 import torch
 
+from edgewise._utils.errors import how_to_install
 from edgewise.engines.call import Problem
 from edgewise.engines.native.operator import refusals
 from edgewise.engines.triton_rows.launch import MOST_SLOTS, MOST_WIDTH
-from edgewise.errors import how_to_install
 
 INTERPRETED = os.environ.get("EDGEWISE_TRITON") == "1"
 """Whether these kernels also run on CPU tensors, in Triton's interpreter."""

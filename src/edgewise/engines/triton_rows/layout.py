@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgewise.dispatch_modes import persist_on
+from edgewise._utils.dispatch_modes import persist_on
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import starts
 from edgewise.engines.native.operator import BAD_CLASS, LARGEST
 from edgewise.engines.rows.layout import (
     RowsLayout,
@@ -21,8 +23,6 @@ from edgewise.engines.rows.layout import (
     cached_side,
     too_large,
 )
-from edgewise.errors import ArgumentError
-from edgewise.ragged import starts
 
 SHORT = 8
 """Rows with at most this number of edges are short: several of them share a program, which computes

@@ -16,8 +16,9 @@ from typing import Any
 
 from torch import nn
 
-from edgewise.arguments import check_choice
-from edgewise.errors import ArgumentError, reading
+from edgewise._utils.arguments import check_choice
+from edgewise._utils.errors import ArgumentError, reading
+from edgewise._utils.limits import built_within
 from edgewise.graphs import Pattern, check_graph, parse
 from edgewise.interop.huggingface.attention import on_graph, register_when_imported
 from edgewise.interop.huggingface.bert import load_bert
@@ -32,7 +33,6 @@ from edgewise.interop.huggingface.reformer import load_reformer
 from edgewise.interop.huggingface.swin import load_swin
 from edgewise.interop.huggingface.t5 import load_t5
 from edgewise.interop.huggingface.vit import load_vit
-from edgewise.limits import built_within
 
 CONFIG = "a configuration of this kind of model, with the weights of the folder"
 FAMILIES: dict[str, Callable[[Checkpoint, Pattern | None], nn.Module]] = {

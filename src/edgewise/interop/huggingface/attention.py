@@ -21,16 +21,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from edgewise.attention import attend
-from edgewise.biases import add_terms
-from edgewise.checks import in_autocast_dtype
-from edgewise.dispatch_modes import detach_from_inference, persist_on
-from edgewise.edge_steps import attention_weights
-from edgewise.errors import ArgumentError, counted, require
+from edgewise._utils.dispatch_modes import detach_from_inference, persist_on
+from edgewise._utils.errors import ArgumentError, counted, require
+from edgewise._utils.torch_internals import version_of
+from edgewise.attention.attend import attend
+from edgewise.attention.biases import add_terms
+from edgewise.attention.checks import in_autocast_dtype
+from edgewise.attention.scores import Dot
+from edgewise.attention.steps import attention_weights
 from edgewise.graphs import Graph, Pattern, causal, check_graph, complete, parse
 from edgewise.interop.huggingface.masks import Reads, reads_of_call, reads_of_mask
-from edgewise.scores import Dot
-from edgewise.torch_internals import version_of
 
 Model = TypeVar("Model", bound=nn.Module)
 

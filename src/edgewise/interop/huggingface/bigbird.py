@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.arguments import check_choice
+from edgewise._utils.arguments import check_choice
 from edgewise.graphs import Pattern, complete
 from edgewise.interop.huggingface.bert import HEADS, filled, layer_pieces, numbers
 from edgewise.interop.huggingface.checkpoint import Checkpoint

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from edgewise.errors import ArgumentError, MissingDataError, reading, require
+from edgewise._utils.errors import ArgumentError, MissingDataError, reading, require
+from edgewise._utils.limits import check_memory, read_json_object
 from edgewise.graphs import Pattern
-from edgewise.limits import check_memory, read_json_object
 
 ACTIVATIONS = {
     "gelu": "gelu",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.layers import JointLinear
 

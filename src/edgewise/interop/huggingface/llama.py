@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice
+from edgewise._utils.arguments import check_choice
 from edgewise.encodings import rotary_rates
 from edgewise.graphs import Pattern, causal, window
 from edgewise.interop.huggingface.checkpoint import Checkpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.interop.huggingface.bert import HEADS, filled, layer_pieces, numbers
 from edgewise.interop.huggingface.checkpoint import Checkpoint

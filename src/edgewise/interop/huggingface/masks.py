@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, batch, causal, complete
 from edgewise.graphs.compose import disjoint_union
 

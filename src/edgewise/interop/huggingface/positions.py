@@ -6,8 +6,8 @@ import warnings
 
 import torch
 
-from edgewise.arguments import check_count
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_count
+from edgewise._utils.errors import ArgumentError
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 
 OF_BERT = ("embeddings.position_embeddings.weight", "max_position_embeddings")

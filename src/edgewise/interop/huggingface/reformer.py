@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear

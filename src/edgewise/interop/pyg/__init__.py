@@ -8,7 +8,7 @@ parameters and state dict. Messages are computed with :func:`edgewise.attend` an
 
 from __future__ import annotations
 
-from edgewise.errors import require
+from edgewise._utils.errors import require
 
 # ruff: noqa: E402 - require() comes before the imports that need PyG
 require("torch_geometric", extra="graphs", purpose="edgewise.interop.pyg")

@@ -23,11 +23,11 @@ from torch_geometric.utils import (
     to_torch_csr_tensor,
 )
 
-from edgewise.arguments import check_type, describe
-from edgewise.dispatch_modes import persist_on
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_type, describe
+from edgewise._utils.dispatch_modes import persist_on
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.torch_internals import version_of
 from edgewise.graphs import Edges, Graph, edges
-from edgewise.torch_internals import version_of
 
 T = TypeVar("T")
 Size = tuple[int | None, int | None] | None

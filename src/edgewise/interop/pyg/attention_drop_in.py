@@ -11,11 +11,12 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import Linear
 from torch_geometric.utils import is_torch_sparse_tensor
 
-from edgewise.arguments import check_type, describe
-from edgewise.attention import AttendOptions, aggregate, attend
-from edgewise.biases import EdgeVector, Projected
-from edgewise.edge_steps import attention_weights
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_type, describe
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.attend import AttendOptions, aggregate, attend
+from edgewise.attention.biases import EdgeVector, Projected
+from edgewise.attention.scores import Score
+from edgewise.attention.steps import attention_weights
 from edgewise.graphs import Graph
 from edgewise.interop.pyg.adjacency import (
     Size,
@@ -25,7 +26,6 @@ from edgewise.interop.pyg.adjacency import (
     sparse_like,
 )
 from edgewise.interop.pyg.drop_in import DropIn, Pair, as_pair
-from edgewise.scores import Score
 
 
 class AttentionDropIn(DropIn):

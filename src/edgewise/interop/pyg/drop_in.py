@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import Linear, MessagePassing
 
-from edgewise.arguments import describe
-from edgewise.attention import Reduce, aggregate
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import describe
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.attend import Reduce, aggregate
 from edgewise.graphs import Graph
 from edgewise.interop.pyg.adjacency import Size, coalesced, graph_of
 from edgewise.layers.sparse import check_node_features

@@ -7,11 +7,11 @@ from typing import Any
 from torch import Tensor
 from torch_geometric import nn
 
-from edgewise.biases import Projected
+from edgewise.attention.biases import Projected
+from edgewise.attention.scores import Additive
 from edgewise.interop.pyg.adjacency import Size
 from edgewise.interop.pyg.attention_drop_in import AttentionDropIn
 from edgewise.interop.pyg.drop_in import Pair, as_pair, or_pyg, projected
-from edgewise.scores import Additive
 
 
 class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]

@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor
 from torch_geometric import nn
 
+from edgewise.attention.scores import Additive
 from edgewise.interop.pyg.attention_drop_in import AttentionDropIn, both
 from edgewise.interop.pyg.drop_in import or_pyg, projected
-from edgewise.scores import Additive
 
 
 class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]

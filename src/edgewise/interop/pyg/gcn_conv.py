@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric import nn
 from torch_geometric.utils import is_torch_sparse_tensor
 
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import Graph
 from edgewise.interop.pyg.adjacency import edge_weights, fresh_loops
 from edgewise.interop.pyg.drop_in import DropIn, as_pair, or_pyg, projected

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch_geometric import nn
 
-from edgewise.arguments import describe
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import describe
+from edgewise._utils.errors import ArgumentError
 from edgewise.interop.pyg.adjacency import Size, edge_weights
 from edgewise.interop.pyg.drop_in import DropIn, Pair, as_pair, or_pyg
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch_geometric import nn
 
-from edgewise.arguments import check_type
-from edgewise.attention import aggregate
-from edgewise.errors import ArgumentError
+from edgewise._utils.arguments import check_type
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.attend import aggregate
 from edgewise.graphs import Graph, incidence
 from edgewise.interop.pyg.adjacency import Size, edge_features
 from edgewise.interop.pyg.drop_in import REDUCTIONS, DropIn, Pair, as_pair, or_pyg, projected

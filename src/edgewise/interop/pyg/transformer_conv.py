@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch_geometric import nn
 
-from edgewise.attention import attend
-from edgewise.edge_steps import attention_weights
-from edgewise.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError
+from edgewise.attention.attend import attend
+from edgewise.attention.steps import attention_weights
 from edgewise.interop.pyg.attention_drop_in import AttentionDropIn, both
 from edgewise.interop.pyg.drop_in import or_pyg, projected
 

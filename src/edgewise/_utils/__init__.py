@@ -1,0 +1,1 @@
+"""Errors, checks of arguments, ragged ranges, and PyTorch's internals."""

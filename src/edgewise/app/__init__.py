@@ -1,0 +1,1 @@
+"""What the command ``edgewise`` does. The library never imports this package."""

@@ -1,0 +1,165 @@
+"""Functions that run the commands list, show, train, compare, test, verify and doctor.
+
+Each returns the exit code.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edgewise._utils.errors import ArgumentError
+from edgewise.app import runs
+from edgewise.app.cli.baseline import comparison
+from edgewise.app.cli.doctor import report
+from edgewise.app.cli.listing import listing, shown
+from edgewise.app.cli.output import say
+from edgewise.app.cli.report import write_report
+from edgewise.app.cli.table import Measured, comparison_table, metrics_table
+from edgewise.app.cli.verify import run
+from edgewise.app.kinds import find
+from edgewise.app.runs.combining import fitted_factors
+from edgewise.app.runs.fine_tuning import with_architecture
+from edgewise.app.train.baseline import NoBaselineError
+from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
+from edgewise.app.train.recipe import Recipe
+from edgewise.layers.naive_bayes import NEAR_ZERO
+
+
+def list_names(arguments: Namespace) -> int:
+    """Run ``edgewise list``: print names with one-line descriptions."""
+    say(listing(arguments.kind))
+    return 0
+
+
+def show(arguments: Namespace) -> int:
+    """Run ``edgewise show``: print the description of one name."""
+    say(shown(arguments.name, draw=arguments.draw, nodes=arguments.nodes))
+    return 0
+
+
+def train(arguments: Namespace) -> int:
+    """Run ``edgewise train``: train a recipe, and print its metrics beside a quick baseline."""
+    out = arguments.out
+    recipe = _recipe(arguments, out)
+    metrics: Mapping[str, Any]
+    if arguments.folds:
+        metrics = runs.train_folds(recipe, out, seeds=arguments.seeds, resume=arguments.resume)
+    elif arguments.seeds is None:
+        metrics = runs.train(recipe, out, resume=arguments.resume)
+    else:
+        metrics = runs.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
+    say(metrics_table(metrics))
+    _print_notes(recipe, out)
+    if not arguments.folds:
+        _print_comparison(recipe, metrics, out)
+    several = arguments.seeds or arguments.folds
+    say(f"\n{out}: {RECIPE}, {METRICS}" + ("" if several else " and more"))
+    return 0
+
+
+def compare(arguments: Namespace) -> int:
+    """Run ``edgewise compare``: train a recipe for each value of a field, and write a report."""
+    recipe = _recipe(arguments)
+    if arguments.field in arguments.fields or (
+        arguments.field == "seed" and arguments.seed is not None
+    ):
+        raise ArgumentError(
+            f"--{arguments.field}",
+            expected="options for fields other than the compared one",
+            got=f"an option for the compared field, {arguments.field}",
+            remedy=f"omit --{arguments.field}, because `edgewise compare` sets this field",
+        )
+    found = runs.compare(
+        recipe,
+        arguments.field,
+        arguments.values,
+        arguments.out,
+        seeds=arguments.seeds,
+        workers=arguments.workers,
+        resume=arguments.resume,
+    )
+    split: Measured = "test" if arguments.test else "val"
+    say(comparison_table(found, split))
+    for path in write_report(found, arguments.out, split):
+        say(path)
+    return 0
+
+
+def test(arguments: Namespace) -> int:
+    """Run ``edgewise test``: evaluate a run on its test set and print the metrics."""
+    say(metrics_table(runs.evaluate_run(arguments.folder)))
+    _print_notes(runs.load_recipe(RunFolder(arguments.folder)), arguments.folder)
+    return 0
+
+
+def verify(_arguments: Namespace) -> int:
+    """Run ``edgewise verify``: compare layers with those of other libraries."""
+    return run()
+
+
+def doctor(_arguments: Namespace) -> int:
+    """Run ``edgewise doctor``: print versions, devices, packages and data sets."""
+    say(report())
+    return 0
+
+
+def _print_notes(recipe: Recipe, out: Path) -> None:
+    """Print the notes of a task, and the fitted factors of models with two parts.
+
+    Args:
+        recipe: recipe of the run.
+        out: folder of the run, or of several runs.
+    """
+    for name, note in recipe.task.notes().items():
+        say(f"{name}: {note}")
+    folders = RunFolder(out).runs()
+    for path in folders or [out]:
+        factors = fitted_factors(RunFolder(path))
+        if factors:
+            listed = ", ".join(f"{name} {value:.3f}" for name, value in factors.items())
+            say(f"factors of the logits{f' of {path.name}' * bool(folders)}: {listed}")
+            if factors["network"] < NEAR_ZERO:
+                say(
+                    "the predictions are those of naive Bayes; --data.naive_bayes false trains the "
+                    "network alone"
+                )
+
+
+def _print_comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> None:
+    """Print a comparison of a run with the quick baselines of its task, if there are any.
+
+    Args:
+        recipe: recipe of the run.
+        metrics: metrics of the run.
+        out: run folder, in which ``baseline.json`` is written.
+    """
+    try:
+        say(comparison(recipe, metrics, out))
+    except NoBaselineError:
+        return
+    except Exception as error:  # The run is saved: a failing baseline must not fail the command.
+        say(f"baseline: not measured. {error}")
+
+
+def _recipe(arguments: Namespace, out: Path | None = None) -> Recipe:
+    """Return the recipe of the command, with the architecture of the run that ``--from`` names.
+
+    Args:
+        arguments: arguments of the command. Its options replace the fields of the run.
+        out: run folder of the command. If it is resumed, it has the architecture, and the folder
+            of ``--from`` may have been deleted.
+    """
+    recipe = find(arguments.recipe)
+    if arguments.model is not None:
+        recipe = runs.with_values(recipe, {"model": arguments.model})
+    if arguments.start:
+        folder = Path(arguments.start)
+        if out is not None and arguments.resume and RunFolder(out).has(RECIPE):
+            folder = out
+        recipe = with_architecture(recipe, RunFolder(folder))
+    options = {"seed": arguments.seed, "from": arguments.start}
+    given = {name: value for name, value in options.items() if value is not None}
+    return runs.with_values(recipe, arguments.fields | given)

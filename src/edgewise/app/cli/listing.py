@@ -1,0 +1,187 @@
+"""Texts that ``edgewise list`` and ``edgewise show`` print."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from edgewise._utils.arguments import check_least
+from edgewise._utils.errors import ArgumentError, unknown_name
+from edgewise.app.cli.names import KINDS
+from edgewise.app.cli.table import table
+from edgewise.app.kinds import DATA, RECIPES, TASKS
+from edgewise.app.runs.recipe_fields import fields_of, part_fields
+from edgewise.app.train.parsing import as_typed, describe
+from edgewise.app.train.recipe import Recipe
+from edgewise.encodings import ENCODINGS, shortest_paths
+from edgewise.graphs import PATTERNS, Graph, Pattern, parse
+from edgewise.models import MODELS
+
+INDENT = " " * 4
+MARKUP = re.compile(r":\w+:`(?:\w+\.)*([^`]+)`")
+
+
+def first_line(thing: Any) -> str:
+    """Return the first line of an object's docstring, without markup."""
+    line = (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".")
+    return MARKUP.sub(r"\1", line).replace("``", "`")
+
+
+def _module(thing: Any) -> Any:
+    return sys.modules[thing.__module__]
+
+
+ENTRIES: dict[str, tuple[Mapping[str, Any], Callable[[Any], str]]] = {
+    "recipes": (RECIPES, lambda recipe: recipe.summary),
+    "models": (MODELS, lambda model: first_line(_module(model))),
+    "data": (DATA, first_line),
+    "tasks": (TASKS, first_line),
+    "graphs": (PATTERNS, first_line),
+    "encodings": (ENCODINGS, first_line),
+}
+"""For each kind of name: its entries, and a function that describes an entry on one line."""
+
+
+def listing(kind: str | None = None) -> str:
+    """Return names with one-line descriptions.
+
+    Args:
+        kind: "recipes", "models", "data", "tasks", "graphs" or "encodings". Defaults to all.
+    """
+    tables = []
+    for name in [kind] if kind else KINDS:
+        things, line = ENTRIES[name]
+        rows = [[f"  {entry}", line(thing)] for entry, thing in things.items()]
+        tables.append(f"{name}\n{table(rows, header=False, left=2)}")
+    return "\n\n".join(tables)
+
+
+def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
+    """Return a description of the recipe, model, data set, task, encoding or graph of this name.
+
+    Args:
+        name: a name that :func:`listing` prints, or a graph such as "window(2)".
+        draw: image file to which a figure of the graph is saved.
+        nodes: number of nodes with which a graph is created.
+
+    Raises:
+        ArgumentError: the name is unknown, ``nodes`` is below 1, or ``draw`` is given although
+            ``name`` is not a graph.
+    """
+    graph = _graph(name)
+    check_least("--nodes", nodes, 1, "choose for example 16")
+    if draw is not None and graph is None:
+        raise ArgumentError(
+            "--draw",
+            expected="a graph with its arguments, such as 'window(2)' or 'complete()'",
+            got=repr(name),
+            remedy="name one of " + ", ".join(PATTERNS),
+        )
+    if draw is not None and graph is not None:
+        if not draw.absolute().parent.is_dir():
+            raise ArgumentError(
+                "--draw",
+                expected="a file in a folder that exists",
+                got=str(draw),
+                remedy="create the folder first",
+            )
+        graph.draw(draw, nodes=nodes)
+    if name in RECIPES:
+        return recipe_text(RECIPES[name])
+    if name in MODELS:
+        return f"{inspect.getdoc(_module(MODELS[name]))}\n\n{_signature(name, MODELS[name])}"
+    if name in ENCODINGS:
+        return f"{_signature(name, ENCODINGS[name])}\n\n{inspect.getdoc(ENCODINGS[name])}"
+    for things in (DATA, TASKS):
+        if name in things:
+            return _part_text(name, things[name])
+    if name in PATTERNS:
+        return f"{_signature(name, PATTERNS[name])}\n\n{inspect.getdoc(PATTERNS[name])}"
+    if graph is not None:
+        return _graph_text(graph, nodes)
+    known = [thing for things, _ in ENTRIES.values() for thing in things]
+    raise unknown_name("name", name, known)
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """Return the summary of a recipe, with the value, type and description of each field."""
+    rows = [["field", "value", "type"]]
+    fields = fields_of(recipe)
+    rows += [[f"--{n}", as_typed(field.value), describe(field.kind)] for n, field in fields.items()]
+    lines = _with_meanings(table(rows, left=3), [field.meaning for field in fields.values()])
+    model = recipe.model.func.__name__
+    part = {"data": recipe.data, "task": recipe.task, "schedule": recipe.schedule}
+    names = ", ".join(f"{key} {type(value).__name__.lower()}" for key, value in part.items())
+    about = [f"{recipe.name}: {recipe.summary}", f"model {model}, {names}"]
+    if recipe.protocol:
+        command = f"edgewise train {recipe.name} {recipe.protocol.options}".rstrip()
+        about.append(f"results measured with `{command}`; reference: {recipe.protocol.reference}")
+    return "\n".join([*about, "", lines])
+
+
+def _with_meanings(rows: str, meanings: Sequence[str]) -> str:
+    """Insert the description of each recipe field below its row of a table.
+
+    Args:
+        rows: table as text, with one line for each field.
+        meanings: description of each field.
+    """
+    head, line, *lines = rows.split("\n")
+    found = [head, line]
+    for row, meaning in zip(lines, meanings, strict=True):
+        found.append(row)
+        if meaning:
+            found += wrap(meaning, 96, initial_indent=INDENT, subsequent_indent=INDENT)
+    return "\n".join(found)
+
+
+def _part_text(name: str, kind: Any) -> str:
+    """Return the description of a data set or task, with the default and type of each field.
+
+    Args:
+        name: name of the data set or task.
+        kind: its class.
+    """
+    rows = [
+        [f"  {field}", as_typed(about.value), describe(about.kind)]
+        for field, about in part_fields(kind()).items()
+    ]
+    text = f"{name}: {inspect.getdoc(kind)}"
+    return f"{text}\n\nfields\n{table(rows, header=False, left=3)}" if rows else text
+
+
+def _graph(name: str) -> Pattern | None:
+    if "(" not in name and ":" not in name:
+        # The name of a pattern without required arguments is enough.
+        pattern = PATTERNS.get(name)
+        needed = inspect.signature(pattern).parameters.values() if pattern else ()
+        free = pattern and all(p.default is not p.empty for p in needed)
+        return pattern() if pattern and free else None
+    return parse(name)
+
+
+def _graph_text(graph: Pattern, nodes: int) -> str:
+    bound: Graph = graph if isinstance(graph, Graph) else graph.bind(nodes)
+    rows = ["".join("■ " if cell else "· " for cell in row) for row in bound.dense().tolist()]
+    reach = f"{_reach(bound)}\n" if bound.num_targets > 1 else ""
+    head = f"{bound!r}\n{reach}row i marks the nodes that node i attends to"
+    return "\n".join([head, "", *rows])
+
+
+def _reach(graph: Graph) -> str:
+    """Return a sentence on how many layers let information pass between all pairs of nodes."""
+    steps = shortest_paths(graph)
+    if (steps < 0).any():
+        return "some nodes never receive information from some others, however many layers"
+    layers = int(steps.max())
+    return f"after {layers} layer{'s' * (layers != 1)}, every node has information from every other"
+
+
+def _signature(name: str, thing: Callable[..., Any]) -> str:
+    signature = inspect.signature(thing, eval_str=True)
+    return f"{name}{signature.replace(return_annotation=inspect.Signature.empty)}"

@@ -1,0 +1,467 @@
+"""Influence of the nodes (members) of a graph on a trained model, and measures of centrality."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise._utils.arguments import check_choice
+from edgewise._utils.errors import ArgumentError, require
+from edgewise.app.kinds.items.predict import Recommendations
+from edgewise.app.kinds.links.predict import LinkSuggestions
+from edgewise.app.kinds.nodes.data import graph_kept
+from edgewise.app.kinds.nodes.predict import OnNodes
+from edgewise.app.runs.run import Run
+from edgewise.app.train.edge_splits import both_ways
+from edgewise.explain.attribution import Case, contributions, without
+from edgewise.graphs import Graph, edges
+
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+MODEL = "model"
+By = Literal["removed", "changed"]
+Track = Callable[[Sequence[int]], Iterable[int]]
+PROBES = 32
+"""Number of random projections of the outputs; each needs one forward and one backward pass."""
+PAIRS = 20_000_000
+"""Maximum product of the numbers of nodes and undirected edges for the exact influence on a model.
+Above it, the influence is estimated."""
+PATHS = 1_000_000_000
+"""Maximum product of the numbers of sources and directed edges for betweenness, which then takes
+seconds to a minute. Above it, sources are sampled."""
+AT_ONCE = 1_000_000
+"""Maximum product of the numbers of nodes and sources in one search."""
+ZERO = 1e-12
+LONGEST = 40
+MARKERS = (("^", "#d1495b"), ("s", "#e0803c"), ("D", "#2a9d7c"))
+"""Markers and colours of the nodes with the largest influence, distinguishable with colour
+blindness."""
+
+
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """Measures of the influence of each member (node) of a graph.
+
+    Attributes:
+        labels: names of the members.
+        measures: values ``[N]`` by name: ``"model"``, the influence on the outputs of the model,
+            and the centralities ``"degree"``, ``"closeness"``, ``"betweenness"``,
+            ``"eigenvector"`` and ``"PageRank"``.
+        notes: for each estimated measure, by name, how it was estimated.
+        by: how ``"model"`` was measured: each member was ``"removed"``, or its features were
+            ``"changed"`` to the mean features of all members.
+    """
+
+    labels: list[str]
+    measures: dict[str, Tensor]
+    notes: dict[str, str]
+    by: By = "removed"
+
+    @property
+    def change(self) -> str:
+        """Axis label for the influence on the model, such as "change of the outputs without …"."""
+        end = "without the node" if self.by == "removed" else "with mean features of the node"
+        return f"change of the outputs {end}"
+
+    def ranks(self, name: str) -> Tensor:
+        """Return the rank of each member by the measure ``name``, ``[N]``; 1 is the highest."""
+        check_choice("name", name, self.measures)
+        order = self.measures[name].argsort(descending=True, stable=True)
+        ranks = torch.empty_like(order)
+        ranks[order] = torch.arange(1, len(order) + 1)
+        return ranks
+
+    def ranking(self, by: str = MODEL, top: int = 10) -> list[dict[str, Any]]:
+        """Return the members with the highest values of a measure, and their ranks by all measures.
+
+        Args:
+            by: name of the measure.
+            top: number of members.
+        """
+        ranks = {name: self.ranks(name) for name in self.measures}
+        order = ranks[by].argsort()[:top].tolist()
+        return [self._row(member, ranks) for member in order]
+
+    def disagreements(self, name: str = "PageRank", top: int = 5) -> list[dict[str, Any]]:
+        """Return the members whose rank by the model differs most from that by another measure.
+
+        Differences are between logarithms of ranks, because rank 1 against 10 matters more than
+        rank 991 against 1000.
+
+        Args:
+            name: name of the other measure.
+            top: number of members that the model ranks higher, followed by as many that it ranks
+                lower.
+        """
+        ranks = {each: self.ranks(each) for each in self.measures}
+        apart = ranks[name].double().log() - ranks[MODEL].double().log()
+        order = apart.argsort(descending=True)
+        chosen = [*order[:top].tolist(), *order.flip(0)[:top].tolist()]
+        return [self._row(member, ranks) for member in chosen]
+
+    def correlations(self) -> dict[tuple[str, str], float]:
+        """Return Spearman's rank correlation of each pair of measures."""
+        require("scipy", extra="graphs", purpose="rank correlations")
+        from scipy.stats import spearmanr
+
+        names = list(self.measures)
+        return {
+            (first, second): float(spearmanr(self.measures[first], self.measures[second])[0])
+            for place, first in enumerate(names)
+            for second in names[place + 1 :]
+        }
+
+    def draw(self) -> Figure:
+        """Plot the influence on the model against each measure of centrality, on log scales."""
+        require("matplotlib", extra="plot", purpose="drawing influence")
+        from matplotlib.figure import Figure
+
+        names = [name for name in self.measures if name != MODEL]
+        figure = Figure(figsize=(max(3.2 * len(names), 5.0), 3.8), layout="constrained")
+        found = self.correlations()
+        model = self.measures[MODEL]
+        best = model.argsort(descending=True)[: len(MARKERS)].tolist()
+        every = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+        for axes, name in zip(every, names, strict=True):
+            values = self.measures[name]
+            # Smaller values are rounding errors of 0, such as those of eigenvectors.
+            shown = (values > ZERO * float(values.max())) & (model > 0)
+            axes.scatter(values[shown], model[shown], s=4, alpha=0.4, color="#1f6feb", lw=0)
+            # A legend, because names beside the points would overlap or be cut off.
+            for member, (marker, colour) in zip(best, MARKERS, strict=False):
+                at = (values[member], model[member]) if bool(shown[member]) else ([], [])
+                label = _shortened(self.labels[member])
+                axes.scatter(*at, s=36, marker=marker, color=colour, label=label, zorder=3)
+            axes.set(xscale="log", yscale="log", xlabel=name)
+            axes.set_title(f"rank correlation {found[MODEL, name]:.2f}", fontsize=9)
+        for axis in (every[0].yaxis, *(axes.xaxis for axes in every)):
+            _label_few_ticks(axis)
+        # On two lines, because the longer one does not fit in one.
+        every[0].set_ylabel(self.change.replace(" with", "\nwith", 1), fontsize=9)
+        handles = every[0].get_legend_handles_labels()
+        title = "largest influence on the model"
+        figure.legend(*handles, loc="outside lower center", ncols=4, title=title, fontsize=8)
+        return figure
+
+    def _row(self, member: int, ranks: dict[str, Tensor]) -> dict[str, Any]:
+        value = float(self.measures[MODEL][member])
+        places = {name: int(rank[member]) for name, rank in ranks.items()}
+        return {"id": self.labels[member], "influence": value, **places}
+
+
+def _label_few_ticks(axis: Axis) -> None:
+    """Label about four ticks of a logarithmic axis, whose labels matplotlib lets overlap."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    decades = math.log10(high / low)
+    if decades < 0.7:
+        axis.set_major_locator(MaxNLocator(3))
+    else:
+        subs = (1.0,) if decades > 2 else (1.0, 3.0) if decades > 1 else (1.0, 2.0, 5.0)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=5))
+    axis.set_major_formatter("{x:.3g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def influence(run: Run, *, by: By = "removed", seed: int = 0, track: Track = iter) -> Influence:
+    """Measure the influence of each member of a run's graph.
+
+    The influence on the model is the Euclidean norm of the change of the outputs if the member is
+    removed, so that no node attends to it, or if its features are changed to the mean of all
+    members. Outputs are class probabilities, or the node embeddings for links and items. The output
+    of the member itself does not count. Features are those of the data, or the learned vectors of a
+    model without features. The influence is computed exactly if members times edges are at most
+    ``PAIRS`` (Cora takes 26 s, or 40 s for ``"changed"``). For larger graphs, it is estimated to
+    first order for all members at once, from random projections of the outputs. On ego-Facebook
+    (17 s), the rank correlation of estimated and exact influence was 0.97 over 120 members.
+
+    Args:
+        run: run of node classification, link prediction or recommendation.
+        by: ``"removed"`` or ``"changed"``.
+        seed: random seed of the projections and of the sources sampled for betweenness.
+        track: function that shows the progress of the longest loop, such as ``tqdm.tqdm``.
+
+    Raises:
+        ArgumentError: the data of the run are not a single graph.
+    """
+    check_choice("by", by, get_args(By))
+    outputs, graph, labels = outputs_of_graph(run)
+    found, notes = centralities(graph, seed=seed)
+    if len(labels) * graph.num_edges <= 2 * PAIRS:
+        exact = removals if by == "removed" else changes
+        measures = {MODEL: exact(run, torch.arange(len(labels)), track=track)}
+    elif by == "removed":
+        measures = {MODEL: _norms(outputs, labels, seed, track)}
+        notes[MODEL] = f"estimated from {2 * PROBES} random projections"
+    else:
+        measures = {MODEL: _changed_norms(run, seed, track)}
+        notes[MODEL] = f"estimated to first order from {2 * PROBES} random projections"
+    return Influence(labels, measures | found, notes, by)
+
+
+def _shortened(label: str) -> str:
+    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
+
+
+def removals(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
+    """Compute the change of all other outputs if a member (node) is removed, for each member.
+
+    The change is the Euclidean norm over the outputs of all other members.
+
+    Args:
+        run: run as for :func:`influence`.
+        members: indices of members; each needs one forward pass over the graph.
+        track: function that shows the progress, as for :func:`influence`.
+    """
+    outputs, _, labels = outputs_of_graph(run)
+    case = Case(outputs, torch.arange(len(labels)), labels)
+    with torch.no_grad():
+        whole = case.score()
+    found = []
+    for member in track(members.tolist()):
+        gone = torch.zeros(len(labels), dtype=torch.bool)
+        gone[member] = True
+        change = without(case, gone) - whole
+        change[member] = 0.0
+        found.append(change.norm())
+    return torch.stack(found)
+
+
+def changes(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
+    """Compute the change of all other outputs if a member (node) is changed, for each member.
+
+    To change a member, its features are replaced by the mean features of all members. The change of
+    the outputs is the Euclidean norm over the outputs of all other members.
+
+    Args:
+        run: run as for :func:`influence`.
+        members: indices of members; each needs one forward pass over the graph.
+        track: function that shows the progress, as for :func:`influence`.
+
+    Returns:
+        Norms ``[M]``.
+    """
+    x, outputs = _features(run)
+    found = []
+    with torch.no_grad():
+        mean, whole = x.mean(0), outputs()
+        for member in track(members.tolist()):
+            own = x[member].clone()
+            x[member] = mean
+            change = outputs() - whole
+            x[member] = own
+            change[member] = 0.0
+            found.append(change.norm())
+    return torch.stack(found)
+
+
+def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
+    """Return the features of the nodes, and a function that computes all outputs from them.
+
+    The features ``[N, F]`` are those of the data, or the learned vectors of the model.
+    """
+    outputs, graph, _ = outputs_of_graph(run)
+    model: Any = run.model
+    if not isinstance(run.predictor, OnNodes):
+        return model.embedding.weight, outputs
+    x = graph_kept(run.predictor.preprocessing.values).x.to_dense().clone().requires_grad_()
+    predictor = run.predictor
+    return x, lambda: predictor.values(model(x, graph))
+
+
+def _changed_norms(run: Run, seed: int, track: Track = iter) -> Tensor:
+    """Estimate the result of :func:`changes` to first order for all N members at once, ``[N]``.
+
+    Args:
+        run: run as for :func:`influence`.
+        seed: random seed of the projections.
+        track: function that shows the progress.
+    """
+    x, outputs = _features(run)
+    step = x.detach().mean(0) - x.detach()
+
+    def project(probe: Tensor) -> Tensor:
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad((outputs() * probe).sum(), x)
+        return (gradient * step).sum(1)
+
+    return _projected_norms(outputs, project, seed, track)
+
+
+def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Compute degree, closeness, betweenness, eigenvector centrality and PageRank.
+
+    Edges count in both directions; self-loops are ignored.
+
+    Args:
+        graph: graph of the members.
+        seed: random seed of the sources sampled for betweenness in large graphs.
+
+    Returns:
+        The values ``[N]`` by name, and notes on those that are estimated.
+
+    Example:
+        >>> from edgewise import explain, graphs
+        >>> from edgewise.app.explain import centralities
+        >>> values, notes = centralities(graphs.grid(1, 3).bind(3))
+        >>> sorted(values)
+        ['PageRank', 'betweenness', 'closeness', 'degree', 'eigenvector']
+        >>> values["degree"]
+        tensor([1., 2., 1.], dtype=torch.float64)
+    """
+    require("networkx", extra="graphs", purpose="measures of centrality")
+    require("scipy", extra="graphs", purpose="measures of centrality")
+    import networkx
+    import numpy as np
+    from scipy import sparse
+    from scipy.sparse.linalg import eigsh
+
+    count = graph.num_targets
+    index = graph.without_self_loops().edge_index
+    index = torch.cat([index, index.flip(0)], dim=1).unique(dim=1).numpy()
+    matrix = sparse.csr_matrix((np.ones(index.shape[1]), tuple(index)), (count, count))
+    network = networkx.from_scipy_sparse_array(matrix)
+    every = np.arange(count)
+    most = max(2, PATHS // max(index.shape[1], 1))
+    sources = every if count <= most else np.random.default_rng(seed).permutation(every)[:most]
+    closeness, betweenness = _of_paths(matrix, sources)
+    vector = np.abs(eigsh(matrix, k=1, which="LA", v0=np.ones(count))[1][:, 0])
+    found = {
+        "degree": np.asarray(matrix.sum(1)).reshape(-1),
+        "closeness": closeness,
+        "betweenness": betweenness,
+        "eigenvector": vector,
+        "PageRank": np.array(list(networkx.pagerank(network).values())),
+    }
+    notes = {}
+    if len(sources) < count:
+        notes["betweenness"] = f"estimated from {len(sources):,} of {count:,} sources"
+    return {name: torch.as_tensor(value).double() for name, value in found.items()}, notes
+
+
+def outputs_of_graph(run: Run) -> tuple[Callable[[], Tensor], Graph, list[str]]:
+    """Return a function that computes all outputs on a run's graph, the graph, and node names.
+
+    Raises:
+        ArgumentError: the data of the run are not a single graph.
+
+    """
+    predictor, kept = run.predictor, run.predictor.preprocessing.values
+    model: Any = run.model
+    if isinstance(predictor, OnNodes):
+        found = graph_kept(kept)
+        graph: Graph = found.graph
+        return lambda: predictor.values(model(found.x, graph)), graph, found.ids
+    if isinstance(predictor, LinkSuggestions):
+        graph = edges(both_ways(kept["known"]), len(kept["ids"]))
+        return lambda: model.embed(graph), graph, list(kept["ids"])
+    if isinstance(predictor, Recommendations):
+        graph = predictor.graph
+        return lambda: model.embed(graph), graph, [*kept["users"], *kept["items"]]
+    raise ArgumentError(
+        "run",
+        expected="a run on one graph: node classification, link prediction or recommendation",
+        got=f"a run of {run.recipe.name}",
+        remedy="train for example gat-cora or sage-facebook",
+    )
+
+
+def _norms(
+    outputs: Callable[[], Tensor], labels: list[str], seed: int, track: Track = iter
+) -> Tensor:
+    """Estimate the result of :func:`removals` for all N members at once, ``[N]``.
+
+    Args:
+        outputs: function that computes all outputs, ``[N, D]``.
+        labels: names of the members.
+        seed: random seed of the projections.
+        track: function that shows the progress.
+    """
+
+    def project(probe: Tensor) -> Tensor:
+        case = Case(lambda: (outputs() * probe).sum().reshape(1), torch.arange(len(labels)), labels)
+        return contributions(case, "left_out").members
+
+    return _projected_norms(outputs, project, seed, track)
+
+
+def _projected_norms(
+    outputs: Callable[[], Tensor], project: Callable[[Tensor], Tensor], seed: int, track: Track
+) -> Tensor:
+    """Estimate the norm of the change of the outputs for each member, ``[N]``.
+
+    The product of the change with a vector of independent normal numbers has the squared norm as
+    its variance. Each projection is over the outputs of a random half of the members, and estimates
+    the influence of the other half, so that the output of a member itself does not count.
+
+    Args:
+        outputs: function that computes all outputs, ``[N, D]``.
+        project: function from a vector ``[N, D]`` to its product with the change for each member.
+        seed: random seed.
+        track: function that shows the progress.
+    """
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        shape = outputs().shape
+    total, times = torch.zeros(shape[0], dtype=torch.double), torch.zeros(shape[0])
+    for _ in track(range(2 * PROBES)):
+        half = torch.rand(shape[0], generator=random) < 0.5
+        probe = torch.randn(shape, generator=random) * half[:, None]
+        total += 2 * ~half * project(probe).double() ** 2
+        times += ~half
+    return (total / times.clamp(min=1)).sqrt()
+
+
+def _of_paths(matrix: Any, sources: Any) -> tuple[Any, Any]:
+    """Compute closeness and betweenness as NetworkX does, by searches from many nodes at once.
+
+    Betweenness is that of shortest paths from ``sources``, scaled to all nodes (Brandes, 2001).
+
+    Args:
+        matrix: sparse adjacency matrix, ``[N, N]``.
+        sources: indices of the nodes from which paths count for betweenness.
+
+    Returns:
+        Closeness and betweenness of each node.
+    """
+    import numpy as np
+
+    count = matrix.shape[0]
+    closeness, through = np.zeros(count), np.zeros(count)
+    others = np.setdiff1d(np.arange(count), sources)
+    parts = [(nodes, True) for nodes in _parts(sources, AT_ONCE // count)]
+    parts += [(nodes, False) for nodes in _parts(others, AT_ONCE // count)]
+    for nodes, counts in parts:
+        column = np.arange(len(nodes))
+        paths, steps = np.zeros((count, len(nodes))), np.full((count, len(nodes)), -1, np.int32)
+        paths[nodes, column], steps[nodes, column] = 1, 0
+        new, last = paths, 0
+        while True:
+            new = (matrix @ new) * (steps < 0)
+            if not new.any():
+                break
+            last += 1
+            steps[new > 0] = last
+            paths += new
+        reached = (steps > 0).sum(0)
+        near = reached / np.maximum((steps * (steps > 0)).sum(0), 1)
+        closeness[nodes] = near * reached / max(count - 1, 1)
+        depends = np.zeros_like(paths)
+        for step in range(last, 1, -1) if counts else ():
+            part = np.where(steps == step, (1 + depends) / np.maximum(paths, 1), 0)
+            depends += (matrix @ part) * paths * (steps == step - 1)
+        through += depends.sum(1)
+    return closeness, through * count / len(sources) / max((count - 1) * (count - 2), 1)
+
+
+def _parts(nodes: Any, size: int) -> list[Any]:
+    size = max(1, min(512, size))
+    return [nodes[start : start + size] for start in range(0, len(nodes), size)]

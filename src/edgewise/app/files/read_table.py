@@ -1,0 +1,470 @@
+"""Reading of the user's tables: CSV, Parquet, Feather, Excel, JSON lines and data frames.
+
+Cells remain text until a data set needs numbers or dates, so that an error can name the cell. The
+delimiter of a text file is detected: the one of :data:`DELIMITERS` for which most of the first rows
+have as many cells as the header. :mod:`edgewise.app.files.reading` handles encodings and compression.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edgewise._utils.errors import ArgumentError, counted, reading, require
+from edgewise._utils.limits import check_memory
+from edgewise.app.files.binary import read_excel, read_feather, read_parquet
+from edgewise.app.files.files import unreadable
+from edgewise.app.files.frames import FrameSource, as_text, cell_text, open_source, pandas_for
+from edgewise.app.files.reading import OPENED, TextForm, opened_text, read_bytes, text_form
+from edgewise.app.files.table import Table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+"""Delimiters of text files, with their names in errors."""
+TEXTS = (".csv", ".tsv")
+OBJECTS = (".jsonl", ".ndjson")
+BINARY = {".parquet": "Parquet", ".feather": "Feather", ".xlsx": "Excel", ".xlsm": "Excel"}
+OTHER_FORMS = (".xls", ".ods", ".numbers", ".json")
+PER_CELL = 60  # Memory of a Python string in bytes, without the characters.
+SAMPLE = 20  # Number of lines from which the delimiter is detected.
+APPENDED = 4  # Maximum number of empty cells that a spreadsheet appends to a row.
+CHUNK = 4096  # Number of rows in memory when a file is read row by row.
+SEPARATOR_LINE = re.compile(r"sep=([,;|]?)\s*", re.IGNORECASE)
+"""First line by which Excel names the delimiter; none is a tab."""
+LINE_END = re.compile("\r\n|\r|\n")
+SPACED_QUOTE = re.compile('(?:^|\0) +"')
+QUOTED = re.compile(r'^"((?:[^"]|"")*)"$')
+
+
+class Layout(NamedTuple):
+    """Layout of a text file with a table.
+
+    Attributes:
+        delimiter: delimiter of the cells.
+        skipped: number of lines before the header: 1 if Excel has written ``sep=;``, else 0.
+        spaced: whether a space that is not part of the cell follows each delimiter.
+    """
+
+    delimiter: str
+    skipped: int
+    spaced: bool
+
+
+def form_of(path: Path) -> str:
+    """Return the suffix of a file in lower case, without the suffix of the compression."""
+    return Path(path.stem if path.suffix.lower() in OPENED else path.name).suffix.lower()
+
+
+def is_table(path: Path) -> bool:
+    """Return whether the suffix of a file is that of a table with named columns."""
+    return form_of(path) in {*TEXTS, *OBJECTS, *BINARY}
+
+
+def is_text(source: Path | FrameSource) -> bool:
+    """Return whether a source is a text file (including CSV), judged by its suffix."""
+    return isinstance(source, Path) and form_of(source) not in {*OBJECTS, *BINARY}
+
+
+def read_table(source: str | Path | FrameSource, *, argument: str = "data.path") -> Table:
+    """Read a table whose first row names the columns, or a data frame.
+
+    Args:
+        source: the file, which may be compressed as ``.gz``, ``.bz2``, ``.xz`` or ``.zip``; or a
+            data frame.
+        argument: field that gives the source, such as ``data.path``; named in errors.
+
+    Raises:
+        MissingDataError: there is no such file.
+        ArgumentError: the file is damaged, empty or too large for memory; or it has no rows, an
+            empty row before its end, a row with more or fewer cells than the header, or two columns
+            of the same name.
+    """
+    source = open_source(source, argument)
+    if isinstance(source, FrameSource):
+        table = Table(source, source.frame, list(range(len(source.frame))), named=True)
+    elif form_of(source) in OBJECTS:
+        table = _of_objects(source)
+    elif form_of(source) in BINARY:
+        table = _of_binary(source)
+    else:
+        return _of_text(source, argument)
+    if not len(table):
+        raise ArgumentError(
+            argument,
+            expected=f"at least one row in {source.name}",
+            got="no rows",
+            remedy="add rows, or name another table",
+        )
+    return table
+
+
+def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield for each row its line number and a dict of its cells; text is read in chunks.
+
+    Empty lines are skipped. Cells are text, or values of JSON in a file of JSON lines.
+
+    Raises:
+        MissingDataError, ArgumentError: see :func:`read_table`.
+    """
+    if form_of(path) in OBJECTS:
+        yield from _objects(path)
+        return
+    if form_of(path) in BINARY:
+        table = _of_binary(path)
+        chunks: Iterable[tuple[list[int], DataFrame]] = [(table.lines, table.frame)]
+    else:
+        form = _form(path, argument)
+        chunks = _chunks(path, form, layout_of(path, form), argument, CHUNK)
+    for lines, frame in chunks:
+        names = list(frame.columns)
+        blank = _is_blank(frame)
+        for line, skip, *cells in zip(lines, blank, *(frame[n] for n in names), strict=True):
+            if not skip:
+                yield line, dict(zip(names, cells, strict=True))
+
+
+def read_json(text: str) -> Any:
+    """Parse JSON.
+
+    Raises:
+        ValueError: the text is not JSON, is nested too deeply, or has an integer that is too long.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("too many nested lists") from error
+
+
+def _of_text(path: Path, argument: str) -> Table:
+    form = _form(path, argument)
+    layout = layout_of(path, form)
+    delimiter = layout.delimiter
+    pandas = pandas_for("reading a table")
+    chunks = list(_chunks(path, form, layout, argument))
+    frame = pandas.concat([frame for _, frame in chunks], ignore_index=True)
+    lines = [line for numbers, _ in chunks for line in numbers]
+    blank = _is_blank(frame)
+    rows = len(blank)
+    while rows and blank[rows - 1]:
+        rows -= 1
+    if not rows:
+        raise _unusable(path, argument, "no rows", delimiter)
+    # A blank row is an error: skipping it would shift the later rows of a time series.
+    if True in blank[:rows]:
+        got = f"an empty line, row {lines[blank.index(True)]}"
+        raise _unusable(path, argument, got, delimiter)
+    with opened_text(path, form.encoding) as text:
+        header = next(_records(text, layout))[1][: frame.shape[1]]
+    if delimiter == "\t":
+        header = [QUOTED.sub(_unquoted, name) for name in header]
+    return Table(path, frame.iloc[:rows], lines[:rows], delimiter, header=header)
+
+
+def _chunks(
+    path: Path, form: TextForm, layout: Layout, argument: str, size: int | None = None
+) -> Iterator[tuple[list[int], DataFrame]]:
+    """Yield the line numbers and rows of a CSV or TSV file, chunk by chunk.
+
+    The cells of a blank row are missing values.
+
+    Args:
+        path: the file.
+        form: encoding and size of the file.
+        layout: layout of the file.
+        argument: field that gives the file, for errors.
+        size: rows per chunk; ``None`` reads all rows at once.
+    """
+    pandas = pandas_for("reading a table")
+    names: list[str] = []
+    end, delimiter = layout.skipped, layout.delimiter
+
+    try:
+        with opened_text(path, form.encoding) as text:
+            width = len(next(_records(text, layout), (0, []))[1])
+        if not width:
+            raise _WrongWidthError
+        if size is None:
+            check_memory(
+                argument,
+                form.characters + PER_CELL * form.lines * width,
+                path.name,
+                "use a part of the rows, or more memory",
+            )
+        with (
+            opened_text(path, form.encoding) as text,
+            pandas.read_csv(
+                text,
+                sep=delimiter,
+                header=None,
+                names=range(width + APPENDED),
+                dtype=object,
+                keep_default_na=False,
+                skip_blank_lines=False,
+                skiprows=layout.skipped,
+                skipinitialspace=layout.spaced,
+                quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
+                # This engine distinguishes a missing cell from an empty cell.
+                engine="python",
+                chunksize=size or form.lines + 2,
+            ) as parts,
+        ):
+            for read in parts:
+                # A copy has one block for all columns. With 9,000 blocks, this takes minutes.
+                part = read.copy()
+                texts = ["\0".join(cells) for cells in part.fillna("").to_numpy().tolist()]
+                # In TSV a quotation mark within a cell is an ordinary character.
+                if delimiter == "\t" and any('"' in text for text in texts):
+                    part = part.apply(lambda c: c.str.replace(QUOTED, _unquoted, regex=True))
+                elif not layout.spaced and any(map(SPACED_QUOTE.search, texts)):
+                    _refuse_quotes(part, path, argument, delimiter)
+                lines = [end := end + 1 + len(LINE_END.findall(text)) for text in texts]
+                if not names:
+                    names = _names(part, path, argument, delimiter)
+                    part, lines = part.iloc[1:], lines[1:]
+                yield lines, _fitted(part, names)
+    except (_WrongWidthError, pandas.errors.ParserError, csv.Error) as error:
+        raise _bad_row(path, form, layout, argument, str(error)) from error
+
+
+def _refuse_quotes(cells: DataFrame, path: Path, argument: str, delimiter: str) -> None:
+    """Raise ArgumentError if a space precedes a quotation mark, in a file without such spaces."""
+    for column in cells.columns[1:]:
+        texts = cells[column].dropna()
+        for text in texts[texts.str.match(' +"')][:1]:
+            got = f"a space between a delimiter and a quotation mark: {text[:60]!r}"
+            raise _unusable(path, argument, got, delimiter)
+
+
+def _unquoted(cell: re.Match[str]) -> str:
+    return cell[1].replace('""', '"')
+
+
+class _WrongWidthError(Exception):
+    """Error: a row has more or fewer cells than the header."""
+
+
+def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[str]:
+    """Return the names of the columns, without empty columns at the end (spreadsheets add them).
+
+    Args:
+        part: cells of the file, of which the first row has the names.
+        path: the file, for the error.
+        argument: field that gives the file, for the error.
+        delimiter: delimiter of the cells, for the error.
+    """
+    names = [str(name).strip() for name in part.iloc[0].fillna("")]
+    while len(names) > 1 and not names[-1]:
+        names.pop()
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise _unusable(path, argument, f"two columns with the name {name!r}", delimiter)
+    return names
+
+
+def _fitted(part: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Name the columns, and set the cells of blank rows to missing values.
+
+    Raises:
+        _WrongWidthError: a row has more or fewer cells than there are names.
+    """
+    width = len(names)
+    if (part.iloc[:, width:].fillna("") != "").to_numpy().any():
+        raise _WrongWidthError
+    part = part.iloc[:, :width].set_axis(list(names), axis=1)
+    first, others = part.iloc[:, 0].fillna(""), part.iloc[:, 1:].fillna("")
+    blank = (first.str.strip() == "") & (others == "").all(axis=1)
+    blank &= (width > 1) | part.isna().any(axis=1)
+    if part[~blank].isna().to_numpy().any():
+        raise _WrongWidthError
+    return part.mask(blank) if blank.any() else part
+
+
+def _is_blank(frame: DataFrame) -> list[bool]:
+    found: list[bool] = frame.isna().any(axis=1).tolist()
+    return found
+
+
+def _bad_row(
+    path: Path, form: TextForm, layout: Layout, argument: str, cause: str
+) -> ArgumentError:
+    """Return the error for the first row that pandas could not use, with its line number.
+
+    Args:
+        path: the file.
+        form: encoding and size of the file.
+        layout: layout of the file.
+        argument: field that gives the file, for the error.
+        cause: message of pandas, for the error if no row is found.
+    """
+    delimiter = layout.delimiter
+    with opened_text(path, form.encoding) as text:
+        records = _records(text, layout)
+        try:
+            _, names = next(records)
+            while len(names) > 1 and not names[-1].strip():
+                names.pop()
+            for line, row in records:
+                while len(row) > len(names) and not row[-1]:
+                    row.pop()
+                if row and len(row) != len(names):
+                    got = f"{counted(len(row), 'value')} under {counted(len(names), 'name')}"
+                    got += f" in row {line}"
+                    return _unusable(path, argument, got, delimiter)
+        except csv.Error as error:
+            cause = str(error)
+    return _unusable(path, argument, f"a file that cannot be read ({cause})", delimiter)
+
+
+def _records(
+    lines: Iterable[str], layout: Layout, *, strict: bool = True
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row as ``(line, cells)``.
+
+    ``line`` is the number of the last line of the row; a quoted cell may span several lines.
+    ``strict`` raises ``csv.Error`` for wrong quotes.
+    """
+    quoting: Any = csv.QUOTE_NONE if layout.delimiter == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader(
+        islice(lines, layout.skipped, None),
+        delimiter=layout.delimiter,
+        strict=strict,
+        skipinitialspace=layout.spaced,
+        quoting=quoting,
+    )
+    for row in reader:
+        yield reader.line_num + layout.skipped, row
+
+
+def layout_of(path: Path, form: TextForm) -> Layout:
+    """Detect the layout of a text file from its first lines.
+
+    Its delimiter is the one for which most rows have as many cells as the header.
+    """
+    with opened_text(path, form.encoding) as text:
+        sample = list(islice(text, SAMPLE))
+    separator_line = SEPARATOR_LINE.fullmatch(sample[0]) if sample else None
+    skipped = int(separator_line is not None)
+
+    def rows_of(delimiter: str, spaced: bool) -> list[list[str]]:
+        # Not strict, because the sample may end within quotes.
+        records = _records(sample, Layout(delimiter, skipped, spaced), strict=False)
+        return [row for _, row in records if row]
+
+    def fits(delimiter: str) -> tuple[float, bool, int]:
+        rows = rows_of(delimiter, spaced=True)
+        width = len(rows[0]) if rows else 1
+        same = sum(len(row) == width for row in rows) / len(rows) if width > 1 else 0
+        # Cells of text often contain commas, and hardly ever tabs.
+        return same, same > 0 and delimiter == "\t", width
+
+    delimiter = separator_line[1] or "\t" if separator_line else max(DELIMITERS, key=fits)
+    rows = rows_of(delimiter, spaced=False)
+    cells = [cell for row in rows[1:] or rows for cell in row[1:] if cell.strip()]
+    spaced = bool(cells) and all(cell.startswith(" ") for cell in cells)
+    return Layout(delimiter, skipped, spaced and delimiter != "\t")
+
+
+def _form(path: Path, argument: str) -> TextForm:
+    if form_of(path) in OTHER_FORMS:
+        raise ArgumentError(
+            argument,
+            expected=f"text, or one of {', '.join((*OBJECTS, *BINARY))}",
+            got=path.name,
+            remedy="export the table as CSV from the program that wrote it",
+        )
+    return text_form(path, by_line=True)
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of each line of a JSON Lines file, and its object as a dict."""
+    with opened_text(path, text_form(path, by_line=True).encoding) as text:
+        for number, line in enumerate(text, 1):
+            if not line.strip():
+                continue
+            try:
+                row = read_json(line)
+            except ValueError as error:
+                raise _no_object(path, f"{error} in line {number}") from error
+            if not isinstance(row, dict):
+                raise _no_object(path, f"{line[:40]!r} in line {number}")
+            yield number, row
+
+
+def _no_object(path: Path, got: str) -> ArgumentError:
+    expected = "a JSON object in each line"
+    return ArgumentError(str(path), expected=expected, got=got, remedy="correct this line")
+
+
+def _of_objects(path: Path) -> Table:
+    form = text_form(path, by_line=True)
+    needed = 4 * form.characters  # Memory of Python objects, their text and the frame.
+    check_memory(str(path), needed, path.name, "use a part of the rows, or more memory")
+    numbered = list(_objects(path))
+    names = list(dict.fromkeys(str(name) for _, row in numbered for name in row))
+    cells = {name: [_json_text(row.get(name)) for _, row in numbered] for name in names}
+    pandas = pandas_for("reading a table")
+    return Table(
+        path, pandas.DataFrame(cells, dtype=str), [line for line, _ in numbered], named=True
+    )
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, bool) else cell_text(value)
+
+
+def _of_binary(path: Path) -> Table:
+    """Read Parquet, Feather or the first sheet of an Excel workbook."""
+    kind = BINARY[form_of(path)]
+    package = "openpyxl" if kind == "Excel" else "pyarrow"
+    require(package, extra="tables", purpose=f"reading {path.name}")
+    content = read_bytes(path)
+    with reading(path, expected=f"a complete {kind} file"):
+        if kind == "Excel":
+            frame, lost_cells = read_excel(path, content)
+        else:
+            frame = (read_parquet if kind == "Parquet" else read_feather)(path, content)
+    if kind == "Excel":
+        _warn_lost_cells(path, lost_cells)
+        return _of_sheet(path, frame)
+    return Table(path, as_text(frame), list(range(len(frame))), named=True)
+
+
+def _warn_lost_cells(path: Path, lost: list[str]) -> None:
+    if lost:
+        warnings.warn(
+            f"{path.name}: {counted(len(lost), 'cell')} read as blank: {', '.join(lost[:3])}"
+            + ", ..." * (len(lost) > 3)
+            + "; correct the formulas, and save the sheet from a program that computes them",
+            stacklevel=4,
+        )
+
+
+def _of_sheet(path: Path, sheet: DataFrame) -> Table:
+    """Convert a sheet whose first row names the columns; rows are numbered as in Excel."""
+    cells = as_text(sheet)
+    if not len(cells):
+        raise unreadable(
+            path, expected="a header row", got="an empty sheet", remedy="add a header and rows"
+        )
+    names = [name.strip() or str(i + 1) for i, name in enumerate(cells.iloc[0])]
+    frame = cells.iloc[1:].set_axis(names, axis=1)
+    kept = ~(frame == "").all(axis=1)
+    return Table(path, as_text(frame[kept]), (frame.index[kept] + 1).tolist())
+
+
+def _unusable(path: Path, argument: str, got: str, delimiter: str) -> ArgumentError:
+    return ArgumentError(
+        argument,
+        expected=f"a header and values separated by {DELIMITERS[delimiter]} in {path}",
+        got=got,
+        remedy="correct the file, or save the table again as CSV in UTF-8",
+    )

@@ -1,0 +1,71 @@
+"""Reading of inputs for prediction from a file, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.files.frames import as_text, pandas_for, to_pandas
+from edgewise.app.files.read_table import is_table, read_json, table_rows
+from edgewise.app.files.reading import opened_text, text_form
+
+
+def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line number of each row, and its cells by column name; text is read in chunks.
+
+    Files for which :func:`edgewise.app.files.read_table.is_table` holds have named columns. Each line
+    of any other file is one input, in the column ``input``.
+
+    Args:
+        path: the file, compressed or not.
+        columns: columns that a table must have.
+
+    Raises:
+        MissingDataError: there is no such file.
+        ArgumentError: a column is missing, a row has more or fewer cells than the header, or the
+            file is damaged.
+    """
+    if is_table(path):
+        for line, row in table_rows(path, argument=str(path)):
+            check_columns(path, columns, list(row))
+            yield line, row
+        return
+    with opened_text(path, text_form(path).encoding) as text:
+        lines = (line.rstrip("\r\n") for line in text)
+        yield from ((n, {"input": line}) for n, line in enumerate(lines, 1) if line.strip())
+
+
+def frame_rows(value: Any) -> list[dict[str, Any]]:
+    """Return the rows of a data frame, with cells as text as in a CSV file.
+
+    Values that CSV cannot represent, such as lists, stay as they are.
+    """
+    frame: Any = to_pandas(value)
+    pandas = pandas_for("reading a data frame")
+
+    def cell(text: str, raw: Any) -> Any:
+        if pandas.api.types.is_scalar(raw):
+            return text
+        return read_json(text) if hasattr(raw, "tolist") else raw
+
+    names = [str(name) for name in frame.columns]
+    texts = as_text(frame).to_numpy().tolist()
+    rows = zip(texts, frame.itertuples(index=False, name=None), strict=True)
+    return [dict(zip(names, map(cell, *row), strict=True)) for row in rows]
+
+
+def check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
+    """Raise ArgumentError if a table does not have all required columns."""
+    for column in columns:
+        if column not in names:
+            same = [name for name in names if name.lower() == column.lower()]
+            raise ArgumentError(
+                str(path),
+                expected=f"a column {column!r}",
+                got=f"the columns {', '.join(names)}" if names else "no columns",
+                remedy=f"rename {same[0]!r} to {column!r}"
+                if same
+                else f"add the column {column!r} of the training table, or give a column this name",
+            )

@@ -1,0 +1,59 @@
+"""Baselines of image classification: logistic regression and nearest neighbours on pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, partial
+
+import numpy as np
+import torch
+
+from edgewise._utils.errors import require
+from edgewise.app.train.baseline import Candidate, batches_of, fit_classifier
+from edgewise.app.train.batches import Batch
+from edgewise.app.train.preprocessing import Preprocessing
+from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.splits import Splits
+
+STRENGTHS = (0.01, 0.1, 1.0)
+"""Settings: inverse penalty C of logistic regression on standardised pixels."""
+NEIGHBOURS = (1, 5)
+QUICK = 1_000_000
+"""Maximum number of training pixels with which ``edgewise train`` evaluates baselines."""
+
+
+def is_large(run: Preprocessing) -> bool:
+    """Return whether the baselines for these data take more than about a minute."""
+    size = run.model_arguments["image_size"]
+    height, width = size if isinstance(size, tuple) else (size, size)
+    pixels = height * width * run.model_arguments["channels"]
+    return bool(run.train_examples * pixels > QUICK)
+
+
+def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+    """Yield each baseline with each setting."""
+    require("sklearn", extra="train", purpose="logistic regression and nearest neighbours")
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    read, count = cache(partial(_read, splits)), splits.model_arguments["out_width"]
+    for neighbours in NEIGHBOURS:
+        fit = partial(fit_classifier, KNeighborsClassifier(neighbours), read, _pixels, count)
+        yield Candidate("k-NN on pixels", f"k = {neighbours}", fit)
+    for strength in STRENGTHS:
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=500))
+        fit = partial(fit_classifier, model, read, _pixels, count)
+        yield Candidate("logistic regression on pixels", f"C = {strength:g}", fit)
+
+
+def _pixels(batch: Batch) -> np.ndarray:
+    found: np.ndarray = batch.inputs[0].flatten(1).numpy()
+    return found
+
+
+def _read(splits: Splits) -> tuple[np.ndarray, np.ndarray]:
+    parts = list(batches_of(splits.train))
+    target = torch.cat([batch.target for batch in parts]).numpy()
+    return np.concatenate([_pixels(batch) for batch in parts]), target

@@ -1,0 +1,250 @@
+"""Image classification with one folder per class: the user's files, and a part of CIFAR-10.
+
+Source of CIFAR-10: Krizhevsky, Learning multiple layers of features from tiny images, 2009.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise._utils.arguments import (
+    check_choice,
+    check_least,
+    check_named,
+    check_share,
+    check_shares,
+    check_splits,
+)
+from edgewise._utils.errors import ArgumentError, MissingDataError, require
+from edgewise._utils.limits import check_memory
+from edgewise.app.files.files import find_raw, not_published, verify
+from edgewise.app.files.labels import distinct_labels
+from edgewise.app.files.split_column import PART_OF
+from edgewise.app.files.targets import class_counts
+from edgewise.app.kinds.images.data import (
+    ImageData,
+    bytes_of,
+    find_images,
+    flipped,
+    open_image,
+    pixels,
+    warped,
+)
+from edgewise.app.train.batches import Batch
+from edgewise.app.train.folds import fill_splits
+from edgewise.app.train.splits import Split, Splits
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Colors = Literal["rgb", "gray"]
+CIFAR10 = "cifar10_12k"
+
+
+@dataclass(frozen=True)
+class ImageFolder(ImageData):
+    """Images in one folder per class: ``cat/1.png``, or ``train/cat/1.png`` if splits are given.
+
+    Images may have any size and format. They are cropped to their centre, resized, and kept in
+    memory as bytes. Batches are standardised per channel over the training images.
+
+    Attributes:
+        path: folder with one subfolder per class, or with ``train`` and optionally ``val`` and
+            ``test``, each with one subfolder per class.
+        image_size: height and width in pixels to which images are resized.
+        colors: ``"rgb"`` or ``"gray"``.
+        flip: mirror each training image with probability 1/2.
+        warp: strength of the random affine augmentation of training images: 0.1 rotates, scales,
+            shears and translates them by up to a tenth of their size.
+        val, test: fractions of images for the splits without a folder, stratified by class.
+        split_seed: random seed of the split.
+        batch_size: images per batch.
+
+    Example:
+        >>> from edgewise.app.kinds.images import ImageFolder
+        >>> splits = ImageFolder("photos/", image_size=64, flip=True).load()  # doctest: +SKIP
+    """
+
+    path: str = ""
+    image_size: int = 32
+    colors: Colors = "rgb"
+    flip: bool = False
+    warp: float = 0.0
+    val: float = 0.1
+    test: float = 0.2
+    split_seed: int = 0
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        check_choice("data.colors", self.colors, get_args(Colors))
+        for name in ("image_size", "batch_size"):
+            check_least(f"data.{name}", getattr(self, name), 1, "choose for example 32")
+        held_out = {"data.val": self.val, "data.test": self.test}
+        check_shares(held_out, "choose for example 0.1 and 0.2")
+        check_share("data.warp", self.warp, "choose for example 0.1")
+
+    def load(self) -> Splits:
+        require("PIL", extra="images", purpose="reading images")
+        check_named("data.path", self.path, "a folder with one subfolder per class")
+        files, keys, given = _listed(Path(self.path))
+        labels = distinct_labels(keys, "data.path", self.path)
+        if len(labels) < 2:
+            raise ArgumentError(
+                "data.path",
+                expected=f"folders of at least two classes in {self.path}",
+                got=", ".join(map(repr, labels)) or "no images in folders",
+                remedy="put the images of each class into a folder with the name of the class",
+            )
+        needed = bytes_of(len(files), self._channels, self.image_size)
+        remedy = "choose a smaller --data.image_size, or fewer images"
+        check_memory("data.image_size", needed, f"{len(files)} images", remedy)
+        # Decoders release the GIL, so threads run in parallel.
+        with ThreadPoolExecutor() as readers:
+            images = torch.stack(list(readers.map(self._read, files)))
+        number = {label: index for index, label in enumerate(labels)}
+        target = torch.tensor([number[key] for key in keys])
+        parts = fill_splits(given, keys, val=self.val, test=self.test, seed=self.split_seed)
+        check_splits(**parts)
+        mean, std = _mean_and_std(images[parts["train"]])
+        preprocessing = {"labels": labels, "mean": mean.tolist(), "std": std.tolist()}
+
+        def split(name: str) -> Split:
+            index, varied = parts[name], name == "train"
+            return Split(
+                len(index),
+                lambda batch: Batch(
+                    (self._batch(images[index[batch]], mean, std, varied),), target[index[batch]]
+                ),
+            )
+
+        sizes = {
+            "image_size": self.image_size,
+            "channels": self._channels,
+            "out_width": len(labels),
+        }
+        return Splits(
+            sizes,
+            split("train"),
+            split("val"),
+            split("test"),
+            self.batch_size,
+            preprocessing=preprocessing,
+            class_counts=class_counts(target[parts["train"]], len(labels)),
+        )
+
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:
+        values = pixels(image, self.image_size, self.image_size, color=self.colors == "rgb")
+        mean, std = torch.tensor(preprocessing["mean"]), torch.tensor(preprocessing["std"])
+        return self._batch(values[None], mean, std, varied=False)[0]
+
+    @property
+    def _channels(self) -> int:
+        return 3 if self.colors == "rgb" else 1
+
+    def _read(self, path: Path) -> Tensor:
+        image = open_image(path, self.image_size)
+        return pixels(image, self.image_size, self.image_size, color=self.colors == "rgb")
+
+    def _batch(self, images: Tensor, mean: Tensor, std: Tensor, varied: bool) -> Tensor:
+        values = (images / 255 - mean[:, None, None]) / std[:, None, None]
+        if varied and self.flip:
+            values = flipped(values)
+        return warped(values, self.warp) if varied and self.warp else values
+
+
+def _listed(folder: Path) -> tuple[list[Path], list[str], list[str]]:
+    """List the image files, with the class and split of each; the default split is ``train``."""
+    if not folder.is_dir():
+        what = "a file, not a folder" if folder.is_file() else "no such folder"
+        raise MissingDataError(
+            f"{folder}: {what}. Remedy: give an existing folder with --data.path."
+        )
+    inner = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    parts = [PART_OF.get(path.name.lower()) for path in inner]
+    if "train" not in parts or None in parts:
+        classes = [(path, "train") for path in inner]
+    else:
+        classes = [
+            (path, part or "")
+            for above, part in zip(inner, parts, strict=True)
+            for path in sorted(above.iterdir())
+            if path.is_dir()
+        ]
+    found = [(image, path.name, part) for path, part in classes for image in find_images(path)]
+    files, keys, given = ([row[i] for row in found] for i in range(3))
+    _check_classes(folder, keys, given)
+    return files, keys, given  # type: ignore[return-value]
+
+
+def _check_classes(folder: Path, keys: Sequence[Any], given: Sequence[Any]) -> None:
+    trained = {key for key, part in zip(keys, given, strict=True) if part == "train"}
+    for key, part in zip(keys, given, strict=True):
+        if key not in trained:
+            raise ArgumentError(
+                "data.path",
+                expected=f"classes of the training images ({', '.join(sorted(trained))}) in "
+                f"{folder / part}",
+                got=f"a folder {key}",
+                remedy="rename this folder, or add training images of this class",
+            )
+
+
+def _mean_and_std(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of each channel of bytes, scaled to 0 to 1."""
+    counts = [torch.bincount(channel.flatten(), minlength=256) for channel in images.unbind(1)]
+    count = torch.stack(counts).double()
+    share, value = count / count.sum(1, keepdim=True), torch.arange(256).double() / 255
+    mean = share @ value
+    std = ((share @ value.square()) - mean.square()).clamp(min=0).sqrt()
+    return mean.float(), torch.where(std > 1e-3, std, 1.0).float()
+
+
+@dataclass(frozen=True)
+class Cifar10(ImageData):
+    """Images ``[B, 3, 32, 32]`` of ten classes, read by :class:`ImageFolder`.
+
+    Attributes:
+        flip: mirror each training image with probability 1/2.
+        warp: strength of the random affine augmentation of training images: 0.1 rotates, scales,
+            shears and translates them by up to a tenth of their size.
+        val: fraction of the 10,000 training images used for validation, stratified by class.
+        split_seed: random seed of the validation split.
+        batch_size: images per batch.
+    """
+
+    flip: bool = False
+    warp: float = 0.0
+    val: float = 0.1
+    split_seed: int = 0
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        check_share("data.val", self.val, "choose for example 0.1")
+        check_share("data.warp", self.warp, "choose for example 0.1")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+
+    def load(self) -> Splits:
+        raw = find_raw(CIFAR10, [], not_published(CIFAR10, ["train", "test"]))
+        splits = self._folder(str(raw)).load()
+        verify(CIFAR10, raw)
+        return splits
+
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:
+        return self._folder("").to_input(image, preprocessing)
+
+    def _folder(self, path: str) -> ImageFolder:
+        return ImageFolder(
+            path,
+            flip=self.flip,
+            warp=self.warp,
+            val=self.val,
+            split_seed=self.split_seed,
+            batch_size=self.batch_size,
+        )

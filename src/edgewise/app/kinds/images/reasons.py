@@ -1,0 +1,45 @@
+"""Reasons for a prediction, and its explanation: images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.kinds.images.predict import ImageClasses
+from edgewise.app.predict.cases import _row_odds, _rows
+from edgewise.app.predict.pages import _answer
+from edgewise.explain.attribution import Case
+from edgewise.explain.explanation import Explanation, _of_pixels, patch_labels
+from edgewise.explain.record import record
+
+
+def _of_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    with record(run.model, **recording) as recorded:
+        answer = _answer(run, value)
+    return _of_pixels(run.model, recorded, run.predictor.prepare(value), answer)
+
+
+def _image(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
+    given, out, scores = _rows(predictor, value)
+    embedding = next(
+        (part for part in predictor.model.modules() if hasattr(part, "num_patches")), None
+    )
+    if embedding is None:
+        raise ArgumentError(
+            "run",
+            expected="an image model with patches, such as vit",
+            got=type(predictor.model).__name__,
+            remedy="train such a model, for example with `edgewise train digits`",
+        )
+    height, width = given[0].shape[-2:]
+    count = int(embedding.num_patches)  # type: ignore[arg-type]
+    columns = round(math.sqrt(count * width / height))
+    labels = patch_labels(count // columns, columns)
+    best = int(out[0].argmax())
+    answer = str(predictor.preprocessing.values["labels"][best])
+    score = _row_odds(scores, 0, best)
+    yield Case(score, torch.arange(count), labels, answer, class_token=True)

@@ -1,0 +1,33 @@
+"""Reasons for a prediction, and its explanation: items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.app.kinds.items.predict import Recommendations
+from edgewise.explain.attribution import Case
+from edgewise.layers import Recommender
+
+
+def _recommended(predictor: Recommendations, value: Any, top: int) -> Iterator[Case]:
+    user = predictor.prepare(value)
+    model, first = predictor.model, len(predictor.users.ids)
+    assert isinstance(model, Recommender)
+    graph, labels = predictor.graph, [*predictor.users.ids, *predictor.items.ids]
+    with torch.no_grad():
+        items = predictor.answer([user], top=top, evidence=0)[0]["items"]
+    for item in items:
+        number = predictor.items.number(item["item"])
+        own = torch.tensor([user, first + number])
+
+        def score(own: Tensor = own, number: int = number) -> Tensor:
+            return model.scores(model.embed(graph), own[:1], torch.tensor([number]), graph)[0]
+
+        member = torch.arange(len(labels))
+        yield Case(
+            score, member, labels, item["item"], own, by_edge=True, is_odds=False, whole_graph=True
+        )

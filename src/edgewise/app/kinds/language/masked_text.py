@@ -1,0 +1,153 @@
+"""Unlabelled texts for pre-training: the base class, and masked language modelling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
+
+from edgewise._utils.arguments import check_choice, check_given
+from edgewise.app.files.reading import raw_texts, read_own_text
+from edgewise.app.kinds.language.files import WarAndPeace, WikiText2
+from edgewise.app.kinds.tags.files import EWT
+from edgewise.app.kinds.texts.files import SST2
+from edgewise.app.kinds.translation.data import MULTI30K
+from edgewise.app.train.splits import Splits, TextSplits
+from edgewise.app.train.text.masking import held_out_masked_windows, mask_tokens, masked_windows
+from edgewise.app.train.text.text_data import TextData, check_some
+from edgewise.app.train.text.tokenizer import Kind, Special, encode_all, special_id, special_ids
+
+Source = Literal["wikitext2", "sst2", "ewt", "multi30k", "war_and_peace"]
+SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
+
+
+@dataclass(frozen=True)
+class UnlabelledTexts(TextData):
+    """Base class of data for pre-training on lines of text.
+
+    The test set is the test file of WikiText-2, or ``test_paths``. From labelled data sets, only
+    the training sentences are used, so that a model pre-trained on these texts has not seen test
+    sentences.
+
+    Attributes:
+        sources: public data sets to use.
+        paths: your own text files, with one text per line.
+        test_paths: your own text files for the test set.
+        val: fraction of the lines used for validation, evenly spaced.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+    """
+
+    kind: Kind = "wordpiece"
+    vocab_size: int | None = 8000
+    lowercase: bool = True
+    sources: tuple[str, ...] = field(default=get_args(Source))
+    paths: tuple[str, ...] = ()
+    test_paths: tuple[str, ...] = ()
+    val: float = 0.02
+
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest_text")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.shares("val")
+        for source in self.sources:
+            check_choice("data.sources", source, get_args(Source))
+
+    def lines(self) -> list[str]:
+        """Return the texts for training and validation, without empty lines."""
+        found = [line for source in self.sources for line in lines_of(source)]
+        found = _stripped(found + _lines(self.paths))
+        remedy = (
+            f"name sources with --data.sources ({', '.join(get_args(Source))}), or text files with "
+            "--data.paths"
+        )
+        return check_given("data.sources, data.paths", found, "training texts", remedy)
+
+    def texts(self) -> dict[str, list[str]]:
+        """Return the texts of each split."""
+        train, val = _apart(self.lines(), self.val)
+        test = _lines(self.test_paths) or WikiText2().parts()[2].splitlines()
+        return {"train": train, "val": val, "test": _stripped(test)}
+
+
+@dataclass(frozen=True)
+class MaskedText(UnlabelledTexts):
+    """Lines of text joined by ``<sep>`` and cut into windows that begin with ``<cls>``.
+
+    Attributes:
+        mask_fraction: fraction of tokens to predict, as in
+            :func:`edgewise.app.train.text.masking.mask_tokens`.
+        context: tokens per window, including ``<cls>``.
+        windows: training windows sampled per epoch; 0 for as many as fit without overlap.
+        sources, paths, test_paths, val: see :class:`UnlabelledTexts`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+    """
+
+    mask_fraction: float = 0.15
+    context: int = 64
+    windows: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.at_least("context", 2, 64)
+        self.at_least("windows", 0, 1000)
+        self.shares("mask_fraction")
+
+    def load(self) -> Splits:
+        parts = self.texts()
+        tokenizer = self.make_tokenizer(parts["train"], SPECIAL)
+        size, first = tokenizer.get_vocab_size(), special_id(tokenizer, "cls")
+        hide = partial(
+            mask_tokens,
+            share=self.mask_fraction,
+            mask=special_id(tokenizer, "mask"),
+            special=special_ids(tokenizer),
+            vocab_size=size,
+        )
+        streams = {}
+        for name, texts in parts.items():
+            streams[name], _ = encode_all(tokenizer, texts, last="sep")
+            check_some(name, streams[name])
+        held_out = partial(held_out_masked_windows, context=self.context, first=first, hide=hide)
+        return TextSplits(
+            {"vocab_size": size, "longest_text": self.context},
+            masked_windows(streams["train"], self.context, self.windows, first=first, hide=hide),
+            held_out(streams["val"]),
+            held_out(streams["test"]),
+            self.batch_size,
+            tokenizer,
+        )
+
+
+def _apart(lines: list[str], held_out: float) -> tuple[list[str], list[str]]:
+    """Split off a fraction ``held_out`` of the lines, evenly spaced: for 0.02, every 50th."""
+    # The fraction is exact, because rounding of floats would shift the lines.
+    share = Fraction(str(held_out))
+    out = [int((i + 1) * share) > int(i * share) for i in range(len(lines))]
+    left = [line for line, held in zip(lines, out, strict=True) if not held]
+    return left, [line for line, held in zip(lines, out, strict=True) if held]
+
+
+def _stripped(lines: list[str]) -> list[str]:
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _lines(paths: tuple[str, ...]) -> list[str]:
+    return [line for path in paths for line in read_own_text(Path(path)).splitlines()]
+
+
+def lines_of(source: str) -> list[str]:
+    """Return the training texts of a public data set."""
+    if source == "wikitext2":
+        return WikiText2().parts()[0].splitlines()
+    if source == "sst2":
+        return [text for text, _ in SST2().parts().parts["train"]]
+    if source == "ewt":
+        sentences, _files = EWT().parts()
+        return [" ".join(word for word, _ in sentence) for sentence in sentences["train"]]
+    if source == "multi30k":
+        name = "train.en.gz"
+        return raw_texts("multi30k", {name: f"{MULTI30K}/{name}"})[name].splitlines()
+    return [paragraph.replace("\n", " ") for paragraph in WarAndPeace().text().split("\n\n")]

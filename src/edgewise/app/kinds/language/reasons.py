@@ -1,0 +1,61 @@
+"""Reasons for a prediction, and its explanation: language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.app.kinds.language.predict import Continuations, HiddenWords
+from edgewise.app.predict.cases import _row_odds, _rows, _words
+from edgewise.app.predict.pages import _answer, _tokens
+from edgewise.app.train.text.tokenizer import special_ids
+from edgewise.explain.attribution import Case
+from edgewise.explain.explanation import Explanation
+from edgewise.explain.record import record
+from edgewise.layers import LanguageModel, Tokens
+
+
+def _of_beginning(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    ids = run.predictor.prepare(value)[-run.recipe.data.context :]
+    with record(run.model, **recording) as recorded:
+        run.model.trunk(ids[None])
+    answer = _answer(run, value, max_new_tokens=20, temperature=0)
+    return Explanation(recorded, _tokens(run, ids), "sequence", answer=answer)
+
+
+def _hidden_words(predictor: HiddenWords, value: Any, _: int) -> Iterator[Case]:
+    given, out, every = _rows(predictor, value)
+    member, labels = _words(predictor.tokenizer, given[0].ids.flatten())
+    special = special_ids(predictor.tokenizer)
+
+    def scores() -> Tensor:  # Special tokens are excluded, as in the answer.
+        return every().index_fill(1, special, -torch.inf)
+
+    out = out.index_fill(1, special, -torch.inf)
+    for row, best in enumerate(out.argmax(-1).tolist()):
+        word = predictor.tokenizer.decode([best]).strip()
+        own = given[1][row].reshape(1)
+        yield Case(_row_odds(scores, row, best), member, labels, word, own)
+
+
+def _continuation(predictor: Continuations, value: Any, _: int) -> Iterator[Case]:
+    """Yield a case for the most probable next token, whose members are the last tokens."""
+    data: Any = predictor.recipe.data
+    ids = predictor.prepare(value)[-data.context :]
+    model = predictor.model
+    assert isinstance(model, LanguageModel)
+    last = torch.tensor([len(ids) - 1])
+    tokens = Tokens(ids, torch.tensor([len(ids)]))
+
+    def scores() -> Tensor:
+        out: Tensor = model(tokens, last)
+        return out
+
+    with torch.no_grad():
+        best = int(scores()[0].argmax())
+    labels = [data.decode(predictor.tokenizer, one.reshape(1)) for one in ids]
+    answer = data.decode(predictor.tokenizer, torch.tensor([best]))
+    yield Case(_row_odds(scores, 0, best), torch.arange(len(ids)), labels, answer, last)

@@ -1,0 +1,231 @@
+"""Link prediction: held-out edges of a graph against sampled pairs without an edge."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from edgewise._utils.arguments import check_least, check_named
+from edgewise.app.files.edges import EdgeTable, Ids, read_edges
+from edgewise.app.files.files import find_files, naming
+from edgewise.app.files.frames import FrameSource, Source, open_source, take_frames
+from edgewise.app.train.batches import Batch, LinkBatch
+from edgewise.app.train.edge_splits import (
+    both_ways,
+    draw_non_edges,
+    pair_keys,
+    split_edges,
+    undirected,
+)
+from edgewise.app.train.sampled import SampledSplit
+from edgewise.app.train.splits import Data, Split, Splits
+from edgewise.graphs import Graph, edges
+
+
+class Pairs(NamedTuple):
+    """Distinct undirected edges of a file.
+
+    Attributes:
+        pairs: edges ``[2, E]``; with one node type, the smaller node comes first.
+        left, right: nodes that may come first (second) in a pair; equal if there is one node type.
+        node_ids: dict from the id of each node in the file to its index.
+        file: file of the edges.
+        column: name of the column of the first nodes.
+    """
+
+    pairs: Tensor
+    left: range
+    right: range
+    node_ids: Ids
+    file: Path | FrameSource
+    column: str = "source"
+
+
+def pairs_of_one_kind(found: EdgeTable, path: Path | FrameSource) -> Pairs:
+    """Return the undirected edges of a file with one node type.
+
+    Args:
+        found: edges and ids read from the file.
+        path: the file, or a data frame.
+    """
+    nodes = range(len(found.ids))
+    return Pairs(undirected(found.pairs), nodes, nodes, found.ids, path, found.column)
+
+
+@dataclass(frozen=True)
+class LinkSplits(Splits):
+    """Loaded link prediction data.
+
+    Attributes:
+        node_ids: dict from the id of each node in the file to its index, sorted by index.
+        model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
+    """
+
+    node_ids: Ids
+
+
+@dataclass(frozen=True)
+class Links(Data):
+    """Base class of link prediction data: pairs of nodes with target 1 for an edge, else 0.
+
+    Each training batch predicts some of the training edges and uses the others for message passing,
+    so the model never sees the edges that it predicts. Validation and test use all training edges
+    for message passing. Negative pairs are sampled anew in every epoch for training, and once for
+    validation and test.
+
+    Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, positive pairs first. Validation
+    and test have one :class:`LinkBatch` each.
+
+    The whole graph and the ids are saved with a trained model, to predict new links.
+
+    Attributes:
+        val, test: fractions of the edges used for validation and test.
+        split_seed: random seed of the split and of the validation and test negatives.
+        negatives: negative pairs per edge in training batches; validation and test have one per
+            edge.
+        batch_size: predicted edges per training batch, at most a tenth of the training edges.
+    """
+
+    val: float = 0.05
+    test: float = 0.1
+    split_seed: int = 0
+    negatives: int = 4
+    batch_size: int = 4096
+
+    provides: ClassVar[tuple[str, ...]] = ("num_nodes",)
+
+    def __post_init__(self) -> None:
+        for name in ("negatives", "batch_size"):
+            check_least(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+
+    @abstractmethod
+    def read(self) -> Pairs:
+        """Read the edges from their file."""
+
+    def load(self) -> LinkSplits:
+        found = self.read()
+        with naming(found.file):
+            return self._split(found)
+
+    def _split(self, found: Pairs) -> LinkSplits:
+        pairs, left, right, node_ids, _, column = found
+        nodes = max(left.stop, right.stop)
+        split = split_edges(pairs, val=self.val, test=self.test, seed=self.split_seed)
+        graph = edges(both_ways(split.train), nodes)
+        known = pair_keys(pairs, right.stop).sort().values
+        drawn = Generator().manual_seed(self.split_seed)
+
+        def held_out(part: Tensor, *earlier: Tensor) -> Split:
+            none = draw_non_edges(part.shape[1], known, left, right, drawn)
+            plain = _batch(graph, part, none)
+            batch = LinkBatch(
+                plain.inputs,
+                plain.target,
+                known=torch.cat(earlier, dim=1),
+                left=left,
+                right=right,
+            )
+            return Split(1, lambda _index: batch)
+
+        train, count = split.train, split.train.shape[1]
+        # Training negatives may be test edges: excluding them would leak the test set.
+        keys = pair_keys(train, right.stop).sort().values
+        none = partial(draw_non_edges, keys=keys, left=left, right=right)
+
+        def draw(index: Tensor, generator: Generator) -> Batch:
+            read = torch.ones(count, dtype=torch.bool).index_fill_(0, index, False)
+            others = none(self.negatives * len(index), generator=generator)
+            return _batch(edges(both_ways(train[:, read]), nodes), train[:, index], others)
+
+        # At most a tenth of the edges is in a batch, because only the others pass messages. A small
+        # network thus also has enough steps per epoch.
+        size = min(self.batch_size, max(count // 10, 1))
+        val = held_out(split.val, train)
+        test = held_out(split.test, train, split.val)
+        preprocessing = {
+            "ids": list(node_ids),
+            "column": column,
+            "known": pairs,
+            "left": [left.start, left.stop],
+            "right": [right.start, right.stop],
+        }
+        sizes = {"num_nodes": nodes}
+        return LinkSplits(
+            sizes,
+            SampledSplit.of(draw, count, size),
+            val,
+            test,
+            batch_size=1,
+            node_ids=node_ids,
+            preprocessing=preprocessing,
+        )
+
+
+def _batch(graph: Graph, links: Tensor, none: Tensor) -> Batch:
+    target = torch.cat([torch.ones(links.shape[1]), torch.zeros(none.shape[1])])
+    return Batch((torch.cat([links, none], dim=1), graph), target)
+
+
+@dataclass(frozen=True)
+class EdgeList(Links):
+    """Undirected graph of an edge list, or of two columns of a table.
+
+    See :func:`edgewise.app.files.edges.read_edges`.
+
+    Attributes:
+        path: the file, or a data frame.
+        source, destination: column names, or column numbers from 1 if there is no header; "" finds
+            the columns by usual names, or takes the only two columns.
+        header: whether the first line names the columns; ``None`` detects it.
+        names: whether ids are names, even if they look like numbers.
+        val, test, split_seed, negatives, batch_size: see :class:`Links`.
+
+    Example:
+        >>> import pandas as pd
+        >>> from edgewise.app.kinds.links import EdgeList
+        >>> ring = pd.DataFrame({"source": range(40), "target": [(i + 1) % 40 for i in range(40)]})
+        >>> splits = EdgeList(path=ring, val=0.1, test=0.1).load()
+        >>> splits.model_arguments
+        {'num_nodes': 40}
+    """
+
+    path: Source = ""
+    source: str = ""
+    destination: str = ""
+    header: bool | None = None
+    names: bool = False
+
+    def __post_init__(self) -> None:
+        take_frames(self, "path")
+        super().__post_init__()
+
+    def read(self) -> Pairs:
+        check_named("data.path", self.path, "a file of edges")
+        found = read_edges(
+            self.path,
+            header=self.header,
+            names=self.names,
+            source=self.source,
+            destination=self.destination,
+        )
+        return pairs_of_one_kind(found, open_source(self.path))
+
+
+@dataclass(frozen=True)
+class EgoFacebook(Links):
+    """Friendships of ten ego networks of Facebook: 4,039 nodes and 88,234 undirected edges.
+
+    Paper: McAuley and Leskovec, Learning to discover social circles in ego networks, 2012.
+    """
+
+    def read(self) -> Pairs:
+        file = "facebook_combined.txt.gz"
+        sources = {file: f"https://snap.stanford.edu/data/{file}"}
+        path = find_files("ego_facebook", sources) / file
+        return pairs_of_one_kind(read_edges(path), path)

@@ -1,0 +1,92 @@
+"""Predictor of links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise._utils.arguments import check_from_zero, check_least
+from edgewise.app.kinds.links.data import Links
+from edgewise.app.kinds.links.task import LinkPrediction
+from edgewise.app.predict.node_ids import KnownIds, Neighbours
+from edgewise.app.predict.predictor import Answer, Predictor
+from edgewise.app.train.edge_splits import both_ways
+from edgewise.graphs import edges
+from edgewise.models.link_predictor import LinkPredictor
+
+CHUNK = 65536
+"""Maximum number of pairs scored at once, which limits the memory."""
+
+
+class LinkSuggestions(Predictor):
+    """Nodes with the highest scores for a node, except the nodes it is already linked to.
+
+    The embeddings of the nodes are computed once, from all links in the data. A score is the
+    sigmoid of the model's logit: the probability of a link if links are as frequent as in the
+    training batches (one link for ``negatives`` pairs without a link; see
+    :class:`edgewise.app.kinds.links.EdgeList`).
+    """
+
+    data, task, input = Links, LinkPrediction, "a node's id"
+
+    @torch.no_grad()
+    def set_up(self) -> None:
+        kept = self.preprocessing.values
+        self.nodes = KnownIds(kept["ids"], "node")
+        self.left, self.right = range(*kept["left"]), range(*kept["right"])
+        pairs = both_ways(kept["known"])
+        self.linked = Neighbours(pairs, len(kept["ids"]))
+        assert isinstance(self.model, LinkPredictor)
+        self.graph = edges(pairs, len(kept["ids"]))
+        self.states = self.model.embed(self.graph)
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.preprocessing.values["column"],)
+
+    def prepare(self, value: Any) -> int:
+        return self.nodes.number(value)
+
+    def answer(self, examples: list[int], *, top: int = 10, evidence: int = 3) -> list[Answer]:
+        check_least("top", top, 1, "choose a number of links, such as 10")
+        check_from_zero("evidence", evidence, "choose 0 for none")
+        return [{"links": list(self._proposed(node, top, evidence))} for node in examples]
+
+    def _proposed(self, node: int, top: int, evidence: int) -> Iterator[Answer]:
+        # In a bipartite graph, a node can be linked only to nodes of the other kind.
+        others = self.right if node in self.left else self.left
+        scores = self._scores(node, others)
+        linked = self.linked[node]
+        scores[linked - others.start] = -torch.inf
+        if node in others:
+            scores[node - others.start] = -torch.inf
+        free = int(scores.isfinite().sum())
+        values, places = scores.topk(min(top, free))
+        for value, other in zip(values.tolist(), (places + others.start).tolist(), strict=True):
+            found: Answer = {"id": self.nodes[other], "score": value}
+            if evidence:
+                common = linked[torch.isin(linked, self.linked[other])]
+                # Common neighbours with fewer links are stronger evidence (Adamic and Adar, 2003).
+                rare = sorted(common.tolist(), key=lambda one: len(self.linked[one]))
+                found |= {
+                    "common": len(common),
+                    "evidence": [self.nodes[n] for n in rare[:evidence]],
+                }
+            yield found
+
+    def _scores(self, node: int, others: range) -> Tensor:
+        """Return the probability of a link from one node to each of several nodes.
+
+        Args:
+            node: index of the first node.
+            others: indices of the other nodes.
+        """
+        assert isinstance(self.model, LinkPredictor)
+        other = torch.arange(others.start, others.stop)
+        parts = [
+            torch.stack([part.new_full(part.shape, node), part]) for part in other.split(CHUNK)
+        ]
+        found = [self.model.score(self.states, pairs, self.graph) for pairs in parts]
+        return torch.cat(found).sigmoid()

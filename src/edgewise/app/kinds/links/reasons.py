@@ -1,0 +1,45 @@
+"""Reasons for a prediction, and its explanation: links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.app.kinds.links.predict import LinkSuggestions
+from edgewise.app.train.edge_splits import both_ways
+from edgewise.explain.attribution import Case
+from edgewise.explain.removal import edges_around, remaining
+from edgewise.graphs import Graph, edges
+from edgewise.models.link_predictor import LinkPredictor
+
+
+def _links(predictor: LinkSuggestions, value: Any, top: int) -> Iterator[Case]:
+    node = predictor.prepare(value)
+    model, ids = predictor.model, predictor.nodes.ids
+    assert isinstance(model, LinkPredictor)
+    graph = edges(both_ways(predictor.preprocessing.values["known"]), len(ids))
+    with torch.no_grad():
+        links = predictor.answer([node], top=top, evidence=0)[0]["links"]
+    for link in links:
+        own = torch.tensor([node, predictor.nodes.number(link["id"])])
+
+        around = edges(graph.edge_index[:, edges_around(graph, own)], len(ids))
+
+        def score(own: Tensor = own, around: Graph = around) -> Tensor:
+            return model.score(model.embed(graph), own[:, None], remaining(around))
+
+        member = torch.arange(len(ids))
+        # The other methods do not see that an edge makes a common neighbour.
+        yield Case(
+            score,
+            member,
+            ids,
+            link["id"],
+            own,
+            by_edge=True,
+            whole_graph=True,
+            best="removed",
+        )

@@ -1,0 +1,96 @@
+"""Reasons for a prediction, and its explanation: molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise._utils.digits import rounded
+from edgewise.app.kinds.molecules.data import packed
+from edgewise.app.kinds.molecules.masked_molecules import ATOM_KINDS, hide
+from edgewise.app.kinds.molecules.predict import (
+    KINDS,
+    HiddenAtoms,
+    MoleculeProperties,
+    PenalisedLogP,
+    _flags,
+    read_smiles,
+)
+from edgewise.app.predict.cases import _number_case, _row_odds, _rows, _target_cases
+from edgewise.app.predict.pages import _answer
+from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
+from edgewise.explain.attribution import Case
+from edgewise.explain.explanation import Explanation
+from edgewise.explain.record import record
+
+
+def _of_molecule(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    from edgewise.app.kinds.molecules.predict import read_smiles
+
+    with record(run.model, **recording) as recorded:
+        answer = _answer(run, value)
+    smiles = run.predictor.show(value)
+    # The predictor may use only a part of a salt.
+    example = run.predictor.prepare(value)
+    molecule = example.molecule if hasattr(example, "molecule") else read_smiles(smiles)
+    return Explanation(
+        recorded,
+        atom_labels(molecule),
+        "molecule",
+        _atom_positions(molecule),
+        answer,
+        details={"smiles": smiles},
+    )
+
+
+def _atom_positions(molecule: Any) -> Tensor:
+    from rdkit.Chem import rdDepictor
+
+    rdDepictor.Compute2DCoords(molecule)
+    conformer = molecule.GetConformer()
+    places = [list(conformer.GetAtomPosition(i))[:2] for i in range(molecule.GetNumAtoms())]
+    return torch.tensor(places)
+
+
+def atom_labels(molecule: Any) -> list[str]:
+    """Return the names of the atoms of a molecule of RDKit, numbered from 1, such as C1."""
+    return [f"{atom.GetSymbol()}{atom.GetIdx() + 1}" for atom in molecule.GetAtoms()]
+
+
+def _property(predictor: PenalisedLogP, value: Any, _: int) -> Iterator[Case]:
+    out, scores = _rows(predictor, value)[1:]
+    labels = atom_labels(read_smiles(predictor.show(value)))
+    member = torch.arange(len(labels))
+    yield _number_case(scores, 0, member, labels, rounded(float(out[0, 0])), by_edge=True)
+
+
+def _properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[Case]:
+    out, scores = _rows(predictor, value)[1:]
+    labels = atom_labels(predictor.prepare(value).molecule)
+    member = torch.arange(len(labels))
+    yield from _target_cases(predictor, out, scores, member, labels, by_edge=True)
+
+
+def _hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
+    one = predictor.prepare(value)
+    codes = PrecomputedEncodings(packed([one.molecule]))
+    atoms = _flags([(one.molecule.GetNumAtoms(), one.atoms)])
+    bonds = _flags([(one.molecule.GetNumBonds(), one.bonds)])
+    batch = hide(codes, torch.tensor([0]), atoms, bonds)
+
+    def scores() -> Tensor:
+        return batch.select_outputs(predictor.model(*batch.inputs, **batch.keywords))
+
+    with torch.no_grad():
+        out = scores()
+    labels = atom_labels(one.molecule)
+    for row, found in enumerate(out):
+        of_atom = row < len(one.atoms)
+        allowed = slice(0, ATOM_KINDS) if of_atom else slice(ATOM_KINDS, None)
+        best = int(found[allowed].argmax()) + (0 if of_atom else ATOM_KINDS)
+        own = torch.tensor([one.atoms[row]]) if of_atom else None
+        score = _row_odds(scores, row, best)
+        yield Case(score, torch.arange(len(labels)), labels, KINDS[best], own, by_edge=True)

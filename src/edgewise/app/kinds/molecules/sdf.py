@@ -1,0 +1,63 @@
+"""Structure-data files (SDF) as tables: a row for each record, a column for each property.
+
+Paper: Dalby et al., Description of several chemical structure file formats, 1992.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from edgewise._utils.limits import check_memory
+from edgewise.app.files.files import unreadable
+from edgewise.app.files.frames import FrameSource, pandas_for
+from edgewise.app.files.read_table import form_of
+from edgewise.app.files.reading import read_bytes
+from edgewise.app.files.table import Table
+from edgewise.app.kinds.molecules.chem import check_atoms, rdkit
+
+FORMS = (".sdf", ".sd")
+SMILES, NAME = "smiles", "name"
+"""Names of the columns for the structure and for the title line of a record."""
+
+
+def is_sdf(source: Path | FrameSource) -> bool:
+    """Return whether a source is a structure-data file, by its suffix."""
+    return isinstance(source, Path) and form_of(source) in FORMS
+
+
+def read_sdf(path: Path) -> Table:
+    """Read a file of structures, which may be compressed; rows are numbered from 1.
+
+    The column ``smiles`` has the structures; it is empty if RDKit cannot read a record. A property
+    that is called ``smiles`` is renamed to ``own_smiles``.
+
+    Raises:
+        MissingDataError: there is no such file.
+        ArgumentError: the file is damaged, or has no record.
+    """
+    chem = rdkit()
+    from rdkit import rdBase
+
+    content = read_bytes(path)
+    check_memory("data.path", 10 * len(content), path.name, "use a part of the records")
+    rows: list[dict[str, str]] = []
+    with rdBase.BlockLogs():
+        for molecule in chem.ForwardSDMolSupplier(io.BytesIO(content)):
+            if molecule is None:
+                rows.append({SMILES: ""})
+                continue
+            check_atoms(molecule, f"record {len(rows) + 1} of {path.name}")
+            own = {name: molecule.GetProp(name).strip() for name in molecule.GetPropNames()}
+            taken = {f"own_{n}" if n.lower() == SMILES else n: value for n, value in own.items()}
+            title = molecule.GetProp("_Name").strip() if molecule.HasProp("_Name") else ""
+            named = {NAME: title} if title and NAME not in taken else {}
+            rows.append({SMILES: chem.MolToSmiles(molecule), **named, **taken})
+    if not any(row[SMILES] for row in rows):
+        raise unreadable(
+            path, expected="records of structures", got=f"{len(rows)} that RDKit cannot read"
+        )
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [row.get(name, "") for row in rows] for name in names}
+    frame = pandas_for("reading a table").DataFrame(columns, dtype=str)
+    return Table(path, frame, list(range(1, len(rows) + 1)), named=True)

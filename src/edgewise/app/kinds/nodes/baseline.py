@@ -1,0 +1,242 @@
+"""Baselines of node prediction: label propagation, linear models, SGC, Correct & Smooth.
+
+SGC is logistic regression on features that are averaged over neighbours k times (Wu et al.,
+Simplifying graph convolutional networks, 2019). Correct & Smooth corrects the probabilities of
+logistic regression (Huang et al., Combining label propagation and simple models out-performs graph
+neural networks, 2021). It and label propagation are those of PyTorch Geometric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise._utils.errors import require
+from edgewise.app.train.baseline import Candidate, NoBaselineError, Score, batches_of, class_scores
+from edgewise.app.train.batches import Batch
+from edgewise.app.train.column_baselines import (
+    Column,
+    columns_of,
+    fit_columns,
+    linear_model,
+    linear_name,
+)
+from edgewise.app.train.preprocessing import Preprocessing
+from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.splits import Splits
+
+STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
+"""Settings: inverse penalty C of logistic regression."""
+STEPS = (1, 2, 4, 8)
+PROPAGATION = (0.5, 0.9, 0.99)
+QUICK = 20_000
+"""Maximum number of nodes with which ``edgewise train`` evaluates baselines."""
+QUICK_FEATURES = 15_000_000
+"""Maximum number of entries of the feature matrix with which ``edgewise train`` evaluates
+baselines; averaging over neighbours makes it dense."""
+
+
+def is_large(run: Preprocessing) -> bool:
+    """Return whether the baselines for these data take more than about a minute."""
+    count = len(run.values.get("ids", ()))
+    return bool(count > QUICK or count * run.model_arguments["in_width"] > QUICK_FEATURES)
+
+
+class Known(NamedTuple):
+    """Graph with the labels of its training nodes.
+
+    Attributes:
+        x: features ``[N, F]``, a NumPy array or a SciPy CSR matrix.
+        edge_index: edges, ``[2, E]``.
+        labels: class ``[N]`` or numbers ``[N, T]`` of each node; valid only for training nodes.
+        train: indices of the training nodes.
+        classes: number of classes.
+    """
+
+    x: Any
+    edge_index: Tensor
+    labels: Tensor
+    train: Tensor
+    classes: int
+
+
+def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+    """Yield each baseline with each setting, on the graph of all nodes.
+
+    For numbers, the baselines are ridge regression on the features, and on features that are
+    averaged over neighbours.
+    """
+    for package, extra in (
+        ("torch_geometric", "graphs"),
+        ("scipy", "graphs"),
+        ("sklearn", "train"),
+    ):
+        require(package, extra=extra, purpose="baselines of node classification")
+    known = known_labels(splits)
+    smoothed = cache(partial(smooth, known))
+    regression = cache(partial(_regression, known, smoothed))
+
+    def candidate(name: str, setting: str, fit: Callable[[], Tensor]) -> Candidate:
+        return Candidate(name, setting, lambda: _of(fit()))
+
+    if splits.targets:
+        columns = columns_of(splits, recipe)
+        for steps, strength in product((0, *STEPS), STRENGTHS):
+            name, setting = linear_name(columns), f"penalty {1 / strength:g}"
+            if steps:
+                name, setting = f"{name} on smoothed features", f"{steps} steps, {setting}"
+            yield candidate(
+                name, setting, partial(_numbers, known, columns, smoothed, steps, strength)
+            )
+        return
+    for alpha in PROPAGATION:
+        yield candidate("label propagation", f"α = {alpha:g}", partial(propagated, known, alpha))
+    for strength in STRENGTHS:
+        fit = partial(regression, 0, strength)
+        yield candidate("logistic regression", f"C = {strength:g}", fit)
+    for steps, strength in product(STEPS, STRENGTHS):
+        fit = partial(regression, steps, strength)
+        yield candidate("SGC", f"{steps} steps, C = {strength:g}", fit)
+    for steps, strength in product((0, 2), STRENGTHS):
+        fit = partial(corrected, known, partial(regression, steps, strength))
+        yield candidate("Correct & Smooth", f"{steps} steps, C = {strength:g}", fit)
+
+
+def known_labels(splits: Splits) -> Known:
+    """Return the graph and its training labels.
+
+    Raises:
+        NoBaselineError: batches are parts of the graph, because neighbours are sampled.
+    """
+    batch = next(batches_of(splits.train))
+    x, graph = batch.inputs
+    if len(x) != len(splits.val.make(torch.zeros(1, dtype=torch.long)).inputs[0]):
+        raise NoBaselineError(
+            "data",
+            expected="batches of the whole graph, for label propagation and smoothing",
+            got="batches of sampled neighbourhoods",
+            remedy="train on the whole graph, without sampling neighbours",
+        )
+    select = torch.arange(len(x)) if batch.select is None else batch.select
+    labels = batch.target.new_full((len(x), *batch.target.shape[1:]), -1)
+    labelled = torch.ones(len(select), dtype=torch.bool) if splits.targets else batch.target >= 0
+    labels[select[labelled]] = batch.target[labelled]
+    train = select[labelled].sort().values
+    classes = splits.model_arguments["out_width"]
+    return Known(as_matrix(x), graph.edge_index, labels, train, classes)
+
+
+def as_matrix(x: Tensor) -> Any:
+    """Return features as a NumPy array, or as a SciPy CSR matrix if they are sparse."""
+    from scipy import sparse
+
+    if x.layout is torch.strided:
+        return x.numpy() if float((x != 0).float().mean()) > 0.1 else sparse.csr_matrix(x.numpy())
+    parts = x.values(), x.col_indices(), x.crow_indices()
+    return sparse.csr_matrix(tuple(part.numpy() for part in parts), tuple(x.shape))
+
+
+def smooth(known: Known, steps: int) -> Any:
+    r"""Return features averaged over neighbours k times, :math:`(D^{-1/2} (A + I) D^{-1/2})^k X`.
+
+    Args:
+        known: graph with adjacency matrix A and features X. D are the row sums of A + I.
+        steps: k.
+    """
+    from scipy import sparse
+
+    count = len(known.labels)
+    source, target = known.edge_index.numpy()
+    a = sparse.csr_matrix((np.ones(len(source)), (target, source)), (count, count))
+    a = a + sparse.eye(count)
+    scale = sparse.diags(np.ravel(a.sum(axis=1)) ** -0.5)
+    a, x = scale @ a @ scale, known.x
+    for _ in range(steps):
+        x = a @ x
+    return x
+
+
+def propagated(known: Known, alpha: float) -> Tensor:
+    """Return the class scores of all nodes, ``[N, classes]``, by PyG's label propagation.
+
+    Args:
+        known: graph with training labels.
+        alpha: weight of the neighbours' scores, against the node's own label.
+    """
+    from torch_geometric.nn import LabelPropagation
+
+    labels = torch.zeros(len(known.labels), known.classes)
+    labels[known.train, known.labels[known.train]] = 1
+    scores: Tensor = LabelPropagation(50, alpha)(labels, known.edge_index)
+    return scores
+
+
+def corrected(known: Known, fit: Callable[[], Tensor]) -> Tensor:
+    """Return the class probabilities of all nodes, ``[N, classes]``, by PyG's Correct & Smooth.
+
+    Args:
+        known: graph with training labels.
+        fit: function that returns the logits of a simple model for all nodes.
+    """
+    from torch_geometric.nn import CorrectAndSmooth
+
+    post = CorrectAndSmooth(50, 0.9, 50, 0.8, autoscale=True)
+    soft, labels = fit().softmax(-1), known.labels[known.train]
+    soft = post.correct(soft, labels, known.train, known.edge_index)
+    smoothed: Tensor = post.smooth(soft, labels, known.train, known.edge_index)
+    return smoothed
+
+
+def _regression(
+    known: Known, smoothed: Callable[[int], Any], steps: int, strength: float
+) -> Tensor:
+    """Return the logits of all nodes by logistic regression on averaged features.
+
+    Args:
+        known: graph with training labels.
+        smoothed: function that returns the features averaged over neighbours k times.
+        steps: k.
+        strength: inverse penalty C.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    x = smoothed(steps)
+    model = LogisticRegression(C=strength, max_iter=1000)
+    model.fit(x[known.train.numpy()], known.labels[known.train].numpy())
+    return class_scores(model.predict_log_proba(x), model.classes_, known.classes)
+
+
+def _numbers(
+    known: Known,
+    columns: list[Column],
+    smoothed: Callable[[int], Any],
+    steps: int,
+    strength: float,
+) -> Tensor:
+    """Return the outputs of linear models on averaged features for all nodes.
+
+    Args:
+        known: graph with training labels.
+        columns: target columns.
+        smoothed: function that returns the features averaged over neighbours k times.
+        steps: k.
+        strength: inverse of the L2 penalty.
+    """
+    x, train = smoothed(steps), known.train.numpy()
+    y = known.labels[known.train].numpy()
+    return fit_columns(partial(linear_model, 1 / strength), columns, x[train], y)(x)
+
+
+def _of(scores: Tensor) -> Score:
+    """Return a function that selects, from the scores of all nodes, those of a batch's targets."""
+
+    def score(batch: Batch) -> Tensor:
+        return batch.select_outputs(scores)
+
+    return score

@@ -1,0 +1,121 @@
+"""Node classification on one graph: saved graph, and conversion of new graphs for prediction."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from edgewise.app.train.batches import UNLABELLED, Batch
+from edgewise.app.train.splits import Data, Split
+from edgewise.graphs import Graph, edges
+
+
+class NodeGraph(NamedTuple):
+    """Node ids, input features ``[N, F]`` and edges ``[2, E]`` of a graph."""
+
+    ids: list[str]
+    x: Tensor
+    edge_index: Tensor
+
+    @property
+    def graph(self) -> Graph:
+        """Attention graph of the edges."""
+        return edges(self.edge_index, len(self.ids))
+
+
+@dataclass(frozen=True)
+class NodeData(Data):
+    """Base class of node classification data; a batch is the graph with the targets of a split."""
+
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
+
+    @abstractmethod
+    def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:
+        """Read another graph from files of the same form as the training data.
+
+        Args:
+            path: folder or file.
+            preprocessing: saved preprocessing, with the scale of the features.
+
+        Raises:
+            ArgumentError: the files or features differ in form.
+            MissingDataError: a file is missing.
+        """
+
+
+def kept_graph(found: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:
+    """Return the values saved with a trained model; see ``Splits.preprocessing``.
+
+    Args:
+        found: the graph.
+        labels: class names.
+    """
+    kept: dict[str, Any] = {"ids": found.ids, "labels": list(labels), "edges": found.edge_index}
+    if found.x.layout is torch.strided:
+        return kept | {"x": found.x}
+    x = found.x
+    parts = {"x_rows": x.crow_indices(), "x_columns": x.col_indices(), "x_values": x.values()}
+    return kept | parts | {"width": x.shape[1]}
+
+
+def graph_kept(kept: dict[str, Any]) -> NodeGraph:
+    """Return the graph saved by :func:`kept_graph`."""
+    if "x" in kept:
+        return NodeGraph(kept["ids"], kept["x"], kept["edges"])
+    places = kept["x_rows"], kept["x_columns"]
+    shape = len(kept["ids"]), kept["width"]
+    with _without_beta_warning():
+        x = torch.sparse_csr_tensor(*places, kept["x_values"], shape, check_invariants=True)
+    return NodeGraph(kept["ids"], x, kept["edges"])
+
+
+def csr(x: Tensor) -> Tensor:
+    """Convert a matrix to ``torch.sparse_csr``."""
+    with _without_beta_warning():
+        return x.to_sparse_csr()
+
+
+def identity(count: int) -> Tensor:
+    """Return one-hot features that identify each node, as ``torch.sparse_csr``."""
+    with _without_beta_warning():
+        return torch.sparse_csr_tensor(
+            torch.arange(count + 1), torch.arange(count), torch.ones(count), (count, count)
+        )
+
+
+def node_split(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -> Split:
+    """Return a split whose only batch is the whole graph.
+
+    Args:
+        x: node features, ``[N, F]``.
+        graph: the edges.
+        target: targets of the nodes in the loss, ``[M, ...]``.
+        select: indices ``[M]`` of these nodes; ``None`` for all nodes.
+    """
+    batch = Batch((x, graph), target, select)
+    return Split(1, lambda _index: batch)
+
+
+def semi_supervised_split(x: Tensor, graph: Graph, target: Tensor, labelled: Tensor) -> Split:
+    """Return a training split for losses that use nodes without labels; see :func:`node_split`.
+
+    Args:
+        x: node features, ``[N, F]``.
+        graph: the edges.
+        target: class of each node, ``[N]``.
+        labelled: indices of the training nodes; the target of all other nodes becomes -100.
+    """
+    known = target.new_full(target.shape, UNLABELLED)
+    return node_split(x, graph, known.index_copy_(0, labelled, target[labelled]), None)
+
+
+def _without_beta_warning() -> warnings.catch_warnings[None]:
+    # PyTorch warns that sparse CSR is in beta state.
+    return warnings.catch_warnings(action="ignore", category=UserWarning)

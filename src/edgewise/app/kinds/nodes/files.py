@@ -1,0 +1,658 @@
+"""Your own graph: an edge list, and features and classes or numbers of the nodes."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise._utils.arguments import check_choice, check_named, check_shares, check_splits
+from edgewise._utils.errors import ArgumentError, MissingDataError, counted, reading
+from edgewise._utils.limits import check_memory
+from edgewise.app.files.edges import read_edges
+from edgewise.app.files.files import naming, unreadable
+from edgewise.app.files.frames import FRAME, FrameSource, Source, open_source, take_frames
+from edgewise.app.files.labels import distinct_labels, id_meaning
+from edgewise.app.files.read_table import read_table
+from edgewise.app.files.reading import log
+from edgewise.app.files.split_column import NAMES, PART_OF
+from edgewise.app.files.table import Table, as_number
+from edgewise.app.files.target_columns import (
+    MANY,
+    TargetColumns,
+    TaskType,
+    missing_cells,
+    note_target,
+    warn_misread,
+)
+from edgewise.app.files.targets import class_counts
+from edgewise.app.kinds.nodes.data import (
+    NodeData,
+    NodeGraph,
+    csr,
+    identity,
+    kept_graph,
+    node_split,
+    semi_supervised_split,
+)
+from edgewise.app.train.edge_splits import both_ways, distinct
+from edgewise.app.train.folds import fill_splits
+from edgewise.app.train.splits import Splits, TargetScale
+from edgewise.app.train.standardisation import Standardisation
+
+FeatureScaling = Literal["auto", "columns", "rows", "none"]
+ID = ("id", "node", "node_id", "nodeid", "name", "key")
+LABEL = ("label", "class", "y", "target", "topic", "category")
+PARTS = {**PART_OF, "": ""}
+"""Dict from a word in a column of splits to the split; a blank cell means no split."""
+SPARSE = 0.9  # Fraction of zeros above which a sparse matrix product is faster.
+MOST = 0.5  # Fraction of zeros above which integers are assumed to be word counts.
+PER_NODE = 200  # Memory of an id and its text in bytes.
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes of a file, before scaling and splitting.
+
+    Attributes:
+        path: the file or data frame.
+        ids: id of each node.
+        x: features ``[N, F]``; NaN for a node without features.
+        names: names of the features.
+        labels: label of each node, "" if unknown; ``None`` if the file has no labels.
+        label_column: name of the label column.
+        parts: split of each node, "" for none; ``None`` if the file has no splits.
+        id_column: name of the id column.
+        pairs: edges ``[2, E]``, if they are in the same file.
+    """
+
+    path: Path | FrameSource
+    ids: list[str]
+    x: Tensor
+    names: list[str]
+    labels: list[str] | None
+    parts: list[str] | None
+    id_column: str
+    label_column: str = "y"
+    pairs: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))
+
+
+@dataclass(frozen=True)
+class NodeFiles(NodeData):
+    """Classes or numbers of nodes on the user's own graph: a table of nodes and a table of edges.
+
+    Labels, edges and features of a node may be missing. A node without features (an empty row, or
+    an id that only the edge list has) gets the mean of every feature. If there are no features at
+    all, the model learns an embedding of each node. An ``.npz`` file has ``edge_index`` ``[2, E]``,
+    ``x`` ``[N, F]``, ``y`` ``[N]`` (-1 for an unknown class, NaN for an unknown number) and
+    optionally ``train_mask``, ``val_mask``, ``test_mask``, ``ids`` and ``classes``.
+
+    Attributes:
+        nodes: table or data frame with one row per node, or an ``.npz`` file with nodes and edges.
+        edges: table or data frame with two columns of ids, or an edge list.
+        id: id column of ``nodes``; "" finds it by its usual names, or takes the first column.
+        target: column of the classes or numbers, which may have blank cells; "" finds it by its
+            usual names, or takes the only text column with repeated values. The names of classes
+            are the texts of the cells.
+        task_type: ``regression`` predicts numbers, ``classification`` classes. ``auto`` predicts
+            numbers if all labels are numbers, and if some are not integers or the number of
+            distinct labels is above both 20 and half the number of labels.
+        split: column with ``train``, ``val`` or ``test``; "" finds it by its usual names. Without
+            such a column, the labelled nodes are split at random; classes are stratified.
+        features: feature columns; by default all other numeric columns.
+        source, destination: columns of ``edges``: names, or numbers from 1 without a header; ""
+            finds them by their usual names, or takes the only two columns.
+        header: whether the first line of ``edges`` names its columns; ``None`` detects it.
+        directed: whether edges are directed, so that only the destination attends to the source.
+        scale: ``columns`` standardises each feature; ``rows`` divides the features of each node by
+            their sum, for word counts; ``none`` keeps them. ``auto`` chooses ``rows`` if the
+            features look like word counts (non-negative integers, most of them 0), else
+            ``columns``.
+        val, test: fractions of the labelled nodes, for a split that the file does not have.
+        split_seed: random seed of the split.
+        unlabelled: whether training is semi-supervised: the training batch has all nodes, with
+            target -100 for those not in the training set, for :class:`~edgewise.app.kinds.nodes.Consistency`.
+
+    Example:
+        >>> import pandas as pd
+        >>> from edgewise.app.kinds.nodes import NodeFiles
+        >>> papers = pd.DataFrame({"id": range(30), "year": range(30), "label": ["a", "b"] * 15})
+        >>> links = pd.DataFrame({"source": range(29), "target": range(1, 30)})
+        >>> splits = NodeFiles(nodes=papers, edges=links).load()
+        >>> splits.model_arguments
+        {'in_width': 1, 'out_width': 2}
+    """
+
+    nodes: Source = ""
+    edges: Source = ""
+    id: str = ""
+    target: str = ""
+    task_type: TaskType = "auto"
+    split: str = ""
+    features: tuple[str, ...] = ()
+    source: str = ""
+    destination: str = ""
+    header: bool | None = None
+    directed: bool = False
+    scale: FeatureScaling = "auto"
+    val: float = 0.1
+    test: float = 0.2
+    split_seed: int = 0
+    unlabelled: bool = False
+
+    def __post_init__(self) -> None:
+        take_frames(self, "nodes", "edges")
+        check_choice("data.scale", self.scale, get_args(FeatureScaling))
+        check_choice("data.task_type", self.task_type, get_args(TaskType))
+        shares = {"data.val": self.val, "data.test": self.test}
+        check_shares(shares, "choose for example 0.1 and 0.2")
+
+    def load(self) -> Splits:
+        what = "a table of nodes, or an .npz file"
+        path = open_source(check_named("data.nodes", self.nodes, what), "data.nodes")
+        found = self._read(path, open_source(self.edges, "data.edges") if self.edges else None)
+        with naming(path):
+            return self._splits(found)
+
+    def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:
+        if not preprocessing["features"]:
+            raise ArgumentError(
+                "input",
+                expected="ids of training nodes, because a model trained without features cannot "
+                "classify other nodes",
+                got=str(path),
+                remedy="give ids of the training graph, or train with features",
+            )
+        other = replace(self, features=tuple(preprocessing["features"]), target="", split="")
+        if path.suffix == ".npz":
+            found = self._read_npz(path, labelled=False)
+        else:
+            files = {"nodes": self.nodes, "edges": self.edges}
+            names = [
+                f"{kind}.csv" if file.startswith(FRAME) else Path(file).name
+                for kind, file in files.items()
+            ]
+            found = other._read(path / names[0], path / names[1], labelled=False)
+        if found.x.shape[1] != len(preprocessing["features"]):
+            raise unreadable(
+                path,
+                expected=f"{counted(len(preprocessing['features']), 'feature')}, as in training",
+                got=counted(found.x.shape[1], "feature"),
+                remedy="give the features that the model was trained on",
+            )
+        standard = Standardisation(preprocessing["mean"], preprocessing["std"])
+        x = scaled(found.x, preprocessing["scale"], standard)
+        return NodeGraph(found.ids, x, self._edge_index(found))
+
+    def _read(
+        self, nodes: Path | FrameSource, edges: Path | FrameSource | None, *, labelled: bool = True
+    ) -> Nodes:
+        if isinstance(nodes, Path) and nodes.suffix == ".npz":
+            return self._read_npz(nodes)
+        what = "a table of edges in addition to the table of nodes"
+        if edges is None:
+            check_named("data.edges", "", what)
+        assert edges is not None
+        table = read_table(nodes, argument="data.nodes")
+        found = self._of_table(table, labelled)
+        read = read_edges(
+            edges, header=self.header, names=True, source=self.source, destination=self.destination
+        )
+        if not set(read.ids) & set(found.ids):
+            raise ArgumentError(
+                "data.id",
+                expected=f"ids of {edges.name}, such as {next(iter(read.ids))!r}, in {nodes.name}",
+                got=f"other ids, such as {found.ids[0]!r}",
+                remedy=f"set --data.id to the column of {nodes.name} with the ids of {edges.name}",
+            )
+        return _with_edges(found, list(read.ids), read.pairs)
+
+    def _read_npz(self, path: Path, *, labelled: bool = True) -> Nodes:
+        """Read a graph from the arrays of an ``.npz`` file."""
+        arrays = _npz_arrays(path)
+        for name in ("edge_index", "x", *(("y",) if labelled else ())):
+            if name not in arrays:
+                got = f"only the arrays {', '.join(arrays)}" if arrays else "no arrays"
+                remedy = f"add the array {name!r} to the file"
+                raise unreadable(path, expected=f"an array {name!r}", got=got, remedy=remedy)
+        _check_shapes(path, arrays)
+        # An array [N, 0] takes no space, whatever N is.
+        count = len(arrays["x"])
+        check_memory(str(path), PER_NODE * count, f"{count:,} nodes", "use fewer nodes")
+        is_double = arrays["x"].dtype == np.float64
+        x = torch.tensor(arrays["x"], dtype=torch.double if is_double else torch.float32)
+        labels = None
+        if labelled:
+            labels = _npz_labels(path, arrays, numbers=self.task_type == "regression")
+        ids = _npz_texts(arrays.get("ids", np.arange(len(x))))
+        pairs = torch.tensor(arrays["edge_index"], dtype=torch.long)
+        names = [f"x{i}" for i in range(x.shape[1])]
+        return Nodes(path, ids, x, names, labels, _npz_parts(path, arrays), "id", pairs=pairs)
+
+    def _of_table(self, table: Table, labelled: bool) -> Nodes:
+        columns = list(table.columns)
+        known = _usual(columns, ID)
+        id_column = table.choose("data.id", self.id, known[:1] or columns[:1], "the column of ids")
+        ids = table.texts("data.id", id_column)
+        _check_ids(table, ids, id_column)
+        split = self.split or next(iter(_usual(columns, NAMES)), "")
+        taken = {id_column, split, *self.features}
+        labels, target = None, ""
+        if labelled:
+            target = self._target_column(table, taken)
+            missing = missing_cells(table, target, self.task_type)
+            texts = zip(table.columns[target], missing, strict=True)
+            labels = ["" if is_missing else text for text, is_missing in texts]
+            if self._are_numbers(labels, table.delimiter):
+                labels = _decimals(table, target)
+            elif self.task_type == "auto":
+                warn_misread(table, target, sorted({*labels} - {""}), "data.target")
+            taken.add(target)
+        else:
+            _check_same_features(table, self.features)
+            taken = set(columns) - set(self.features)
+        parts = _parts(table, split) if split and labelled else None
+        names = list(self.features) or [name for name in columns if name not in taken]
+        x = _features(table, names)
+        return Nodes(table.path, ids, x, names, labels, parts, id_column, target or "y")
+
+    def _target_column(self, table: Table, taken: Collection[str]) -> str:
+        usual = [name for name in _usual(list(table.columns), LABEL) if name not in taken]
+        candidates = usual or _repeating_columns(table, taken)
+        what = "the column of the classes or numbers"
+        target = table.choose("data.target", self.target, candidates, what, taken)
+        if not self.target:
+            reason = "because of its name" if usual else "the only text column with repeated values"
+            note_target(target, reason)
+        return target
+
+    def _splits(self, found: Nodes) -> Splits:
+        assert found.labels is not None
+        given = found.parts or ["train"] * len(found.ids)
+        given = [part if label else "" for part, label in zip(given, found.labels, strict=True)]
+        numeric = self._are_numbers(found.labels)
+        labels = [] if numeric else _classes(found)
+        number = {label: index for index, label in enumerate(labels)}
+        keys = [""] * len(given) if numeric else found.labels
+        parts = fill_splits(given, keys, val=self.val, test=self.test, seed=self.split_seed)
+        check_splits(**parts)
+        if numeric:
+            columns = TargetColumns(
+                Table.of(found.path.name, {found.label_column: found.labels}),
+                [found.label_column],
+                "regression",
+                argument="data.target",
+            )
+            y, targets = columns.values, columns.describe(columns.values[parts["train"]])
+        else:
+            y, targets = torch.tensor([number.get(label, 0) for label in found.labels]), ()
+        filled = ~found.x.isnan().all(1) if found.names else torch.zeros(0, dtype=torch.bool)
+        zero = torch.zeros(len(found.names), dtype=torch.double)
+        standard = Standardisation(zero, zero + 1)
+        scale = self.scale
+        if scale == "auto":
+            scale = "rows" if filled.any() and are_counts(found.x[filled]) else "columns"
+        if scale == "columns" and filled.any():
+            standard = Standardisation.of(found.x[filled])
+        x = scaled(found.x, scale, standard) if found.names else identity(len(found.ids))
+        kept = NodeGraph(found.ids, x, self._edge_index(found))
+        graph = kept.graph
+        train, val, test = (
+            node_split(x, graph, y[parts[name]], parts[name]) for name in ("train", "val", "test")
+        )
+        if self.unlabelled:
+            if numeric:
+                raise ArgumentError(
+                    "data.unlabelled",
+                    expected="classes to predict, if nodes without labels are used in training",
+                    got="numbers to predict",
+                    remedy="use the recipe nodes, or --data.task_type classification",
+                )
+            train = semi_supervised_split(x, graph, y, parts["train"])
+        preprocessing = kept_graph(kept, labels) | {
+            "features": found.names,
+            "column": found.id_column,
+            "scale": scale,
+            "mean": standard.mean,
+            "std": standard.std,
+        }
+        sizes = {"in_width": x.shape[1], "out_width": len(labels) or 1}
+        train = replace(train, target_scale=TargetScale.of(targets))
+        counts = class_counts(y[parts["train"]], len(labels)) if labels else ()
+        return Splits(
+            sizes,
+            train,
+            val,
+            test,
+            batch_size=1,
+            preprocessing=preprocessing,
+            targets=targets,
+            class_counts=counts,
+        )
+
+    def _are_numbers(self, labels: Sequence[str], delimiter: str = ",") -> bool:
+        """Return whether labels are numbers to predict, not classes; "" is a missing label."""
+        if self.task_type != "auto":
+            return self.task_type == "regression"
+        known = [label for label in labels if label]
+        numbers = {as_number(label, delimiter) for label in known}
+        if any(math.isnan(value) for value in numbers):
+            return False
+        many = len(numbers) > max(MANY, len(known) / 2)
+        return many or not all(value.is_integer() for value in numbers)
+
+    def _edge_index(self, found: Nodes) -> Tensor:
+        """Return the distinct edges without self-loops, sorted by target."""
+        pairs = found.pairs[:, found.pairs[0] != found.pairs[1]]
+        pairs = pairs if self.directed else both_ways(pairs)
+        return distinct(pairs.flip(0)).flip(0)
+
+
+def are_counts(x: Tensor) -> bool:
+    """Return whether features ``[N, F]`` look like word counts."""
+    return bool((x >= 0).all() and (x == x.round()).all() and (x == 0).float().mean() > MOST)
+
+
+def scaled(x: Tensor, scale: FeatureScaling, standard: Standardisation) -> Tensor:
+    """Return scaled features for the model in float32; NaN, for nodes without features, becomes 0.
+
+    If most features are 0, the result is a ``torch.sparse_csr`` tensor, which multiplies faster.
+
+    Args:
+        x: features ``[N, F]``.
+        scale: ``"rows"`` divides the features of each node by their sum; other values standardise
+            each feature.
+        standard: mean and standard deviation of each feature.
+    """
+    if scale == "rows":
+        # 0 / 0 is NaN, which becomes 0.
+        x = (x / x.abs().sum(1, keepdim=True)).float().nan_to_num(0.0)
+    else:
+        x = standard.scaled(x).nan_to_num(0.0)
+    return csr(x) if (x == 0).float().mean() > SPARSE else x
+
+
+def _decimals(table: Table, column: str) -> list[str]:
+    """Return numbers as text with a decimal point; "" for a missing one.
+
+    Raises:
+        ArgumentError: a cell is not a number; the error names the row.
+    """
+    values = TargetColumns(table, [column], "regression", argument="data.target").values[:, 0]
+    return ["" if math.isnan(value) else repr(value) for value in values.tolist()]
+
+
+def _usual(columns: Sequence[str], names: Sequence[str]) -> list[str]:
+    lowered = {column.lower(): column for column in columns}
+    return [lowered[name] for name in names if name in lowered]
+
+
+def _repeating_columns(table: Table, taken: Collection[str]) -> list[str]:
+    """Return the text columns that may contain classes, because most values are repeated.
+
+    Args:
+        table: table of the nodes.
+        taken: columns that have another use and are not returned.
+    """
+    used = {*taken, *table.numeric}
+    free = [name for name in table.columns if name not in used]
+    return [name for name in free if len(set(table.columns[name])) <= len(table) / 2]
+
+
+def _check_ids(table: Table, ids: list[str], column: str) -> None:
+    seen: dict[str, int] = {}
+    for row, name in enumerate(ids):
+        if not name.strip() or name in seen:
+            before = f" and {table.line(seen[name])}" if name in seen else ""
+            raise ArgumentError(
+                "data.id",
+                expected=f"a different id for each node in column {column!r}",
+                got=f"{name!r} in row {table.line(row)}{before} of {table.path.name}",
+                remedy="correct this row, or name the id column with --data.id",
+            )
+        seen[name] = row
+
+
+def _parts(table: Table, column: str) -> list[str]:
+    texts = [text.strip().lower() for text in table.texts("data.split", column)]
+    for row, text in enumerate(texts):
+        if text not in PARTS:
+            raise ArgumentError(
+                "data.split",
+                expected=f"train, val, test or a blank cell in column {column!r}",
+                got=f"{text!r} in row {table.line(row)} of {table.path.name}",
+                remedy="correct this row, or name another column with --data.split",
+            )
+    return [PARTS[text] for text in texts]
+
+
+def _check_same_features(table: Table, names: Sequence[str]) -> None:
+    """Raise ArgumentError if a table lacks one of ``names``, the features of the training graph."""
+    missing = [name for name in names if name not in table.columns]
+    if missing:
+        raise unreadable(
+            table.path,
+            expected=f"a column {missing[0]!r}, a feature of the training graph",
+            got=f"the columns {', '.join(table.columns)}",
+            remedy="name the feature columns as in the training table",
+        )
+
+
+def _features(table: Table, names: list[str]) -> Tensor:
+    """Return the columns ``names`` as features ``[N, F]``; a row of only blank cells gets NaN."""
+    if not names:
+        return torch.empty(len(table), 0)
+    values = np.stack([table.parsed("data.features", name).to_numpy() for name in names], axis=1)
+    cells = table.frame[names]
+    is_blank = cells.apply(lambda column: column.str.strip() == "").all(axis=1).to_numpy()
+    wrong = np.isnan(values) & ~is_blank[:, None]
+    for i, name in enumerate(names):
+        for row in wrong[:, i].nonzero()[0][:1].tolist():
+            raise ArgumentError(
+                "data.features",
+                expected=f"numbers in column {name!r}, or a node with all features blank",
+                got=table.cell(name, row),
+                remedy="correct this row, or name the feature columns, such as "
+                "--data.features age,income",
+            )
+    return torch.tensor(values, dtype=torch.double)
+
+
+def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
+    """Add edges to nodes; an id that is not in the table of nodes becomes a new node.
+
+    Args:
+        found: nodes of the table.
+        ids: ids that occur in the edges.
+        pairs: edges ``[2, E]``, as positions in ``ids``.
+    """
+    number = {name: i for i, name in enumerate(found.ids)}
+    new = [name for name in ids if name not in number]
+    _check_spelling(found, new)
+    number |= {name: len(found.ids) + i for i, name in enumerate(new)}
+    nothing = torch.full((len(new), found.x.shape[1]), torch.nan)
+    none = [""] * len(new)
+    return replace(
+        found,
+        ids=found.ids + new,
+        x=torch.cat([found.x, nothing]),
+        labels=None if found.labels is None else found.labels + none,
+        parts=None if found.parts is None else found.parts + none,
+        pairs=torch.tensor([number[name] for name in ids])[pairs],
+    )
+
+
+def _check_spelling(nodes: Nodes, new_ids: Sequence[str]) -> None:
+    """Log how many ids only the edges have.
+
+    Args:
+        nodes: nodes of the table.
+        new_ids: ids of the edges that the table does not have.
+
+    Raises:
+        ArgumentError: an id of the edges is another spelling of an id of the table.
+    """
+    spelling = {id_meaning(name): name for name in nodes.ids} if new_ids else {}
+    for name in new_ids:
+        if id_meaning(name) in spelling:
+            raise ArgumentError(
+                "data.id",
+                expected=f"the same spelling of an id in the edges and in {nodes.path.name}",
+                got=f"{name!r} in the edges, and {spelling[id_meaning(name)]!r} in column "
+                f"{nodes.id_column!r}",
+                remedy="write this id in the same way in both tables",
+            )
+    if new_ids:
+        features = ", and get the mean of each feature" if nodes.names else ""
+        log.info(
+            f"data.edges: {counted(len(new_ids), 'id')} of the edges, such as {new_ids[0]!r}, are "
+            f"not in {nodes.path.name}: these nodes have no label{features}"
+        )
+
+
+def _classes(found: Nodes) -> list[str]:
+    """Return the sorted class names."""
+    labels = [label for label in found.labels or () if label]
+    source = f"column {found.label_column!r} of {found.path.name}"
+    names = distinct_labels(labels, "data.target", source)
+    if len(names) < 2:
+        raise ArgumentError(
+            "data.target",
+            expected="labels of at least two classes",
+            got=", ".join(names) or "none",
+            remedy="name another column with --data.target, or add nodes of other classes",
+        )
+    return names
+
+
+def _npz_arrays(path: Path) -> dict[str, Any]:
+    """Read the arrays of an ``.npz`` file; nothing is unpickled."""
+    if not path.is_file():
+        raise MissingDataError(f"{path}: no such file. Remedy: give the path of an .npz file.")
+    expected = "an .npz file of plain arrays"
+    try:  # NumPy takes any other file for a pickle, and suggests allow_pickle in its error.
+        with zipfile.ZipFile(path) as archive:
+            size = sum(array.file_size for array in archive.infolist())
+    except (OSError, zipfile.BadZipFile) as error:
+        raise unreadable(
+            path,
+            expected=expected,
+            got="a file of another format, or a damaged file",
+            remedy="copy the file again, or save the arrays with numpy.savez",
+        ) from error
+    copies = 2  # One copy in NumPy, one in PyTorch.
+    check_memory(
+        str(path), copies * size, path.name, "use fewer nodes, or a machine with more memory"
+    )
+    remedy = "save plain arrays with numpy.savez, without Python objects"
+    with (
+        reading(path, expected=expected, remedy=remedy),
+        np.load(path, allow_pickle=False) as arrays,
+    ):
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _npz_parts(path: Path, arrays: dict[str, Any]) -> list[str] | None:
+    """Return the split of each node, "" for none; ``None`` without masks.
+
+    Raises:
+        ArgumentError: a node is in two masks.
+    """
+    masks = {name: arrays[name].astype(bool) for name in MASKS if name in arrays}
+    if not masks:
+        return None
+    both = np.flatnonzero(sum(mask.astype(int) for mask in masks.values()) > 1)
+    if len(both):
+        names = [name for name, mask in masks.items() if mask[both[0]]]
+        raise unreadable(
+            path,
+            expected=f"each node in at most one of {', '.join(masks)}",
+            got=f"node {both[0]} in {' and '.join(names)}, and {len(both)} such nodes in total",
+            remedy="remove these nodes from all masks but one",
+        )
+    parts = [""] * len(arrays["x"])
+    for name, mask in masks.items():
+        for i in np.flatnonzero(mask).tolist():
+            parts[i] = name.removesuffix("_mask")
+    return parts
+
+
+def _npz_texts(values: Any) -> list[str]:
+    """Return an array as texts; bytes are decoded as UTF-8."""
+    texts = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
+    return [str(text) for text in texts.tolist()]
+
+
+def _npz_labels(path: Path, arrays: dict[str, Any], *, numbers: bool) -> list[str]:
+    """Return the class or number of each node; "" if ``y`` is NaN, blank or a negative class.
+
+    Args:
+        path: the ``.npz`` file, for the error.
+        arrays: arrays of the file, by name.
+        numbers: whether integers are numbers to predict, which may be negative.
+    """
+    y = arrays["y"]
+    if y.dtype.kind not in "iuf":
+        return [label if label.strip() else "" for label in _npz_texts(y)]
+    known = y[~np.isnan(y)]
+    if not np.isfinite(known).all():
+        raise unreadable(
+            path,
+            expected="finite numbers or NaN in y",
+            got="infinity",
+            remedy="replace infinite values",
+        )
+    if numbers or ("classes" not in arrays and (known != np.round(known)).any()):
+        return ["" if np.isnan(value) else repr(float(value)) for value in y]
+    indices = np.where(np.isnan(y), -1, y).astype(int).tolist()
+    names = _npz_texts(arrays["classes"]) if "classes" in arrays else None
+    if names is not None and max(indices) >= len(names):
+        got = f"{counted(len(names), 'name')}, and a class {max(indices)}"
+        raise unreadable(
+            path,
+            expected="an array classes with a name for each class in y",
+            got=got,
+            remedy="add the missing names to the array classes",
+        )
+    return ["" if i < 0 else names[i] if names else str(i) for i in indices]
+
+
+def _check_shapes(path: Path, found: dict[str, Any]) -> None:
+    if found["x"].dtype.kind not in "iufb":
+        got = str(found["x"].dtype)
+        raise unreadable(
+            path,
+            expected="a numeric array x of node features",
+            got=got,
+            remedy="remove the columns that are not numeric",
+        )
+    count = found["x"].shape[0] if found["x"].ndim else 0
+    shapes = {name: found[name].shape for name in ("edge_index", "x")}
+    nodes = {name: (count,) for name in ("y", "ids", *MASKS) if name in found}
+    wrong = [name for name, shape in nodes.items() if found[name].shape != shape]
+    pairs = shapes["edge_index"]
+    if len(shapes["x"]) != 2 or len(pairs) != 2 or pairs[0] != 2 or wrong:
+        got = ", ".join(f"{name} {list(found[name].shape)}" for name in [*shapes, *wrong])
+        expected = "edge_index [2, E], x [N, F], and y, ids and masks [N]"
+        raise unreadable(path, expected=expected, got=got, remedy="correct the array shapes")
+    ends = found["edge_index"]
+    if ends.dtype.kind not in "iu" or (ends.size and not 0 <= ends.min() <= ends.max() < count):
+        expected = f"an edge_index of integers from 0 to {count - 1}"
+        got = f"{ends.dtype} from {ends.min()} to {ends.max()}" if ends.size else str(ends.dtype)
+        remedy = "number the nodes from 0, and save edge_index as integers"
+        raise unreadable(path, expected=expected, got=got, remedy=remedy)
+    if not np.isfinite(found["x"]).all():
+        raise unreadable(
+            path,
+            expected="an array x of finite numbers",
+            got="NaN or infinity",
+            remedy="replace NaN and infinite values",
+        )

@@ -1,0 +1,117 @@
+"""Predictors for nodes of a graph: classes and links, with the lookup of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from edgewise.app.kinds.nodes.data import NodeData, NodeGraph, graph_kept
+from edgewise.app.kinds.nodes.task import Consistency
+from edgewise.app.predict.node_ids import KnownIds
+from edgewise.app.predict.predictor import Answer, Predictor, top_labels
+from edgewise.app.predict.properties import Properties
+from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.tasks.classification import Classification
+
+
+class NewNode(NamedTuple):
+    """Node of a graph other than the training graph: its id and the model outputs for it."""
+
+    id: str
+    outputs: Tensor
+
+
+class OnNodes(Predictor):
+    """Base of predictors on nodes of the training graph or of a new graph.
+
+    The outputs for all nodes of the training graph are computed when the run is loaded.
+    """
+
+    data, input = NodeData, "a node's id"
+
+    def set_up(self) -> None:
+        super().set_up()
+        kept = graph_kept(self.preprocessing.values)
+        self.nodes = KnownIds(kept.ids, "node", "give the folder or .npz file of a new graph")
+        self.all_outputs = self._all_outputs(kept)
+
+    @torch.no_grad()
+    def _all_outputs(self, found: NodeGraph) -> Tensor:
+        """Return the model outputs for all N nodes of a graph, ``[N, out_width]``."""
+        outputs: Tensor = self.model(found.x, found.graph)
+        return outputs
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """Convert outputs ``[N, out_width]`` to numbers, or to probabilities of classes."""
+        return outputs
+
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
+        """Read the nodes to predict.
+
+        A table or text file lists node ids of the training graph. A folder or ``.npz`` file
+        contains a new graph, all of whose nodes are predicted.
+        """
+        if not path.is_dir() and path.suffix != ".npz":
+            yield from super().from_file(path)
+            return
+        assert isinstance(self.recipe.data, NodeData)
+        found = self.recipe.data.read_new(path, self.preprocessing.values)
+        rows = self._all_outputs(found)
+        for name, row in zip(found.ids, rows, strict=True):
+            yield None, {"input": name}, NewNode(name, row)
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.preprocessing.values.get("column", "id"),)
+
+    def prepare(self, value: Any) -> Tensor:
+        if isinstance(value, NewNode):
+            return value.outputs
+        return self.all_outputs[self.nodes.number(value)]
+
+    def show(self, value: Any) -> str:
+        return value.id if isinstance(value, NewNode) else str(value)
+
+
+class NodeClasses(OnNodes):
+    """Most probable classes of a node."""
+
+    task = Classification
+
+    @classmethod
+    def serves(cls, recipe: Recipe) -> bool:
+        known_task = type(recipe.task) in (Classification, Consistency)
+        return isinstance(recipe.data, NodeData) and known_task
+
+    def values(self, outputs: Tensor) -> Tensor:
+        return outputs.softmax(-1)
+
+    def answer(self, examples: list[Tensor], *, top: int = 1) -> list[Answer]:
+        chances = self.values(torch.stack(examples))
+        return top_labels(chances, self.preprocessing.values["labels"], top)
+
+
+class NodeProperties(OnNodes, Properties):
+    """Predicted number for a node."""
+
+    ensembles = True
+
+    @torch.no_grad()
+    def _all_outputs(self, found: NodeGraph) -> Tensor:
+        """Return the predicted number of each node.
+
+        An ensemble of models adds a column with the prediction of each model.
+
+        Returns:
+            ``[N, 1]``, or ``[N, 1 + models]`` for an ensemble.
+        """
+        outputs, each = self.called(found.x, found.graph)
+        return outputs if each is None else torch.cat([outputs, *each], dim=1)
+
+    def answer(self, examples: list[Tensor], *, interval: float = 0.0) -> list[Answer]:
+        outputs = torch.stack(examples)
+        each = outputs[:, 1:].T[..., None] if outputs.shape[1] > 1 else None
+        return self.described(outputs[:, :1], each, interval)

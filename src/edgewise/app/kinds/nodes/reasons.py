@@ -1,0 +1,237 @@
+"""Reasons for a prediction, and its explanation: nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise._utils.digits import rounded
+from edgewise._utils.ragged import ranges
+from edgewise.app.explain.cases import _NODE_CASES
+from edgewise.app.kinds.nodes.data import graph_kept
+from edgewise.app.kinds.nodes.predict import NodeProperties, OnNodes
+from edgewise.app.predict.cases import log_odds
+from edgewise.attention.hooks import intercepting
+from edgewise.explain.attribution import Case, Contributions, Method, contributions
+from edgewise.explain.calls import Tape
+from edgewise.graphs import edges
+
+AT_ONCE = 256
+"""Maximum number of nodes of a graph that are explained in one pass."""
+
+
+def _node(predictor: OnNodes, value: Any, _: int) -> Iterator[Case]:
+    yield node_cases(predictor).case([predictor.nodes.number(value)])
+
+
+def node_cases(predictor: OnNodes) -> NodeCases:
+    """Return the :class:`NodeCases` of a predictor, which are created only once."""
+    if predictor not in _NODE_CASES:
+        _NODE_CASES[predictor] = NodeCases(predictor)
+    return _NODE_CASES[predictor]
+
+
+class NodeCases:
+    """Cases for nodes of the training graph, each with the neighbourhood that affects its answer.
+
+    The neighbourhoods of several nodes are packed, so that one pass explains all of them. If the
+    answers on the neighbourhoods differ from those on the whole graph, as with attention to all
+    nodes, each case has the whole graph.
+
+    Args:
+        predictor: predictor of a run on nodes.
+    """
+
+    def __init__(self, predictor: OnNodes) -> None:
+        self.predictor, self.model = predictor, predictor.model
+        kept = graph_kept(predictor.preprocessing.values)
+        self.x, self.edge_index, self.ids = kept.x, kept.edge_index, kept.ids
+        self.is_odds = not isinstance(predictor, NodeProperties)
+        self.best = predictor.all_outputs.argmax(-1)
+        order = self.edge_index[1].argsort(stable=True)
+        self._sources = self.edge_index[0][order]
+        self._degree = torch.bincount(self.edge_index[1], minlength=len(self.ids))
+        self._start = self._degree.cumsum(0) - self._degree
+        self.hops = self._find_hops()
+
+    def _find_hops(self) -> int | None:
+        """Return the radius (in hops) of neighbourhoods that give the answers of the whole graph.
+
+        The result is ``None`` if no tested radius does, so that the whole graph is needed.
+        """
+        tape = Tape()
+        with torch.no_grad(), intercepting(tape):
+            self.model(self.x, edges(self.edge_index, len(self.ids)))
+        size = (len(self.ids), len(self.ids))
+        calls = sum((s.graph.num_sources, s.graph.num_targets) == size for s in tape.steps)
+        some = torch.arange(0, len(self.ids), max(1, len(self.ids) // 16)).tolist()
+        for hops in (calls, calls + 1):
+            if hops > 4:
+                return None
+            with torch.no_grad():
+                found = self.case(some, hops).score()
+            whole = self._scores(self.predictor.all_outputs[some], some)
+            if self.is_odds:
+                found, whole = found.sigmoid(), whole.sigmoid()
+            # The difference of numbers is relative to their spread, which has their unit.
+            spread = 1.0 if self.is_odds else float(self.predictor.all_outputs.std())
+            if float((found - whole).abs().max()) <= 1e-4 * spread:
+                return hops
+        return None
+
+    def _scores(self, outputs: Tensor, nodes: Sequence[int]) -> Tensor:
+        """Return the log-odds of the predicted class, or the predicted number, of each node.
+
+        Args:
+            outputs: model outputs for these nodes, one row for each node.
+            nodes: indices of the nodes in the training graph.
+        """
+        return log_odds(outputs, self.best[list(nodes)]) if self.is_odds else outputs[:, 0]
+
+    def answer(self, node: int) -> str:
+        """Return the predicted class or number of a node as text."""
+        if self.is_odds:
+            return str(self.predictor.preprocessing.values["labels"][int(self.best[node])])
+        return rounded(float(self.predictor.all_outputs[node, 0]))
+
+    def neighbourhood(self, node: int, hops: int) -> tuple[Tensor, int]:
+        """Return the nodes from which a node can be reached in a number of steps.
+
+        Args:
+            node: index of the node.
+            hops: maximum number of steps.
+
+        Returns:
+            Indices of the nodes, nearest first, beginning with ``node``; and the number of those
+                from which fewer than ``hops`` steps are needed.
+        """
+        known = torch.tensor([node])
+        new, inner = known, 0
+        for _ in range(hops):
+            inner = len(known)
+            count = self._degree[new]
+            read = self._sources[ranges(self._start[new], count)].unique()
+            new = read[~torch.isin(read, known)]
+            known = torch.cat([known, new])
+        return known, inner
+
+    def case(self, nodes: Sequence[int], hops: int | None = None) -> Case:
+        """Return one case for the predictions of several nodes.
+
+        Args:
+            nodes: indices of nodes; a single node if cases have the whole graph.
+            hops: number of hops of the neighbourhoods; by default the number that suffices.
+        """
+        hops = self.hops if hops is None else hops
+        answer = ", ".join(map(self.answer, nodes))
+        if hops is None:
+            graph, member = edges(self.edge_index, len(self.ids)), torch.arange(len(self.ids))
+            own, x, labels = torch.tensor(list(nodes)), self.x, list(self.ids)
+        else:
+            blocks = [self.neighbourhood(node, hops) for node in nodes]
+            every = torch.cat([block for block, _ in blocks])
+            sizes = torch.tensor([len(block) for block, _ in blocks])
+            own = sizes.cumsum(0) - sizes
+            graph = edges(self.induced(blocks, own), len(every))
+            member = torch.arange(len(every))
+            x, labels = rows_of(self.x, every), [self.ids[node] for node in every.tolist()]
+
+        def score() -> Tensor:
+            return self._scores(self.model(x, graph)[own], nodes)
+
+        return Case(
+            score,
+            member,
+            labels,
+            answer,
+            own,
+            by_edge=True,
+            is_odds=self.is_odds,
+            whole_graph=hops is None,
+        )
+
+    def contributions(
+        self, nodes: Sequence[int], method: Method = "left_out"
+    ) -> Iterator[tuple[Case, Contributions]]:
+        """Yield the case of each node and its contributions, with many nodes in one pass.
+
+        Args:
+            nodes: indices of nodes.
+            method: method of :func:`edgewise.explain.contributions`, without ``"removed"``.
+        """
+        if self.hops is None:
+            for node in nodes:
+                case = self.case([node])
+                yield case, contributions(case, method)
+            return
+        for first in range(0, len(nodes), AT_ONCE):
+            chunk = list(nodes[first : first + AT_ONCE])
+            packed_case = self.case(chunk)
+            found = contributions(packed_case, method)
+            assert packed_case.own is not None
+            starts = [*packed_case.own.tolist(), len(packed_case.labels)]
+            # Pairs are sorted by the first member, and therefore by block.
+            ends = torch.searchsorted(found.pairs[0].contiguous(), torch.tensor(starts)).tolist()
+            for place, node in enumerate(chunk):
+                start, stop = starts[place : place + 2]
+                part = slice(ends[place], ends[place + 1])
+                yield (
+                    Case(
+                        lambda node=node: self.case([node]).score(),  # type: ignore[misc]
+                        torch.arange(stop - start),
+                        packed_case.labels[start:stop],
+                        self.answer(node),
+                        torch.tensor([0]),
+                        by_edge=True,
+                        is_odds=self.is_odds,
+                    ),
+                    Contributions(
+                        found.members[start:stop],
+                        found.pairs[:, part] - start,
+                        found.edges[part],
+                        method,
+                    ),
+                )
+
+    def induced(self, blocks: Sequence[tuple[Tensor, int]], offset: Tensor) -> Tensor:
+        """Return the edges within several neighbourhoods, packed into one graph, ``[2, E]``.
+
+        The nodes of a neighbourhood get consecutive new numbers. Edges into its outermost nodes are
+        omitted.
+
+        Args:
+            blocks: results of :meth:`neighbourhood`.
+            offset: new number of the first node of each block.
+        """
+        place = torch.full((len(self.ids),), -1)
+        found = []
+        for (block, inner), start in zip(blocks, offset.tolist(), strict=True):
+            place[block] = torch.arange(len(block))
+            count = self._degree[block]
+            source = place[self._sources[ranges(self._start[block], count)]]
+            target = torch.arange(len(block)).repeat_interleave(count)
+            # Edges into the outermost nodes are omitted, because the answer does not depend on
+            # them.
+            inside = (source >= 0) & (target < inner)
+            found.append(torch.stack([source[inside], target[inside]]) + start)
+            place[block] = -1
+        return torch.cat(found, dim=1)
+
+
+def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
+    """Select rows of a dense or compressed sparse matrix.
+
+    Args:
+        x: the matrix.
+        nodes: indices of the rows.
+    """
+    if x.layout is torch.strided:
+        return x[nodes]
+    start, count = x.crow_indices()[nodes], x.crow_indices().diff()[nodes]
+    place = ranges(start, count)
+    rows = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    shape = (len(nodes), x.shape[1])
+    return torch.sparse_csr_tensor(rows, x.col_indices()[place], x.values()[place], shape)

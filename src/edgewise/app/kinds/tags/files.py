@@ -1,0 +1,194 @@
+"""Tagging of words: English Web Treebank (EWT), and files of the user.
+
+Files are CoNLL-U, lines of words and tags, or a table.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import get_args
+
+from edgewise._utils.arguments import check_choice
+from edgewise._utils.errors import ArgumentError, counted, unknown_name
+from edgewise.app.files.files import unreadable
+from edgewise.app.files.frames import FrameSource
+from edgewise.app.files.read_table import form_of, is_table, read_table
+from edgewise.app.files.reading import raw_texts, read_own_text
+from edgewise.app.files.target_columns import note_target
+from edgewise.app.kinds.tags.conllu import COLUMNS, WIDTH, Tag, read_conllu
+from edgewise.app.kinds.tags.data import TaggedParts, TaggedWords
+from edgewise.app.train.text.labelled import Labelled
+from edgewise.app.train.text.own_files import OwnFiles, check_filled
+
+WORDS = ("word", "token", "form")
+TAGS = ("tag", "label", "pos", "upos", "ner")
+SENTENCES = ("sentence", "sentence_id", "sent_id")
+"""Usual names of the columns of words, tags and sentence numbers."""
+BLANK_LINE = re.compile(r"\n[ \t]*\n")
+
+
+@dataclass(frozen=True)
+class TagFile(TaggedWords, OwnFiles):
+    """File of words and tags.
+
+    A table with a header has a word, its tag, and the number or name of its sentence in each row.
+    Any other file, and a ``.tsv`` file with blank lines, has one word per line and a blank line
+    after each sentence. It is CoNLL-U, or each line has the word first and the tag last, separated
+    by tabs or spaces. Comments of CoNLL-U
+    (``#``) and ``-DOCSTART-`` lines are ignored. Sentences are split at random.
+
+    Attributes:
+        target: tag column. In CoNLL-U it is ``upos`` (default), ``xpos`` or ``deprel``; in a table,
+            "" finds it by its usual names.
+        word: word column of a table; "" finds it by its usual names.
+        sentence: column of a table with the number or name of each word's sentence; "" finds it by
+            its usual names.
+        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`.
+        packed, word_dropout: see :class:`LabelledText`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+
+    Example:
+        >>> import pandas as pd
+        >>> from edgewise.app.kinds.tags import TagFile
+        >>> words, tags = ["the", "cat", "sleeps"] * 20, ["DET", "NOUN", "VERB"] * 20
+        >>> numbers = [i // 3 for i in range(60)]
+        >>> table = pd.DataFrame({"word": words, "tag": tags, "sentence": numbers})
+        >>> splits = TagFile(path=table, vocab_size=40).load()
+        >>> splits.preprocessing["labels"]
+        ['DET', 'NOUN', 'VERB']
+    """
+
+    target: str = ""
+    word: str = ""
+    sentence: str = ""
+
+    def parts(self) -> TaggedParts:
+        files = self.files("a file of words and tags")
+        read = {split: self._read(path) for split, path in files.items()}
+        found = {tag for sentence in read["train"] for _, tag in sentence}
+        if len(found) == 1:
+            raise ArgumentError(
+                "data.target",
+                expected=f"at least two tags in {files['train'].name}",
+                got=f"{found.pop()!r} for all words",
+                remedy="add sentences with other tags, or name another column with --data.target",
+            )
+        parts = self.dealt(read)
+        return parts, {split: str(files.get(split, files["train"])) for split in parts}
+
+    def _read(self, path: Path | FrameSource) -> list[Labelled]:
+        if isinstance(path, FrameSource) or (is_table(path) and form_of(path) != ".tsv"):
+            return self._read_table(path)
+        text = read_own_text(path)
+        # A blank line before the end separates sentences; a table has none.
+        if form_of(path) == ".tsv" and not BLANK_LINE.search(text.rstrip()):
+            return self._read_table(path)
+        first = next(line for line in text.split("\n") if line.strip() and line[0] != "#")
+        if len(first.split("\t")) == WIDTH:
+            tag: Tag = "upos"
+            if self.target:
+                if self.target not in COLUMNS:
+                    raise unknown_name("data.target", self.target, COLUMNS)
+                tag = self.target  # type: ignore[assignment]
+            return read_conllu(text, str(path), tag)
+        return read_lines_of_words(text, path)
+
+    def _read_table(self, path: Path | FrameSource) -> list[Labelled]:
+        table = read_table(path)
+        columns: list[str] = []
+        asked = (
+            ("word", self.word, WORDS, "the column of the words"),
+            ("target", self.target, TAGS, "the column of the tags"),
+            ("sentence", self.sentence, SENTENCES, "the column that numbers the sentences"),
+        )
+        for field, named, usual, what in asked:
+            left = [name for name in table.columns if name not in columns]
+            likely = [name for name in left if name.lower() in usual]
+            columns.append(table.choose(f"data.{field}", named, likely or left, what, columns))
+        if not self.target:
+            is_usual = columns[1].lower() in TAGS
+            note_target(columns[1], "because of its name" if is_usual else "the only column left")
+        check_filled(table, columns)
+        rows = zip(*(table.columns[name] for name in columns), strict=True)
+        return [
+            [(word.strip(), tag) for word, tag, _ in words]
+            for _, words in groupby(rows, key=lambda row: row[2])
+        ]
+
+
+def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
+    """Read lines that begin with a word and end with its tag; blank lines separate sentences.
+
+    Raises:
+        ArgumentError: a line has no tag (the error names it), or there is only one sentence.
+    """
+    sentences: list[Labelled] = []
+    words: Labelled = []
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        if not line.strip() or line.startswith("-DOCSTART-"):
+            if words:
+                sentences.append(words)
+            words = []
+            continue
+        fields = [field for field in (line.split("\t") if "\t" in line else line.split()) if field]
+        if number == 1 and _is_header(fields):
+            continue
+        if len(fields) < 2 or not fields[-1].strip():
+            raise unreadable(
+                path,
+                expected="a word and its tag in each line, a blank line after each sentence",
+                got=repr(line[:60]),
+                line=number,
+            )
+        words.append((fields[0].strip(), fields[-1]))
+    if len(sentences) < 2:
+        raise ArgumentError(
+            str(path),
+            expected="several sentences, a blank line after each",
+            got=f"one sentence of {counted(len(sentences[0]) if sentences else 0, 'word')}",
+            remedy="add a blank line after each sentence, or save the file as .csv with a header "
+            "and the columns word, tag and sentence (a number for each sentence)",
+        )
+    return sentences
+
+
+def _is_header(fields: list[str]) -> bool:
+    return fields[0].lower() in WORDS and fields[-1].lower() in TAGS
+
+
+@dataclass(frozen=True)
+class EWT(TaggedWords):
+    """English web texts (Silveira et al., 2014): 12,544 / 2001 / 2077 sentences.
+
+    Attributes:
+        target: column to predict: ``"upos"`` (17 universal parts of speech), ``"xpos"`` or
+            ``"deprel"``.
+        packed, word_dropout: see :class:`LabelledText`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+    """
+
+    target: Tag = "upos"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("data.target", self.target, get_args(Tag))
+
+    def parts(self) -> TaggedParts:
+        texts = ewt_texts()
+        read = {
+            split: read_conllu(text, file, self.target) for split, (file, text) in texts.items()
+        }
+        return read, {split: file for split, (file, _) in texts.items()}
+
+
+def ewt_texts() -> dict[str, tuple[str, str]]:
+    """Return the file name and the text of each split."""
+    at = "UniversalDependencies/UD_English-EWT/15d613d8447b3478787d4c278730a1e48a945efb"
+    names = {"train": "train", "val": "dev", "test": "test"}
+    files = {split: f"en_ewt-ud-{name}.conllu" for split, name in names.items()}
+    where = f"https://raw.githubusercontent.com/{at}"
+    texts = raw_texts("UD_English-EWT", {f"{f}.gz": f"{where}/{f}" for f in files.values()})
+    return {split: (f"{file}.gz", texts[f"{file}.gz"]) for split, file in files.items()}

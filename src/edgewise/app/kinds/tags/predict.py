@@ -1,0 +1,92 @@
+"""Predictor of word tags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.files.read_table import form_of
+from edgewise.app.files.reading import read_own_text
+from edgewise.app.kinds.tags.conllu import blocks, words_of
+from edgewise.app.kinds.tags.data import TaggedWords, encode_words
+from edgewise.app.predict.predictor import Answer
+from edgewise.app.predict.texts import OnTexts
+from edgewise.app.train.tasks.text_classification import Tagging
+
+
+class WordTags(OnTexts):
+    """Most probable tag of each word of a sentence."""
+
+    data, task, input = TaggedWords, Tagging, "a sentence, or a list of its words"
+
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
+        """Read the sentences of a CoNLL-U file, a table (one per row) or a text (one per line)."""
+        if form_of(path) != ".conllu":
+            yield from super().from_file(path)
+            return
+        for line, block in blocks(read_own_text(path)):
+            words = words_of(block)
+            yield line, {"input": " ".join(words)}, words
+
+    def prepare(self, value: Any) -> list[str]:
+        """Split a text at white space; keep the words of a list as they are."""
+        words = value.split() if isinstance(value, str) else value
+        if (
+            not isinstance(words, (list, tuple))
+            or not words
+            or not all(isinstance(word, str) and word.strip() for word in words)
+        ):
+            raise ArgumentError(
+                "input",
+                expected=f"{self.input} that is not blank",
+                got=repr(value)[:60],
+                remedy="write a sentence",
+            )
+        return [word.strip() for word in words]
+
+    def answer(self, examples: list[list[str]]) -> list[Answer]:
+        data = self.recipe.data
+        assert isinstance(data, TaggedWords)
+        tags = self.preprocessing.values["labels"]
+        words = encode_words(self.tokenizer, [word for words in examples for word in words])
+        longest = self.preprocessing.model_arguments["longest_text"]
+        # A single word can have more tokens than any training sentence.
+        words = words.cut(longest)
+        parts = split_lengths([len(words) for words in examples], words.sizes.tolist(), longest)
+        tokens = data.shown("test", words.ids, torch.tensor(parts), self.tokenizer)
+        probabilities = self.model(tokens, words.sizes).softmax(-1)
+        best = probabilities.max(-1)
+        found = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        return [
+            {
+                "words": [
+                    {"word": word, "tag": tags[number], "probability": value}
+                    for word, (value, number) in zip(words, found, strict=False)
+                ]
+            }
+            for words in examples
+        ]
+
+
+def split_lengths(counts: list[int], sizes: list[int], longest: int) -> list[int]:
+    """Return the lengths in tokens of the parts into which long sentences are split.
+
+    Args:
+        counts: number of words of each sentence.
+        sizes: number of tokens of each word.
+        longest: maximum length of a part, in tokens.
+    """
+    parts: list[int] = []
+    remaining = iter(sizes)
+    for count in counts:
+        parts.append(0)
+        for _ in range(count):
+            size = next(remaining)
+            if parts[-1] + size > longest:
+                parts.append(0)
+            parts[-1] += size
+    return parts

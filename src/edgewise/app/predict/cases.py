@@ -1,0 +1,175 @@
+"""What reasons of all kinds share: log-odds of an answer, and words of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise._utils.digits import rounded
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.files.targets import Target, probabilities
+from edgewise.app.predict.properties import Properties
+from edgewise.app.train.text.tokenizer import special_ids
+from edgewise.explain.attribution import Case, outputs_of
+
+Scores = Callable[[], Tensor]
+
+
+def _outputs(predictor: Any, example: Any) -> tuple[tuple[Any, ...], Tensor]:
+    """Predict on one example, and return the positional arguments and the output of the model.
+
+    Args:
+        predictor: predictor of a run.
+        example: result of ``predictor.prepare``.
+    """
+    with outputs_of(predictor.model) as found:
+        predictor.answer([example])
+    return found[-1]
+
+
+def log_odds(scores: Tensor, label: Tensor) -> Tensor:
+    """Return the log-odds log p / (1 - p) of a label for each row of logits.
+
+    Args:
+        scores: logits ``[R, K]``.
+        label: index of a label for each row, ``[R]``.
+    """
+    own = scores.gather(1, label[:, None])[:, 0]
+    others = scores.scatter(1, label[:, None], -torch.inf)
+    return own - others.logsumexp(-1)
+
+
+def _row_odds(scores: Scores, row: int, label: int) -> Scores:
+    return lambda: log_odds(scores()[row : row + 1], torch.tensor([label]))
+
+
+def _rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Scores]:
+    """Predict on one input.
+
+    Args:
+        predictor: predictor of a run.
+        value: the input.
+
+    Returns:
+        The positional arguments of the model; its outputs, flattened to ``[R, K]`` for K output
+        columns; and a function that computes these outputs again, with gradients.
+    """
+    example = predictor.prepare(value)
+
+    def scores() -> Tensor:
+        out = _outputs(predictor, example)[1]
+        return out.reshape(-1, out.shape[-1])
+
+    with torch.no_grad():
+        given, out = _outputs(predictor, example)
+    return given, out.reshape(-1, out.shape[-1]), scores
+
+
+def _target_cases(
+    predictor: Properties,
+    out: Tensor,
+    scores: Scores,
+    member: Tensor,
+    labels: list[str],
+    **fields: Any,
+) -> Iterator[Case]:
+    """Yield a case for each target; with several targets, answers begin with their names.
+
+    Args:
+        predictor: the predictor.
+        out: outputs for one input, ``[1, K]`` for K output columns.
+        scores: function that computes these outputs again.
+        member: for each node of the model's graph, the index of its member (part of the input).
+        labels: name of each member.
+        fields: further attributes of each :class:`Case`.
+    """
+    start = 0
+    for target in predictor.targets:
+        places = slice(start, start + target.width)
+        own = out[0, places]
+        name = f"{target.name} " if len(predictor.targets) > 1 else ""
+        if target.classes:
+            best = int(probabilities(target, own).argmax())
+            score = _class_odds(scores, places, best, target)
+            yield Case(score, member, labels, f"{name}{target.classes[best]}", **fields)
+        else:
+            answer = f"{name}{rounded(float(own[0]))}"
+            yield _number_case(scores, start, member, labels, answer, **fields)
+        start += target.width
+
+
+def _class_odds(scores: Scores, places: slice, label: int, target: Target) -> Scores:
+    """Return a function that computes the log-odds of a class.
+
+    Args:
+        scores: function that computes the outputs of the model.
+        places: output columns of the target.
+        label: index of the class.
+        target: description of the classes. A target of width 1 has two classes and one logit.
+    """
+
+    def odds() -> Tensor:
+        own = scores()[:1, places]
+        if target.width == 1:
+            return own[:, 0] if label else -own[:, 0]
+        return log_odds(own, torch.tensor([label]))
+
+    return odds
+
+
+def _number_case(
+    scores: Scores, place: int, member: Tensor, labels: list[str], answer: str, **fields: Any
+) -> Case:
+    return Case(
+        lambda: scores()[0, place : place + 1], member, labels, answer, is_odds=False, **fields
+    )
+
+
+def _words(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
+    """Join tokens to words.
+
+    Args:
+        tokenizer: tokenizer of the run.
+        ids: token ids, ``[T]``.
+
+    Returns:
+        The word index of each token, ``[T]``, which is -1 for special tokens such as ``[CLS]``; and
+        the words.
+    """
+    special = set(special_ids(tokenizer).tolist())
+    member: list[int] = []
+    labels: list[str] = []
+    ended, marks = True, _marks_words(tokenizer)
+    for token in ids.tolist():
+        if token in special:
+            member.append(-1)
+            ended = True
+            continue
+        piece = tokenizer.id_to_token(token) or ""
+        text = piece.removeprefix("##").lstrip("▁Ġ")
+        marked = piece.startswith(("▁", "Ġ"))
+        joins = piece.startswith("##") or (marks and not marked and text.isalnum())
+        if joins and not ended:
+            labels[-1] += text
+        else:
+            labels.append(text or piece)
+        member.append(len(labels) - 1)
+        ended = False
+    return torch.tensor(member), labels
+
+
+def _marks_words(tokenizer: Any) -> bool:
+    """Return whether the tokens at the beginnings of words have a mark, such as ``Ġ``."""
+    return any(piece.startswith(("▁", "Ġ")) for piece in list(tokenizer.get_vocab())[:2000])
+
+
+def _too_long(count: int) -> ArgumentError:
+    return ArgumentError(
+        "input",
+        expected="a sentence that the model reads as a whole",
+        got=f"{count} tokens, which the model reads in parts",
+        remedy="give a shorter sentence",
+    )

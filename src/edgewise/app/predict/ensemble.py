@@ -1,0 +1,54 @@
+"""Ensemble of models that were trained with different seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.app.files.targets import Target, mean_prediction
+
+
+class Ensemble(nn.Module):
+    """Model whose prediction is the mean of the predictions of several models.
+
+    Predicted numbers and probabilities of classes are averaged.
+
+    Paper: Lakshminarayanan et al., Simple and scalable predictive uncertainty estimation using deep
+    ensembles, 2017.
+
+    Args:
+        members: models of the ensemble, which have the same output columns.
+        targets: description of each predicted quantity, in the order of the output columns.
+    """
+
+    def __init__(self, members: Sequence[nn.Module], targets: Sequence[Target]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.targets = tuple(targets)
+
+    def forward(self, *inputs: Any, **keywords: Any) -> Tensor:
+        """Return the mean prediction of the models, in the form of the outputs of one model.
+
+        Args:
+            inputs: positional arguments of each model.
+            keywords: keyword arguments of each model.
+
+        Returns:
+            ``[M, K]`` for M examples and K output columns.
+        """
+        return mean_prediction(self.targets, self.each(*inputs, **keywords))
+
+    def each(self, *inputs: Any, **keywords: Any) -> Tensor:
+        """Return the outputs of each model of the ensemble.
+
+        Args:
+            inputs: positional arguments of each model.
+            keywords: keyword arguments of each model.
+
+        Returns:
+            ``[models, M, K]`` for M examples and K output columns.
+        """
+        return torch.stack([member(*inputs, **keywords) for member in self.members])

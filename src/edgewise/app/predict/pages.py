@@ -1,0 +1,165 @@
+"""What explanations of all kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise._utils.digits import rounded
+from edgewise.app.kinds.items.predict import Recommendations
+from edgewise.app.kinds.links.predict import LinkSuggestions
+from edgewise.app.kinds.nodes.predict import OnNodes
+from edgewise.app.kinds.series.predict import Forecasts
+from edgewise.app.kinds.series.reasons import steps_of
+from edgewise.attention.hooks import without_interception
+from edgewise.explain.explanation import Explanation, Kind, _named
+from edgewise.explain.record import MAX_EDGES, record
+
+FEW_EDGES = 100_000
+"""Maximum number of recorded edges around a node if the graph has more than ``MAX_EDGES`` edges."""
+
+
+def _of_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    """Explain a prediction of a run on a text.
+
+    Args:
+        run: run whose model takes the tokens as an argument.
+        value: the text.
+        recording: arguments of :func:`edgewise.explain.record`.
+    """
+    from edgewise.layers import Tokens
+
+    with record(run.model, **recording) as recorded, _arguments(run.model) as calls:
+        answer = _answer(run, value)
+    tokens = next(x for call in calls for x in call if isinstance(x, Tokens))
+    return Explanation(recorded, _tokens(run, tokens.ids.flatten()), "sequence", answer=answer)
+
+
+def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    """Explain a prediction of a model of graphs, series or interactions.
+
+    Some predictors compute the embeddings of all nodes in ``set_up``, so ``set_up`` is called again
+    while recording.
+
+    Args:
+        run: the run.
+        value: the input.
+        recording: arguments of :func:`edgewise.explain.record`.
+    """
+    predictor = run.predictor
+    options = {"top": 3, "evidence": 0} if "evidence" in predictor.options() else {}
+    labels, details = _nodes_of(predictor, value)
+    if "node" in details and not {"targets", "max_edges"} & recording.keys():
+        recording = {**recording, "targets": _neighbourhood(run, details["node"])}
+    with record(run.model, **recording) as recorded:
+        predictor.set_up()
+        # For a node of one graph, set_up calls all layers. The steps of LightGCN's low-pass filter
+        # are not layers, so they are not recorded.
+        with without_interception() if "node" in details else nullcontext():
+            answer = _answer(run, value, **options)
+    kind: Kind = "sequence" if isinstance(predictor, Forecasts) else "graph"
+    names = _named(labels, recorded.layers[0].graph.num_sources, kind)
+    return Explanation(recorded, names, kind, answer=answer, details=details)
+
+
+def _nodes_of(predictor: Any, value: Any) -> tuple[list[str], dict[str, Any]]:
+    """Return the names of the nodes, and the explained node.
+
+    Args:
+        predictor: predictor of a run on graphs, series or interactions.
+        value: the input.
+
+    Returns:
+        The names; and a dict with the index of the explained node as ``"node"``, which is empty if
+        the prediction is not about one node.
+    """
+    if isinstance(predictor, Forecasts):
+        return steps_of(predictor.prepare(value), predictor.length), {}
+    if isinstance(predictor, Recommendations):
+        labels = [*predictor.users.ids, *predictor.items.ids]
+        return list(map(str, labels)), {"node": predictor.users.number(value)}
+    if isinstance(predictor, OnNodes | LinkSuggestions):
+        return list(map(str, predictor.nodes.ids)), {"node": predictor.nodes.number(value)}
+    example = predictor.prepare(value)
+    return [f"node {node}" for node in range(len(getattr(example, "x", ())))], {}
+
+
+def _neighbourhood(run: Any, node: int) -> Tensor | None:
+    """Return the indices of the target nodes whose weights are recorded to explain a node.
+
+    In a graph with too many edges to record, these are the nodes nearest to the explained node.
+
+    Args:
+        run: run on one graph.
+        node: index of the explained node.
+
+    Returns:
+        ``None`` in a smaller graph, to record all targets.
+    """
+    from edgewise.app.explain.influence import outputs_of_graph
+
+    graph = outputs_of_graph(run)[1]
+    if graph.num_edges <= MAX_EDGES:
+        return None
+    source, target = graph.edge_index
+    reached = torch.zeros(graph.num_targets, dtype=torch.bool)
+    reached[node] = True
+    while True:
+        further = reached.clone()
+        further[source[reached[target]]] = True
+        if int(further[target].sum()) > FEW_EDGES or torch.equal(further, reached):
+            return reached.nonzero()[:, 0]
+        reached = further
+
+
+@contextmanager
+def _arguments(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
+    """Collect the positional arguments of all calls of a model within the ``with`` block."""
+    calls: list[tuple[Any, ...]] = []
+    handle = model.register_forward_pre_hook(lambda _, args: calls.append(args))
+    try:
+        yield calls
+    finally:
+        handle.remove()
+
+
+def _answer(run: Any, value: Any, **options: Any) -> str:
+    """Return the prediction of a run as text.
+
+    Args:
+        run: the run.
+        value: the input.
+        options: options of the predictor.
+
+    Raises:
+        ArgumentError: the input is invalid.
+    """
+    predictor = run.predictor
+    (answer,) = predictor.answer([predictor.prepare(predictor.given(value))], **options)
+    if predictor.text_key in answer:
+        return str(answer[predictor.text_key])
+    shown = [
+        f"{name} {_written(part)}" for name, part in answer.items() if name not in ("input", "unit")
+    ]
+    return " ".join([", ".join(shown), *([answer["unit"]] if answer.get("unit") else [])])
+
+
+def _written(part: Any) -> str:
+    if isinstance(part, float):
+        return rounded(part)
+    if isinstance(part, Mapping):
+        return " ".join(_written(value) for value in part.values())
+    if isinstance(part, (list, tuple)):
+        return "; ".join(map(_written, part))
+    return str(part)
+
+
+def _tokens(run: Any, ids: Tensor) -> list[str]:
+    tokenizer = run.predictor.tokenizer
+    found = [tokenizer.id_to_token(number) or str(number) for number in ids.tolist()]
+    shown = [token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for token in found]
+    return ["␣" if token == " " else token for token in shown]

@@ -1,0 +1,37 @@
+"""Predictors for texts: labels, tags, embeddings, masked words, continuations, translations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgewise.app.predict.predictor import Answer, Predictor, check_text
+from edgewise.app.train.text.packed_texts import PackedTexts
+from edgewise.app.train.text.tokenizer import encode_all
+
+
+class OnTexts(Predictor):
+    """Base of predictors on texts; the text column is named as in the training table."""
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.preprocessing.values.get("text", "text"),)
+
+    def prepare(self, value: Any) -> Any:
+        return check_text(value, self.input)
+
+    def truncated(self, examples: list[str]) -> tuple[PackedTexts, list[Answer]]:
+        """Tokenize texts, and truncate those that are too long for the model.
+
+        Returns:
+            The tokens, and a dict for each text: empty, or a note that the text was truncated.
+        """
+        whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
+        longest = self.preprocessing.model_arguments["longest_text"]
+        notes: list[Answer] = [
+            {"read": f"the first {longest} of {size} tokens"} if size > longest else {}
+            for size in whole.sizes.tolist()
+        ]
+        return whole.cut(longest), notes
+
+
+def _joined(answers: list[Answer], notes: list[Answer]) -> list[Answer]:
+    return [answer | note for answer, note in zip(answers, notes, strict=True)]

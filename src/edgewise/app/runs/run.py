@@ -1,0 +1,305 @@
+"""Load finished runs and predict with them: ``edgewise.load("runs/mine").predict([...])``."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from html import escape
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch import nn
+
+from edgewise._utils.arguments import check_least
+from edgewise._utils.digits import rounded
+from edgewise._utils.errors import ArgumentError, EdgewiseError, printable_line
+from edgewise.app.files.frames import is_frame, to_pandas
+from edgewise.app.predict.ensemble import Ensemble
+from edgewise.app.predict.predictor import Answer, Predictor
+from edgewise.app.predict.rows import flat, is_of_dicts
+from edgewise.app.runs.predictors import predictor_of
+from edgewise.app.runs.record import check_finished, load_recipe
+from edgewise.app.runs.seeds import single_values
+from edgewise.app.runs.train_recipe import build_model, prepare_recorded
+from edgewise.app.runs.vocabulary import check_vocabulary
+from edgewise.app.train.folder import CURVES, PREPROCESSING, RECIPE, RunFolder
+from edgewise.app.train.preprocessing import (
+    kept_preprocessing,
+    load_preprocessing,
+    with_known_targets,
+)
+from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.splits import Splits
+from edgewise.app.train.text.tokenizer import TOKENIZER, load_tokenizer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+T = TypeVar("T")
+MAX_PICTURE = 5_000_000
+"""Maximum size of ``curves.png`` that a notebook shows, in bytes."""
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """Finished run, which predicts on new inputs.
+
+    Attributes:
+        path: run folder. No file outside it is read.
+        recipe: recipe that the run was trained with.
+        model: ``nn.Module`` with the best weights, in evaluation mode.
+        predictor: predictor for the kind of data and task of the run.
+
+    Example:
+        >>> run = edgewise.load("runs/mine")  # doctest: +SKIP
+        >>> run.predict(["CCO", "c1ccccc1O"])  # doctest: +SKIP
+        [{'input': 'CCO', 'solubility': 0.87, 'unit': 'log10 mol/L'}, ...]
+    """
+
+    path: Path
+    recipe: Recipe
+    model: nn.Module
+    predictor: Predictor
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Final metrics of the run; NaN for a metric that could not be computed.
+
+        The metrics of an ensemble are those of its mean prediction.
+        """
+        return single_values(RunFolder(self.path).read_metrics())
+
+    @cached_property
+    def splits(self) -> Splits:
+        """Data that the run was trained on, loaded at the first use."""
+        return prepare_recorded(replace(self.recipe, start=""), RunFolder(self.path))[1]
+
+    def predict(self, inputs: Any = None, *, batch_size: int | None = None, **options: Any) -> Any:
+        """Return the predictions, in the order of the inputs.
+
+        Args:
+            inputs: a list of inputs, such as sentences or SMILES; rows as dicts; a data frame of
+                pandas, PyArrow or Polars; a single input; or a ``pathlib.Path`` of a file. If
+                omitted, a run of a time series forecasts from the end of the training data.
+            batch_size: number of inputs in a batch.
+            options: options of this kind of run, such as ``top=3``; `edgewise predict --help` lists
+                all options.
+
+        Returns:
+            A dict for each input: ``input`` and the prediction, or ``error`` if the input is
+            invalid. For a data frame, a pandas ``DataFrame`` with the columns of the input and the
+            predictions as further columns; a prediction of several parts, as with ``top=3``, has a
+            row for each part.
+
+        Raises:
+            ArgumentError: an option is unknown, or a file has an unsupported format.
+            MissingDataError: the file does not exist.
+        """
+        answers = list(self.stream(inputs, batch_size=batch_size, **options))
+        return self._joined_frame(inputs, answers) if is_frame(inputs) else answers
+
+    def stream(
+        self, inputs: Any = None, *, batch_size: int | None = None, **options: Any
+    ) -> Iterator[Answer]:
+        """Yield the predictions of :meth:`predict` in turn, with one batch in memory at a time."""
+        size = self.predictor.batch_size if batch_size is None else batch_size
+        check_least("batch_size", size, 1, "choose for example 64")
+        chosen = self.predictor.check_options(options)
+        if isinstance(inputs, Path):
+            return self._of_file(inputs, size, chosen)
+        if inputs is None:
+            return self._of_values(self.predictor.default_inputs(), size, chosen)
+        return self._of_values(self.predictor.from_python(inputs), size, chosen)
+
+    def _joined_frame(self, inputs: Any, answers: list[Answer]) -> DataFrame:
+        frame = to_pandas(inputs)
+        if self.predictor.frame_is_one_input:
+            return type(frame)([row for answer in answers for row in flat(answer)])
+        own = dict.fromkeys(map(str, frame.columns))
+        found, places = [], []
+        for place, answer in enumerate(answers):
+            new = {name: value for name, value in answer.items() if name != "input"}
+            for row in flat(own | _beside(own, new)):
+                found.append({name: value for name, value in row.items() if name not in own})
+                places.append(place)
+        joined = frame.iloc[places].copy()
+        for name in dict.fromkeys(name for row in found for name in row):
+            joined[name] = [row.get(name) for row in found]
+        return joined
+
+    def explain(self, inputs: Any = None, *, top: int = 5, **options: Any) -> Any:
+        """Explain predictions by the words, atoms, neighbours or items that contribute most.
+
+        Args:
+            inputs: inputs as for :meth:`predict`, without files.
+            top: number of reasons for each prediction.
+            options: options of :func:`edgewise.app.explain.attributions`.
+
+        Returns:
+            A list of :class:`edgewise.app.explain.Attribution`.
+
+        """
+        # Imported by name, because edgewise.explain imports this package.
+        explain = import_module("edgewise.explain")
+        return explain.attributions(self, inputs, top=top, **options)
+
+    def draw(self, answers: list[Answer]) -> Figure:
+        """Plot predictions; only forecasts have a figure."""
+        return self.predictor.draw(answers)
+
+    def _of_values(
+        self, values: Iterable[Any], size: int, options: Mapping[str, Any]
+    ) -> Iterator[Answer]:
+        for part in _parts(values, size):
+            yield from self._answers(part, options)
+
+    def _answers(self, values: list[Any], options: Mapping[str, Any]) -> list[Answer]:
+        try:
+            return list(self.predictor.answers(values, options))
+        except EdgewiseError:
+            raise
+        except Exception as error:  # Files that do not fit together raise many types of errors.
+            if os.environ.get("EDGEWISE_TRACEBACK"):
+                raise
+            raise ArgumentError(
+                str(self.path),
+                expected="a run folder whose files belong together",
+                got=f"{type(error).__name__}: {error}",
+                remedy="restore the folder, or train again. If you have just trained this run, "
+                "set EDGEWISE_TRACEBACK=1, and report the error with its output",
+            ) from error
+
+    def _of_file(self, path: Path, size: int, options: Mapping[str, Any]) -> Iterator[Answer]:
+        rows = 0
+        for part in _parts(self.predictor.from_file(path), size):
+            rows += len(part)
+            answers = self._answers([value for _, _, value in part], options)
+            for (line, row, _), answer in zip(part, answers, strict=True):
+                if "error" in answer and line is not None:
+                    answer["error"] = f"line {line} of {path.name}: {answer['error']}"
+                yield _joined(row, answer)
+        if not rows:
+            raise ArgumentError(
+                str(path),
+                expected="at least one input",
+                got="none",
+                remedy=f"give {self.predictor.input} in each row",
+            )
+
+    def __repr__(self) -> str:
+        name, path = printable_line(self.recipe.name), str(self.path)
+        return f"<Run of {name} in {path!r}, input: {self.predictor.input}>"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: recipe, model, inputs, metrics and learning curves."""
+        count = sum(weight.numel() for weight in self.model.parameters())
+        rows = [
+            ("recipe", f"{self.recipe.name}: {self.recipe.summary}"),
+            ("model", f"{self.recipe.model.func.__name__}, {count:,} parameters"),
+            ("input", self.predictor.input),
+            ("options", ", ".join(self.predictor.options()) or "none"),
+        ]
+        rows += [(name, rounded(value)) for name, value in self.metrics.items()]
+        cells = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in rows)
+        table = f"<table><caption>{escape(str(self.path))}</caption>{cells}</table>"
+        folder = RunFolder(self.path)
+        with suppress(ArgumentError):  # The file is a link, so the picture is left out.
+            if folder.has(CURVES) and folder.file(CURVES).stat().st_size <= MAX_PICTURE:
+                content = folder.file(CURVES).read_bytes()
+                if content.startswith(PNG):
+                    source = f"data:image/png;base64,{b64encode(content).decode()}"
+                    return f'{table}<img alt="learning curves" src="{source}"/>'
+        return table
+
+
+def _parts(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    remaining = iter(values)
+    while part := list(islice(remaining, size)):
+        yield part
+
+
+def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
+    """Join a row of the input table with its prediction; columns of the row keep their names.
+
+    A column ``error`` is renamed to ``own_error``, because the key ``error`` marks an invalid
+    input.
+    """
+    if set(row) == {"input"}:
+        return answer | dict(row) if "error" in answer else answer
+    own = {f"own_{n}" if n == "error" else n: v for n, v in row.items()}
+    found = {name: value for name, value in answer.items() if name != "input"}
+    return own | _beside(own, found)
+
+
+def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
+    """Prefix keys of a prediction by ``predicted_`` if the input row has the same keys.
+
+    Args:
+        row: row of the input table.
+        found: the prediction. Keys of dicts in its lists are prefixed, too.
+    """
+    return {
+        f"predicted_{name}" if name in row else name: [_beside(row, one) for one in value]
+        if is_of_dicts(value)
+        else value
+        for name, value in found.items()
+    }
+
+
+def load(path: Path | str) -> Run:
+    """Load a finished run for prediction. The run folder may have been moved.
+
+    A folder with several seeds (``edgewise train ... --seeds K``) is loaded as an ensemble, whose
+    predictions are means over the seeds, if the run predicts properties of molecules, texts or
+    nodes. (A single label of a text or a node is not such a property.)
+
+    Args:
+        path: run folder of ``edgewise train`` or :func:`edgewise.app.runs.train`.
+
+    Raises:
+        MissingDataError: the run does not exist or has not finished.
+        ArgumentError: a file of the run is damaged, the folder has several runs, no predictor
+            supports the recipe's kind of data, or the package that provides the recipe is not
+            installed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> import edgewise
+        >>> from edgewise.app import runs
+        >>> from edgewise.app.kinds import find
+        >>> folder = Path(mkdtemp())  # or the folder that `edgewise train --out` wrote
+        >>> _ = runs.train(runs.with_values(find("digits"), {"trainer.epochs": 1}), folder)
+        >>> run = edgewise.load(folder)
+        >>> type(run.model).__name__, run.recipe.name
+        ('Sequential', 'digits')
+    """
+    folder = RunFolder(Path(path))
+    recipe = load_recipe(folder)
+    members = [one for one in folder.runs() if one.name.startswith("seed-")]
+    known = kept_preprocessing(RunFolder(next(iter(members), folder.path)))
+    kind = predictor_of(with_known_targets(recipe, known))
+    if members and kind.ensembles:
+        runs = [load(one) for one in members]
+        first = runs[0].predictor
+        ensemble = Ensemble([one.model for one in runs], first.preprocessing.targets).eval()
+        tokenizer = getattr(first, "tokenizer", None)
+        together = kind(recipe, ensemble, first.preprocessing, tokenizer, folder.path)
+        return Run(folder.path, recipe, ensemble, together)
+    check_finished(folder, recipe)
+    preprocessing = load_preprocessing(folder) if members or known is None else known
+    tokenizer = load_tokenizer(folder.path / TOKENIZER) if folder.has(TOKENIZER) else None
+    check_vocabulary(folder, tokenizer, TOKENIZER)
+    with folder.reading(PREPROCESSING, f"the properties of the data of the run in {RECIPE}"):
+        model = build_model(recipe, preprocessing, folder.count_weights())
+        folder.load_weights(model)
+        predictor = kind(recipe, model.eval(), preprocessing, tokenizer, folder.path)
+    return Run(folder.path, recipe, model, predictor)

@@ -1,0 +1,299 @@
+"""Training and evaluation of models with Lightning's Trainer, which is imported on first use."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise._utils.errors import Interrupted, require
+from edgewise.app.train.batch_forms import as_loaders, explain_loader_errors
+from edgewise.app.train.curves import curves
+from edgewise.app.train.distributed import (
+    check_world_size,
+    lightning_accelerator,
+    rank_and_world_size,
+    trainer_arguments,
+)
+from edgewise.app.train.folder import CURVES, METRICS, NOTES, RunFolder
+from edgewise.app.train.interrupt import interruptible
+from edgewise.app.train.optimizer import OptimizerSettings
+from edgewise.app.train.rng import seed_everything
+from edgewise.app.train.schedule import Schedule
+from edgewise.app.train.settings import Precision, TrainerSettings
+from edgewise.app.train.task import Task
+
+if TYPE_CHECKING:
+    import lightning.pytorch as lightning
+    from lightning.pytorch.loggers import Logger
+
+    from edgewise.app.train.history import History
+
+Loaders = Mapping[str, Any]
+PRECISIONS: dict[Precision, Any] = {"32": "32-true", "bf16": "bf16-mixed"}
+
+
+def fit(
+    model: nn.Module,
+    task: Task,
+    loaders: Loaders,
+    folder: RunFolder,
+    *,
+    optimizer: OptimizerSettings,
+    trainer: TrainerSettings,
+    schedule: Schedule | None = None,
+    logger: Logger | Iterable[Logger] | None = None,
+    callbacks: Sequence[lightning.Callback] = (),
+    title: str = "training",
+) -> dict[str, float]:
+    """Train a model, restore the weights of the best epoch, test it, and write the run folder.
+
+    If ``folder.checkpoint`` exists, training resumes from it, with the same results as an
+    uninterrupted run.
+
+    Args:
+        model: called as ``model(*batch.inputs, **batch.keywords)``. After training, it has the best
+            weights.
+        task: loss and metrics.
+        loaders: a list of batches, or a loader with a length such as PyTorch's DataLoader, for each
+            of ``train``, ``val`` and ``test``. Batches are :class:`edgewise.app.train.Batch`, tuples
+            ``(input, ..., target)``, dicts of tensors with ``labels`` (such as a Hugging Face data
+            set in torch format), or the graphs of PyG's DataLoader.
+        folder: run folder, in which ``log.csv``, ``model.safetensors``, ``curves.png``,
+            ``notes.json`` (if the task has notes), ``test_examples.safetensors`` (if it has
+            :meth:`~edgewise.app.train.Task.per_example_metrics`, in one process) and, last,
+            ``metrics.json`` are written. In JSON files, ``null`` stands for NaN and infinity.
+        optimizer: optimizer settings.
+        trainer: trainer settings.
+        schedule: learning-rate schedule. Constant by default.
+        logger: Lightning loggers, which receive the metrics of each epoch and of the test.
+        callbacks: Lightning callbacks, which run before those of Edgewise. A progress bar among
+            them replaces the progress display of Edgewise.
+        title: title of the progress display.
+
+    Returns:
+        The metrics in ``metrics.json``.
+
+    Raises:
+        RunExistsError: the folder contains a finished run.
+        ArgumentError: the monitored metric does not exist, the examples or batches have a wrong
+            form, the model cannot process them, or the loss became NaN or infinite.
+        Interrupted: on Ctrl-C or SIGTERM, after a checkpoint has been saved.
+        MissingExtraError: Lightning is not installed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> import torch
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> from edgewise.app.train import Classification, OptimizerSettings, RunFolder, TrainerSettings, fit
+        >>> x, y = torch.randn(200, 4), torch.arange(200) % 2
+        >>> examples = DataLoader(TensorDataset(x, y), batch_size=20)
+        >>> metrics = fit(
+        ...     torch.nn.Linear(4, 2),
+        ...     Classification(),
+        ...     {"train": examples, "val": examples, "test": examples},
+        ...     RunFolder(Path(mkdtemp())),
+        ...     optimizer=OptimizerSettings(lr=0.01),
+        ...     trainer=TrainerSettings(epochs=2),
+        ... )
+        >>> sorted(name for name in metrics if name.startswith("test"))
+        ['test/accuracy', 'test/loss']
+    """
+    _require_lightning()
+    import lightning.pytorch as lightning
+
+    from edgewise.app.train.callbacks import callbacks_of
+    from edgewise.app.train.checkpoint import ResumableCheckpoint
+    from edgewise.app.train.history import History
+    from edgewise.app.train.lightning_module import TrainingModule
+    from edgewise.app.train.progress import progress_display
+
+    folder.refuse_overwriting()
+    trainer.check(task.metrics(), model)
+    check_world_size(trainer.devices)
+    rank, world_size = rank_and_world_size()
+    loaders = as_loaders(loaders, "train", "val", "test")
+    if world_size > 1:
+        _share(loaders, rank, world_size)
+    batches = len(loaders["train"])
+    if not hasattr(loaders["train"], "share"):  # Lightning splits other loaders.
+        batches = math.ceil(batches / world_size)
+    steps = trainer.epochs * math.ceil(batches / trainer.accumulate_grad_batches)
+    folder.make()
+    module = TrainingModule(model.train(), task, optimizer, schedule, steps=steps)
+    history = History(trainer)
+    with interruptible() as request, _quiet():
+        checkpoint = ResumableCheckpoint(folder, trainer.save_every, request)
+        lightning_trainer = lightning.Trainer(
+            max_epochs=trainer.epochs,
+            gradient_clip_val=trainer.clip_norm or None,
+            accumulate_grad_batches=trainer.accumulate_grad_batches,
+            precision=PRECISIONS[trainer.precision],
+            accelerator=lightning_accelerator(trainer.accelerator),
+            logger=logger or False,
+            callbacks=[
+                *callbacks,
+                history,
+                *callbacks_of(trainer),
+                *progress_display(title, history, callbacks),
+                checkpoint,
+            ],
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            **trainer_arguments(),
+        )
+        start = str(folder.checkpoint) if folder.has(folder.checkpoint.name) else None
+        if start:
+            folder.check_checkpoint()
+        restoring = folder.restoring(lambda: checkpoint.begun) if start else nullcontext()
+        with _as_interrupted(), explain_loader_errors(), restoring:
+            lightning_trainer.fit(
+                module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
+            )
+    model.load_state_dict(history.best_weights)
+    metrics, examples = evaluate_with_examples(model, task, loaders, trainer.accelerator, logger)
+    metrics["best_epoch"] = history.best_epoch
+    metrics["epochs"] = len(history.rows)
+    metrics["parameters"] = sum(p.numel() for p in model.parameters())
+    metrics.update(history.times)
+    if rank == 0:
+        folder.write_test_examples(examples)
+        _write(folder, task, history, metrics)
+    return metrics
+
+
+def evaluate(
+    model: nn.Module,
+    task: Task,
+    loaders: Loaders,
+    *,
+    accelerator: str = "auto",
+    logger: Logger | Iterable[Logger] | None = None,
+) -> dict[str, float]:
+    """Return loss and metrics on ``val`` and ``test``, such as ``{"test/accuracy": 0.83, ...}``.
+
+    Args:
+        model: called as ``model(*batch.inputs, **batch.keywords)``.
+        task: loss and metrics.
+        loaders: loaders or lists of batches for ``val`` and ``test``; see :func:`fit`.
+        accelerator: "cpu", "gpu", or "auto" for a GPU if there is one.
+        logger: Lightning loggers, which receive the metrics.
+
+    Raises:
+        ArgumentError: a loader is missing, or its batches have a wrong form.
+        MissingExtraError: Lightning is not installed.
+
+    Example:
+        >>> import torch
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> from edgewise.app.train import Classification, evaluate
+        >>> x, y = torch.randn(40, 4), torch.arange(40) % 2
+        >>> examples = DataLoader(TensorDataset(x, y), batch_size=20)
+        >>> loaders = {"train": examples, "val": examples, "test": examples}
+        >>> metrics = evaluate(torch.nn.Linear(4, 2), Classification(), loaders)
+        >>> sorted(metrics)
+        ['test/accuracy', 'test/loss', 'val/accuracy', 'val/loss']
+    """
+    return evaluate_with_examples(model, task, loaders, accelerator, logger)[0]
+
+
+def evaluate_with_examples(
+    model: nn.Module,
+    task: Task,
+    loaders: Loaders,
+    accelerator: str,
+    logger: Logger | Iterable[Logger] | None = None,
+) -> tuple[dict[str, float], dict[str, Tensor]]:
+    """Return the metrics of :func:`evaluate`, and metrics of each test example.
+
+    The second dict is empty if the task has none, and in one of several processes, which has only a
+    part of the examples.
+    """
+    _require_lightning()
+    import lightning.pytorch as lightning
+
+    from edgewise.app.train.lightning_module import TrainingModule
+
+    loaders = as_loaders(loaders, "val", "test")
+    module = TrainingModule(model, task)
+    with _quiet(), _as_interrupted(), explain_loader_errors():
+        trainer = lightning.Trainer(
+            accelerator=lightning_accelerator(accelerator),
+            logger=logger or False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            **trainer_arguments(),
+        )
+        trainer.validate(module, loaders["val"], verbose=False)
+        val = module.measured
+        trainer.test(module, loaders["test"], verbose=False)
+    examples = module.test_metrics.per_example() if trainer.world_size == 1 else {}
+    return {**module.measured, **val}, examples
+
+
+def _require_lightning() -> None:
+    for package in ("lightning", "torchmetrics", "safetensors", "rich"):
+        require(package, extra="train", purpose="training")
+
+
+def _share(loaders: Loaders, rank: int, world_size: int) -> None:
+    """Give this process its part of the examples and its own random numbers."""
+    for loader in loaders.values():
+        if hasattr(loader, "share"):  # Lightning splits other loaders.
+            loader.share(rank, world_size)
+    if rank:  # Rank 0 keeps the seed, so that it is the same as in a run with one process.
+        seed_everything((torch.initial_seed() + rank * 1_000_003) % 2**63)
+
+
+def _write(folder: RunFolder, task: Task, history: History, metrics: dict[str, float]) -> None:
+    folder.write_log(history.rows)
+    folder.write_weights(history.best_weights)
+    folder.write_figure(CURVES, curves(history.rows, history.best_epoch))
+    if task.notes():
+        folder.write_json(NOTES, task.notes())
+    # The metrics are written last, because this file marks the run as finished.
+    folder.write_json(METRICS, metrics)
+    folder.checkpoint.unlink(missing_ok=True)
+
+
+@contextmanager
+def _as_interrupted() -> Iterator[None]:
+    """Convert SystemExit, which Lightning raises on Ctrl-C or SIGTERM, to :class:`Interrupted`."""
+    from lightning.pytorch.utilities.exceptions import SIGTERMException
+
+    try:
+        yield
+    except SystemExit as error:
+        ended = isinstance(error, SIGTERMException)
+        raise Interrupted(signal.SIGTERM if ended else signal.SIGINT) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide messages and warnings of Lightning that do not help the user of Edgewise."""
+    log = logging.getLogger("lightning.pytorch")
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            for what in (
+                ".*LeafSpec.* is deprecated",  # Lightning 2.6 with PyTorch 2.13
+                ".*find_unused_parameters=True was specified.*",
+                # The user chooses the number of workers.
+                ".*does not have many workers.*",
+                # Edgewise reports metrics once per epoch.
+                ".*smaller than the logging interval.*",
+            ):
+                warnings.filterwarnings("ignore", what)
+            yield
+    finally:
+        log.setLevel(level)

@@ -1,0 +1,586 @@
+"""Run folders: functions that read and write the files of a run, in common formats."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile, ZipFile
+
+import torch
+from torch import Tensor, nn
+
+from edgewise._utils.digits import map_leaves
+from edgewise._utils.errors import (
+    ArgumentError,
+    EdgewiseError,
+    Interrupted,
+    MissingDataError,
+    RunExistsError,
+    WriteError,
+    reading,
+    require,
+)
+from edgewise._utils.limits import check_memory, check_regular, read_json_object
+from edgewise._utils.writing import (
+    remove_stale,
+    temporary_file,
+    temporary_folders,
+    write_figure,
+    write_file,
+)
+from edgewise.layers.pruning import keep_heads
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = dict[str, float]
+RECIPE = "recipe.json"
+LOG, CURVES = "log.csv", "curves.png"
+METRICS, NOTES = "metrics.json", "notes.json"
+PREPROCESSING, PREPROCESSING_TENSORS = "preprocessing.json", "preprocessing.safetensors"
+TEST_EXAMPLES = "test_examples.safetensors"
+"""File with the metrics of each test example; see :meth:`RunFolder.write_test_examples`."""
+HEADS = "kept_heads.json"
+"""File in the folder of a pruned run that lists the remaining attention heads of each layer."""
+BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
+"""Files that are written before the first step, in addition to the first file (see ``claimed``)."""
+RUN_FILES = {RECIPE, LOG, CURVES, METRICS, NOTES, TEST_EXAMPLES, HEADS, *BEGINNINGS}
+RUN_FILES |= {"model.safetensors", "held_out.safetensors", "checkpoint.ckpt", "baseline.json"}
+"""Files of a run folder, which other results must not replace."""
+BEGIN_AGAIN = "delete this file; --resume then restarts the run from its beginning"
+DIGEST = "sha256"
+SHOWN = 3
+"""Maximum number of weights that an error lists."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Folder with the files of one run. Each file is written completely or not at all.
+
+    Args:
+        path: path of the folder.
+    """
+
+    path: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        """Path of the checkpoint from which an unfinished run is resumed."""
+        return self.path / "checkpoint.ckpt"
+
+    @property
+    def weights(self) -> Path:
+        """Path of the best weights of a finished run."""
+        return self.path / "model.safetensors"
+
+    def refuse_existing(self, *, resumable: bool = True) -> None:
+        """Raise RunExistsError if the path exists and is not an empty folder.
+
+        Temporary files of killed processes do not count.
+
+        Args:
+            resumable: whether the error suggests ``--resume``, because the command has this option.
+        """
+        if self.path.is_dir() and set(self.path.iterdir()) <= set(temporary_folders(self.path)):
+            return
+        if self.path.exists():
+            raise self._exists(resumable=resumable)
+
+    def make(self) -> None:
+        """Create the folder if it does not exist.
+
+        Raises:
+            WriteError: the folder cannot be created.
+        """
+        with self._as_write_error(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+
+    def refuse_overwriting(self) -> None:
+        """Raise RunExistsError if the folder contains files of a finished run."""
+        written = any(self.has(name) for name in (LOG, self.weights.name, METRICS))
+        if self.has(METRICS) or (written and not self.checkpoint.is_file()):
+            raise RunExistsError(
+                f"{self.path} contains a finished run, which is never overwritten. "
+                "Remedy: name another folder."
+            )
+
+    def _exists(self, *, resumable: bool = True) -> RunExistsError:
+        remedy = "name another folder with --out"
+        if resumable:
+            remedy = f"continue the run with --resume, or {remedy}"
+        return RunExistsError(
+            f"{self.path} exists, and a run is never overwritten. Remedy: {remedy}."
+        )
+
+    def refuse_several(self) -> None:
+        """Raise ArgumentError if the folder contains several runs, one for each seed or fold."""
+        runs = self.runs()
+        if runs:
+            raise ArgumentError(
+                str(self.path),
+                expected="the folder of one run",
+                got=f"a folder of several runs, {runs[0].name} to {runs[-1].name}",
+                remedy=f"name the folder of one run, such as {runs[0]}",
+            )
+
+    def runs(self) -> list[Path]:
+        """Return the folders of the runs for several seeds or folds in this folder, in order.
+
+        Raises:
+            ArgumentError: one of them is a link.
+        """
+        recipes = (
+            path for kind in ("seed", "fold") for path in self.path.glob(f"{kind}-*/{RECIPE}")
+        )
+        runs = [path.parent for path in recipes]
+        for run in runs:
+            if run.is_symlink():
+                raise _outside(run)
+        return sorted(runs, key=lambda run: (len(run.name), run.name))
+
+    @contextmanager
+    def claimed(self, name: str, record: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
+        """Create the folder and its first file, so that no other process can use the folder.
+
+        After an error in the ``with`` block, both are deleted, unless the folder has other files,
+        such as a checkpoint. They stay if the run is interrupted or killed, and can be resumed.
+
+        Args:
+            name: name of the first file, such as ``recipe.json``.
+            record: JSON content of the first file.
+            resume: whether a run in the folder is resumed; the first file may then exist.
+
+        Raises:
+            RunExistsError: another process created the file first.
+            WriteError: the folder cannot be written.
+        """
+        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        claimed = False
+        try:
+            self.make()
+            if resume:
+                self.write_json(name, record)
+            else:
+                self._claim(name, record)
+                claimed = True
+            remove_stale(self.path)
+            yield
+        except Interrupted:
+            raise
+        except Exception:
+            if claimed:
+                self._give_up(name)
+            for folder in made:
+                # rmdir fails if the folder is not empty or was not created.
+                with suppress(OSError):
+                    folder.rmdir()
+            raise
+
+    def _claim(self, name: str, record: Mapping[str, Any]) -> None:
+        final, text = self.path / name, _indented(record)
+        with self._as_write_error(final), temporary_file(final) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+            try:
+                try:
+                    # os.link is atomic, and fails if the file exists.
+                    os.link(temporary, final)
+                except FileExistsError:
+                    raise
+                except OSError:  # The file system has no hard links.
+                    with final.open("x", encoding="utf-8") as file:
+                        file.write(text)
+            except FileExistsError:
+                raise self._exists() from None
+
+    def _give_up(self, name: str) -> None:
+        """Delete the files that are written before training, if the folder contains no others."""
+        begun = {name, *BEGINNINGS}
+        with suppress(OSError):
+            found = list(self.path.iterdir())
+            if all(file.name in begun for file in found):
+                for file in found:
+                    file.unlink()
+
+    def write(self, name: str, fill: Callable[[Path], object]) -> Path:
+        """Write a file atomically, and return its path.
+
+        Args:
+            name: name of the file.
+            fill: function that writes the content to a temporary path. The temporary file is then
+                renamed to ``name``.
+
+        Raises:
+            WriteError: the file cannot be written.
+        """
+        final = self.path / name
+        with self._as_write_error(final):
+            return write_file(final, fill)
+
+    @contextmanager
+    def _as_write_error(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, EdgewiseError):
+                raise
+            raise WriteError(path, error, resumable=self.checkpoint.is_file()) from error
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write a value to a file as indented JSON, with ``null`` for NaN and infinity."""
+        text = _indented(value)
+        self.write(name, lambda file: file.write_text(text, encoding="utf-8"))
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Read a JSON file of this run.
+
+        Raises:
+            MissingDataError: the file does not exist.
+            ArgumentError: the file does not contain a JSON object.
+        """
+        with self.reading(name, "a JSON file with an object") as path:
+            return read_json_object(path)
+
+    def read_metrics(self) -> dict[str, Any]:
+        """Read ``metrics.json``, with NaN for ``null``.
+
+        Raises:
+            See :meth:`read_json`.
+        """
+        metrics: dict[str, Any] = map_leaves(self.read_json(METRICS), _nan_for_none)
+        return metrics
+
+    @contextmanager
+    def reading(self, name: str, expected: str, remedy: str = "restore the file") -> Iterator[Path]:
+        """Yield the path of a file; errors in the ``with`` block name it as missing or damaged.
+
+        Args:
+            name: name of the file that is read.
+            expected: valid content, for the error.
+            remedy: instruction to the user, for the error about a damaged file.
+        """
+        path = self.path / name
+        with reading(path, expected=expected, remedy=remedy):
+            try:
+                yield self.file(name)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise MissingDataError(
+                    f"{path}: no such file. Remedy: name a run folder that `edgewise train` wrote."
+                ) from error
+
+    def has(self, name: str) -> bool:
+        """Return whether the folder contains the file ``name``.
+
+        Raises:
+            ArgumentError: see :meth:`file`.
+        """
+        return self.file(name).is_file()
+
+    def file(self, name: str) -> Path:
+        """Return the path of a file.
+
+        Raises:
+            ArgumentError: it is not a regular file, or a link to a file outside the folder, which
+                may come from someone else.
+        """
+        path = self.path / name
+        try:
+            inside = path.resolve().is_relative_to(self.path.resolve())
+        except (OSError, RuntimeError):  # A link that names itself.
+            inside = False
+        if not inside:
+            raise _outside(path)
+        if path.exists():
+            check_regular(path)
+        return path
+
+    def write_log(self, rows: list[Row]) -> None:
+        """Write ``log.csv``, with the metrics of each epoch in a row."""
+
+        def fill(temporary: Path) -> None:
+            with temporary.open("w", newline="", encoding="utf-8") as file:
+                table = csv.DictWriter(file, list(rows[0]) if rows else [])
+                table.writeheader()
+                table.writerows(rows)
+
+        self.write(LOG, fill)
+
+    def read_log(self) -> list[Row]:
+        """Read the rows of ``log.csv``."""
+        with (
+            self.reading(LOG, "a table of numbers, a row for each epoch") as path,
+            path.open(newline="", encoding="utf-8") as file,
+        ):
+            return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+
+    def check_checkpoint(self) -> None:
+        """Raise ArgumentError if the checksums in the checkpoint show that it is damaged."""
+        with (
+            self.reading(self.checkpoint.name, "an undamaged checkpoint", BEGIN_AGAIN) as path,
+            ZipFile(path) as parts,
+        ):
+            damaged = parts.testzip()
+            if damaged is not None:
+                raise BadZipFile(f"a wrong checksum of {damaged}")
+
+    @contextmanager
+    def restoring(self, has_begun: Callable[[], bool]) -> Iterator[None]:
+        """Replace errors raised before training begins by one about a damaged or wrong checkpoint.
+
+        Args:
+            has_begun: function that returns whether training has begun.
+        """
+        try:
+            yield
+        except Exception:
+            if has_begun():
+                raise
+            with self.reading(self.checkpoint.name, "a checkpoint of this run", BEGIN_AGAIN):
+                raise
+
+    def write_weights(self, weights: dict[str, Tensor]) -> None:
+        """Write ``model.safetensors``; see :meth:`write_tensors`."""
+        self.write_tensors(self.weights.name, weights)
+
+    def read_weights(self) -> dict[str, Tensor]:
+        """Read ``model.safetensors``; see :meth:`read_tensors`."""
+        return self.read_tensors(self.weights.name)
+
+    def write_test_examples(self, examples: dict[str, Tensor]) -> None:
+        """Write metrics of each test example (``Task.per_example_metrics``), if there are any."""
+        if examples:
+            self.write_tensors(TEST_EXAMPLES, examples)
+
+    def write_tensors(self, name: str, tensors: dict[str, Tensor]) -> str:
+        """Write tensors to a file with a SHA-256 digest of its content, and return the digest.
+
+        Args:
+            name: name of the file, which ends in ``.safetensors``.
+            tensors: tensors by name.
+        """
+        require("safetensors", extra="predict", purpose="saving weights")
+        from safetensors import SafetensorError
+        from safetensors.torch import save_file
+
+        own = {key: value.detach().cpu().clone() for key, value in tensors.items()}
+        digest = _digest(own)
+
+        def fill(temporary: Path) -> None:
+            try:
+                save_file(own, temporary, metadata={DIGEST: digest})
+            except SafetensorError as error:
+                raise OSError(str(error)) from error
+
+        self.write(name, fill)
+        return digest
+
+    def read_tensors(self, name: str, digest: str | None = None) -> dict[str, Tensor]:
+        """Read the tensors of a file by name, and verify their digest.
+
+        Args:
+            name: name of the file.
+            digest: digest that :meth:`write_tensors` returned, if another file contains it.
+
+        Raises:
+            MissingDataError: the file does not exist.
+            ArgumentError: the file is damaged, or its digest differs from ``digest``.
+            MissingExtraError: safetensors is not installed.
+        """
+        require("safetensors", extra="predict", purpose="reading weights")
+        from safetensors import safe_open
+
+        with (
+            self.reading(name, "an undamaged file of tensors", "train again") as path,
+            safe_open(path, "pt") as file,
+        ):
+            check_memory(str(self.path / name), path.stat().st_size, name, "free memory")
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            saved = (file.metadata() or {}).get(DIGEST)
+            if saved is not None and saved != _digest(tensors):
+                raise ValueError("a wrong digest")
+            if digest is not None and digest != _digest(tensors):
+                raise ValueError("tensors of another run")
+            return tensors
+
+    def count_weights(self) -> int | None:
+        """Return the number of values in ``model.safetensors``, from the header of the file.
+
+        None if heads were pruned, because the model is built with them.
+        """
+        require("safetensors", extra="predict", purpose="reading weights")
+        from safetensors import safe_open
+
+        if self.has(HEADS):
+            return None
+        name = self.weights.name
+        with (
+            self.reading(name, "an undamaged file of tensors", "train again") as path,
+            safe_open(path, "pt") as file,
+        ):
+            shapes = [file.get_slice(key).get_shape() for key in file.keys()]  # noqa: SIM118
+            return sum(map(math.prod, shapes))
+
+    def load_weights(self, model: nn.Module) -> None:
+        """Load ``model.safetensors`` into a model, from which pruned heads are removed first.
+
+        Raises:
+            MissingDataError: the file does not exist.
+            ArgumentError: the file is damaged, or belongs to another model.
+        """
+        if self.has(HEADS):
+            keep_heads(model, self.read_json(HEADS))
+        state = model.state_dict()
+        weights = self.read_weights()
+        self._check_values(weights, state)
+        try:
+            model.load_state_dict(weights)
+        except RuntimeError as error:
+            raise ArgumentError(
+                str(self.weights),
+                expected=f"the weights of the model in {RECIPE}",
+                got=differing(disagreements(weights, state)),
+                remedy="train again if the run is of an earlier version of Edgewise; otherwise use "
+                f"{RECIPE} and {self.weights.name} of the same run",
+            ) from error
+
+    def _check_values(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+        """Raise ArgumentError if weights are NaN, or have another type than those of the model."""
+        for name, weight in weights.items():
+            dtype = state[name].dtype if name in state else weight.dtype
+            if weight.dtype != dtype:
+                got, remedy = str(weight.dtype), f"convert the file to {dtype}, or train again"
+            elif weight.is_floating_point() and bool(weight.isnan().any()):
+                got, remedy = "NaN", "train again, with a lower optimizer.lr if the loss was NaN"
+            else:
+                continue
+            raise ArgumentError(
+                str(self.weights),
+                expected=f"numbers of type {dtype} in {name}",
+                got=got,
+                remedy=remedy,
+            )
+
+    def write_figure(self, name: str, figure: Figure) -> None:
+        """Write a figure to an image file.
+
+        Args:
+            name: name of the file. Its suffix selects the format, such as ``.png`` or ``.pdf``.
+            figure: figure to write.
+
+        Raises:
+            ArgumentError: the format is unknown.
+        """
+        figure_format(self.path / name)
+        with self._as_write_error(self.path / name):
+            write_figure(self.path / name, figure)
+
+
+def refuse_run_file(argument: str, path: Path) -> None:
+    """Raise ArgumentError if a result would replace a file of a run.
+
+    Args:
+        argument: option that names the file.
+        path: the file.
+    """
+    if path.name in RUN_FILES and path.with_name(RECIPE).exists():
+        raise ArgumentError(
+            argument,
+            expected="a file that is not one of the files of a run",
+            got=str(path),
+            remedy=f"choose another name, such as {path.with_stem(f'new-{path.stem}')}",
+        )
+
+
+def _outside(path: Path) -> ArgumentError:
+    return ArgumentError(
+        str(path),
+        expected="a regular file or folder inside the run folder",
+        got="a link",
+        remedy="copy the content to this place, if you trust the folder",
+    )
+
+
+def figure_format(path: Path) -> str:
+    """Return the image format that the suffix of a file selects, such as "png".
+
+    Raises:
+        ArgumentError: the format is unknown.
+        MissingExtraError: Matplotlib is not installed.
+    """
+    require("matplotlib", extra="plot", purpose="drawing")
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    suffix, suffixes = path.suffix.removeprefix(".").lower(), FigureCanvasBase.filetypes
+    if suffix in suffixes:
+        return suffix
+    raise ArgumentError(
+        str(path),
+        expected=f"a name that ends in {', '.join(f'.{known}' for known in sorted(suffixes))}",
+        got=path.name,
+        remedy=f"write {path.stem}.png",
+    )
+
+
+def finite(value: Any) -> Any:
+    """Return nested lists and dicts with None in place of NaN and infinity, for JSON."""
+    return map_leaves(value, _finite_or_none)
+
+
+def _finite_or_none(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _nan_for_none(value: Any) -> Any:
+    return math.nan if value is None else value
+
+
+def _indented(value: Any) -> str:
+    return json.dumps(finite(value), indent=2) + "\n"
+
+
+def _digest(weights: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of the names, dtypes, shapes and values of tensors."""
+    found = hashlib.sha256()
+    for name, weight in sorted(weights.items()):
+        found.update(f"{name} {weight.dtype} {list(weight.shape)}\n".encode())
+        found.update(weight.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def disagreements(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
+    """Return a text for each weight that only one side has, or whose shapes differ.
+
+    Args:
+        found: saved weights by name.
+        wanted: weights of the model by name.
+    """
+    shapes = {
+        name: tuple(
+            str(list(weights[name].shape)) if name in weights else "none"
+            for weights in (found, wanted)
+        )
+        for name in {**wanted, **found}  # The order is that of the model.
+    }
+    return [
+        f"{name} is {there} in the folder, {here} in the model"
+        for name, (there, here) in shapes.items()
+        if there != here
+    ]
+
+
+def differing(wrong: list[str]) -> str:
+    """Return a text with the number of weights that differ, and the first few of them.
+
+    Args:
+        wrong: descriptions from :func:`disagreements`.
+    """
+    count = f"{len(wrong)} weight{'s that differ' if len(wrong) > 1 else ' that differs'}"
+    more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+    return f"{count}: {'; '.join(wrong[:SHOWN])}{more}"

@@ -1,0 +1,226 @@
+"""Cross-validation: one fold is the test set; part of the other folds is the validation set."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise._utils.arguments import check_choice, check_splits
+from edgewise._utils.errors import ArgumentError
+
+How = Literal["random", "stratified", "group", "time"]
+
+Key = str | int | float
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Options of a cross-validation split.
+
+    Attributes:
+        folds: number of folds.
+        fold: index of the test fold, from 0.
+        val: fraction of the examples outside the test fold that is used for validation.
+        seed: random seed of the split; independent of a recipe's seed.
+    """
+
+    folds: int
+    fold: int
+    val: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.folds < 2 or not 0 <= self.fold < self.folds:
+            raise ArgumentError(
+                "data.fold, data.folds",
+                expected="data.folds of at least 2, and data.fold from 0 to data.folds - 1",
+                got=f"data.fold {self.fold}, data.folds {self.folds}",
+                remedy=f"set data.folds >= 2, and data.fold from 0 to {max(self.folds, 2) - 1}",
+            )
+        if not 0 < self.val <= 0.5:
+            raise ArgumentError(
+                "data.val",
+                expected="a fraction above 0 and up to 0.5",
+                got=repr(self.val),
+                remedy="choose for example 0.1",
+            )
+
+    def split(
+        self, how: How, keys: Sequence[Key], given: Collection[str] = ()
+    ) -> dict[str, Tensor]:
+        """Return the indices of the training, validation and test examples.
+
+        Args:
+            how: see :func:`deal`. With ``"time"``, the latest part is the test set, and the latest
+                examples of the rest are the validation set.
+            keys: class, group or time of each example.
+            given: splits (``"val"``, ``"test"``) that exist already, so no examples are held out.
+
+        Raises:
+            ArgumentError: a fold would be empty, or ``how`` is ``"time"`` and the fold is not 0.
+        """
+        split, rest = {}, torch.arange(len(keys))
+        if "test" not in given:
+            if how == "time" and self.fold:
+                raise ArgumentError(
+                    "data.fold",
+                    expected="0, because only the latest examples are tested in a split by time",
+                    got=str(self.fold),
+                    remedy="omit data.fold, or choose another data.split",
+                )
+            parts = deal(how, keys, self.folds, self.seed)
+            split["test"] = parts.pop(-1 if how == "time" else self.fold)
+            rest = torch.cat(parts).sort().values
+        if "val" not in given:
+            train, val = self.held_out(how, [keys[i] for i in rest.tolist()])
+            split["val"], rest = rest[val], rest[train]
+        split = {"train": rest, **split}
+        check_splits(**split)
+        return split
+
+    def held_out(self, how: How, keys: Sequence[Key]) -> tuple[Tensor, Tensor]:
+        """Split examples into training and validation; return the indices of both.
+
+        Args:
+            how: how the examples are assigned; see :func:`deal`.
+            keys: class, group or time of each example.
+        """
+        inner = deal(how, keys, round(1 / self.val), self.seed + 1, of="data.val")
+        # Validate on the last part, because the first may consist of a single large group.
+        return torch.cat(inner[:-1]), inner[-1]
+
+
+def sample_labelled(count: int, labelled: int, seed: int, examples: str) -> Tensor:
+    """Return the indices of a random sample of the training examples, in their original order.
+
+    Args:
+        count: number of training examples.
+        labelled: size of the sample; 0 for all.
+        seed: random seed.
+        examples: plural noun for the examples, such as "sentences", for the error message.
+
+    Raises:
+        ArgumentError: there are fewer examples than ``labelled``.
+    """
+    if labelled > count:
+        raise ArgumentError(
+            "data.labelled",
+            expected=f"at most {count}, the number of training {examples}",
+            got=str(labelled),
+            remedy=f"choose fewer {examples}, or 0 for all",
+        )
+    if not labelled:
+        return torch.arange(count)
+    drawn = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    return drawn[:labelled].sort().values
+
+
+def deal(
+    how: How, keys: Sequence[Key], parts: int, seed: int, of: str = "data.folds"
+) -> list[Tensor]:
+    """Partition examples into parts of about the same size.
+
+    Args:
+        how: ``"random"`` assigns examples at random. With ``"stratified"``, all parts have about
+            the same proportion of each key (class). With ``"group"``, examples with the same key
+            (ionic liquid, scaffold) stay together: groups are assigned from the largest to the
+            smallest, each to the part that is the smallest so far. With ``"time"``, the parts
+            follow each other in time. Examples of the same time stay together, so parts may differ
+            in size or be empty.
+        keys: key of each example; ``"random"`` uses only their number.
+        parts: number of parts.
+        seed: random seed for the order of examples, and of groups of equal size.
+        of: option that sets the number of parts, named in the error message.
+
+    Raises:
+        ArgumentError: there are fewer examples or groups than parts.
+    """
+    check_choice("data.split", how, get_args(How))
+    order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(seed)).tolist()
+    groups: dict[Key, list[int]] = defaultdict(list)
+    for i in order:
+        groups[keys[i] if how != "random" else 0].append(i)
+    available = len(groups) if how == "group" else len(keys)
+    if available < parts:
+        folds = of == "data.folds"
+        raise ArgumentError(
+            of,
+            expected=f"at least {parts} "
+            f"{'groups, such as molecules' if how == 'group' else 'rows'}"
+            f"{', one for each fold' if folds else ' outside the test set, to hold out data.val'}",
+            got=str(available),
+            remedy=f"add {'groups' if how == 'group' else 'rows'}, or choose a "
+            f"{'smaller data.folds' if folds else 'larger data.val'}",
+        )
+    dealt: list[list[int]] = [[] for _ in range(parts)]
+    if how == "time":
+        later = 0
+        for key in sorted(groups, reverse=True):
+            dealt[-1 - later * parts // len(keys)].extend(groups[key])
+            later += len(groups[key])
+    elif how == "group":
+        for members in sorted(groups.values(), key=len, reverse=True):
+            min(dealt, key=len).extend(members)
+    else:  # Assign the sorted examples in turn, so that sizes differ by at most one.
+        for turn, i in enumerate(i for members in groups.values() for i in members):
+            dealt[turn % parts].append(i)
+    return [torch.tensor(sorted(part), dtype=torch.long) for part in dealt]
+
+
+def hold_out(keys: Sequence[Key], *, val: float, test: float, seed: int) -> dict[str, Tensor]:
+    """Return a random split, stratified by class.
+
+    Args:
+        keys: class of each example.
+        val: fraction of validation examples; 0 if there is a validation set already.
+        test: fraction of test examples; 0 if there is a test set already.
+        seed: random seed.
+
+    Returns:
+        Sorted indices of the examples of ``"train"``, ``"val"`` and ``"test"``.
+    """
+    order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(seed)).tolist()
+    # The sort is stable, so the order within each class stays random.
+    order.sort(key=lambda i: str(keys[i]))
+    rank = torch.arange(len(order), dtype=torch.double)
+
+    def every(share: float, offset: float) -> Tensor:
+        # True where the cumulative sum passes an integer. These places are evenly spaced, so each
+        # of the sorted classes gets the same fraction.
+        return ((rank + 1) * share + offset).floor() > (rank * share + offset).floor()
+
+    tested = every(test, 0.5)
+    validated = torch.zeros_like(tested)
+    rank = rank[: int((~tested).sum())]
+    validated[~tested] = every(val / (1 - test), 0.5)
+    numbers = torch.tensor(order)
+    parts = {"train": ~tested & ~validated, "val": validated, "test": tested}
+    return {name: numbers[part].sort().values for name, part in parts.items()}
+
+
+def fill_splits(
+    given: Sequence[str], keys: Sequence[str], *, val: float, test: float, seed: int
+) -> dict[str, Tensor]:
+    """Return the indices of each split; hold out missing splits from ``"train"``.
+
+    Args:
+        given: name of the split of each example. Examples with a name other than ``"train"``,
+            ``"val"`` and ``"test"`` are in no split.
+        keys: class of each example, by which the missing splits are stratified.
+        val: fraction of validation examples, if there are none.
+        test: fraction of test examples, if there are none.
+        seed: random seed.
+    """
+    parts = {
+        name: torch.tensor([i for i, part in enumerate(given) if part == name], dtype=torch.long)
+        for name in ("train", "val", "test")
+    }
+    own = parts["train"]
+    val, test = (0.0 if len(parts[n]) else share for n, share in (("val", val), ("test", test)))
+    held = hold_out([keys[i] for i in own.tolist()], val=val, test=test, seed=seed)
+    return {n: own[held[n]] if n == "train" or not len(p) else p for n, p in parts.items()}

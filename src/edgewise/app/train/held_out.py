@@ -1,0 +1,171 @@
+"""File with a run's outputs on the validation and test sets.
+
+Prediction intervals and the metrics of ensembles are computed from these outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from edgewise._utils.errors import ArgumentError, MissingDataError
+from edgewise.app.files.targets import Target, mean_prediction
+from edgewise.app.train.folder import RunFolder
+from edgewise.app.train.preprocessing import load_preprocessing
+from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.splits import Split, Splits
+
+HELD_OUT = "held_out.safetensors"
+
+
+class HeldOut(NamedTuple):
+    """Model outputs and targets of all examples of a split.
+
+    Attributes:
+        outputs: ``[examples, sum of target widths]``.
+        target: ``[examples, targets]``.
+    """
+
+    outputs: Tensor
+    target: Tensor
+
+
+def keep_held_out(folder: RunFolder, model: nn.Module, splits: Splits) -> None:
+    """Write the model's outputs on the validation and test sets to a file.
+
+    Nothing is written if the data do not describe their targets.
+
+    Args:
+        folder: run folder (files of a trained model) for the file.
+        model: trained model.
+        splits: training, validation and test data.
+    """
+    if splits.targets:
+        folder.write_tensors(HELD_OUT, held_out(model, splits))
+
+
+@torch.no_grad()
+def held_out(model: nn.Module, splits: Splits) -> dict[str, Tensor]:
+    """Return the model's outputs on the validation and test sets, and the targets.
+
+    Args:
+        model: trained model.
+        splits: training, validation and test data.
+
+    Returns:
+        ``val_outputs``, ``val_target``, ``test_outputs`` and ``test_target``.
+    """
+    model.eval()
+    tensors: dict[str, Tensor] = {}
+    for name, split in (("val", splits.val), ("test", splits.test)):
+        outputs, target = _outputs(model, split, splits.batch_size)
+        tensors |= {f"{name}_outputs": outputs, f"{name}_target": target}
+    return tensors
+
+
+def _outputs(model: nn.Module, split: Split, batch_size: int) -> tuple[Tensor, Tensor]:
+    parts = []
+    device = next(model.parameters()).device
+    for made in split.loader(batch_size, None):
+        batch = made.to(device)
+        outputs = batch.select_outputs(model(*batch.inputs, **batch.keywords))
+        parts.append((outputs.cpu(), batch.target.cpu()))
+    outputs, target = (torch.cat(each) for each in zip(*parts, strict=True))
+    return outputs, target
+
+
+def read_held_out(folders: Sequence[Path], split: str, targets: Sequence[Target]) -> HeldOut:
+    """Return the outputs of a run, or the mean prediction of several runs with the same split.
+
+    Args:
+        folders: run folders.
+        split: "val" or "test".
+        targets: descriptions of the predicted quantities.
+
+    Raises:
+        MissingDataError: a run has no such file, because it was pruned without the data of its
+            training.
+        ArgumentError: the examples of the split differ between the runs.
+    """
+    for folder in folders:
+        if not RunFolder(folder).has(HELD_OUT):
+            raise MissingDataError(
+                f"{folder / HELD_OUT}: no such file. Intervals need this file. Remedy: prune "
+                "where the run's data can be read."
+            )
+    each = [RunFolder(folder).read_tensors(HELD_OUT) for folder in folders]
+    target = each[0][f"{split}_target"]
+    for one, folder in zip(each, folders, strict=True):
+        if not same_targets(one, each[0], split):
+            raise ArgumentError(
+                str(folder / HELD_OUT),
+                expected=f"the same rows in the {split} split of all runs",
+                got=f"other rows than in the run {folders[0].name}",
+                remedy="train all seeds in one command, with --seeds",
+            )
+    outputs = torch.stack([one[f"{split}_outputs"] for one in each])
+    return HeldOut(mean_prediction(targets, outputs), target)
+
+
+def same_targets(one: Mapping[str, Tensor], other: Mapping[str, Tensor], split: str) -> bool:
+    """Return whether two results of :func:`held_out` have the same targets, in the same order.
+
+    Args:
+        one: a result of :func:`held_out`.
+        other: another result.
+        split: "val" or "test".
+    """
+    name = f"{split}_target"
+    return torch.equal(one[name].nan_to_num(), other[name].nan_to_num())
+
+
+def held_out_per_example(recipe: Recipe, folders: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the metrics of each test example, ``[N]``, for the mean prediction of several runs.
+
+    Args:
+        recipe: recipe of the runs, which differ only in their seeds.
+        folders: run folders.
+
+    Returns:
+        See :meth:`edgewise.app.train.Task.per_example_metrics`. Empty in the cases of
+        :func:`ensemble_metrics`.
+    """
+    if not _have_outputs(folders):
+        return {}
+    targets = load_preprocessing(RunFolder(folders[0])).targets
+    return recipe.for_targets(targets).task.per_example_metrics(
+        *read_held_out(folders, "test", targets)
+    )
+
+
+def _have_outputs(folders: Sequence[Path]) -> bool:
+    return len(folders) > 1 and all(RunFolder(folder).has(HELD_OUT) for folder in folders)
+
+
+def ensemble_metrics(recipe: Recipe, folders: Sequence[Path]) -> dict[str, float]:
+    """Return the metrics of the mean prediction of several runs, such as ``test/mae``.
+
+    Args:
+        recipe: recipe of the runs, which differ only in their seeds.
+        folders: run folders.
+
+    Returns:
+        Empty for one run, and if a run has no file of outputs: its data do not describe their
+        targets.
+    """
+    if not _have_outputs(folders):
+        return {}
+    # torchmetrics is an optional dependency.
+    from edgewise.app.train.split_metrics import SplitMetrics
+
+    targets = load_preprocessing(RunFolder(folders[0])).targets
+    metrics = SplitMetrics(recipe.for_targets(targets).task)
+    found: dict[str, float] = {}
+    for split in ("val", "test"):
+        metrics.add(*read_held_out(folders, split, targets))
+        found |= {f"{split}/{name}": value for name, value in metrics.finish().items()}
+    return found

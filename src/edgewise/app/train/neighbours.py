@@ -1,0 +1,187 @@
+"""Neighbour sampling: mini-batches of subgraphs of a large graph, in plain PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import ranges, starts
+from edgewise.app.train.batches import Batch
+from edgewise.app.train.sampled import SampledLoader
+from edgewise.graphs import Graph, check_square, edges
+from edgewise.graphs.sampling import distinct_numbers
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """Sampled subgraph around seed nodes.
+
+    Attributes:
+        nodes: indices of the n nodes in the whole graph; the seed nodes come first, in order.
+        graph: sampled edges over the n nodes.
+        edge: indices ``[e]`` of these edges in the whole graph, for edge features.
+        count: number of seed nodes.
+    """
+
+    nodes: Tensor
+    graph: Graph
+    edge: Tensor
+    count: int
+
+
+class NeighbourSampler:
+    """Sampler of the L-hop neighbourhood of seed nodes, with a limited number of edges per node.
+
+    The first hop starts at the seed nodes, and each further hop at the nodes that the previous hop
+    added. Each of these nodes gets ``fanouts[hop]`` of its incoming edges, sampled uniformly
+    without replacement, or all if it has fewer. If every fanout is at least the maximum in-degree,
+    L layers give the seed nodes the same outputs as on the whole graph.
+
+    Args:
+        graph: the whole graph, with as many targets as sources.
+        fanouts: edges per node in each hop, starting at the seed nodes; -1 takes all.
+
+    Raises:
+        ArgumentError: ``fanouts`` is empty or has a value that is neither -1 nor positive, or the
+            graph is bipartite.
+
+    Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> from edgewise.app.train import NeighbourSampler
+        >>> ring = graphs.edges(torch.stack([torch.arange(10), (torch.arange(10) + 1) % 10]), 10)
+        >>> sampler = NeighbourSampler(ring, fanouts=[1, 1])  # two layers, one edge per node
+    """
+
+    def __init__(self, graph: Graph, fanouts: Sequence[int]) -> None:
+        if not fanouts or any(k < 1 and k != -1 for k in fanouts):
+            raise ArgumentError(
+                "fanouts",
+                expected="one number per layer, above 0, or -1 for all edges",
+                got=repr(list(fanouts)),
+                remedy="choose for example [10, 10]",
+            )
+        check_square(graph, "number the nodes of both types together, from 0")
+        self.fanouts = list(fanouts)
+        self.num_nodes = graph.num_targets
+        target, self._edge = graph.target.cpu().sort(stable=True)
+        self._source = graph.source.cpu()[self._edge]
+        self._degree = torch.bincount(target, minlength=self.num_nodes)
+        self._first = starts(self._degree)
+        # Position of each node in the current sample; all -1 between two calls.
+        self._local = torch.full((self.num_nodes,), -1)
+
+    def sample(self, seeds: Tensor, generator: Generator) -> Neighbourhood:
+        """Sample the neighbourhood of distinct seed nodes ``[B]``.
+
+        Raises:
+            ArgumentError: a seed node is repeated or not in the graph.
+        """
+        self._check(seeds)
+        local, nodes, frontier = self._local, [seeds], seeds
+        local[seeds] = torch.arange(len(seeds))
+        count, slots = len(seeds), []
+        for fanout in self.fanouts:
+            slot = self._draw(frontier, fanout, generator)
+            source = self._source[slot]
+            frontier = source[local[source] < 0].unique()
+            local[frontier] = torch.arange(count, count + len(frontier))
+            count += len(frontier)
+            nodes.append(frontier)
+            slots.append(slot)
+        node, slot = torch.cat(nodes), torch.cat(slots)
+        target = torch.searchsorted(self._first + self._degree, slot, right=True)
+        pairs = torch.stack([local[self._source[slot]], local[target]])
+        local[node] = -1
+        return Neighbourhood(node, edges(pairs, count), self._edge[slot], len(seeds))
+
+    def _draw(self, targets: Tensor, fanout: int, generator: Generator) -> Tensor:
+        """Sample incoming edges; return their positions among all edges sorted by target.
+
+        Args:
+            targets: nodes whose incoming edges are sampled.
+            fanout: number of edges per node; -1 takes all.
+            generator: random generator.
+        """
+        degree, first = self._degree[targets], self._first[targets]
+        few = degree <= fanout if fanout >= 0 else torch.ones_like(degree, dtype=torch.bool)
+        every = ranges(first[few], degree[few])
+        if few.all():
+            return every
+        many = degree[~few]
+
+        def draw(below: Tensor) -> Tensor:
+            return (torch.rand(len(many), generator=generator, dtype=torch.double) * below).long()
+
+        nth = distinct_numbers(len(many), fanout, many, draw)
+        return torch.cat([every, (first[~few, None] + nth).flatten()])
+
+    def _check(self, seeds: Tensor) -> None:
+        strange = (seeds < 0) | (seeds >= self.num_nodes)
+        if strange.any():
+            raise ArgumentError(
+                "seeds",
+                expected=f"nodes from 0 to {self.num_nodes - 1}",
+                got=f"{int(seeds[strange][0])}",
+                remedy="pass indices of nodes of this graph",
+            )
+        if len(seeds.unique()) < len(seeds):
+            raise ArgumentError(
+                "seeds",
+                expected="each node once",
+                got=f"{len(seeds)} nodes, {len(seeds.unique())} of them distinct",
+                remedy="pass seeds.unique()",
+            )
+
+
+def neighbour_batches(
+    sampler: NeighbourSampler, x: Tensor, target: Tensor, nodes: Tensor, *, size: int, seed: int
+) -> SampledLoader:
+    """Return a loader of neighbourhoods, shuffled and sampled anew in every epoch.
+
+    Args:
+        sampler: sampler of the whole graph.
+        x: features of all nodes, ``[N, F]``.
+        target: targets of all nodes, ``[N, ...]``.
+        nodes: training nodes, ``[M]``.
+        size: seed nodes per batch.
+        seed: random seed for shuffling and sampling.
+
+    Returns:
+        A loader of batches with inputs ``(x [n, F], graph)`` and the targets of the seed nodes.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> from edgewise.app.train import NeighbourSampler, neighbour_batches
+        >>> ring = graphs.edges(torch.stack([torch.arange(10), (torch.arange(10) + 1) % 10]), 10)
+        >>> sampler = NeighbourSampler(ring, fanouts=[1, 1])
+        >>> x, target = torch.randn(10, 3), torch.arange(10) % 2
+        >>> loader = neighbour_batches(sampler, x, target, torch.arange(6), size=2, seed=0)
+        >>> len(loader)
+        3
+    """
+
+    def draw(index: Tensor, generator: Generator) -> Batch:
+        part = sampler.sample(nodes[index], generator)
+        return Batch((x[part.nodes], part.graph), target[nodes[index]], torch.arange(part.count))
+
+    return SampledLoader(draw, len(nodes), size, seed)
+
+
+def from_pyg_loader(loader: Iterable[Any]) -> Iterator[Batch]:
+    """Convert the batches of PyTorch Geometric's ``NeighborLoader``, which needs pyg-lib.
+
+    Its batches have ``x``, ``y``, ``edge_index`` and ``batch_size``, with the seed nodes first.
+    """
+    for part in loader:
+        count = int(part.batch_size)
+        graph = edges(part.edge_index, len(part.x))
+        yield Batch((part.x, graph), part.y[:count], torch.arange(count))

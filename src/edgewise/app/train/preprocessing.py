@@ -1,0 +1,185 @@
+"""Properties of the training data that a run folder stores: sizes, labels, ids and scaling."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from edgewise._utils.errors import ArgumentError, MissingDataError
+from edgewise.app.files.targets import Target
+from edgewise.app.train.folder import PREPROCESSING, PREPROCESSING_TENSORS, RunFolder
+from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.splits import Splits, TargetScale
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Properties of the training data that predictions need; see :class:`edgewise.app.train.Splits`.
+
+    Attributes:
+        model_arguments: arguments of the model that the data determine, such as the number of
+            classes.
+        target_scale: mean and standard deviation of the training targets, for regression; the
+            model's outputs are converted with them to the unit of the targets.
+        values: other properties by name, such as labels and the scaling of input columns.
+        train_examples: number of training examples.
+    """
+
+    model_arguments: dict[str, Any]
+    target_scale: TargetScale | None
+    values: dict[str, Any]
+    train_examples: int = 0
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Descriptions of the target columns; empty if there are none."""
+        return tuple(map(Target.read, self.values.get("targets", ())))
+
+
+def preprocessing_of(splits: Splits) -> Preprocessing:
+    """Return the properties of a loaded data set that predictions need."""
+    train, values = splits.train, splits.preprocessing
+    if splits.targets:
+        values = {**values, "targets": [target._asdict() for target in splits.targets]}
+    return Preprocessing(splits.model_arguments, train.target_scale, values, train.count)
+
+
+def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
+    """Write the properties of the data that predictions need to a run folder.
+
+    The file ``preprocessing.json`` contains them, except tensors, which are in
+    ``preprocessing.safetensors``.
+    """
+    preprocessing = preprocessing_of(splits)
+    tensors = {name: v for name, v in preprocessing.values.items() if isinstance(v, Tensor)}
+    digest = folder.write_tensors(PREPROCESSING_TENSORS, tensors) if tensors else None
+    record = {
+        "model_arguments": preprocessing.model_arguments,
+        "target_scale": preprocessing.target_scale,
+        "values": {name: v for name, v in preprocessing.values.items() if name not in tensors},
+        "tensors": sorted(tensors),
+        "digest": digest,
+        "train_examples": preprocessing.train_examples,
+    }
+    folder.write_json(PREPROCESSING, record)
+
+
+def load_preprocessing(folder: RunFolder) -> Preprocessing:
+    """Read the files that :func:`keep_preprocessing` wrote.
+
+    Raises:
+        MissingDataError: the file is missing.
+        ArgumentError: a file is damaged, or the file of tensors belongs to another run.
+    """
+    if not folder.has(PREPROCESSING):
+        raise MissingDataError(
+            f"{folder.path / PREPROCESSING}: no such file. Predictions need this file. Remedy: "
+            "restore the file, or train again with this version of Edgewise."
+        )
+    record = folder.read_json(PREPROCESSING)
+    try:
+        sizes = {name: _as_given(value) for name, value in record["model_arguments"].items()}
+        scale, values, names = record["target_scale"], record["values"], record["tensors"]
+        # The digest shows that the tensors belong to the ids in the JSON file.
+        tensors = folder.read_tensors(PREPROCESSING_TENSORS, record["digest"]) if names else {}
+        values = _RunValues(folder.path, {**values, **{name: tensors[name] for name in names}})
+        count = record["train_examples"]
+        scale = None if scale is None else TargetScale(*scale)
+        preprocessing = Preprocessing(sizes, scale, values, count)
+        _check_types(folder.path, preprocessing)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _lacking(folder.path, str(error)) from error
+    return preprocessing
+
+
+def _check_types(path: Path, preprocessing: Preprocessing) -> None:
+    """Raise ArgumentError if a value has another type than :func:`keep_preprocessing` writes."""
+    scale, values = preprocessing.target_scale, preprocessing.values
+    sizes = {f"model_arguments.{name}": x for name, x in preprocessing.model_arguments.items()}
+    wrong = {name: size for name, size in sizes.items() if not _is_size(size)}
+    if scale is not None and not (_are_numbers(scale.mean) and _are_numbers(scale.std)):
+        wrong["target_scale"] = list(scale)
+    if not _is_size(preprocessing.train_examples):
+        wrong["train_examples"] = preprocessing.train_examples
+    wrong |= {name: values[name] for name in NAME_LISTS if not _are_names(values.get(name, []))}
+    wrong |= {name: values[name] for name in NAMES if not isinstance(values.get(name, ""), str)}
+    for target in preprocessing.targets:
+        if not (_are_names((target.name, *target.classes)) and _are_numbers(target[2:4])):
+            wrong["targets"] = target
+    num_labels = len(values.get("labels", ()))
+    if num_labels and preprocessing.model_arguments.get("out_width", num_labels) != num_labels:
+        wrong["labels"] = wrong.get("labels", values["labels"])
+    for name, value in wrong.items():
+        raise ArgumentError(
+            str(path / PREPROCESSING),
+            expected=f"a value of {name} that `edgewise train` wrote",
+            got=reprlib.repr(value),
+            remedy="restore the file, or train again",
+        )
+
+
+NAME_LISTS = ("labels", "ids", "users", "items", "columns", "features")
+"""Values that are lists of names."""
+NAMES = ("column", "smiles", "text")
+"""Values that are names."""
+
+
+def _is_size(value: Any) -> bool:
+    """Return whether a value is a size, such as a number of classes, or a tuple of sizes."""
+    if isinstance(value, tuple):
+        return all(map(_is_size, value))
+    return value is None or (isinstance(value, int) and value >= 0)
+
+
+def _are_numbers(value: Any) -> bool:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(one, (int, float)) and math.isfinite(one) for one in values)
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value)
+
+
+def kept_preprocessing(folder: RunFolder) -> Preprocessing | None:
+    """Return the result of :func:`load_preprocessing`; None if the folder has no such file."""
+    return load_preprocessing(folder) if folder.has(PREPROCESSING) else None
+
+
+def with_known_targets(recipe: Recipe, run: Preprocessing | None) -> Recipe:
+    """Return a recipe whose task is set to the target columns of the training data.
+
+    Args:
+        recipe: recipe of a run.
+        run: properties of the training data of the run; None returns the recipe unchanged.
+    """
+    return recipe if run is None else recipe.for_targets(run.targets)
+
+
+class _RunValues(dict[str, Any]):
+    """Dictionary whose error for a missing key names the run folder."""
+
+    def __init__(self, path: Path, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.path = path
+
+    def __missing__(self, name: str) -> Any:
+        raise _lacking(self.path, repr(name))
+
+
+def _lacking(path: Path, what: str) -> ArgumentError:
+    return ArgumentError(
+        str(path / PREPROCESSING),
+        expected="a file that `edgewise train` wrote",
+        got=f"a file without {what}",
+        remedy="restore the file, or train again",
+    )
+
+
+def _as_given(value: Any) -> Any:
+    """Convert a list from JSON back to a tuple, such as (height, width)."""
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,1 @@
+"""Tasks that several kinds of problems share."""

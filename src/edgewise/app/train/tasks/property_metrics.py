@@ -1,0 +1,221 @@
+"""Metrics of target columns that may have missing values, from torchmetrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.classification import (
+    BinaryAccuracy,
+    BinaryCalibrationError,
+    MulticlassAccuracy,
+    MulticlassCalibrationError,
+)
+from torchmetrics.regression import MeanSquaredError
+from torchmetrics.utilities import dim_zero_cat
+
+from edgewise.app.files.targets import Target, probabilities
+from edgewise.app.train.tasks.regression_metrics import R2, AbsoluteError, RootSquaredError
+
+CURVES = ("roc_auc", "average_precision")
+"""Metrics that are undefined unless each class has an example. They are functions in
+``sklearn.metrics`` with the suffix ``_score``."""
+
+
+class CurveScore(Metric):
+    """ROC-AUC or average precision by scikit-learn; for several classes, the mean over classes.
+
+    Those of torchmetrics are not used: they sum in float32, and take probabilities, many of which
+    are equal for large logits (ROC-AUC 0.762 instead of 0.800 for logits around 40).
+
+    Args:
+        name: one of :data:`CURVES`.
+    """
+
+    full_state_update = False
+    higher_is_better = True
+    scores: list[Tensor]
+    classes: list[Tensor]
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.add_state("scores", [], dist_reduce_fx="cat")
+        self.add_state("classes", [], dist_reduce_fx="cat")
+
+    def update(self, scores: Tensor, classes: Tensor) -> None:
+        """Add logits ``[M]`` or probabilities ``[M, classes]``, and class indices ``[M]``."""
+        self.scores.append(scores.double())
+        self.classes.append(classes)
+
+    def compute(self) -> Tensor:
+        from sklearn import metrics
+
+        scores, classes = dim_zero_cat(self.scores).cpu(), dim_zero_cat(self.classes).cpu()
+        truth = classes if scores.dim() == 1 else F.one_hot(classes, scores.shape[1])
+        score = getattr(metrics, f"{self.name}_score")(truth.numpy(), scores.numpy())
+        return torch.tensor(float(score), dtype=torch.double)
+
+
+class BrierScore(MeanSquaredError):  # noqa: N818
+    """Mean squared difference of predicted probabilities and true classes (Brier, 1950).
+
+    For two classes, it is that of the second class alone. For more classes, it is the sum over all
+    classes.
+    """
+
+    def __init__(self, num_outputs: int = 1) -> None:
+        super().__init__(num_outputs=num_outputs)
+        self.set_dtype(torch.double)
+
+    def update(self, chances: Tensor, classes: Tensor) -> None:
+        """Add probabilities ``[M]`` or ``[M, classes]``, and true class indices ``[M]``."""
+        truth = classes if chances.dim() == 1 else F.one_hot(classes, self.num_outputs)
+        super().update(chances.double(), truth.double())
+
+    def compute(self) -> Tensor:
+        """Return the Brier score."""
+        return super().compute().sum()
+
+
+class OfTarget(Metric):
+    """Metric of one target column, over the examples that have a value; NaN if it is undefined.
+
+    Args:
+        metric: metric that is updated with numbers ``[M]``; for two classes, with logits ``[M]``
+            or probabilities ``[M]`` of the second; or with probabilities ``[M, classes]``.
+        targets: descriptions of all target columns.
+        place: index of the column among them.
+        least: minimum number of classes with examples; with fewer, the metric is NaN.
+    """
+
+    full_state_update = False
+    seen: Tensor
+
+    def __init__(
+        self, metric: Metric, targets: Sequence[Target], place: int, least: int = 1
+    ) -> None:
+        super().__init__()
+        self.metric, self.target, self.place, self.least = metric, targets[place], place, least
+        self.start = sum(target.width for target in targets[:place])
+        count = max(len(self.target.classes), 1)
+        self.add_state("seen", torch.zeros(count, dtype=torch.long), dist_reduce_fx="sum")
+
+    def update(self, outputs: Tensor, target: Tensor) -> None:
+        """Add model outputs and targets of all columns: ``[M, sum of widths]`` and ``[M, T]``."""
+        column, values = self.target, target[:, self.place]
+        has_value = ~values.isnan()
+        if not has_value.any():
+            return
+        values = values[has_value]
+        logits = outputs[:, self.start : self.start + column.width][has_value].double()
+        if not column.classes:
+            self.seen += len(values)
+            self.metric.update(logits[:, 0], values)
+            return
+        classes = values.long()
+        self.seen += torch.bincount(classes, minlength=len(self.seen))
+        chances = probabilities(column, logits)
+        if column.width > 1:
+            self.metric.update(chances, classes)
+        elif isinstance(self.metric, CurveScore):
+            self.metric.update(logits[:, 0], classes)
+        else:
+            self.metric.update(chances[:, 1], classes)
+
+    @property
+    def wrapped_metric(self) -> Metric:
+        """The metric of torchmetrics. Its ``higher_is_better`` tells the better direction."""
+        return self.metric
+
+    def compute(self) -> Tensor:
+        """Return the value of the metric."""
+        if int((self.seen > 0).sum()) < self.least:
+            return torch.tensor(torch.nan)
+        value: Tensor = self.metric.compute()
+        return value
+
+    def reset(self) -> None:
+        """Reset the metric and the counts of seen classes."""
+        super().reset()
+        self.metric.reset()
+
+
+class MeanOverTargets(Metric):
+    """Mean of one metric over several target columns; undefined values are left out.
+
+    Args:
+        metrics: this metric for each column. They are updated and reset separately.
+    """
+
+    full_state_update = False
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        super().__init__()
+        self.metrics = tuple(metrics)
+
+    def update(self, outputs: Tensor, target: Tensor) -> None:
+        """Do nothing, because the metrics of the columns are updated separately."""
+
+    @property
+    def wrapped_metric(self) -> Metric:
+        """Metric of the first column. Its ``higher_is_better`` tells the better direction."""
+        return self.metrics[0]
+
+    def compute(self) -> Tensor:
+        """Return the mean over the columns."""
+        return torch.stack([metric.compute() for metric in self.metrics]).nanmean()
+
+
+def property_metrics(targets: Sequence[Target]) -> dict[str, Metric]:
+    """Return the metrics of the target columns by name.
+
+    For several columns, these are the means over the columns, such as "rmse", and the metrics of
+    each column, such as "solubility/rmse".
+    """
+    own: dict[str, Metric] = {}
+    found: dict[str, list[Metric]] = {}
+    for place, target in enumerate(targets):
+        for name, metric in _metrics(target).items():
+            least = len(target.classes) if name in CURVES else 1
+            one = OfTarget(metric, targets, place, least)
+            own[f"{_key(target.name)}/{name}" if len(targets) > 1 else name] = one
+            found.setdefault(name, []).append(one)
+    if len(targets) == 1:
+        return own
+    return {name: MeanOverTargets(each) for name, each in found.items()} | own
+
+
+def _metrics(target: Target) -> Mapping[str, Metric]:
+    count = len(target.classes)
+    # Values were checked when the data were loaded.
+    plain: dict[str, Any] = {"validate_args": False}
+    if not count:
+        return {"rmse": RootSquaredError(), "mae": AbsoluteError(), "r2": R2()}
+    curves = {name: CurveScore(name) for name in CURVES}
+    if target.width == 1:
+        return {
+            **curves,
+            "accuracy": BinaryAccuracy(**plain),
+            "brier": BrierScore(),
+            "calibration_error": BinaryCalibrationError(**plain),
+        }
+    return {
+        **curves,
+        "accuracy": MulticlassAccuracy(count, average="micro", **plain),
+        "brier": BrierScore(num_outputs=count),
+        "calibration_error": MulticlassCalibrationError(count, **plain),
+    }
+
+
+def _key(name: str) -> str:
+    """Return the name of a target column with "_" in place of dots, slashes and spaces.
+
+    PyTorch forbids dots in the names of metrics.
+    """
+    return re.sub(r"[./\s]+", "_", name)

@@ -1,0 +1,1 @@
+"""What kinds of problems on texts share."""

@@ -1,0 +1,55 @@
+"""Texts packed on one token axis; batches are sliced without a loop over texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise._utils.ragged import ranges, starts
+
+
+@dataclass(frozen=True)
+class PackedTexts:
+    """Packed ids of S texts with N tokens (or words) in total.
+
+    Attributes:
+        ids: token ids, ``[N]``.
+        sizes: length of each text, ``[S]``.
+    """
+
+    ids: Tensor
+    sizes: Tensor
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the packed ids of the texts at ``index`` ``[B]``, and their lengths ``[B]``."""
+        return self.ids[self.where(index)], self.sizes[index]
+
+    def where(self, index: Tensor) -> Tensor:
+        """Return the positions on the packed axis that the texts at ``index`` occupy."""
+        return ranges(starts(self.sizes)[index], self.sizes[index])
+
+    def cut(self, max_length: int) -> PackedTexts:
+        """Truncate every text to ``max_length`` ids."""
+        sizes = self.sizes.clamp(max=max_length)
+        return PackedTexts(self.ids[ranges(starts(self.sizes), sizes)], sizes)
+
+
+def drop_words(ids: Tensor, share: float, hiding: int, special: Tensor) -> Tensor:
+    """Replace each ordinary token by ``hiding`` with probability ``share`` (word dropout).
+
+    Args:
+        ids: token ids, ``[N]``.
+        share: probability of replacing a token.
+        hiding: id of the token that replaces others.
+        special: ids of the special tokens, which are never replaced.
+
+    Paper: Iyyer et al., Deep unordered composition rivals syntactic methods for text
+    classification, 2015
+    """
+    lost = (torch.rand(ids.shape) < share) & ~torch.isin(ids, special)
+    return torch.where(lost, hiding, ids)

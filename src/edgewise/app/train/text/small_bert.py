@@ -1,0 +1,14 @@
+"""Small BERT that recipes on texts share."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from edgewise import models
+
+# Backbone of the recipes on texts. With `--from RUN` its sizes and positions are those of the run.
+trunk = partial(models.bert, width=128, depth=2, heads=4, ffn_dim=512, max_length=384, types=0)
+
+
+# Without layers and positions, the mean of the token embeddings represents a text.
+bag = partial(models.bert, width=128, depth=0, heads=4, max_length=384, positions="none", types=0)

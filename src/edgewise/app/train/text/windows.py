@@ -1,0 +1,203 @@
+"""Windows of a long text for causal language modelling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise._utils.errors import ArgumentError
+from edgewise.app.train.batches import Batch
+from edgewise.app.train.loader import Loader
+from edgewise.app.train.splits import Split
+from edgewise.layers import Tokens
+
+
+def training_windows(stream: Tensor, context: int, draw: int) -> Split:
+    """Return a training split of windows that may begin at any token.
+
+    Args:
+        stream: token ids, ``[N]``.
+        context: tokens per window.
+        draw: windows sampled per epoch; 0 for as many as fit without overlap.
+
+    Raises:
+        ArgumentError: the text is not longer than the context.
+    """
+    if len(stream) <= context:
+        raise ArgumentError(
+            "data.context",
+            expected=f"less than the {len(stream)} tokens of the training text",
+            got=str(context),
+            remedy="choose a shorter context, or give more text",
+        )
+    windows = stream.unfold(0, context + 1, 1)
+
+    def make(index: Tensor) -> Batch:
+        chosen = windows[index]
+        return Batch((Tokens(chosen[:, :-1].contiguous()),), chosen[:, 1:].flatten())
+
+    return Split(len(windows), make, draw=draw or -(-len(stream) // context))
+
+
+def held_out_windows(before: Tensor, stream: Tensor, context: int, stride: int) -> Split:
+    """Return a split of sliding windows in which every token is predicted exactly once.
+
+    Each window predicts its last ``stride`` tokens; the tokens before these are only input. The
+    last window predicts the remaining tokens.
+
+    Args:
+        before: token ids that precede the stream, at least ``context`` of them.
+        stream: token ids, ``[N]``.
+        context: tokens per window.
+        stride: distance between windows, at most ``context``. A smaller stride gives tokens more
+            context and takes longer.
+    """
+    stream_with_context = torch.cat([before[-context:], stream])
+    count = -(-len(stream) // stride)
+    windows = stream_with_context.unfold(0, context + 1, 1)
+
+    def make(index: Tensor) -> Batch:
+        # The last token that a window predicts is token `stop - 1` of the stream.
+        stop = ((index + 1) * stride).clamp(max=len(stream))
+        chosen = windows[stop - 1]
+        counted = stop - index * stride
+        target = chosen[:, 1:].flatten()
+        inputs = (Tokens(chosen[:, :-1].contiguous()),)
+        if bool((counted == context).all()):
+            return Batch(inputs, target)
+        late = torch.arange(context) >= context - counted[:, None]
+        select = late.flatten().nonzero().flatten()
+        return Batch(inputs, target[select], select)
+
+    return Split(count, make)
+
+
+class StreamLoader(Loader):
+    """Loader of consecutive windows: each row of a batch continues in the next batch.
+
+    The text is cut into as many rows as a batch has. An epoch continues where the previous one
+    ended; after the last full window of the rows, the loader starts again at the beginning. Batches
+    therefore depend only on (epoch, batch).
+
+    Args:
+        stream: token ids, ``[N]``.
+        context: tokens per window.
+        size: rows per batch.
+        seed: not used, because the order is fixed.
+        draw: windows per epoch; ``None`` for all.
+    """
+
+    def __init__(
+        self, stream: Tensor, context: int, size: int, seed: int | None, draw: int | None
+    ) -> None:
+        self.windows, self.context = stream.unfold(0, context + 1, 1), context
+        fitting = (len(stream) - 1) // context
+        super().__init__(self._window, fitting, size, seed)
+        self.drawn = draw or fitting
+
+    def __len__(self) -> int:
+        return max(self.drawn // self._total_size, 1)
+
+    @property
+    def _of_row(self) -> int:
+        """Number of windows in each of the rows into which the text is cut."""
+        found = self.count // self._total_size
+        if not found:
+            raise ArgumentError(
+                "data.batch_size",
+                expected=f"at most {self.count}, so that each row of the batch has a window of "
+                f"{self.context} tokens",
+                got=str(self._total_size),
+                remedy="choose a smaller batch size or a shorter context, or give more text",
+            )
+        return found
+
+    def _indices(self) -> Sequence[Tensor]:
+        of_row = self._of_row
+        first = torch.arange(self._total_size) * of_row
+        begun = self._epoch * len(self)
+        return [first + (begun + step) % of_row for step in range(len(self))]
+
+    def _window(self, index: Tensor) -> Batch:
+        chosen = self.windows[index * self.context]
+        inputs = (Tokens(chosen[:, :-1].contiguous()),)
+        continues = int(index[0]) % self._of_row > 0
+        return Batch(inputs, chosen[:, 1:].flatten(), continues=continues)
+
+
+class HeldOutStreamLoader(Loader):
+    """Loader of consecutive windows in one row, for validation and test.
+
+    In the first window, only the last prediction is scored, because the others are of tokens before
+    the text. With several processes, each process reads the whole text, because the model carries a
+    state, and only the first process is scored.
+
+    Args:
+        stream: token ids: ``context`` tokens that precede the text, then the text.
+        context: tokens per window.
+    """
+
+    def __init__(self, stream: Tensor, context: int) -> None:
+        self.stream, self.context = stream, context
+        super().__init__(self._window, -(-(len(stream) - 1) // context), 1)
+
+    @property
+    def _total_size(self) -> int:
+        return 1
+
+    def _window(self, index: Tensor) -> Batch:
+        start = int(index[0]) * self.context
+        tokens = self.stream[start : start + self.context + 1]
+        inputs = (Tokens(tokens[None, :-1]),)
+        if start:
+            return Batch(inputs, tokens[1:], continues=True)
+        return Batch(inputs, tokens[-1:], torch.tensor([self.context - 1]), continues=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSplit(Split):
+    """Split of a text in which each batch continues the previous one.
+
+    Attributes:
+        stream: token ids, ``[N]``.
+        context: tokens per window.
+        held_out: whether this is for validation or test, where each token after the first
+            ``context`` is scored exactly once.
+    """
+
+    stream: Tensor
+    context: int
+    held_out: bool = False
+
+    @classmethod
+    def to_train(cls, stream: Tensor, context: int, draw: int) -> StreamSplit:
+        """Create a training split.
+
+        Args:
+            stream: token ids, ``[N]``.
+            context: tokens per window.
+            draw: windows per epoch; 0 for all.
+        """
+        plain = training_windows(stream, context, draw)
+        return cls(plain.count, plain.make, draw=draw or None, stream=stream, context=context)
+
+    @classmethod
+    def to_test(cls, before: Tensor, stream: Tensor, context: int) -> StreamSplit:
+        """Create a test split that predicts every token of the stream once.
+
+        Args:
+            before: token ids that precede the stream, at least ``context`` of them.
+            stream: token ids, ``[N]``.
+            context: tokens per window.
+        """
+        plain = held_out_windows(before, stream, context, context)
+        whole = torch.cat([before[-context:], stream])
+        return cls(plain.count, plain.make, stream=whole, context=context, held_out=True)
+
+    def loader(self, batch_size: int, seed: int | None) -> Loader:
+        if self.held_out:
+            return HeldOutStreamLoader(self.stream, self.context)
+        return StreamLoader(self.stream, self.context, batch_size, seed, self.draw)

@@ -1,0 +1,1 @@
+"""Attention over a graph: ``attend``, ``aggregate`` and the three steps."""

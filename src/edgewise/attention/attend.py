@@ -1,0 +1,465 @@
+r"""Attention over a graph: the one primitive of the library.
+
+For each target i and head h, with softmax and sum over the sources :math:`j \in N(i)` of i:
+
+.. math::
+    s_{ij} = \mathrm{score}(q_i, k_j) \cdot \mathrm{gain}_{ij} + \mathrm{bias}_{ij}, \qquad
+    w_{ij} = \mathrm{softmax}_j(s_{ij}), \qquad
+    o_i = \sum_j w_{ij} v_j
+
+α-entmax (:mod:`edgewise.attention.normalisers`) can replace softmax.
+
+``edge_index[0]`` is the source j and ``edge_index[1]`` the target i. Tensors with one entry per
+edge are in the order of ``graph.edge_index``. For a target without sources, the output and its
+gradients are zero. Every differentiable argument has a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal, TypedDict, Unpack, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise._utils.arguments import check_choice
+from edgewise._utils.errors import ArgumentError
+from edgewise._utils.torch_internals import in_functorch_transform, is_tracing
+from edgewise.attention.biases import EdgeTerm, EdgeVector, OffsetBias, TableBias
+from edgewise.attention.checks import (
+    NodeLayout,
+    bind_graph,
+    check_nodes,
+    checked_call,
+    checked_term,
+)
+from edgewise.attention.hooks import ACTIVE, intercepted, is_intercepted
+from edgewise.attention.normalisers import Normaliser
+from edgewise.attention.scores import DOT, Score
+from edgewise.engines import ENGINES
+from edgewise.engines.call import AttentionCall, Problem, can_read, exceeds_lse, without_autocast
+from edgewise.engines.costs import costs_on
+from edgewise.engines.layouts import execution_parts, graph_facts, layout_of
+from edgewise.engines.merge import merge_attention, merge_work
+from edgewise.engines.native.operator import cached_choice
+from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
+from edgewise.engines.reference import EdgeLayout, expand, largest_scores
+from edgewise.graphs import Graph, Pattern
+
+Reduce = Literal["sum", "mean", "max", "min"]
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Pattern,
+    *,
+    score: Score = DOT,
+    bias: EdgeTerm | None = None,
+    gain: EdgeTerm | None = None,
+    edge_key: EdgeVector | None = None,
+    edge_value: EdgeVector | None = None,
+    dropout: float = 0.0,
+    normaliser: Normaliser = "softmax",
+    layout: NodeLayout | None = None,
+    engine: str = "auto",
+) -> Tensor:
+    """Compute attention of every target over its sources.
+
+    For target i, source j of an edge, and each head:
+    ``s_ij = score(q_i, k_j) · gain_ij + bias_ij``, ``w_ij = softmax_j(s_ij)``,
+    ``o_i = Σ_j w_ij v_j``. A target without sources gets zeros.
+
+    Args:
+        query: ``[..., N_dst, H, D]``. All examples along the batch axes ``...`` share one graph.
+            To batch graphs of different sizes, concatenate their nodes along the node axis and pack
+            their graphs with :func:`edgewise.graphs.batch`.
+        key: ``[..., N_src, H, D]``. The number of heads may also be a divisor of H (grouped-query
+            attention).
+        value: ``[..., N_src, H, Dv]``, with as many heads as the key.
+        graph: the edges from sources to targets. A pattern (a graph for any number of nodes, such
+            as ``causal()``) is converted to the graph for the numbers of queries and keys.
+        score: ``Dot()``, ``Additive(...)``, a callable ``(query, key) -> score``, or ``None`` for
+            scores of 0, to which the bias is added.
+        bias: added to the score: ``[..., E, H]`` for E edges and H heads, ``[..., E, 1]``, a
+            ``TableBias`` or an ``OffsetBias``. A bias of -inf masks an edge: its weight is 0. A
+            target whose edges are all masked gets zeros.
+        gain: factor of the score, in the same forms as ``bias``. A gain has no effect if ``score``
+            is ``None``.
+        edge_key: added to the key on each edge: ``[..., E, H, D]`` or ``Projected``.
+        edge_value: added to the value on each edge: ``[..., E, H, Dv]`` or ``Projected``.
+        dropout: probability of setting a weight to 0. The others are divided by 1 - ``dropout``.
+        normaliser: ``"softmax"``, ``"sparsemax"``, ``"entmax"`` (α = 1.5) or ``Entmax(alpha)``. A
+            tensor ``alpha`` has one number for each head.
+        layout: ``"NHD"`` for nodes before heads, as above, or ``"HND"`` for ``[..., H, N, D]`` in
+            query, key, value and output, as in PyTorch's and Hugging Face's attention. Defaults to
+            ``"NHD"`` and warns if the shapes look like ``"HND"``.
+        engine: ``"auto"`` for the engine with the lowest estimated time, or the name of an engine.
+
+    Returns:
+        ``[..., N_dst, H, Dv]``, in the dtype of the inputs.
+
+    Raises:
+        ArgumentError: if shapes, heads, dtypes or devices do not match, if the length of an edge
+            tensor is not the number of edges, if the pattern cannot be bound to these sizes, or if
+            the named engine does not support the call.
+
+    Notes:
+        NaN and infinity follow IEEE arithmetic on each edge of the graph, on every engine: 0 times
+        NaN is NaN. A NaN in a query, a key or a score makes the output of the target NaN. A NaN or
+        an infinity in a value makes the output of every target with an edge from that source NaN or
+        infinite, even if the weight underflows to 0, is dropped, or is masked by a bias of -inf. A
+        pair that is not an edge contributes nothing. To exclude a source with NaN, remove its
+        edges. There are three exceptions, in which NaN and infinity may also reach targets without
+        an edge from the source: ``dense`` and ``tiles`` on a GPU, ``dense`` in compiled code, and
+        ``dense`` in the backward pass if the gradient of the output is not finite.
+
+        Attention is computed in the dtype of its inputs, also under ``torch.autocast``. If autocast
+        has left query, key and value in different dtypes, they are converted to the dtype of
+        autocast. The engines ``reference``, ``rows`` and ``tiles`` accumulate sums over 16-bit
+        numbers in float32.
+
+        A finite bias, however large, is a number: score and bias are added in float32, or in
+        float64 for float64 inputs, on every engine. In float32, biases of -1e9 on all edges of a
+        target leave no digit of its scores, so its sources have equal weights, as in PyTorch's
+        attention; biases of -inf on all its edges give zeros. There is one exception: ``dense`` on
+        a GPU or in compiled code subtracts the largest bias of a target before the addition, which
+        keeps the scores.
+
+    References:
+        Vaswani et al., Attention is all you need, 2017 (``Dot``, the complete graph).
+        Veličković et al., Graph attention networks, 2018 (``Additive``, any graph).
+
+    Example:
+        >>> import torch, edgewise
+        >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
+        >>> edgewise.attend(query, key, value, edgewise.graphs.window(2)).shape
+        torch.Size([10, 4, 8])
+    """
+    call, graph = checked_call(
+        query,
+        key,
+        value,
+        graph,
+        layout,
+        score=score,
+        bias=bias,
+        gain=gain,
+        edge_key=edge_key,
+        edge_value=edge_value,
+        dropout=dropout,
+        normaliser=normaliser,
+    )
+    engine = engine_for(engine)
+    out: Tensor
+    # The test of is_intercepted, inlined because every attention call passes here.
+    if not torch.compiler.is_compiling() and ACTIVE.get():
+        out = intercepted("attend", lambda call, graph: _attend(call, graph, engine), call, graph)
+    else:
+        out = _attend(call, graph, engine)
+    return out.transpose(-3, -2) if layout == "HND" else out
+
+
+def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
+    device = call.query.device.type
+    # The condition is tested here, which saves a function call if autocast is off.
+    if device != "meta" and torch.is_autocast_enabled(device):
+        with without_autocast(call.query.device):
+            return _attend(call, graph, engine)
+    whole = _choose(call, graph, engine)
+    # The number of parts is tested here, which saves a function call for most graphs.
+    if engine == "auto" and len(graph.parts) > 1 and (parts := _faster_parts(call, graph, whole)):
+        return merge_attention(
+            [_with_lse(piece, part, choice.engine) for piece, part, choice in parts]
+        )[0]
+    chosen = ENGINES[whole.engine]
+    if not chosen.grouped_heads:
+        call = call.ungrouped()
+    return chosen.attend(call, layout_of(graph, chosen.layout))
+
+
+class AttendOptions(TypedDict, total=False):
+    """Type of those keyword arguments of :func:`attend` that related functions also accept."""
+
+    score: Score
+    bias: EdgeTerm | None
+    gain: EdgeTerm | None
+    edge_key: EdgeVector | None
+    edge_value: EdgeVector | None
+    dropout: float
+    normaliser: Normaliser
+
+
+def attend_with_lse(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Pattern,
+    *,
+    engine: str = "auto",
+    **options: Unpack[AttendOptions],
+) -> tuple[Tensor, Tensor]:
+    """Compute :func:`attend` and the log-sum-exp of the scores.
+
+    :func:`merge_attention` combines the results for disjoint graphs into attention over their
+    union. Query, key and value may be projected differently for each graph.
+
+    Returns:
+        The output of :func:`attend` and the log-sum-exp ``[..., N_dst, H]``, which is -inf for a
+        target without sources.
+
+    Raises:
+        ArgumentError: as in :func:`attend`, or if ``normaliser`` is not softmax.
+
+    Example:
+        >>> import torch, edgewise
+        >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
+        >>> out, lse = edgewise.attend_with_lse(query, key, value, edgewise.graphs.window(1))
+        >>> out.shape, lse.shape
+        (torch.Size([10, 4, 8]), torch.Size([10, 4]))
+    """
+    call, graph = checked_call(query, key, value, graph, **options)
+    if call.normaliser is not None:
+        raise ArgumentError(
+            "normaliser",
+            expected="softmax, because other normalisers have no log-sum-exp",
+            got=repr(options["normaliser"]),
+            remedy='set normaliser="softmax"; for another normaliser, call attend once, on the '
+            "union of the graphs: graph_a | graph_b",
+        )
+    engine = engine_for(engine)
+
+    def compute(call: AttentionCall, graph: Graph) -> tuple[Tensor, Tensor]:
+        return _with_lse(call, graph, _choose(call, graph, engine, lse=True).engine)
+
+    if is_intercepted():
+        out, lse = intercepted("attend_with_lse", compute, call, graph)
+        return out, lse
+    return compute(call, graph)
+
+
+def explain_plan(
+    query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
+) -> Plan:
+    """Return the estimated time of each engine for a call of :func:`attend`.
+
+    The printed result is a table of engines. For an engine that does not support the call, the
+    table gives the reason. :func:`attend` computes the parts of a union of patterns separately and
+    merges the results if this is estimated to be faster than one pass. The table then also lists
+    each part with its engine.
+
+    Example:
+        >>> import torch, edgewise
+        >>> x = torch.randn(1024, 8, 64)
+        >>> print(edgewise.explain_plan(x, x, x, edgewise.graphs.window(64)))  # doctest: +SKIP
+        -> tiles      about 38.4 ms
+           rows       about 76.6 ms
+           dense      about 143 ms
+           reference  about 455 ms
+    """
+    call, graph = checked_call(query, key, value, graph, **options)
+    whole = plan(_problem(call, graph), ENGINES)
+    parts = _faster_parts(call, graph, whole.choices[0])
+    return replace(whole, parts=tuple((repr(part), choice) for _, part, choice in parts))
+
+
+def aggregate(
+    value: Tensor,
+    graph: Pattern,
+    *,
+    weight: Tensor | None = None,
+    reduce: Reduce = "sum",
+    engine: str = "auto",
+) -> Tensor:
+    r"""Reduce :math:`\text{weight}_{ij} \cdot v_j` over the sources j of each target i.
+
+    Args:
+        value: ``[..., N_src, H, D]``, or plain features ``[N_src, F]``.
+        graph: the edges. A pattern (a graph for any number of nodes) is converted to the graph
+            with N_src sources and as many targets.
+        weight: weight of each edge, ``[E]``, or of each edge and head, ``[..., E, H]``. Defaults to
+            1.
+        reduce: ``"sum"``, ``"mean"`` (the weighted sum divided by the number of edges), ``"max"``
+            or ``"min"``. Equal maxima or minima share the gradient evenly.
+        engine: as in :func:`attend`, which also describes how NaN, infinity and autocast are
+            treated.
+
+    Returns:
+        ``[..., N_dst, H, D]`` (or ``[N_dst, F]``), 0 for a target without sources.
+
+    Example:
+        >>> import torch, edgewise
+        >>> x = torch.tensor([[1.0], [2.0], [3.0]])
+        >>> edgewise.aggregate(x, edgewise.graphs.window(1), reduce="mean")
+        tensor([[1.5000],
+                [2.0000],
+                [2.5000]])
+    """
+    check_choice("reduce", reduce, get_args(Reduce))
+    if isinstance(value, Tensor) and value.dim() == 2:
+        return aggregate(value[:, None], graph, weight=weight, reduce=reduce, engine=engine)[:, 0]
+    check_nodes(value=value)
+    num_sources = value.shape[-3]
+    num_targets = graph.num_targets if isinstance(graph, Graph) else num_sources
+    graph = bind_graph(graph, num_targets, num_sources, value.device)
+    if weight is not None:
+        weight = weight[:, None] if isinstance(weight, Tensor) and weight.dim() == 1 else weight
+        checked = checked_term("weight", weight, graph.num_edges, value)
+        assert isinstance(checked, Tensor)
+        weight = checked
+    if is_intercepted():
+
+        def compute(value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce) -> Tensor:
+            return _aggregate(value, weight, graph, reduce, engine)
+
+        out: Tensor = intercepted("aggregate", compute, value, weight, graph, reduce)
+        return out
+    return _aggregate(value, weight, graph, reduce, engine)
+
+
+def _aggregate(
+    value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce, engine: str
+) -> Tensor:
+    heads, width = value.shape[-2:]
+    problem = Problem(
+        operation="aggregate",
+        batch=value.shape[:-3].numel(),
+        heads=heads,
+        width=0,
+        value_width=width,
+        device=value.device,
+        dtype=value.dtype,
+        reduce=reduce,
+        **graph_facts(graph),
+    )
+    engine = engine_for(engine)
+    chosen = ENGINES[choose(problem, ENGINES, engine).engine]
+    with without_autocast(value.device):
+        return chosen.aggregate(value, weight, reduce, layout_of(graph, chosen.layout))
+
+
+def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
+    """Choose the engine for a call of :func:`attend`.
+
+    The choice is cached on the graph, because choosing takes time.
+
+    Args:
+        call: checked arguments of :func:`attend`.
+        graph: the edges.
+        engine: name of an engine, or ``"auto"`` for the engine with the lowest estimated time.
+        lse: whether the engine must also return the log-sum-exp of the scores.
+    """
+    # Do not cache the choice while compiling, because sizes may be symbols, or under torch.func,
+    # where few engines work.
+    if is_tracing() or (engine != "auto" and in_functorch_transform()):
+        return choose(_problem(call, graph, lse=lse), ENGINES, engine)
+    alike = (
+        engine,
+        lse,
+        call.query.dtype,
+        call.query.shape,
+        call.value.shape,
+        call.batch,
+        type(call.score),
+        call.dropout > 0,
+        type(call.bias),
+        call.gain is None,
+        call.edge_key is None and call.edge_value is None,
+        call.normaliser is None,
+    )
+    chosen: dict[Any, Choice] = graph.cached("chosen", dict)
+    return cached_choice(
+        chosen, alike, lambda: choose(_problem(call, graph, lse=lse), ENGINES, engine)
+    )
+
+
+def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem:
+    return Problem(
+        operation="attend",
+        batch=call.batch.numel(),
+        heads=call.query.shape[-2],
+        width=call.query.shape[-1],
+        value_width=call.value.shape[-1],
+        device=call.query.device,
+        dtype=call.query.dtype,
+        score=call.score,
+        bias=call.bias is not None,
+        table=isinstance(call.bias, TableBias),
+        offsets=isinstance(call.bias, OffsetBias),
+        gain=call.gain is not None,
+        edge_vectors=not (call.edge_key is None and call.edge_value is None),
+        dropout=call.dropout,
+        lse=lse,
+        entmax=call.normaliser is not None,
+        **graph_facts(graph),
+    )
+
+
+def _faster_parts(
+    call: AttentionCall, graph: Graph, whole: Choice
+) -> list[tuple[AttentionCall, Graph, Choice]]:
+    """Return the parts of a union of graphs, or [] if one pass over the union is faster.
+
+    Args:
+        call: checked arguments of :func:`attend` on the union.
+        graph: the union.
+        whole: engine for one pass over the union, with its estimated time.
+
+    Returns:
+        For each part, the call for its edges, its graph, and the fastest engine.
+    """
+    # A single pass of ``tiles`` was always faster than computing parts and merging them. Merging
+    # needs the log-sum-exp, which only softmax has.
+    if len(graph.parts) == 1 or whole.engine == "tiles" or call.normaliser is not None:
+        return []
+    if loses_lse(call, graph):
+        return []
+    parts = [
+        (piece, part, choose(_problem(piece, part, lse=True), ENGINES))
+        for piece, part in _parts(call, graph)
+    ]
+    width = call.query.shape[-2] * call.value.shape[-1]
+    elements = call.batch.numel() * graph.num_targets * width
+    costs = costs_on(call.query.device, call.query.dtype)
+    (merging,) = costs.of([merge_work(len(parts), elements)])
+    faster = merging + sum(choice.seconds for *_, choice in parts) < whole.seconds
+    return parts if faster else []
+
+
+def loses_lse(call: AttentionCall, graph: Graph) -> bool:
+    """Return whether a log-sum-exp of this call, kept as one number, would lose the sum.
+
+    On a GPU and in compiled code the values are not read, and the result is False.
+    """
+    bias = call.bias
+    if bias is None:
+        return False
+    numbers = bias.table if isinstance(bias, TableBias) else bias
+    # The largest bias of each target takes longer to compute than a bound for it.
+    if not can_read(call.query, numbers) or not exceeds_lse(numbers):
+        return False
+    return exceeds_lse(largest_scores(expand(bias), layout_of(graph, EdgeLayout)))
+
+
+def _parts(call: AttentionCall, graph: Graph) -> Iterator[tuple[AttentionCall, Graph]]:
+    """Yield the call and the graph of each part of a union of disjoint graphs.
+
+    Args:
+        call: checked arguments of :func:`attend` on the union.
+        graph: the union.
+    """
+    start = 0
+    for part in execution_parts(graph):
+        stop = start + part.num_edges
+        yield call.part(start, stop), part
+        start = stop
+
+
+def _with_lse(call: AttentionCall, graph: Graph, engine: str) -> tuple[Tensor, Tensor]:
+    chosen = ENGINES[engine]
+    if not chosen.grouped_heads:
+        call = call.ungrouped()
+    with without_autocast(call.query.device):
+        return chosen.attend_with_lse(call, layout_of(graph, chosen.layout))

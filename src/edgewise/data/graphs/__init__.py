@@ -1,1 +1,0 @@
-"""Graph data: node and graph classification, link prediction, recommendation."""

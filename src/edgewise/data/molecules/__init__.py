@@ -1,1 +1,0 @@
-"""Molecule data sets, read from SMILES."""

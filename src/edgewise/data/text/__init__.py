@@ -1,1 +1,0 @@
-"""Text data sets: language modelling, classification, tagging, translation and summarisation."""

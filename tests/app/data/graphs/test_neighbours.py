@@ -1,0 +1,124 @@
+"""Sampled neighbourhoods: true edges, as many as asked for, every node served, all as likely."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from edgewise import graphs
+from edgewise.app.train import NeighbourSampler, neighbour_batches
+from edgewise.app.train.neighbours import from_pyg_loader
+from edgewise.models import gnn
+from tests.errors import refused
+
+NODES = 40
+
+
+def random_graph() -> graphs.Graph:
+    """With hubs, isolated nodes, self-loops and duplicates."""
+    source, target = torch.randint(NODES, (2, 300))
+    return graphs.edges(torch.stack([source, (target * target) // NODES]), NODES)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("fanouts", [[3], [2, 3], [4, -1, 1], [-1, -1]])
+def test_edges_are_true_and_as_many_as_asked_for(fanouts):
+    graph = random_graph()
+    sampler = NeighbourSampler(graph, fanouts)
+    seeds = torch.randperm(NODES)[:6]
+    part = sampler.sample(seeds, generator())
+    assert torch.equal(part.nodes[: part.count], seeds)
+    assert len(part.nodes.unique()) == len(part.nodes)
+    assert torch.equal(part.nodes[part.graph.edge_index], graph.edge_index[:, part.edge])
+    assert len(part.edge.unique()) == len(part.edge), "an edge is drawn at most once"
+    whole, drawn = graph.in_degree(), part.graph.in_degree()
+    hop = torch.full((NODES,), -1)
+    frontier = seeds
+    for number, fanout in enumerate(fanouts):
+        hop[frontier] = number
+        expected = whole[frontier] if fanout < 0 else whole[frontier].clamp(max=fanout)
+        place = {node: k for k, node in enumerate(part.nodes.tolist())}
+        got = drawn[[place[node] for node in frontier.tolist()]]
+        assert torch.equal(got, expected)
+        read = torch.isin(graph.target[part.edge], frontier)
+        reached = graph.source[part.edge][read].unique()
+        frontier = reached[hop[reached] < 0]
+    assert int(drawn.sum()) == part.graph.num_edges
+    last = torch.tensor([place[node] for node in frontier.tolist()], dtype=torch.long)
+    assert (drawn[last] == 0).all(), "the outermost nodes are read only"
+
+
+def test_all_edges_give_the_output_on_the_whole_graph():
+    graph, model = random_graph(), gnn(5, 3, width=4, depth=2).double()
+    x = torch.randn(NODES, 5, dtype=torch.double)
+    part = NeighbourSampler(graph, [-1, -1]).sample(torch.tensor([7, 0, 31]), generator())
+    out = model(x[part.nodes], part.graph)[: part.count]
+    torch.testing.assert_close(out, model(x, graph)[[7, 0, 31]], rtol=0, atol=1e-12)
+
+
+def test_every_subset_is_as_likely():
+    star = graphs.edges(torch.stack([torch.arange(1, 6), torch.zeros(5, dtype=torch.long)]), 6)
+    sampler, random = NeighbourSampler(star, [2]), generator()
+    drawn = [
+        tuple(sampler.sample(torch.tensor([0]), random).edge.sort().values.tolist())
+        for _ in range(3000)
+    ]
+    counts = [drawn.count((a, b)) for a in range(5) for b in range(a + 1, 5)]
+    assert sum(counts) == 3000
+    assert min(counts) > 240, "10 pairs, about 300 times each"
+    assert max(counts) < 360
+
+
+def test_the_same_draws_from_the_same_generator_and_no_trace_of_the_last():
+    graph = random_graph()
+    sampler = NeighbourSampler(graph, [2, 2])
+    first = sampler.sample(torch.tensor([3, 9]), generator(1))
+    sampler.sample(torch.tensor([9, 4, 5]), generator(2))
+    again = sampler.sample(torch.tensor([3, 9]), generator(1))
+    assert torch.equal(first.nodes, again.nodes)
+    assert torch.equal(first.edge, again.edge)
+
+
+def test_an_epoch_serves_every_node_once_with_its_own_target():
+    graph, x = random_graph(), torch.arange(NODES)[:, None].float()
+    target, nodes = torch.arange(NODES) * 10, torch.randperm(NODES)[:25]
+    loader = neighbour_batches(NeighbourSampler(graph, [2, 2]), x, target, nodes, size=8, seed=0)
+    served = []
+    for batch in loader:
+        asked = batch.select_outputs(batch.inputs[0])[:, 0].long()
+        assert torch.equal(batch.target, asked * 10)
+        served += asked.tolist()
+    assert len(loader) == 4
+    assert sorted(served) == sorted(nodes.tolist())
+    loader.set_epoch(1)
+    assert served != [int(n) for b in loader for n in b.select_outputs(b.inputs[0])[:, 0]]
+
+
+def test_batches_of_pyg_have_the_same_form():
+    data = pytest.importorskip("torch_geometric.data")
+    part = data.Data(
+        x=torch.randn(4, 2), y=torch.arange(4), edge_index=torch.tensor([[2, 3], [0, 1]])
+    )
+    part.batch_size = 2
+    (batch,) = from_pyg_loader([part])
+    assert batch.target.tolist() == [0, 1]
+    assert torch.equal(batch.select_outputs(batch.inputs[0]), part.x[:2])
+    assert torch.equal(batch.inputs[1].edge_index, part.edge_index)
+
+
+def test_bad_input():
+    graph = random_graph()
+    for fanouts in ([], [0], [3, -2]):
+        with refused("fanouts", expected="above 0, or -1", got=str(fanouts), remedy="[10, 10]"):
+            NeighbourSampler(graph, fanouts)
+    bipartite = graphs.edges(torch.tensor([[0], [1]]), (2, 3))
+    with refused("graph", expected="as many targets", got="3 targets, 2", remedy="both types"):
+        NeighbourSampler(bipartite, [2])
+    sampler = NeighbourSampler(graph, [2])
+    with refused("seeds", expected="from 0 to 39", got="40", remedy="indices of nodes"):
+        sampler.sample(torch.tensor([1, 40]), generator())
+    with refused("seeds", expected="once", got="3 nodes, 2", remedy="unique"):
+        sampler.sample(torch.tensor([1, 4, 1]), generator())
