@@ -29,8 +29,7 @@ from edgewise.app import runs
 from edgewise.app.cli.baseline import EXAMPLES, FILE, measure
 from edgewise.app.kinds import RECIPES, find
 from edgewise.app.runs import fields_of, lower_is_better
-from edgewise.app.runs.baseline_kinds import kind_of
-from edgewise.app.runs.baselines import AUGMENTATION
+from edgewise.app.runs.baselines import AUGMENTATION, baselines_for
 from edgewise.app.runs.record import differences
 from edgewise.app.runs.seeds import summarise
 from edgewise.app.train import NoBaselineError, Recipe, RunFolder
@@ -532,7 +531,7 @@ def fields_of_baseline(record: dict[str, Any], kind: str, metrics: list[str]) ->
 def own_fields(recipe: Recipe) -> dict[str, Any] | None:
     """Return :func:`fields_of_baseline` of a recipe, or None if its task has no baseline."""
     try:
-        kind = kind_of(recipe).name
+        kind = baselines_for(recipe).name
     except NoBaselineError:
         return None
     return fields_of_baseline(runs.to_record(recipe), kind, list(recipe.task.metrics()))

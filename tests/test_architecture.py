@@ -16,39 +16,31 @@ ROOT = Path(edgewise.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 LADDER: list[set[str]] = [
-    {"errors", "torch_internals"},
-    {"limits"},
-    {
-        "arguments",
-        "digits",
-        "plugins",
-        "ragged",
-        "targets",
-        "dispatch_modes",
-        "interception",
-        "writing",
-    },
-    {"scores", "biases", "normalisers", "batches", "base_task"},
+    {"_utils"},
+    {"attention.terms"},
     {"graphs", "engines"},
-    {"checks", "layouts"},
     {"attention"},
-    {"edge_steps"},
     {"__init__"},
     {"layers", "encodings"},
     {"decoding"},
-    {"models", "data", "tasks", "training"},
-    {"recipes", "interop"},
-    {"runs"},
-    {"inference", "baselines"},
-    {"cli"},
+    {"models"},
+    {"interop"},
+    {"explain"},
+    {"app.files"},
+    {"app.train"},
+    {"app.predict"},
+    {"app.kinds"},
+    {"app.runs"},
+    {"app.explain"},
+    {"app.cli"},
+    {"app"},
 ]
 """From the bottom: each may import what stands below it."""
 RUNG = {name: height for height, rung in enumerate(LADDER) for name in rung}
-TOGETHER = [{"layers", "encodings"}]
-"""Rungs whose parts may know each other; those of other rungs may not."""
-LEAVES = {"explain"}
-"""They may import anything below ``cli``; only ``cli`` and tests import them."""
-PARTS = set(RUNG) | LEAVES
+TOGETHER = [{"layers", "encodings"}, {"graphs", "engines"}]
+"""Rungs whose packages may know each other: engines build layouts from graphs."""
+TERMS = {"scores", "biases", "normalisers", "hooks"}
+"""Modules of ``attention`` that describe a call, which engines read."""
 EXTRAS = [
     "PIL",
     "lightning",
@@ -75,15 +67,25 @@ EXTRAS = [
 
 def test_the_layout_in_contributing_is_the_ladder() -> None:
     text = (ROOT.parents[1] / "CONTRIBUTING.md").read_text()
-    (chart,) = re.findall(r"```text\n(cli.*?)```", text, re.DOTALL)
-    shown = [set(re.findall(r"\w+", rung)) for rung in chart.split("->")]
-    rungs = [rung for rung in reversed(LADDER) if rung != {"__init__"}]
-    assert shown == [rungs[0], LEAVES, *rungs[1:]]
+    (chart,) = re.findall(r"```text\n(app.*?)```", text, re.DOTALL)
+    shown = [set(re.findall(r"[\w.]+", rung)) for rung in chart.split("->")]
+    assert shown == [rung for rung in reversed(LADDER) if rung != {"__init__"}]
+
+
+def package_of(module: str) -> str:
+    """The rung of a module, given without ``edgewise.``."""
+    first, second, *_ = [*module.split("."), "", ""]
+    if first == "app":
+        return f"app.{second}" if second else "app"
+    if first == "attention" and second in TERMS:
+        return "attention.terms"
+    return first if first in RUNG else "__init__"
 
 
 def part(path: Path) -> str:
-    """The part of the house that a file belongs to."""
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+    """The rung that a file belongs to."""
+    names = path.relative_to(ROOT).with_suffix("").parts
+    return package_of(".".join(name for name in names if name != "__init__"))
 
 
 def for_type_checkers(node: ast.stmt) -> bool:
@@ -102,23 +104,18 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: a relative import"
             module = node.module or ""
-            whole = module == "edgewise"  # from edgewise import graphs
+            whole = module in ("edgewise", "edgewise.app")  # from edgewise import graphs
             names = [f"{module}.{a.name}" for a in node.names] if whole else [module]
         else:
             continue
         for name in names:
             if name.split(".")[0] == "edgewise":
-                inner = [*name.split("."), ""][1]
-                yield node.lineno, inner if inner in PARTS else "__init__"
+                yield node.lineno, package_of(name.partition(".")[2])
 
 
 def allowed(importer: str, imported: str) -> bool:
     if importer in (imported, "__main__"):
         return True
-    if imported in LEAVES:
-        return importer == "cli"
-    if importer in LEAVES:
-        return imported != "cli"
     if any({importer, imported} <= rung for rung in TOGETHER):
         return True
     return RUNG[imported] < RUNG[importer]
@@ -129,7 +126,7 @@ def name_of(path: Path) -> str:
 
 
 def test_every_part_of_the_house_has_a_place() -> None:
-    assert {part(path) for path in FILES} <= PARTS | {"__main__"}
+    assert {part(path) for path in FILES} <= set(RUNG)
 
 
 def test_imports_go_down_the_ladder() -> None:
@@ -144,26 +141,21 @@ def test_imports_go_down_the_ladder() -> None:
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
-        ("engines", "graphs"),
-        ("graphs", "engines"),
         ("graphs", "attention"),
         ("layers", "models"),
-        ("models", "data"),
-        ("data", "tasks"),
-        ("tasks", "data"),
-        ("training", "tasks"),
+        ("models", "app.files"),
+        ("app.files", "app.train"),
+        ("app.train", "app.kinds"),
+        ("app.kinds", "app.runs"),
         ("decoding", "models"),
-        ("models", "recipes"),
-        ("recipes", "runs"),
-        ("runs", "inference"),
-        ("inference", "cli"),
-        ("recipes", "interop"),
-        ("models", "explain"),
-        ("interop", "cli"),
-        ("interop", "runs"),
         ("models", "interop"),
-        ("errors", "scores"),
+        ("app.runs", "app.cli"),
+        ("explain", "app.kinds"),
+        ("explain", "app"),
+        ("interop", "app.runs"),
+        ("_utils", "attention.terms"),
         ("attention", "__init__"),
+        ("models", "explain"),
     ],
 )
 def test_the_ladder_has_no_way_up(importer: str, imported: str) -> None:
@@ -219,6 +211,16 @@ def test_a_cycle_is_found() -> None:
     assert cycle({"a": {"b"}, "b": {"c", "d"}, "c": {"b"}, "d": set()}) == ["b", "c", "b"]
 
 
+def test_a_kind_knows_nothing_of_another_kind() -> None:
+    kinds = ROOT / "app/kinds"
+    for path in kinds.glob("*/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith(KIND):
+                name = str(node.module).removeprefix(KIND).split(".")[0]
+                assert name in (path.parent.name, "kind"), f"{path}:{node.lineno}: {name}"
+
+
+KIND = "edgewise.app.kinds."
 USE = """
 import torch
 import edgewise as ew

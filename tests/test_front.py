@@ -134,7 +134,7 @@ PACKAGES = [
     "edgewise",
     *(m.name for m in pkgutil.walk_packages(ew.__path__, "edgewise.") if m.ispkg),
 ]
-ONE_A_FILE = ["edgewise.explain", "edgewise.graphs", "edgewise.models", "edgewise.recipes"]
+ONE_A_FILE = ["edgewise.explain", "edgewise.graphs", "edgewise.models", "edgewise.app.kinds"]
 """Rooms of one thing a file, which is named after it."""
 
 

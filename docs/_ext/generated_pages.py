@@ -31,12 +31,18 @@ PACKAGES = {
     "edgewise.encodings": "Positional and structural encodings",
     "edgewise.layers": "Layers",
     "edgewise.models": "Models",
-    "edgewise.data": "Data sets and loaders",
-    "edgewise.tasks": "Losses, metrics and output heads",
     "edgewise.app.train": "Training",
-    "edgewise.recipes": "Recipes",
+    "edgewise.app.kinds": "Kinds of problems and recipes",
+    **{
+        f"edgewise.app.kinds.{name}": f"Kind: {name}"
+        for name in (
+            *("nodes", "links", "graphs", "molecules", "items", "texts", "tags", "language"),
+            *("translation", "images", "series"),
+        )
+    },
     "edgewise.app.runs": "Training and comparing recipes",
-    "edgewise.inference": "Predictions of trained runs",
+    "edgewise.app.predict": "Base of predictors",
+    "edgewise.app.explain": "Explanations of runs",
     "edgewise.explain": "Explanations",
     "edgewise.decoding": "Generating text",
     "edgewise.interop.pyg": "PyTorch Geometric",
@@ -296,11 +302,13 @@ def recipes_page() -> str:
     pass
 
     names = {id(value): _last(name) for name, (_, value) in homes().items()}
+    from edgewise.app.kinds import RECIPES as ALL_RECIPES
+
     lines = [RECIPES]
-    tasks = sorted({type(recipe.task).__name__ for recipe in RECIPES_.values()})
+    tasks = sorted({type(recipe.task).__name__ for recipe in ALL_RECIPES.values()})
     for task in tasks:
         lines += [f"## {task}\n", RECIPE_COLUMNS, f"|{' --- |' * 6}"]
-        for recipe in RECIPES_.values():
+        for recipe in ALL_RECIPES.values():
             if type(recipe.task).__name__ == task:
                 lines.append(recipe_row(recipe, names))
         lines.append("")

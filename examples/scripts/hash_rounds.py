@@ -17,14 +17,14 @@ from statistics import mean, stdev
 
 import edgewise as ew
 from edgewise.app.kinds import RECIPES
-from edgewise.app.runs import train_seeds
+from edgewise.app.runs import Run, train_seeds
 from edgewise.app.train import evaluate
 from edgewise.models.reformer import LSHAttention
 
 TRAINED, ASKED, SEEDS, HASH_SEEDS = (1, 4), (1, 2, 4, 8), 3, 5
 
 
-def found(run: ew.inference.Run, rounds: int, seed: int) -> float:
+def found(run: Run, rounds: int, seed: int) -> float:
     """Return the test accuracy of a run with this number of hash rounds and this hash seed."""
     for layer in run.model.modules():
         if isinstance(layer, LSHAttention):

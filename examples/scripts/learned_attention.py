@@ -25,7 +25,7 @@ import edgewise as ew
 from edgewise import models
 from edgewise.app.kinds import RECIPES
 from edgewise.app.kinds.language import Shakespeare
-from edgewise.app.runs import train
+from edgewise.app.runs import Run, train
 from edgewise.app.train import Recipe
 from edgewise.layers import LearnedEntmax, MultiHeadAttention
 from edgewise.models.adaptive_span import SpanAttention, radii_of
@@ -63,14 +63,14 @@ def recipe(model: partial[Any], text: Shakespeare, steps: int) -> Recipe:
     )
 
 
-def trained(recipe: Recipe, folder: Path) -> ew.inference.Run:
+def trained(recipe: Recipe, folder: Path) -> Run:
     torch.manual_seed(0)
     train(recipe, folder, resume=(folder / "recipe.json").exists())
     return ew.load(folder)
 
 
 @torch.no_grad()
-def zeros(run: ew.inference.Run) -> Tensor:
+def zeros(run: Run) -> Tensor:
     """Return the fraction of attention weights that are 0 on test texts, ``[layers, heads]``."""
     found = []
 

@@ -13,8 +13,8 @@ TYPE_CHECKING = False  # Importing typing takes longer than the rest of this fil
 if TYPE_CHECKING:
     from edgewise import decoding, encodings, explain, graphs, interop, layers, models
     from edgewise._utils.errors import ArgumentError, EdgewiseError
-    from edgewise.app import runs
     from edgewise.app.runs.run import load
+    from edgewise.app.runs.train_recipe import train
     from edgewise.attention.attend import aggregate, attend, attend_with_lse, explain_plan
     from edgewise.attention.biases import OffsetBias, Offsets, Projected, TableBias
     from edgewise.attention.normalisers import Entmax
@@ -42,7 +42,6 @@ __all__ = [
     "attend",
     "attend_with_lse",
     "attention_weights",
-    "data",
     "decoding",
     "edge_scores",
     "edge_softmax",
@@ -50,40 +49,37 @@ __all__ = [
     "explain",
     "explain_plan",
     "graphs",
-    "inference",
     "interop",
     "layers",
     "load",
     "merge_attention",
     "models",
-    "recipes",
-    "runs",
-    "tasks",
-    "training",
+    "train",
     "using_engine",
 ]
 
 _HOMES = {
-    "Additive": "scores",
-    "ArgumentError": "errors",
-    "Dot": "scores",
-    "EdgewiseError": "errors",
-    "Entmax": "normalisers",
+    "Additive": "attention.scores",
+    "ArgumentError": "_utils.errors",
+    "Dot": "attention.scores",
+    "EdgewiseError": "_utils.errors",
+    "Entmax": "attention.normalisers",
     "Graph": "graphs",
+    "OffsetBias": "attention.biases",
+    "Offsets": "attention.biases",
     "Pattern": "graphs",
-    "Projected": "biases",
-    "OffsetBias": "biases",
-    "Offsets": "biases",
-    "TableBias": "biases",
-    "aggregate": "attention",
-    "attend": "attention",
-    "attend_with_lse": "attention",
-    "attention_weights": "edge_steps",
-    "edge_scores": "edge_steps",
-    "edge_softmax": "edge_steps",
-    "explain_plan": "attention",
-    "load": "inference",
+    "Projected": "attention.biases",
+    "TableBias": "attention.biases",
+    "aggregate": "attention.attend",
+    "attend": "attention.attend",
+    "attend_with_lse": "attention.attend",
+    "attention_weights": "attention.steps",
+    "edge_scores": "attention.steps",
+    "edge_softmax": "attention.steps",
+    "explain_plan": "attention.attend",
+    "load": "app.runs.run",
     "merge_attention": "engines.merge",
+    "train": "app.runs.train_recipe",
     "using_engine": "engines.plan",
 }
 """Module that defines each public name. The other names of ``__all__`` are subpackages."""

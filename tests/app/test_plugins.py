@@ -27,7 +27,7 @@ def package(folder: Path, name: str, code: str) -> None:
     info = folder / f"{name}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[edgewise.recipes]\n{name} = {name}\n")
+    (info / "entry_points.txt").write_text(f"[edgewise.kinds]\n{name} = {name}\n")
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -69,7 +69,7 @@ def test_a_broken_package_is_named_and_the_other_recipes_work(tmp_path: Path) ->
     done = edgewise(tmp_path, "list", "recipes")
     assert done.returncode == 0
     assert "digits" in done.stdout
-    assert done.stderr.startswith("edgewise: warning: the recipes of the package broken_recipes")
+    assert done.stderr.startswith("edgewise: warning: the kind of the package broken_recipes")
     assert "ZeroDivisionError: of theirs" in done.stderr
     assert done.stderr.count("\n") == 1
     done = edgewise(tmp_path, "show", "digits")
@@ -78,7 +78,11 @@ def test_a_broken_package_is_named_and_the_other_recipes_work(tmp_path: Path) ->
 
 @pytest.mark.parametrize("words", [["--help"], ["train", "digits", "--help"], ["train", "--help"]])
 def test_packages_are_imported_only_if_needed(words: list[str], tmp_path: Path) -> None:
-    package(tmp_path, "noisy_recipes", "print('imported')")
+    package(
+        tmp_path,
+        "noisy_recipes",
+        "from edgewise.app.kinds import Kind\nprint('imported')\nKIND = Kind('noisy')",
+    )
     done = edgewise(tmp_path, *words)
     assert done.returncode == 0
     assert "imported" not in done.stdout
@@ -86,8 +90,12 @@ def test_packages_are_imported_only_if_needed(words: list[str], tmp_path: Path) 
 
 
 def test_own_names_have_precedence(tmp_path: Path) -> None:
-    package(tmp_path, "shadow_recipes", "DATA = {'digits': int, 'shadow': int}")
-    code = "from edgewise.data import DATA; print(DATA['digits'].__name__, DATA['shadow'].__name__)"
+    package(
+        tmp_path,
+        "shadow_recipes",
+        "from edgewise.app.kinds import Kind\nKIND = Kind('x', data={'digits': int, 'shadow': int})",
+    )
+    code = "from edgewise.app.kinds import DATA; print(DATA['digits'].__name__, DATA['shadow'].__name__)"
     assert run(tmp_path, "-c", code).stdout == "Digits int\n"
 
 

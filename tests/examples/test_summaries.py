@@ -11,6 +11,7 @@ from edgewise_examples.rouge import oracle, shares
 from edgewise_examples.tasks.extraction import ExtractiveSummarizer
 
 from edgewise import models
+from edgewise.app.kinds.language import WikiText2
 from edgewise.layers import Tokens
 from tests.errors import refused
 from tests.places import needs

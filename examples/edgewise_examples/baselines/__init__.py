@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewise.app.runs import Kind
+from edgewise.app.kinds import Baselines
 from edgewise.app.train import Classification
 from edgewise_examples.baselines import captions, sketches, syntax_trees
 from edgewise_examples.data.caption_digits import CaptionDigits
@@ -11,7 +11,9 @@ from edgewise_examples.data.quickdraw import QuickDraw
 from edgewise_examples.tasks import Captioning
 
 BASELINES = (
-    Kind("captions", "caption-digits", CaptionDigits, (Captioning,), captions.candidates),
-    Kind("sketches", "sketches", QuickDraw, (Classification,), sketches.candidates),
-    Kind("syntax trees", "tree-lstm-ewt", EWTTrees, (Classification,), syntax_trees.candidates),
+    Baselines("captions", "caption-digits", CaptionDigits, (Captioning,), captions.candidates),
+    Baselines("sketches", "sketches", QuickDraw, (Classification,), sketches.candidates),
+    Baselines(
+        "syntax trees", "tree-lstm-ewt", EWTTrees, (Classification,), syntax_trees.candidates
+    ),
 )

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from edgewise._utils.errors import counted
-from edgewise.app.explain.explanation import _of_run
 from edgewise.explain.module_names import model_of
 from edgewise.explain.record import LayerRecord, Recorded, record
 from edgewise.layers import PatchEmbedding
@@ -32,7 +31,7 @@ class Explanation:
         answer: prediction as text; empty for a model that is not part of a run.
         target_labels: in a pair of sequences, the tokens of the target.
         details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"patches"``, the
-            number of patches of the image, which are the last nodes; ``"smiles"``; ``"node"``, the
+            number of patches of the image, which are the last nodes; ``"smiles"`` and ``"bonds"``, pairs of atoms, of a molecule; ``"node"``, the
             index of the node that is explained.
     """
 
@@ -55,7 +54,7 @@ class Explanation:
         if self.kind == "pair of sequences" and "decoder" in layer.module:
             target = self.target_labels
             source = self.labels if "cross" in layer.module else self.target_labels
-        return _named(target, targets, self.kind), _named(source, sources, self.kind)
+        return node_names(target, targets, self.kind), node_names(source, sources, self.kind)
 
     def positions_of(self, layer: LayerRecord) -> Tensor | None:
         """Return the coordinates of the target nodes of a layer, or ``None`` if unknown."""
@@ -114,7 +113,7 @@ def explanation(
         found = _of_model(model, inputs, recording)
     else:
         model_of(model)
-        found = _of_run(model, inputs, recording)
+        found = model.explanation(inputs, recording)
     if labels is not None:
         found.labels = list(map(str, labels))
     if positions is not None:
@@ -136,11 +135,11 @@ def _of_model(model: nn.Module, inputs: Any, recording: Mapping[str, Any]) -> Ex
     elif first is not None and first.dim() == 4:
         kind = "image"
     if kind == "image" and first is not None:
-        return _of_pixels(model, recorded, first[0])
-    return Explanation(recorded, _named([], recorded.layers[0].graph.num_sources, kind), kind)
+        return explain_pixels(model, recorded, first[0])
+    return Explanation(recorded, node_names([], recorded.layers[0].graph.num_sources, kind), kind)
 
 
-def _of_pixels(
+def explain_pixels(
     model: nn.Module, recorded: Recorded, image: Tensor, answer: str = ""
 ) -> Explanation:
     """Return the explanation of an image, with the coordinates of its patches.
@@ -156,7 +155,12 @@ def _of_pixels(
     rows, columns = next(grids, (math.isqrt(count), math.isqrt(count)))
     if count - rows * columns not in (0, 1):
         return Explanation(
-            recorded, _named([], count, "graph"), "image", None, answer, details={"image": image}
+            recorded,
+            node_names([], count, "graph"),
+            "image",
+            None,
+            answer,
+            details={"image": image},
         )
     labels = patch_labels(rows, columns)
     if count > len(labels):
@@ -166,7 +170,7 @@ def _of_pixels(
     return Explanation(recorded, labels, "image", positions, answer, details=details)
 
 
-def _named(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
+def node_names(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
     """Return a name for each node of a layer.
 
     Nodes without a label are named by their number. If there are more labels than nodes, all nodes

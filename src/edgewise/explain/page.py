@@ -266,7 +266,7 @@ class _Page:
         # A text without "<" cannot end the script element that holds it.
         return b85encode(zlib.compress(packed, 6)).decode().replace("<", ",")
 
-    def _answer(self) -> str:
+    def answer_text(self) -> str:
         """Return the answer as text; for a molecule, the text begins with its SMILES."""
         answer, smiles = self.explanation.answer, self.explanation.details.get("smiles")
         return answer if smiles is None else f"{smiles}: {answer}" if answer else smiles
@@ -635,7 +635,7 @@ class _Page:
             "unit": unit,
         }
 
-    def _image(self, unit: NDArray[np.float64]) -> dict[str, Any] | None:
+    def image_class(self, unit: NDArray[np.float64]) -> dict[str, Any] | None:
         """Return the pixels of the input image, and the rectangle that the image covers.
 
         Args:
@@ -681,14 +681,8 @@ class _Page:
         Returns:
             Place in the data, as :meth:`_Arrays.add` returns it; ``None`` without a molecule.
         """
-        smiles = self.explanation.details.get("smiles")
-        if smiles is None:
-            return None
-        from edgewise.app.kinds.molecules.predict import read_smiles
-
-        bonds = list(read_smiles(smiles).GetBonds())
-        ends = [bond.GetBeginAtomIdx() for bond in bonds]
-        return self.arrays.add(np.array(ends + [bond.GetEndAtomIdx() for bond in bonds], "<u4"))
+        bonds = self.explanation.details.get("bonds")
+        return None if bonds is None else self.arrays.add(np.array(bonds, "<u4").T.flatten())
 
     def _overview(self, layer: _Layer, points: dict[str, Any] | None) -> dict[str, Any]:
         """Return statistics and a small picture of each head of a layer.

@@ -6,7 +6,6 @@ head) and ``layers/transformer.py`` (attention, feed-forward network, residual c
 
 from __future__ import annotations
 
-from edgewise.app.train.target_scaling import TargetScaling
 from edgewise.layers.cache import Cache
 from edgewise.layers.encoder_decoder import EncoderDecoder, EncoderDecoderModel
 from edgewise.layers.initialisation import init_normal, init_xavier
@@ -105,7 +104,6 @@ __all__ = [
     "Residual",
     "Seq2SeqLanguageModel",
     "SequenceBatch",
-    "TargetScaling",
     "TextClassifier",
     "TextEmbedding",
     "TextModel",

@@ -16,7 +16,7 @@ import torch
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.cli import main
 from edgewise.app.cli.baseline import comparison, measure
-from edgewise.app.kinds import RECIPES, TASKS, find
+from edgewise.app.kinds import RECIPES, TASKS, find, library_kinds
 from edgewise.app.kinds.items.baseline import ease, gfcf, item_knn
 from edgewise.app.kinds.language import baseline as language
 from edgewise.app.kinds.links.baseline import katz
@@ -31,7 +31,7 @@ from edgewise.app.runs import (
     paired_test,
     with_values,
 )
-from edgewise.app.runs import baseline_kinds as kinds
+from edgewise.app.runs.baselines import baselines_for
 from edgewise.app.train import Batch, Candidate, NoBaselineError, RunFolder, Writer
 from edgewise.app.train import tree_baselines as trees
 from edgewise.app.train.preprocessing import Preprocessing
@@ -264,8 +264,8 @@ def test_settings_of_texts_are_chosen_on_the_validation_set(tmp_path, monkeypatc
 
             yield Candidate("copies", name, lambda write=write: Writer(write))
 
-    kind = kinds.kind_of(recipe)._replace(candidates=candidates)
-    monkeypatch.setattr("edgewise.app.runs.baselines.kind_of", lambda _: kind)
+    kind = replace(baselines_for(recipe), candidates=candidates)
+    monkeypatch.setattr("edgewise.app.runs.baselines.baselines_for", lambda _: kind)
     (found,) = baselines(recipe)
     assert found.setting == "val"
     assert found.metrics == {"val/bleu": pytest.approx(100), "test/bleu": 0}
@@ -422,8 +422,9 @@ def test_a_task_without_a_baseline():
 
 
 def test_the_example_of_each_kind_is_of_this_kind():
-    for kind in kinds.KINDS:
-        assert kinds.kind_of(find(kind.example)) is kind
+    for kind in library_kinds():
+        for entry in kind.baselines:
+            assert baselines_for(find(entry.example)) is entry
 
 
 @pytest.mark.parametrize(
@@ -533,7 +534,7 @@ def test_no_method_is_charged_for_start_up(tmp_path, monkeypatch):
     kind = kinds.kind_of(find("digits"))
     modules = (*kind.modules, "slow_to_import")
     kind = kind._replace(candidates=candidates, modules=modules)
-    monkeypatch.setattr("edgewise.app.runs.baselines.kind_of", lambda _: kind)
+    monkeypatch.setattr("edgewise.app.runs.baselines.baselines_for", lambda _: kind)
     monkeypatch.setattr("edgewise.app.runs.baselines.time.process_time", process_time)
     assert list(baselines(find("digits")))
     assert imported

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.training.test_resume import assert_same
 
 from edgewise._utils.errors import EdgewiseError
 from edgewise.app.kinds import find
@@ -28,6 +27,7 @@ from edgewise.app.train import (
     fit,
 )
 from tests import forked
+from tests.app.train.test_resume import assert_same
 from tests.errors import refused
 
 pytest.importorskip("lightning")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.training.test_own_parts import go
 from torch import nn
 from torch.utils.data import DataLoader
 
+from tests.app.train.test_own_parts import go
 from tests.errors import refused
 
 datasets = pytest.importorskip("datasets")

@@ -17,7 +17,6 @@ pytest.importorskip("lightning")
 import lightning.pytorch as lightning
 from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger
-from tests.training.test_resume import assert_same
 
 from edgewise._utils.errors import Interrupted, RunExistsError
 from edgewise.app.train import (
@@ -28,6 +27,7 @@ from edgewise.app.train import (
     TrainingModule,
     fit,
 )
+from tests.app.train.test_resume import assert_same
 from tests.errors import refused
 
 

@@ -134,5 +134,5 @@ def _data() -> list[list[str]]:
 
 def _packages() -> list[list[str]]:
     return [
-        [plugin.package, counted(len(plugin.tables["RECIPES"]), "recipe")] for plugin in plugins()
+        [plugin.package, counted(len(plugin.kind.recipes), "recipe")] for plugin in plugins()
     ] or [["none", ""]]

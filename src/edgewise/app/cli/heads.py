@@ -16,6 +16,8 @@ from edgewise._utils.errors import ArgumentError
 from edgewise.app.cli.output import say
 from edgewise.app.cli.picture import save_figure
 from edgewise.app.cli.table import table
+from edgewise.app.explain.pruned_runs import save_pruned
+from edgewise.app.explain.suggestion import suggest as suggest_graphs
 from edgewise.app.files.frames import FRAME
 from edgewise.app.kinds import RECIPES
 from edgewise.app.runs.recipe_fields import changed_fields, fields_of, with_values
@@ -45,7 +47,6 @@ def heads(arguments: Namespace) -> int:
     :func:`edgewise.explain.observations`.
     """
     from edgewise import explain
-    from edgewise.app.explain.explanation import has_order
     from edgewise.explain.figures import OF_ORDER
     from edgewise.explain.losses import losses_of
 
@@ -57,7 +58,7 @@ def heads(arguments: Namespace) -> int:
     scores = explain.importance(run, losses.batches, losses.loss, by=arguments.by)
     middle = losses.batches[len(losses.batches) // 2 :]
     recorded = explain.recorded_batch(run, middle, losses.loss)
-    ordered = has_order(run)
+    ordered = run.predictor.ordered
     columns = [name for name in STATISTICS if ordered or name not in OF_ORDER]
     cells = [["layer", "head", "importance", *(STATISTICS[name][0] for name in columns)]]
     for layer, statistics in zip(recorded, explain.statistics(recorded), strict=True):
@@ -157,7 +158,7 @@ def suggest(arguments: Namespace) -> int:
     """Run ``edgewise suggest``: print a sparse graph for each layer, with its loss and time."""
     check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
     run = load(arguments.folder)
-    suggestion = suggest_(
+    suggestion = suggest_graphs(
         run, coverage=arguments.coverage, split=arguments.split, max_batches=arguments.batches
     )
     say(suggestion)

@@ -11,15 +11,12 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.arguments import check_choice
-from edgewise._utils.errors import ArgumentError, require
-from edgewise.app.kinds.items.predict import Recommendations
-from edgewise.app.kinds.links.predict import LinkSuggestions
+from edgewise._utils.errors import require
 from edgewise.app.kinds.nodes.data import graph_kept
 from edgewise.app.kinds.nodes.predict import OnNodes
 from edgewise.app.runs.run import Run
-from edgewise.app.train.edge_splits import both_ways
 from edgewise.explain.attribution import Case, contributions, without
-from edgewise.graphs import Graph, edges
+from edgewise.graphs import Graph
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -193,7 +190,7 @@ def influence(run: Run, *, by: By = "removed", seed: int = 0, track: Track = ite
         ArgumentError: the data of the run are not a single graph.
     """
     check_choice("by", by, get_args(By))
-    outputs, graph, labels = outputs_of_graph(run)
+    outputs, graph, labels = run.predictor.graph_outputs()
     found, notes = centralities(graph, seed=seed)
     if len(labels) * graph.num_edges <= 2 * PAIRS:
         exact = removals if by == "removed" else changes
@@ -221,7 +218,7 @@ def removals(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
         members: indices of members; each needs one forward pass over the graph.
         track: function that shows the progress, as for :func:`influence`.
     """
-    outputs, _, labels = outputs_of_graph(run)
+    outputs, _, labels = run.predictor.graph_outputs()
     case = Case(outputs, torch.arange(len(labels)), labels)
     with torch.no_grad():
         whole = case.score()
@@ -268,7 +265,7 @@ def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
 
     The features ``[N, F]`` are those of the data, or the learned vectors of the model.
     """
-    outputs, graph, _ = outputs_of_graph(run)
+    outputs, graph, _ = run.predictor.graph_outputs()
     model: Any = run.model
     if not isinstance(run.predictor, OnNodes):
         return model.embedding.weight, outputs
@@ -345,33 +342,6 @@ def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dic
     if len(sources) < count:
         notes["betweenness"] = f"estimated from {len(sources):,} of {count:,} sources"
     return {name: torch.as_tensor(value).double() for name, value in found.items()}, notes
-
-
-def outputs_of_graph(run: Run) -> tuple[Callable[[], Tensor], Graph, list[str]]:
-    """Return a function that computes all outputs on a run's graph, the graph, and node names.
-
-    Raises:
-        ArgumentError: the data of the run are not a single graph.
-
-    """
-    predictor, kept = run.predictor, run.predictor.preprocessing.values
-    model: Any = run.model
-    if isinstance(predictor, OnNodes):
-        found = graph_kept(kept)
-        graph: Graph = found.graph
-        return lambda: predictor.values(model(found.x, graph)), graph, found.ids
-    if isinstance(predictor, LinkSuggestions):
-        graph = edges(both_ways(kept["known"]), len(kept["ids"]))
-        return lambda: model.embed(graph), graph, list(kept["ids"])
-    if isinstance(predictor, Recommendations):
-        graph = predictor.graph
-        return lambda: model.embed(graph), graph, [*kept["users"], *kept["items"]]
-    raise ArgumentError(
-        "run",
-        expected="a run on one graph: node classification, link prediction or recommendation",
-        got=f"a run of {run.recipe.name}",
-        remedy="train for example gat-cora or sage-facebook",
-    )
 
 
 def _norms(

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import check_share
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import runs_and_positions
-from edgewise.app.explain.explanation import has_order
 from edgewise.app.runs.recipe_fields import fields_of
 from edgewise.app.train.recipe import Recipe
 from edgewise.engines.call import AttentionCall
@@ -167,7 +166,7 @@ def suggest(
         ['backbone.stack.layers.0.attention.sublayer']
     """
     check_share("coverage", coverage, "choose for example 0.9")
-    if not isinstance(model, nn.Module) and not has_order(model):
+    if not isinstance(model, nn.Module) and not model.predictor.ordered:
         raise ArgumentError(
             "run",
             expected="a run on sequences or images, whose nodes have an order that windows use",

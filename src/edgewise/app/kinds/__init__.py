@@ -1,1 +1,125 @@
-"""TODO."""
+"""Kinds of problems, one folder each; ``NAMES`` is the one list of them.
+
+A folder has the modules ``data``, ``task``, ``recipes``, ``predict``, ``baseline`` and ``reasons``
+as far as it needs them, and a :class:`Kind` named ``KIND``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+
+from edgewise._utils.arguments import check_choice
+from edgewise.app.kinds.kind import Baselines, Kind
+from edgewise.app.kinds.plugins import PluginWarning, plugins
+from edgewise.app.predict.predictor import Predictor
+from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.splits import Data
+from edgewise.app.train.task import Task
+from edgewise.app.train.tasks import SHARED_TASKS
+
+__all__ = ["DATA", "RECIPES", "TASKS", "Baselines", "Kind", "PluginWarning", "find", "kinds"]
+
+NAMES = (
+    *("nodes", "links", "graphs", "molecules", "items", "texts", "tags", "language"),
+    *("translation", "images", "series"),
+)
+T = TypeVar("T")
+
+
+@cache
+def library_kinds() -> tuple[Kind, ...]:
+    """Return the kinds of Edgewise, without those of installed packages."""
+    return tuple(import_module(f"{__name__}.{name}").KIND for name in NAMES)
+
+
+def kinds() -> tuple[Kind, ...]:
+    """Return the kinds of Edgewise, then those of installed packages."""
+    return (*library_kinds(), *(plugin.kind for plugin in plugins()))
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Entries of all kinds by name; those of Edgewise have precedence.
+
+    Packages are imported when the registry is listed, or when a name is looked up that Edgewise
+    itself does not have.
+
+    Args:
+        field: attribute of :class:`Kind` that holds the entries.
+        shared: entries that belong to several kinds.
+    """
+
+    def __init__(self, field: str, shared: Mapping[str, T] | None = None) -> None:
+        self.field, self.shared = field, shared or {}
+
+    @property
+    def own(self) -> dict[str, T]:
+        """Entries of Edgewise itself."""
+        return {**self.shared, **self._of(library_kinds())}
+
+    def provider(self, name: str) -> str | None:
+        """Return the installed package that adds a name; None if no package does."""
+        packages = (p.package for p in plugins() if name in self._of((p.kind,)))
+        return next(packages, None)
+
+    def _of(self, kinds: tuple[Kind, ...]) -> dict[str, T]:
+        entries: dict[str, T] = {}
+        for kind in kinds:
+            values: Any = getattr(kind, self.field)
+            by_name = values if isinstance(values, Mapping) else {v.name: v for v in values}
+            for name, entry in by_name.items():
+                entries.setdefault(name, entry)
+        return entries
+
+    def _all(self) -> dict[str, T]:
+        return {**self._of(kinds()), **self.own}
+
+    def __getitem__(self, name: str) -> T:
+        library = self.own
+        return library[name] if name in library else self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+
+DATA: Registry[type[Data]] = Registry("data")
+"""Data set classes by their name in recipes and run folders."""
+TASKS: Registry[type[Task]] = Registry("tasks", SHARED_TASKS)
+"""Task classes by the name that run folders use."""
+RECIPES: Registry[Recipe] = Registry("recipes")
+"""Recipes by name."""
+
+
+def find(name: str) -> Recipe:
+    """Return the recipe of this name.
+
+    Raises:
+        ArgumentError: the name is unknown; the error suggests the most similar name.
+
+    Example:
+        >>> from edgewise.app import kinds
+        >>> kinds.find("digits").trainer.monitor
+        'val/loss'
+    """
+    if name not in RECIPES.own:
+        check_choice("recipe", name, RECIPES)
+    return RECIPES[name]
+
+
+def entry_for(predictor: Predictor, field: str) -> Any:
+    """Return the entry of a kind for the class of a predictor, or for its nearest base class.
+
+    Args:
+        predictor: predictor of a run.
+        field: "cases" or "explanations".
+
+    Returns:
+        None if no kind has an entry.
+    """
+    entries = {kind: make for k in kinds() for kind, make in getattr(k, field).items()}
+    return next((entries[c] for c in type(predictor).__mro__ if c in entries), None)

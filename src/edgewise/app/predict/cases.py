@@ -18,7 +18,7 @@ from edgewise.explain.attribution import Case, outputs_of
 Scores = Callable[[], Tensor]
 
 
-def _outputs(predictor: Any, example: Any) -> tuple[tuple[Any, ...], Tensor]:
+def model_call(predictor: Any, example: Any) -> tuple[tuple[Any, ...], Tensor]:
     """Predict on one example, and return the positional arguments and the output of the model.
 
     Args:
@@ -42,11 +42,11 @@ def log_odds(scores: Tensor, label: Tensor) -> Tensor:
     return own - others.logsumexp(-1)
 
 
-def _row_odds(scores: Scores, row: int, label: int) -> Scores:
+def row_odds(scores: Scores, row: int, label: int) -> Scores:
     return lambda: log_odds(scores()[row : row + 1], torch.tensor([label]))
 
 
-def _rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Scores]:
+def output_rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Scores]:
     """Predict on one input.
 
     Args:
@@ -60,15 +60,15 @@ def _rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Scores]:
     example = predictor.prepare(value)
 
     def scores() -> Tensor:
-        out = _outputs(predictor, example)[1]
+        out = model_call(predictor, example)[1]
         return out.reshape(-1, out.shape[-1])
 
     with torch.no_grad():
-        given, out = _outputs(predictor, example)
+        given, out = model_call(predictor, example)
     return given, out.reshape(-1, out.shape[-1]), scores
 
 
-def _target_cases(
+def target_cases(
     predictor: Properties,
     out: Tensor,
     scores: Scores,
@@ -93,15 +93,15 @@ def _target_cases(
         name = f"{target.name} " if len(predictor.targets) > 1 else ""
         if target.classes:
             best = int(probabilities(target, own).argmax())
-            score = _class_odds(scores, places, best, target)
+            score = class_odds(scores, places, best, target)
             yield Case(score, member, labels, f"{name}{target.classes[best]}", **fields)
         else:
             answer = f"{name}{rounded(float(own[0]))}"
-            yield _number_case(scores, start, member, labels, answer, **fields)
+            yield number_case(scores, start, member, labels, answer, **fields)
         start += target.width
 
 
-def _class_odds(scores: Scores, places: slice, label: int, target: Target) -> Scores:
+def class_odds(scores: Scores, places: slice, label: int, target: Target) -> Scores:
     """Return a function that computes the log-odds of a class.
 
     Args:
@@ -120,7 +120,7 @@ def _class_odds(scores: Scores, places: slice, label: int, target: Target) -> Sc
     return odds
 
 
-def _number_case(
+def number_case(
     scores: Scores, place: int, member: Tensor, labels: list[str], answer: str, **fields: Any
 ) -> Case:
     return Case(
@@ -128,7 +128,7 @@ def _number_case(
     )
 
 
-def _words(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
+def word_members(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
     """Join tokens to words.
 
     Args:
@@ -166,7 +166,7 @@ def _marks_words(tokenizer: Any) -> bool:
     return any(piece.startswith(("▁", "Ġ")) for piece in list(tokenizer.get_vocab())[:2000])
 
 
-def _too_long(count: int) -> ArgumentError:
+def too_long(count: int) -> ArgumentError:
     return ArgumentError(
         "input",
         expected="a sentence that the model reads as a whole",

@@ -10,20 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from edgewise._utils.digits import rounded
-from edgewise.app.kinds.items.predict import Recommendations
-from edgewise.app.kinds.links.predict import LinkSuggestions
-from edgewise.app.kinds.nodes.predict import OnNodes
-from edgewise.app.kinds.series.predict import Forecasts
-from edgewise.app.kinds.series.reasons import steps_of
 from edgewise.attention.hooks import without_interception
-from edgewise.explain.explanation import Explanation, Kind, _named
+from edgewise.explain.explanation import Explanation, Kind, node_names
 from edgewise.explain.record import MAX_EDGES, record
 
 FEW_EDGES = 100_000
 """Maximum number of recorded edges around a node if the graph has more than ``MAX_EDGES`` edges."""
 
 
-def _of_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+def explain_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     """Explain a prediction of a run on a text.
 
     Args:
@@ -33,13 +28,13 @@ def _of_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     """
     from edgewise.layers import Tokens
 
-    with record(run.model, **recording) as recorded, _arguments(run.model) as calls:
-        answer = _answer(run, value)
+    with record(run.model, **recording) as recorded, positional_arguments(run.model) as calls:
+        answer = answer_text(run, value)
     tokens = next(x for call in calls for x in call if isinstance(x, Tokens))
-    return Explanation(recorded, _tokens(run, tokens.ids.flatten()), "sequence", answer=answer)
+    return Explanation(recorded, token_labels(run, tokens.ids.flatten()), "sequence", answer=answer)
 
 
-def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+def explain_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     """Explain a prediction of a model of graphs, series or interactions.
 
     Some predictors compute the embeddings of all nodes in ``set_up``, so ``set_up`` is called again
@@ -52,40 +47,19 @@ def _of_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation
     """
     predictor = run.predictor
     options = {"top": 3, "evidence": 0} if "evidence" in predictor.options() else {}
-    labels, details = _nodes_of(predictor, value)
-    if "node" in details and not {"targets", "max_edges"} & recording.keys():
-        recording = {**recording, "targets": _neighbourhood(run, details["node"])}
+    labels, node = predictor.node_labels(value)
+    if node is not None and not {"targets", "max_edges"} & recording.keys():
+        recording = {**recording, "targets": _neighbourhood(run, node)}
     with record(run.model, **recording) as recorded:
         predictor.set_up()
         # For a node of one graph, set_up calls all layers. The steps of LightGCN's low-pass filter
         # are not layers, so they are not recorded.
-        with without_interception() if "node" in details else nullcontext():
-            answer = _answer(run, value, **options)
-    kind: Kind = "sequence" if isinstance(predictor, Forecasts) else "graph"
-    names = _named(labels, recorded.layers[0].graph.num_sources, kind)
+        with without_interception() if node is not None else nullcontext():
+            answer = answer_text(run, value, **options)
+    kind: Kind = "sequence" if predictor.ordered else "graph"
+    names = node_names(labels, recorded.layers[0].graph.num_sources, kind)
+    details = {} if node is None else {"node": node}
     return Explanation(recorded, names, kind, answer=answer, details=details)
-
-
-def _nodes_of(predictor: Any, value: Any) -> tuple[list[str], dict[str, Any]]:
-    """Return the names of the nodes, and the explained node.
-
-    Args:
-        predictor: predictor of a run on graphs, series or interactions.
-        value: the input.
-
-    Returns:
-        The names; and a dict with the index of the explained node as ``"node"``, which is empty if
-        the prediction is not about one node.
-    """
-    if isinstance(predictor, Forecasts):
-        return steps_of(predictor.prepare(value), predictor.length), {}
-    if isinstance(predictor, Recommendations):
-        labels = [*predictor.users.ids, *predictor.items.ids]
-        return list(map(str, labels)), {"node": predictor.users.number(value)}
-    if isinstance(predictor, OnNodes | LinkSuggestions):
-        return list(map(str, predictor.nodes.ids)), {"node": predictor.nodes.number(value)}
-    example = predictor.prepare(value)
-    return [f"node {node}" for node in range(len(getattr(example, "x", ())))], {}
 
 
 def _neighbourhood(run: Any, node: int) -> Tensor | None:
@@ -100,9 +74,7 @@ def _neighbourhood(run: Any, node: int) -> Tensor | None:
     Returns:
         ``None`` in a smaller graph, to record all targets.
     """
-    from edgewise.app.explain.influence import outputs_of_graph
-
-    graph = outputs_of_graph(run)[1]
+    graph = run.predictor.graph_outputs()[1]
     if graph.num_edges <= MAX_EDGES:
         return None
     source, target = graph.edge_index
@@ -117,7 +89,7 @@ def _neighbourhood(run: Any, node: int) -> Tensor | None:
 
 
 @contextmanager
-def _arguments(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
+def positional_arguments(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
     """Collect the positional arguments of all calls of a model within the ``with`` block."""
     calls: list[tuple[Any, ...]] = []
     handle = model.register_forward_pre_hook(lambda _, args: calls.append(args))
@@ -127,7 +99,7 @@ def _arguments(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
         handle.remove()
 
 
-def _answer(run: Any, value: Any, **options: Any) -> str:
+def answer_text(run: Any, value: Any, **options: Any) -> str:
     """Return the prediction of a run as text.
 
     Args:
@@ -158,7 +130,7 @@ def _written(part: Any) -> str:
     return str(part)
 
 
-def _tokens(run: Any, ids: Tensor) -> list[str]:
+def token_labels(run: Any, ids: Tensor) -> list[str]:
     tokenizer = run.predictor.tokenizer
     found = [tokenizer.id_to_token(number) or str(number) for number in ids.tolist()]
     shown = [token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for token in found]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
@@ -21,6 +21,7 @@ from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Data
 from edgewise.app.train.task import Task
+from edgewise.graphs import Graph
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,6 +59,8 @@ class Predictor(ABC):
     """Whether several seeds in one run folder are loaded as an ensemble."""
     frame_is_one_input: ClassVar[bool] = False
     """Whether all rows of a data frame are one input."""
+    ordered: ClassVar[bool] = False
+    """Whether the nodes of an input have an order: tokens, patches or time steps."""
 
     def __init__(
         self,
@@ -80,6 +83,27 @@ class Predictor(ABC):
     def serves(cls, recipe: Recipe) -> bool:
         """Return whether this predictor supports runs of a recipe."""
         return isinstance(recipe.data, cls.data) and type(recipe.task) is cls.task
+
+    def node_labels(self, value: Any) -> tuple[list[str], int | None]:
+        """Return the names of the nodes of the model's graph, and the index of the explained node.
+
+        The index is None if the prediction is not about one node.
+        """
+        example = self.prepare(value)
+        return [f"node {node}" for node in range(len(getattr(example, "x", ())))], None
+
+    def graph_outputs(self) -> tuple[Callable[[], Tensor], Graph, list[str]]:
+        """Return a function that computes all outputs on the run's graph, the graph, and node names.
+
+        Raises:
+            ArgumentError: the data of the run are not a single graph.
+        """
+        raise ArgumentError(
+            "run",
+            expected="a run on one graph: node classification, link prediction or recommendation",
+            got=f"a run of {self.recipe.name}",
+            remedy="train for example gat-cora or sage-facebook",
+        )
 
     def default_inputs(self) -> list[Any]:
         """Return the inputs to use if the caller gives none.

@@ -12,6 +12,8 @@ from edgewise.app.train.text.tokenizer import encode_all
 class OnTexts(Predictor):
     """Base of predictors on texts; the text column is named as in the training table."""
 
+    ordered = True
+
     def columns(self) -> tuple[str, ...]:
         return (self.preprocessing.values.get("text", "text"),)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from edgewise.app.runs.baseline_kinds import Kind
 from edgewise.app.runs.baselines import (
     Baseline,
     baselines,
@@ -13,7 +12,7 @@ from edgewise.app.runs.baselines import (
 )
 from edgewise.app.runs.comparison import Comparison, compare
 from edgewise.app.runs.paired import Paired, paired_test, paired_tests, per_example_metrics
-from edgewise.app.runs.predictors import PREDICTORS, predictor_of
+from edgewise.app.runs.predictors import predictor_of
 from edgewise.app.runs.recipe_fields import Field, fields_of, with_values
 from edgewise.app.runs.record import from_record, load_recipe, to_record
 from edgewise.app.runs.run import Run, load
@@ -21,11 +20,9 @@ from edgewise.app.runs.seeds import evaluate_run, measure, train_folds, train_se
 from edgewise.app.runs.train_recipe import train
 
 __all__ = [
-    "PREDICTORS",
     "Baseline",
     "Comparison",
     "Field",
-    "Kind",
     "Paired",
     "Run",
     "baselines",

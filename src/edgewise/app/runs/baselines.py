@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.errors import require
-from edgewise.app.runs.baseline_kinds import kind_of
-from edgewise.app.train.baseline import Candidate, Score, Writer
+from edgewise.app.kinds import Baselines, kinds
+from edgewise.app.train.baseline import Candidate, NoBaselineError, Score, Writer
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.loader import Loader
 from edgewise.app.train.preprocessing import Preprocessing
@@ -104,7 +104,7 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
         ['k-NN on pixels', 'logistic regression on pixels']
     """
     require("torchmetrics", extra="train", purpose="metrics of baselines")
-    kind = kind_of(recipe)
+    kind = baselines_for(recipe)
     splits = without_augmentation(recipe.data).load()
     recipe = recipe.for_targets(splits.targets, splits.class_counts)
     best: dict[str, tuple[Baseline, Score | Writer]] = {}
@@ -136,7 +136,7 @@ def is_large(recipe: Recipe, run: Preprocessing) -> bool:
     Raises:
         NoBaselineError: there are no baselines for the recipe's data and task.
     """
-    return kind_of(recipe).is_large(run)
+    return baselines_for(recipe).is_large(run)
 
 
 def best_of(recipe: Recipe, found: Sequence[Baseline], split: str = "val") -> Baseline:
@@ -257,3 +257,22 @@ def without_augmentation(data: Data) -> Data:
     """Return a copy of the data settings with random augmentation turned off."""
     names = {field.name for field in fields(data)} & AUGMENTATION.keys()
     return replace(data, **{name: AUGMENTATION[name] for name in names})
+
+
+def baselines_for(recipe: Recipe) -> Baselines:
+    """Return the baselines that a kind of problem has for a recipe.
+
+    Raises:
+        NoBaselineError: there are no baselines for its data and task.
+    """
+    known = [entry for kind in kinds() for entry in kind.baselines]
+    for entry in known:
+        if entry.has(recipe):
+            return entry
+    raise NoBaselineError(
+        "recipe",
+        expected="a recipe with baselines, on "
+        + ", ".join(f"{entry.name} (such as {entry.example})" for entry in known),
+        got=f"{recipe.name}: {recipe.summary}",
+        remedy="choose another recipe, or compare models with `edgewise compare`",
+    )

@@ -10,7 +10,6 @@ from edgewise import __version__
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError, MissingDataError
 from edgewise.app.kinds import DATA, TASKS
-from edgewise.app.kinds.plugins import provider
 from edgewise.app.runs.recipe_fields import PARTS, Field, fields_of, model_fields, with_values
 from edgewise.app.train.folder import RECIPE, RunFolder
 from edgewise.app.train.optimizer import OptimizerSettings
@@ -28,8 +27,8 @@ KINDS: dict[str, Mapping[str, Any]] = {
     "trainer": {"trainer": TrainerSettings},
 }
 """For each part of a recipe: its classes, by the name that ``recipe.json`` stores as ``use``."""
-TABLES = {"data": "DATA", "task": "TASKS"}
-"""Parts of a recipe for which installed packages may add classes, with the name of their table."""
+TABLES = {"data": DATA, "task": TASKS}
+"""Parts of a recipe for which installed packages may add classes."""
 
 
 def to_record(recipe: Recipe) -> dict[str, Any]:
@@ -51,9 +50,9 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
         use = _use(part, getattr(recipe, part))
         record[part] = {"use": use} if len(KINDS[part]) > 1 or part in ("data", "task") else {}
     packages = {
-        provider(table, record[part]["use"])
+        table.provider(record[part]["use"])
         for part, table in TABLES.items()
-        if record[part]["use"] not in KINDS[part].own  # type: ignore[attr-defined]
+        if record[part]["use"] not in table.own
     }
     if packages:
         record["packages"] = sorted(map(str, packages))

@@ -14,13 +14,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from torch import nn
 
 from edgewise._utils.arguments import check_least
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError, EdgewiseError, printable_line
 from edgewise.app.files.frames import is_frame, to_pandas
+from edgewise.app.kinds import entry_for
 from edgewise.app.predict.ensemble import Ensemble
+from edgewise.app.predict.pages import explain_nodes
 from edgewise.app.predict.predictor import Answer, Predictor
 from edgewise.app.predict.rows import flat, is_of_dicts
 from edgewise.app.runs.predictors import predictor_of
@@ -37,6 +40,8 @@ from edgewise.app.train.preprocessing import (
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits
 from edgewise.app.train.text.tokenizer import TOKENIZER, load_tokenizer
+from edgewise.explain.explanation import Explanation
+from edgewise.explain.module_names import naming_the_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,6 +86,18 @@ class Run:
     def splits(self) -> Splits:
         """Data that the run was trained on, loaded at the first use."""
         return prepare_recorded(replace(self.recipe, start=""), RunFolder(self.path))[1]
+
+    def explanation(self, value: Any, recording: Mapping[str, Any]) -> Explanation:
+        """Predict on one input and record the attention; :func:`edgewise.explain.explanation`."""
+        explain = entry_for(self.predictor, "explanations") or explain_nodes
+        value = self.predictor.given(value)
+        self.predictor.prepare(value)  # This raises an error if the input is invalid.
+        with (
+            torch.no_grad(),
+            naming_the_run(self, "a run whose model computes attention over its inputs"),
+        ):
+            explained: Explanation = explain(self, value, recording)
+        return explained
 
     def predict(self, inputs: Any = None, *, batch_size: int | None = None, **options: Any) -> Any:
         """Return the predictions, in the order of the inputs.
@@ -147,8 +164,8 @@ class Run:
             A list of :class:`edgewise.app.explain.Attribution`.
 
         """
-        # Imported by name, because edgewise.explain imports this package.
-        explain = import_module("edgewise.explain")
+        # Imported by name, because edgewise.app.explain imports this package.
+        explain = import_module("edgewise.app.explain")
         return explain.attributions(self, inputs, top=top, **options)
 
     def draw(self, answers: list[Answer]) -> Figure:

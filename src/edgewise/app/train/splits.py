@@ -83,7 +83,7 @@ class Splits:
         batch_size: batch size.
         preprocessing: dict of values that prediction needs, such as label names, item ids, scales
             or the graph. They are JSON values or tensors, saved with a trained model for
-            :mod:`edgewise.inference`.
+            :mod:`edgewise.app.predict`.
         codes: precomputed positional encodings of the graphs. Those that the model uses are
             prepared before training and added to every batch.
         targets: descriptions of the targets for the task, saved with a trained model; empty if the

@@ -92,7 +92,7 @@ def test_lower_case():
 
 def test_every_process_learns_the_same_vocabulary():
     program = (
-        "from tests.data.text.test_tokenizer import *\n"
+        "from tests.app.data.text.test_tokenizer import *\n"
         "print(*(vocabulary_hash(train_tokenizer(TEXTS, k, SIZES[k])) for k in KINDS))"
     )
     command = [sys.executable, "-c", program]

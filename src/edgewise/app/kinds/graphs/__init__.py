@@ -1,10 +1,34 @@
-"""TODO."""
+"""Classes of graphs."""
 
 from __future__ import annotations
 
+from edgewise.app.kinds.graphs import reasons, recipes
+from edgewise.app.kinds.graphs.data import GraphData
+from edgewise.app.kinds.graphs.predict import GraphClasses
 from edgewise.app.kinds.graphs.tu import TU
+from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
+from edgewise.app.train import tree_baselines
+from edgewise.app.train.tasks.classification import Classification
 
-__all__ = ["TU"]
+__all__ = ["KIND", "TU"]
+
+KIND = Kind(
+    "graphs",
+    recipes=recipes_in((recipes,)),
+    data={"tu": TU},
+    predictors=(GraphClasses,),
+    baselines=(
+        Baselines(
+            "classes of graphs",
+            "gin-mutag",
+            GraphData,
+            (Classification,),
+            tree_baselines.candidates,
+            tree_baselines.is_large,
+        ),
+    ),
+    cases={GraphClasses: reasons.graph_class},
+)
 
 
 def __dir__() -> list[str]:

@@ -18,6 +18,8 @@ from edgewise.app.train.tasks.classification import Classification
 class OnImages(Predictor):
     """Base of predictors on image files, folders of images, and Pillow images."""
 
+    ordered = True
+
     input = "an image file"
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:

@@ -10,21 +10,21 @@ import torch
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds.images.predict import ImageClasses
-from edgewise.app.predict.cases import _row_odds, _rows
-from edgewise.app.predict.pages import _answer
+from edgewise.app.predict.cases import output_rows, row_odds
+from edgewise.app.predict.pages import answer_text
 from edgewise.explain.attribution import Case
-from edgewise.explain.explanation import Explanation, _of_pixels, patch_labels
+from edgewise.explain.explanation import Explanation, explain_pixels, patch_labels
 from edgewise.explain.record import record
 
 
-def _of_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+def explain_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     with record(run.model, **recording) as recorded:
-        answer = _answer(run, value)
-    return _of_pixels(run.model, recorded, run.predictor.prepare(value), answer)
+        answer = answer_text(run, value)
+    return explain_pixels(run.model, recorded, run.predictor.prepare(value), answer)
 
 
-def _image(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
-    given, out, scores = _rows(predictor, value)
+def image_class(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
+    given, out, scores = output_rows(predictor, value)
     embedding = next(
         (part for part in predictor.model.modules() if hasattr(part, "num_patches")), None
     )
@@ -41,5 +41,5 @@ def _image(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
     labels = patch_labels(count // columns, columns)
     best = int(out[0].argmax())
     answer = str(predictor.preprocessing.values["labels"][best])
-    score = _row_odds(scores, 0, best)
+    score = row_odds(scores, 0, best)
     yield Case(score, torch.arange(count), labels, answer, class_token=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from edgewise.app.kinds.items.task import Recommendation
 from edgewise.app.predict.node_ids import KnownIds, Neighbours
 from edgewise.app.predict.predictor import Answer, Predictor
 from edgewise.app.train.edge_splits import both_ways
-from edgewise.graphs import edges
+from edgewise.graphs import Graph, edges
 from edgewise.layers import Recommender
 
 
@@ -37,6 +38,14 @@ class Recommendations(Predictor):
         self.graph = edges(pairs, first_item + len(kept["items"]))
         self.states = self.model.embed(self.graph)
         self.directions = F.normalize(self.states[first_item:], dim=-1)
+
+    def node_labels(self, value: Any) -> tuple[list[str], int | None]:
+        return [*map(str, self.users.ids), *map(str, self.items.ids)], self.users.number(value)
+
+    def graph_outputs(self) -> tuple[Callable[[], Tensor], Graph, list[str]]:
+        model: Any = self.model
+        ids = [*self.users.ids, *self.items.ids]
+        return lambda: model.embed(self.graph), self.graph, ids
 
     def columns(self) -> tuple[str, ...]:
         return (self.preprocessing.values["columns"][0],)

@@ -13,7 +13,7 @@ from edgewise.explain.attribution import Case
 from edgewise.layers import Recommender
 
 
-def _recommended(predictor: Recommendations, value: Any, top: int) -> Iterator[Case]:
+def recommended_items(predictor: Recommendations, value: Any, top: int) -> Iterator[Case]:
     user = predictor.prepare(value)
     model, first = predictor.model, len(predictor.users.ids)
     assert isinstance(model, Recommender)

@@ -1,14 +1,26 @@
-"""TODO."""
+"""Language models: next tokens, masked words and text embeddings."""
 
 from __future__ import annotations
 
+from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
+from edgewise.app.kinds.language import (
+    baseline,
+    contrastive_recipes,
+    masked_baseline,
+    masked_recipes,
+    reasons,
+    recipes,
+)
 from edgewise.app.kinds.language.contrastive import Contrastive
+from edgewise.app.kinds.language.data import TextStream
 from edgewise.app.kinds.language.files import Shakespeare, TextFiles, WarAndPeace, WikiText2
 from edgewise.app.kinds.language.halves import TextHalves
 from edgewise.app.kinds.language.masked_text import MaskedText
+from edgewise.app.kinds.language.predict import Continuations, HiddenWords, TextEmbeddings
 from edgewise.app.kinds.language.task import LanguageModeling, MaskedLanguageModeling
 
 __all__ = [
+    "KIND",
     "Contrastive",
     "LanguageModeling",
     "MaskedLanguageModeling",
@@ -19,6 +31,54 @@ __all__ = [
     "WarAndPeace",
     "WikiText2",
 ]
+
+KIND = Kind(
+    "language",
+    recipes=recipes_in(
+        (
+            recipes,
+            masked_recipes,
+            contrastive_recipes,
+        )
+    ),
+    data={
+        "masked_text": MaskedText,
+        "shakespeare": Shakespeare,
+        "text_files": TextFiles,
+        "text_halves": TextHalves,
+        "war_and_peace": WarAndPeace,
+        "wikitext2": WikiText2,
+    },
+    tasks={
+        "contrastive": Contrastive,
+        "language_modeling": LanguageModeling,
+        "masked_language_modeling": MaskedLanguageModeling,
+    },
+    predictors=(
+        Continuations,
+        HiddenWords,
+        TextEmbeddings,
+    ),
+    baselines=(
+        Baselines(
+            "language models",
+            "gpt-shakespeare",
+            TextStream,
+            (LanguageModeling,),
+            baseline.candidates,
+        ),
+        Baselines(
+            "masked words",
+            "bert-wikitext",
+            MaskedText,
+            (MaskedLanguageModeling,),
+            masked_baseline.candidates,
+            masked_baseline.is_large,
+        ),
+    ),
+    cases={Continuations: reasons.continuation, HiddenWords: reasons.hidden_words},
+    explanations={Continuations: reasons.explain_beginning},
+)
 
 
 def __dir__() -> list[str]:

@@ -39,6 +39,10 @@ class WarAndPeace(TextStream):
         assert book is not None  # The checksum has verified the file.
         return book[1].strip() + "\n"
 
+    def training_texts(self) -> list[str]:
+        """Return the paragraphs of the novel."""
+        return [paragraph.replace("\n", " ") for paragraph in self.text().split("\n\n")]
+
 
 @dataclass(frozen=True)
 class WikiText2(TextStream):
@@ -64,6 +68,10 @@ class WikiText2(TextStream):
         return _texts(
             "wikitext-2", f"pytorch/examples/{commit}/word_language_model/data/wikitext-2", self
         )
+
+    def training_texts(self) -> list[str]:
+        """Return the texts of the training set."""
+        return self.parts()[0].splitlines()
 
 
 def _texts(name: str, at: str, stream: TextStream) -> list[str]:

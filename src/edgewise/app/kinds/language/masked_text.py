@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from edgewise._utils.arguments import check_choice, check_given
-from edgewise.app.files.reading import raw_texts, read_own_text
-from edgewise.app.kinds.language.files import WarAndPeace, WikiText2
-from edgewise.app.kinds.tags.files import EWT
-from edgewise.app.kinds.texts.files import SST2
-from edgewise.app.kinds.translation.data import MULTI30K
+from edgewise.app.files.reading import read_own_text
+from edgewise.app.kinds.language.files import WikiText2
 from edgewise.app.train.splits import Splits, TextSplits
 from edgewise.app.train.text.masking import held_out_masked_windows, mask_tokens, masked_windows
 from edgewise.app.train.text.text_data import TextData, check_some
@@ -140,14 +137,8 @@ def _lines(paths: tuple[str, ...]) -> list[str]:
 
 def lines_of(source: str) -> list[str]:
     """Return the training texts of a public data set."""
-    if source == "wikitext2":
-        return WikiText2().parts()[0].splitlines()
-    if source == "sst2":
-        return [text for text, _ in SST2().parts().parts["train"]]
-    if source == "ewt":
-        sentences, _files = EWT().parts()
-        return [" ".join(word for word, _ in sentence) for sentence in sentences["train"]]
-    if source == "multi30k":
-        name = "train.en.gz"
-        return raw_texts("multi30k", {name: f"{MULTI30K}/{name}"})[name].splitlines()
-    return [paragraph.replace("\n", " ") for paragraph in WarAndPeace().text().split("\n\n")]
+    from edgewise.app.kinds import DATA  # The registry imports this module.
+
+    data: Any = DATA[source]
+    texts: list[str] = data().training_texts()
+    return texts

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from edgewise.app.kinds.language.predict import Continuations, HiddenWords
-from edgewise.app.predict.cases import _row_odds, _rows, _words
-from edgewise.app.predict.pages import _answer, _tokens
+from edgewise.app.predict.cases import output_rows, row_odds, word_members
+from edgewise.app.predict.pages import answer_text, token_labels
 from edgewise.app.train.text.tokenizer import special_ids
 from edgewise.explain.attribution import Case
 from edgewise.explain.explanation import Explanation
@@ -18,17 +18,17 @@ from edgewise.explain.record import record
 from edgewise.layers import LanguageModel, Tokens
 
 
-def _of_beginning(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+def explain_beginning(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     ids = run.predictor.prepare(value)[-run.recipe.data.context :]
     with record(run.model, **recording) as recorded:
         run.model.trunk(ids[None])
-    answer = _answer(run, value, max_new_tokens=20, temperature=0)
-    return Explanation(recorded, _tokens(run, ids), "sequence", answer=answer)
+    answer = answer_text(run, value, max_new_tokens=20, temperature=0)
+    return Explanation(recorded, token_labels(run, ids), "sequence", answer=answer)
 
 
-def _hidden_words(predictor: HiddenWords, value: Any, _: int) -> Iterator[Case]:
-    given, out, every = _rows(predictor, value)
-    member, labels = _words(predictor.tokenizer, given[0].ids.flatten())
+def hidden_words(predictor: HiddenWords, value: Any, _: int) -> Iterator[Case]:
+    given, out, every = output_rows(predictor, value)
+    member, labels = word_members(predictor.tokenizer, given[0].ids.flatten())
     special = special_ids(predictor.tokenizer)
 
     def scores() -> Tensor:  # Special tokens are excluded, as in the answer.
@@ -38,10 +38,10 @@ def _hidden_words(predictor: HiddenWords, value: Any, _: int) -> Iterator[Case]:
     for row, best in enumerate(out.argmax(-1).tolist()):
         word = predictor.tokenizer.decode([best]).strip()
         own = given[1][row].reshape(1)
-        yield Case(_row_odds(scores, row, best), member, labels, word, own)
+        yield Case(row_odds(scores, row, best), member, labels, word, own)
 
 
-def _continuation(predictor: Continuations, value: Any, _: int) -> Iterator[Case]:
+def continuation(predictor: Continuations, value: Any, _: int) -> Iterator[Case]:
     """Yield a case for the most probable next token, whose members are the last tokens."""
     data: Any = predictor.recipe.data
     ids = predictor.prepare(value)[-data.context :]
@@ -58,4 +58,4 @@ def _continuation(predictor: Continuations, value: Any, _: int) -> Iterator[Case
         best = int(scores()[0].argmax())
     labels = [data.decode(predictor.tokenizer, one.reshape(1)) for one in ids]
     answer = data.decode(predictor.tokenizer, torch.tensor([best]))
-    yield Case(_row_odds(scores, 0, best), torch.arange(len(ids)), labels, answer, last)
+    yield Case(row_odds(scores, 0, best), torch.arange(len(ids)), labels, answer, last)

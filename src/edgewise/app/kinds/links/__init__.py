@@ -1,11 +1,24 @@
-"""TODO."""
+"""Links between the nodes of one graph."""
 
 from __future__ import annotations
 
-from edgewise.app.kinds.links.data import EdgeList, EgoFacebook
+from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
+from edgewise.app.kinds.links import baseline, reasons, recipes
+from edgewise.app.kinds.links.data import EdgeList, EgoFacebook, Links
+from edgewise.app.kinds.links.predict import LinkSuggestions
 from edgewise.app.kinds.links.task import LinkPrediction
 
-__all__ = ["EdgeList", "EgoFacebook", "LinkPrediction"]
+__all__ = ["KIND", "EdgeList", "EgoFacebook", "LinkPrediction"]
+
+KIND = Kind(
+    "links",
+    recipes=recipes_in((recipes,)),
+    data={"edge_list": EdgeList, "ego_facebook": EgoFacebook},
+    tasks={"link_prediction": LinkPrediction},
+    predictors=(LinkSuggestions,),
+    baselines=(Baselines("links", "sage-facebook", Links, (LinkPrediction,), baseline.candidates),),
+    cases={LinkSuggestions: reasons.suggested_links},
+)
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from edgewise.app.kinds.links.task import LinkPrediction
 from edgewise.app.predict.node_ids import KnownIds, Neighbours
 from edgewise.app.predict.predictor import Answer, Predictor
 from edgewise.app.train.edge_splits import both_ways
-from edgewise.graphs import edges
+from edgewise.graphs import Graph, edges
 from edgewise.models.link_predictor import LinkPredictor
 
 CHUNK = 65536
@@ -42,6 +42,13 @@ class LinkSuggestions(Predictor):
         assert isinstance(self.model, LinkPredictor)
         self.graph = edges(pairs, len(kept["ids"]))
         self.states = self.model.embed(self.graph)
+
+    def node_labels(self, value: Any) -> tuple[list[str], int | None]:
+        return list(map(str, self.nodes.ids)), self.nodes.number(value)
+
+    def graph_outputs(self) -> tuple[Callable[[], Tensor], Graph, list[str]]:
+        model: Any = self.model
+        return lambda: model.embed(self.graph), self.graph, list(self.nodes.ids)
 
     def columns(self) -> tuple[str, ...]:
         return (self.preprocessing.values["column"],)

@@ -16,7 +16,7 @@ from edgewise.graphs import Graph, edges
 from edgewise.models.link_predictor import LinkPredictor
 
 
-def _links(predictor: LinkSuggestions, value: Any, top: int) -> Iterator[Case]:
+def suggested_links(predictor: LinkSuggestions, value: Any, top: int) -> Iterator[Case]:
     node = predictor.prepare(value)
     model, ids = predictor.model, predictor.nodes.ids
     assert isinstance(model, LinkPredictor)

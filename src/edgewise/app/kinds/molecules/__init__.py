@@ -1,13 +1,76 @@
-"""TODO."""
+"""Properties of molecules."""
 
 from __future__ import annotations
 
+from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
+from edgewise.app.kinds.molecules import masked_baseline, reasons, recipes, zinc_recipes
 from edgewise.app.kinds.molecules.data import MoleculeTable
 from edgewise.app.kinds.molecules.masked_molecules import MaskedMolecules
+from edgewise.app.kinds.molecules.predict import HiddenAtoms, MoleculeProperties, PenalisedLogP
 from edgewise.app.kinds.molecules.solubility import ESOL, IonicLiquids
 from edgewise.app.kinds.molecules.zinc import ZINC
+from edgewise.app.train import tree_baselines
+from edgewise.app.train.tasks.classification import Classification
+from edgewise.app.train.tasks.property_prediction import PropertyPrediction
+from edgewise.app.train.tasks.regression import Regression
 
-__all__ = ["ESOL", "ZINC", "IonicLiquids", "MaskedMolecules", "MoleculeTable"]
+__all__ = [
+    "ESOL",
+    "KIND",
+    "ZINC",
+    "IonicLiquids",
+    "MaskedMolecules",
+    "MoleculeTable",
+]
+
+KIND = Kind(
+    "molecules",
+    recipes=recipes_in(
+        (
+            recipes,
+            zinc_recipes,
+        )
+    ),
+    data={
+        "esol": ESOL,
+        "ionic_liquids": IonicLiquids,
+        "masked_molecules": MaskedMolecules,
+        "molecule_table": MoleculeTable,
+        "zinc": ZINC,
+    },
+    predictors=(
+        HiddenAtoms,
+        MoleculeProperties,
+        PenalisedLogP,
+    ),
+    baselines=(
+        Baselines(
+            "molecules",
+            "gin-esol",
+            (ZINC, MoleculeTable),
+            (PropertyPrediction, Regression),
+            tree_baselines.candidates,
+            tree_baselines.is_large,
+        ),
+        Baselines(
+            "masked molecules",
+            "masked-molecules",
+            MaskedMolecules,
+            (Classification,),
+            masked_baseline.candidates,
+        ),
+    ),
+    cases={
+        HiddenAtoms: reasons.hidden_atoms,
+        MoleculeProperties: reasons.molecule_properties,
+        PenalisedLogP: reasons.penalised_logp,
+    },
+    explanations={
+        HiddenAtoms: reasons.explain_molecule,
+        MoleculeProperties: reasons.explain_molecule,
+        PenalisedLogP: reasons.explain_molecule,
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -19,30 +19,29 @@ from edgewise.app.kinds.molecules.predict import (
     _flags,
     read_smiles,
 )
-from edgewise.app.predict.cases import _number_case, _row_odds, _rows, _target_cases
-from edgewise.app.predict.pages import _answer
+from edgewise.app.predict.cases import number_case, output_rows, row_odds, target_cases
+from edgewise.app.predict.pages import answer_text
 from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
 from edgewise.explain.attribution import Case
 from edgewise.explain.explanation import Explanation
 from edgewise.explain.record import record
 
 
-def _of_molecule(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
-    from edgewise.app.kinds.molecules.predict import read_smiles
-
+def explain_molecule(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     with record(run.model, **recording) as recorded:
-        answer = _answer(run, value)
+        answer = answer_text(run, value)
     smiles = run.predictor.show(value)
     # The predictor may use only a part of a salt.
     example = run.predictor.prepare(value)
     molecule = example.molecule if hasattr(example, "molecule") else read_smiles(smiles)
+    bonds = [[bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()] for bond in molecule.GetBonds()]
     return Explanation(
         recorded,
         atom_labels(molecule),
         "molecule",
         _atom_positions(molecule),
         answer,
-        details={"smiles": smiles},
+        details={"smiles": smiles, "bonds": bonds},
     )
 
 
@@ -60,21 +59,21 @@ def atom_labels(molecule: Any) -> list[str]:
     return [f"{atom.GetSymbol()}{atom.GetIdx() + 1}" for atom in molecule.GetAtoms()]
 
 
-def _property(predictor: PenalisedLogP, value: Any, _: int) -> Iterator[Case]:
-    out, scores = _rows(predictor, value)[1:]
+def penalised_logp(predictor: PenalisedLogP, value: Any, _: int) -> Iterator[Case]:
+    out, scores = output_rows(predictor, value)[1:]
     labels = atom_labels(read_smiles(predictor.show(value)))
     member = torch.arange(len(labels))
-    yield _number_case(scores, 0, member, labels, rounded(float(out[0, 0])), by_edge=True)
+    yield number_case(scores, 0, member, labels, rounded(float(out[0, 0])), by_edge=True)
 
 
-def _properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[Case]:
-    out, scores = _rows(predictor, value)[1:]
+def molecule_properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[Case]:
+    out, scores = output_rows(predictor, value)[1:]
     labels = atom_labels(predictor.prepare(value).molecule)
     member = torch.arange(len(labels))
-    yield from _target_cases(predictor, out, scores, member, labels, by_edge=True)
+    yield from target_cases(predictor, out, scores, member, labels, by_edge=True)
 
 
-def _hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
+def hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
     one = predictor.prepare(value)
     codes = PrecomputedEncodings(packed([one.molecule]))
     atoms = _flags([(one.molecule.GetNumAtoms(), one.atoms)])
@@ -92,5 +91,5 @@ def _hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
         allowed = slice(0, ATOM_KINDS) if of_atom else slice(ATOM_KINDS, None)
         best = int(found[allowed].argmax()) + (0 if of_atom else ATOM_KINDS)
         own = torch.tensor([one.atoms[row]]) if of_atom else None
-        score = _row_odds(scores, row, best)
+        score = row_odds(scores, row, best)
         yield Case(score, torch.arange(len(labels)), labels, KINDS[best], own, by_edge=True)

@@ -1,13 +1,40 @@
-"""TODO."""
+"""Classes and numbers for the nodes of one graph."""
 
 from __future__ import annotations
 
+from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
+from edgewise.app.kinds.nodes import baseline, reasons, recipes
+from edgewise.app.kinds.nodes.data import NodeData
 from edgewise.app.kinds.nodes.files import NodeFiles
 from edgewise.app.kinds.nodes.planetoid import Planetoid
+from edgewise.app.kinds.nodes.predict import NodeClasses, NodeProperties
 from edgewise.app.kinds.nodes.reasons import NodeCases
 from edgewise.app.kinds.nodes.task import Consistency
+from edgewise.app.train.tasks.classification import Classification
 
-__all__ = ["Consistency", "NodeCases", "NodeFiles", "Planetoid"]
+__all__ = ["KIND", "Consistency", "NodeCases", "NodeFiles", "Planetoid"]
+
+KIND = Kind(
+    "nodes",
+    recipes=recipes_in((recipes,)),
+    data={"node_files": NodeFiles, "planetoid": Planetoid},
+    tasks={"consistency": Consistency},
+    predictors=(
+        NodeClasses,
+        NodeProperties,
+    ),
+    baselines=(
+        Baselines(
+            "classes of nodes",
+            "gcn-cora",
+            NodeData,
+            (Classification, Consistency),
+            baseline.candidates,
+            baseline.is_large,
+        ),
+    ),
+    cases={NodeClasses: reasons.node_class, NodeProperties: reasons.node_class},
+)
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from edgewise.app.predict.predictor import Answer, Predictor, top_labels
 from edgewise.app.predict.properties import Properties
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.tasks.classification import Classification
+from edgewise.graphs import Graph
 
 
 class NewNode(NamedTuple):
@@ -44,6 +45,17 @@ class OnNodes(Predictor):
         """Return the model outputs for all N nodes of a graph, ``[N, out_width]``."""
         outputs: Tensor = self.model(found.x, found.graph)
         return outputs
+
+    def node_labels(self, value: Any) -> tuple[list[str], int | None]:
+        return list(map(str, self.nodes.ids)), self.nodes.number(value)
+
+    def graph_outputs(self) -> tuple[Callable[[], Tensor], Graph, list[str]]:
+        training, model = graph_kept(self.preprocessing.values), self.model
+        return (
+            lambda: self.values(model(training.x, training.graph)),
+            training.graph,
+            list(training.ids),
+        )
 
     def values(self, outputs: Tensor) -> Tensor:
         """Convert outputs ``[N, out_width]`` to numbers, or to probabilities of classes."""

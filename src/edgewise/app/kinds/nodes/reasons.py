@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from edgewise._utils.digits import rounded
 from edgewise._utils.ragged import ranges
-from edgewise.app.explain.cases import _NODE_CASES
 from edgewise.app.kinds.nodes.data import graph_kept
 from edgewise.app.kinds.nodes.predict import NodeProperties, OnNodes
 from edgewise.app.predict.cases import log_odds
@@ -23,7 +23,7 @@ AT_ONCE = 256
 """Maximum number of nodes of a graph that are explained in one pass."""
 
 
-def _node(predictor: OnNodes, value: Any, _: int) -> Iterator[Case]:
+def node_class(predictor: OnNodes, value: Any, _: int) -> Iterator[Case]:
     yield node_cases(predictor).case([predictor.nodes.number(value)])
 
 
@@ -235,3 +235,6 @@ def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
     rows = torch.cat([count.new_zeros(1), count.cumsum(0)])
     shape = (len(nodes), x.shape[1])
     return torch.sparse_csr_tensor(rows, x.col_indices()[place], x.values()[place], shape)
+
+
+_NODE_CASES: WeakKeyDictionary[OnNodes, NodeCases] = WeakKeyDictionary()

@@ -32,6 +32,8 @@ class Forecasts(Predictor):
     of the values only, oldest first. Without an input, the forecast continues the training series.
     """
 
+    ordered = True
+
     data, task, input = TimeSeries, Forecast, "a history of values"
     frame_is_one_input = True
 
@@ -47,6 +49,9 @@ class Forecasts(Predictor):
 
     def columns(self) -> tuple[str, ...]:
         return (self.date, self.column) if self.date else (self.column,)
+
+    def node_labels(self, value: Any) -> tuple[list[str], int | None]:
+        return steps_of(self.prepare(value), self.length), None
 
     def default_inputs(self) -> list[Any]:
         return [self.own]
@@ -189,3 +194,15 @@ def _cell(value: Any, written: str) -> str:
     if hasattr(value, "strftime"):
         return str(value.strftime(written))
     return "" if value is None or str(value) == "nan" else str(value)
+
+
+def steps_of(series: Any, count: int) -> list[str]:
+    """Return names of the last time steps of a series: dates, or numbers from the end.
+
+    Args:
+        series: the series.
+        count: number of steps.
+    """
+    if series.step:
+        return [str(series.date(step - count + 1)) for step in range(count)]
+    return [f"{counted(count - 1 - step, 'step')} before the end" for step in range(count)]

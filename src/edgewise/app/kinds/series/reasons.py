@@ -8,28 +8,15 @@ from typing import Any
 import torch
 
 from edgewise._utils.digits import rounded
-from edgewise._utils.errors import counted
-from edgewise.app.kinds.series.predict import Forecasts
-from edgewise.app.predict.cases import _rows
+from edgewise.app.kinds.series.predict import Forecasts, steps_of
+from edgewise.app.predict.cases import output_rows
 from edgewise.explain.attribution import Case
 
 
-def steps_of(series: Any, count: int) -> list[str]:
-    """Return names of the last time steps of a series: dates, or numbers from the end.
-
-    Args:
-        series: the series.
-        count: number of steps.
-    """
-    if series.step:
-        return [str(series.date(step - count + 1)) for step in range(count)]
-    return [f"{counted(count - 1 - step, 'step')} before the end" for step in range(count)]
-
-
-def _forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
+def forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
     """Yield a case for each forecast value, whose members are the time steps of the history."""
     series = predictor.prepare(value)
-    given, out, scores = _rows(predictor, value)
+    given, out, scores = output_rows(predictor, value)
     count = given[0].shape[-1]
     labels = steps_of(series, count)
     for ahead in range(out.shape[-1]):

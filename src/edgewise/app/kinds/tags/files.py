@@ -183,6 +183,11 @@ class EWT(TaggedWords):
         }
         return read, {split: file for split, (file, _) in texts.items()}
 
+    def training_texts(self) -> list[str]:
+        """Return the texts of the training set."""
+        sentences, _files = self.parts()
+        return [" ".join(word for word, _ in sentence) for sentence in sentences["train"]]
+
 
 def ewt_texts() -> dict[str, tuple[str, str]]:
     """Return the file name and the text of each split."""

@@ -1,10 +1,42 @@
-"""TODO."""
+"""Classes and numbers for texts."""
 
 from __future__ import annotations
 
+from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
+from edgewise.app.kinds.texts import baseline, reasons, recipes
+from edgewise.app.kinds.texts.data import LabelledSentences
 from edgewise.app.kinds.texts.files import SST2, TextTable
+from edgewise.app.kinds.texts.predict import SentenceClasses, SentenceProperties
+from edgewise.app.predict.pages import explain_text
+from edgewise.app.predict.texts import OnTexts
+from edgewise.app.train.tasks.text_classification import TextClassification
 
-__all__ = ["SST2", "TextTable"]
+__all__ = ["KIND", "SST2", "TextTable"]
+
+KIND = Kind(
+    "texts",
+    recipes=recipes_in((recipes,)),
+    data={"sst2": SST2, "text_table": TextTable},
+    predictors=(
+        SentenceClasses,
+        SentenceProperties,
+    ),
+    baselines=(
+        Baselines(
+            "texts",
+            "sst2",
+            LabelledSentences,
+            (TextClassification,),
+            baseline.candidates,
+            baseline.is_large,
+        ),
+    ),
+    cases={
+        SentenceClasses: reasons.sentence_class,
+        SentenceProperties: reasons.sentence_properties,
+    },
+    explanations={OnTexts: explain_text},
+)
 
 
 def __dir__() -> list[str]:

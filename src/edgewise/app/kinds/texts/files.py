@@ -288,3 +288,7 @@ class SST2(LabelledSentences):
             rows = (line.rsplit("\t", 1) for line in texts[file].removesuffix("\n").split("\n"))
             parts[name] = [(sentence.strip(), label.strip()) for sentence, label in rows]
         return LabelledParts(parts, names)
+
+    def training_texts(self) -> list[str]:
+        """Return the texts of the training set."""
+        return [text for text, _ in self.parts().parts["train"]]

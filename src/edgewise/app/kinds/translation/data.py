@@ -18,7 +18,7 @@ from torch import Tensor
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import starts
 from edgewise.app.files.files import find_files, unreadable
-from edgewise.app.files.reading import read_lines
+from edgewise.app.files.reading import raw_texts, read_lines
 from edgewise.app.train.batches import Batch, WritingBatch
 from edgewise.app.train.splits import TextSplits
 from edgewise.app.train.text.buckets import TokenSplit
@@ -256,3 +256,8 @@ class Multi30k(Parallel):
         parts, ends = (self.train, self.val, self.test), (self.source, self.target)
         names = [f"{part}.{end}.gz" for part in parts for end in ends]
         return find_files("multi30k", {name: f"{MULTI30K}/{name}" for name in names})
+
+    def training_texts(self) -> list[str]:
+        """Return the English texts of the training set."""
+        name = "train.en.gz"
+        return raw_texts("multi30k", {name: f"{MULTI30K}/{name}"})[name].splitlines()

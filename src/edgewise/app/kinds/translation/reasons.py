@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from edgewise.app.kinds.translation.predict import Translations
-from edgewise.app.predict.cases import _row_odds, _words
-from edgewise.app.predict.pages import _answer, _tokens
+from edgewise.app.predict.cases import row_odds, word_members
+from edgewise.app.predict.pages import answer_text, token_labels
 from edgewise.app.train.text.tokenizer import special_ids
 from edgewise.explain.attribution import Case
 from edgewise.explain.explanation import Explanation
 from edgewise.explain.record import record
 
 
-def _of_translation(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+def explain_translation(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
     """Explain a translation by the weights of encoder, decoder and cross-attention.
 
     Args:
@@ -28,17 +28,17 @@ def _of_translation(run: Any, value: Any, recording: Mapping[str, Any]) -> Expla
     from edgewise.app.kinds.translation.data import Pairs
     from edgewise.app.train.text.packed_texts import PackedTexts
 
-    ids, answer = run.predictor.prepare(value), _answer(run, value)
+    ids, answer = run.predictor.prepare(value), answer_text(run, value)
     source = PackedTexts(ids, torch.tensor([len(ids)]))
     pairs = Pairs.of_sources(run.predictor.tokenizer, source, [answer])
     read, written = pairs.take(torch.tensor([0])).inputs
     with record(run.model, **recording) as recorded:
         run.model(read, written)
-    labels, targets = _tokens(run, ids), _tokens(run, written.ids)
+    labels, targets = token_labels(run, ids), token_labels(run, written.ids)
     return Explanation(recorded, labels, "pair of sequences", answer=answer, target_labels=targets)
 
 
-def _translation(predictor: Translations, value: Any, _: int) -> Iterator[Case]:
+def translation(predictor: Translations, value: Any, _: int) -> Iterator[Case]:
     """Yield a case for each token of the translation, whose members are the source words."""
     from edgewise.app.kinds.translation.data import Pairs
     from edgewise.app.train.text.packed_texts import PackedTexts
@@ -48,7 +48,7 @@ def _translation(predictor: Translations, value: Any, _: int) -> Iterator[Case]:
         text = predictor.answer([ids])[0]["translation"]
     source = PackedTexts(ids, torch.tensor([len(ids)]))
     batch = Pairs.of_sources(predictor.tokenizer, source, [text]).take(torch.tensor([0]))
-    member, labels = _words(predictor.tokenizer, ids)
+    member, labels = word_members(predictor.tokenizer, ids)
     wanted = batch.target.flatten()
 
     def scores() -> Tensor:
@@ -58,4 +58,4 @@ def _translation(predictor: Translations, value: Any, _: int) -> Iterator[Case]:
     for row, best in enumerate(wanted.tolist()):
         if best not in special_ids(predictor.tokenizer).tolist():
             word = predictor.tokenizer.decode([best]).strip()
-            yield Case(_row_odds(scores, row, best), member, labels, word)
+            yield Case(row_odds(scores, row, best), member, labels, word)

@@ -1,0 +1,88 @@
+"""Record of a kind of problem: what training, prediction, explanation and baselines need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from edgewise.app.predict.predictor import Predictor
+from edgewise.app.train.baseline import Candidate
+from edgewise.app.train.preprocessing import Preprocessing
+from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.splits import Data
+from edgewise.app.train.task import Task
+from edgewise.explain.attribution import Case
+from edgewise.explain.explanation import Explanation
+
+MakeCases = Callable[[Any, Any, int], Iterator[Case]]
+"""Function of a predictor, an input and a number of answers that yields a case for each answer."""
+MakeExplanation = Callable[[Any, Any, Mapping[str, Any]], Explanation]
+"""Function of a run, an input and arguments of :func:`edgewise.explain.record`."""
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """Simple baselines for the recipes with certain data and tasks.
+
+    Attributes:
+        name: name of what these recipes predict, such as "links", for messages.
+        example: name of one of these recipes.
+        data: base class of their data, or several classes.
+        tasks: classes of their task.
+        candidates: function that yields baselines with their settings, given a recipe and its
+            loaded data.
+        is_large: function that returns whether all candidates together take more than about ten
+            seconds, given the properties of the data that a run folder stores.
+    """
+
+    name: str
+    example: str
+    data: type | tuple[type, ...]
+    tasks: tuple[type, ...]
+    candidates: Callable[[Recipe, Any], Iterator[Candidate]]
+    is_large: Callable[[Preprocessing], bool] = lambda _: False
+
+    def has(self, recipe: Recipe) -> bool:
+        """Return whether these baselines are for a recipe."""
+        return isinstance(recipe.data, self.data) and type(recipe.task) in self.tasks
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Kind of problem, such as node classification on one graph.
+
+    A package adds a kind by an entry point of the group ``edgewise.kinds`` that names a module with
+    the attribute ``KIND``; see ``docs/howto/own_recipes.md``.
+
+    Attributes:
+        name: name of the kind.
+        recipes: recipes of this kind.
+        data: data set classes by the name that run folders store.
+        tasks: task classes by the name that run folders store.
+        predictors: classes that predict with a trained run.
+        baselines: simple baselines.
+        cases: for a class of predictors, the function that gives the reasons for its answers.
+        explanations: for a class of predictors, the function that records the attention of one
+            prediction.
+    """
+
+    name: str
+    recipes: tuple[Recipe, ...] = ()
+    data: Mapping[str, type[Data]] = field(default_factory=dict)
+    tasks: Mapping[str, type[Task]] = field(default_factory=dict)
+    predictors: tuple[type[Predictor], ...] = ()
+    baselines: tuple[Baselines, ...] = ()
+    cases: Mapping[type[Predictor], MakeCases] = field(default_factory=dict)
+    explanations: Mapping[type[Predictor], MakeExplanation] = field(default_factory=dict)
+
+
+def recipes_in(modules: Iterable[ModuleType]) -> tuple[Recipe, ...]:
+    """Return the recipes that modules define, in order of definition."""
+    return tuple(
+        recipe
+        for module in modules
+        for recipe in vars(module).values()
+        if isinstance(recipe, Recipe)
+    )
