@@ -12,17 +12,19 @@ import importlib
 import os
 import re
 import sys
+from importlib import metadata
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from types import ModuleType
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.app.kinds.plugins import is_of_plugin
 from edgewise.graphs.graph import Pattern
 
 USER_PATTERN = re.compile(r"(?<![\w.:])([A-Za-z_]\w*(?:\.\w+)*):([A-Za-z_]\w*)", re.ASCII)
 IMPORT = "EDGEWISE_IMPORT"
+PLUGINS = "edgewise.kinds"
+"""Group of the entry points by which installed packages add kinds of problems."""
 
 
 def allow(text: str) -> None:
@@ -41,7 +43,7 @@ def find(module: str, name: str) -> Pattern | type[Pattern]:
     Raises:
         ArgumentError: importing the module is not allowed or fails, or it has no such pattern.
     """
-    if module in _allowed() or is_of_plugin(module):
+    if module in _allowed() or _is_of_plugin(module):
         pattern = getattr(_imported(module, name), name, None)
     elif module in sys.modules:
         # getattr would run the __getattr__ of a module, which may import others.
@@ -67,6 +69,13 @@ def find(module: str, name: str) -> Pattern | type[Pattern]:
 
 def _allowed() -> set[str]:
     return set(filter(None, os.environ.get(IMPORT, "").split(",")))
+
+
+def _is_of_plugin(module: str) -> bool:
+    """Return whether a module belongs to an installed plugin. Nothing is imported."""
+    package = module.partition(".")[0]
+    entries = metadata.entry_points(group=PLUGINS)
+    return any(entry.module.partition(".")[0] == package for entry in entries)
 
 
 def _imported(module: str, name: str) -> ModuleType:

@@ -11,8 +11,7 @@ from importlib import metadata
 from typing import NamedTuple
 
 from edgewise.app.kinds.kind import Kind
-
-GROUP = "edgewise.kinds"
+from edgewise.graphs.user_patterns import PLUGINS
 
 
 class PluginWarning(UserWarning):
@@ -37,7 +36,7 @@ def plugins() -> list[Plugin]:
     global _loaded  # noqa: PLW0603 - cache of the plugins, filled while they load
     if _loaded is None:
         _loaded = []
-        for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: entry.name):
+        for entry in sorted(metadata.entry_points(group=PLUGINS), key=lambda entry: entry.name):
             try:
                 _loaded.append(Plugin(_package(entry), entry.load().KIND))
             except Exception as error:
@@ -49,13 +48,6 @@ def plugins() -> list[Plugin]:
                     stacklevel=2,
                 )
     return _loaded
-
-
-def is_of_plugin(module: str) -> bool:
-    """Return whether a module belongs to an installed plugin. Nothing is imported."""
-    package = module.partition(".")[0]
-    entries = metadata.entry_points(group=GROUP)
-    return any(entry.module.partition(".")[0] == package for entry in entries)
 
 
 def _package(entry: metadata.EntryPoint) -> str:
