@@ -93,9 +93,13 @@ def test_own_names_have_precedence(tmp_path: Path) -> None:
     package(
         tmp_path,
         "shadow_recipes",
-        "from edgewise.app.kinds import Kind\nKIND = Kind('x', data={'digits': int, 'shadow': int})",
+        "from edgewise.app.kinds import Kind\n"
+        "KIND = Kind('x', data={'digits': int, 'shadow': int})",
     )
-    code = "from edgewise.app.kinds import DATA; print(DATA['digits'].__name__, DATA['shadow'].__name__)"
+    code = (
+        "from edgewise.app.kinds import DATA; "
+        "print(DATA['digits'].__name__, DATA['shadow'].__name__)"
+    )
     assert run(tmp_path, "-c", code).stdout == "Digits int\n"
 
 

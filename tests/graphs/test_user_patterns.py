@@ -13,8 +13,7 @@ import torch
 from edgewise import graphs
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.cli import main
-from edgewise.app.kinds.plugins import GROUP
-from edgewise.graphs.user_patterns import IMPORT, allow
+from edgewise.graphs.user_patterns import IMPORT, PLUGINS, allow
 from tests.errors import refused
 
 SOURCE = """
@@ -94,7 +93,7 @@ def test_patterns_that_the_program_has_imported_are_read() -> None:
 
 
 def test_modules_of_installed_plugins_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("mine", "mypatterns:RECIPES", GROUP)
+    entry = EntryPoint("mine", "mypatterns:RECIPES", PLUGINS)
     monkeypatch.setattr("edgewise.app.kinds.plugins.metadata.entry_points", lambda **_: [entry])
     assert repr(graphs.parse("mypatterns:Strided(2)")) == "mypatterns:Strided(2)"
 

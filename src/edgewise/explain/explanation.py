@@ -31,8 +31,8 @@ class Explanation:
         answer: prediction as text; empty for a model that is not part of a run.
         target_labels: in a pair of sequences, the tokens of the target.
         details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"patches"``, the
-            number of patches of the image, which are the last nodes; ``"smiles"`` and ``"bonds"``, pairs of atoms, of a molecule; ``"node"``, the
-            index of the node that is explained.
+            number of patches of the image, which are the last nodes; ``"smiles"`` and ``"bonds"``,
+            pairs of atoms, of a molecule; ``"node"``, the index of the node that is explained.
     """
 
     recorded: Recorded

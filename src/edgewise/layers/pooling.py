@@ -67,8 +67,7 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
     """Return ``graph`` for the nodes of x ``[..., N, width]``, with the size of each graph stored.
 
     Models need the sizes if nodes attend to other nodes of their graph that are not neighbours. A
-    graph from :class:`~edgewise.app.train.PackedGraphs` already stores them; otherwise they follow from
-    ``batch``.
+    graph of a packed batch may already store them; otherwise they follow from ``batch``.
 
     Raises:
         ArgumentError: ``batch`` does not assign each node to one graph, an edge joins two graphs,

@@ -531,10 +531,10 @@ def test_no_method_is_charged_for_start_up(tmp_path, monkeypatch):
     def candidates(*_):
         yield Candidate("first", "", lambda: lambda batch: torch.zeros(len(batch.target), 10))
 
-    kind = kinds.kind_of(find("digits"))
-    modules = (*kind.modules, "slow_to_import")
-    kind = kind._replace(candidates=candidates, modules=modules)
-    monkeypatch.setattr("edgewise.app.runs.baselines.baselines_for", lambda _: kind)
+    entry = baselines_for(find("digits"))
+    modules = (*entry.modules, "slow_to_import")
+    entry = replace(entry, candidates=candidates, modules=modules)
+    monkeypatch.setattr("edgewise.app.runs.baselines.baselines_for", lambda _: entry)
     monkeypatch.setattr("edgewise.app.runs.baselines.time.process_time", process_time)
     assert list(baselines(find("digits")))
     assert imported

@@ -73,8 +73,8 @@ def find_raw(data: str, files: Sequence[str], download: Callable[[Path], None]) 
 def verify(data: str, path: Path, remedy: str = "") -> None:
     """Compare a file or folder of a public data set with its SHA-256.
 
-    The digests are listed in :mod:`edgewise.app.files.checksums`. A path without a digest is accepted,
-    so its loader must not unpickle it.
+    The digests are listed in :mod:`edgewise.app.files.checksums`. A path without a digest is
+    accepted, so its loader must not unpickle it.
 
     Args:
         data: name of the data set.

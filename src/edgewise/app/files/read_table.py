@@ -2,7 +2,8 @@
 
 Cells remain text until a data set needs numbers or dates, so that an error can name the cell. The
 delimiter of a text file is detected: the one of :data:`DELIMITERS` for which most of the first rows
-have as many cells as the header. :mod:`edgewise.app.files.reading` handles encodings and compression.
+have as many cells as the header. :mod:`edgewise.app.files.reading` handles encodings and
+compression.
 """
 
 from __future__ import annotations

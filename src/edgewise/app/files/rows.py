@@ -15,8 +15,8 @@ from edgewise.app.files.reading import opened_text, text_form
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the line number of each row, and its cells by column name; text is read in chunks.
 
-    Files for which :func:`edgewise.app.files.read_table.is_table` holds have named columns. Each line
-    of any other file is one input, in the column ``input``.
+    Files for which :func:`edgewise.app.files.read_table.is_table` holds have named columns. Each
+    line of any other file is one input, in the column ``input``.
 
     Args:
         path: the file, compressed or not.

@@ -33,8 +33,10 @@ class Baselines:
         tasks: classes of their task.
         candidates: function that yields baselines with their settings, given a recipe and its
             loaded data.
-        is_large: function that returns whether all candidates together take more than about ten
-            seconds, given the properties of the data that a run folder stores.
+        is_large: function that returns whether reading the data and all candidates together take
+            more than about a minute, given the properties of the data that a run folder stores.
+        modules: modules that the methods use. They are imported before processor time is measured,
+            so that no method is charged for start-up.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Baselines:
     tasks: tuple[type, ...]
     candidates: Callable[[Recipe, Any], Iterator[Candidate]]
     is_large: Callable[[Preprocessing], bool] = lambda _: False
+    modules: tuple[str, ...] = ("scipy.sparse",)
 
     def has(self, recipe: Recipe) -> bool:
         """Return whether these baselines are for a recipe."""

@@ -43,6 +43,7 @@ def log_odds(scores: Tensor, label: Tensor) -> Tensor:
 
 
 def row_odds(scores: Scores, row: int, label: int) -> Scores:
+    """Return a function that computes the log-odds of one label in one row of the scores."""
     return lambda: log_odds(scores()[row : row + 1], torch.tensor([label]))
 
 
@@ -123,6 +124,7 @@ def class_odds(scores: Scores, places: slice, label: int, target: Target) -> Sco
 def number_case(
     scores: Scores, place: int, member: Tensor, labels: list[str], answer: str, **fields: Any
 ) -> Case:
+    """Return the case of an output that is a number."""
     return Case(
         lambda: scores()[0, place : place + 1], member, labels, answer, is_odds=False, **fields
     )
@@ -167,6 +169,7 @@ def _marks_words(tokenizer: Any) -> bool:
 
 
 def too_long(count: int) -> ArgumentError:
+    """Return the error for an input with too many nodes to explain."""
     return ArgumentError(
         "input",
         expected="a sentence that the model reads as a whole",

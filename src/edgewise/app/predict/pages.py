@@ -131,6 +131,7 @@ def _written(part: Any) -> str:
 
 
 def token_labels(run: Any, ids: Tensor) -> list[str]:
+    """Return the tokens of these ids as text."""
     tokenizer = run.predictor.tokenizer
     found = [tokenizer.id_to_token(number) or str(number) for number in ids.tolist()]
     shown = [token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for token in found]

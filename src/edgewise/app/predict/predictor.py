@@ -93,7 +93,7 @@ class Predictor(ABC):
         return [f"node {node}" for node in range(len(getattr(example, "x", ())))], None
 
     def graph_outputs(self) -> tuple[Callable[[], Tensor], Graph, list[str]]:
-        """Return a function that computes all outputs on the run's graph, the graph, and node names.
+        """Return a function that computes all outputs on the run's graph, the graph, and node ids.
 
         Raises:
             ArgumentError: the data of the run are not a single graph.

@@ -63,8 +63,8 @@ def fit(
             weights.
         task: loss and metrics.
         loaders: a list of batches, or a loader with a length such as PyTorch's DataLoader, for each
-            of ``train``, ``val`` and ``test``. Batches are :class:`edgewise.app.train.Batch`, tuples
-            ``(input, ..., target)``, dicts of tensors with ``labels`` (such as a Hugging Face data
+            of ``train``, ``val`` and ``test``. Batches are :class:`~edgewise.app.train.Batch`,
+            tuples ``(input, ..., target)``, dicts of tensors with ``labels`` (such as a Hugging Face data
             set in torch format), or the graphs of PyG's DataLoader.
         folder: run folder, in which ``log.csv``, ``model.safetensors``, ``curves.png``,
             ``notes.json`` (if the task has notes), ``test_examples.safetensors`` (if it has
@@ -93,7 +93,8 @@ def fit(
         >>> from tempfile import mkdtemp
         >>> import torch
         >>> from torch.utils.data import DataLoader, TensorDataset
-        >>> from edgewise.app.train import Classification, OptimizerSettings, RunFolder, TrainerSettings, fit
+        >>> from edgewise.app.train import Classification, OptimizerSettings, RunFolder
+        >>> from edgewise.app.train import TrainerSettings, fit
         >>> x, y = torch.randn(200, 4), torch.arange(200) % 2
         >>> examples = DataLoader(TensorDataset(x, y), batch_size=20)
         >>> metrics = fit(

@@ -19,7 +19,7 @@ from edgewise.app.train.splits import Splits, TargetScale
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Properties of the training data that predictions need; see :class:`edgewise.app.train.Splits`.
+    """Properties of the training data that predictions need; see :class:`Splits`.
 
     Attributes:
         model_arguments: arguments of the model that the data determine, such as the number of

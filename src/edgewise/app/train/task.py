@@ -54,8 +54,8 @@ class Task(ABC):
         """Return a copy of the task that fits the loaded targets; most tasks return themselves.
 
         Args:
-            targets: :attr:`edgewise.app.train.Splits.targets`, descriptions of the target columns; empty
-                if the data set has none.
+            targets: :attr:`edgewise.app.train.Splits.targets`, descriptions of the target columns;
+                empty if the data set has none.
             class_counts: :attr:`edgewise.app.train.Splits.class_counts`.
 
         Raises:

@@ -25,6 +25,7 @@ KIND = Kind(
             (Classification,),
             tree_baselines.candidates,
             tree_baselines.is_large,
+            tree_baselines.MODULES,
         ),
     ),
     cases={GraphClasses: reasons.graph_class},

@@ -13,6 +13,7 @@ from edgewise.explain.attribution import Case
 
 
 def graph_class(predictor: GraphClasses, value: Any, _: int) -> Iterator[Case]:
+    """Yield the nodes of a graph as reasons for its class."""
     given, out, scores = output_rows(predictor, value)
     count, best = given[0].shape[-2], int(out[0].argmax())
     answer = predictor.preprocessing.values["labels"][best]

@@ -19,7 +19,13 @@ KIND = Kind(
     predictors=(ImageClasses,),
     baselines=(
         Baselines(
-            "images", "digits", ImageData, (Classification,), baseline.candidates, baseline.is_large
+            "images",
+            "digits",
+            ImageData,
+            (Classification,),
+            baseline.candidates,
+            baseline.is_large,
+            ("sklearn.linear_model", "sklearn.neighbors", "sklearn.pipeline"),
         ),
     ),
     cases={ImageClasses: reasons.image_class},

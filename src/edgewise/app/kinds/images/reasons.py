@@ -18,12 +18,14 @@ from edgewise.explain.record import record
 
 
 def explain_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    """Record the attention between the patches of an image."""
     with record(run.model, **recording) as recorded:
         answer = answer_text(run, value)
     return explain_pixels(run.model, recorded, run.predictor.prepare(value), answer)
 
 
 def image_class(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
+    """Yield the patches of an image as reasons for its class."""
     given, out, scores = output_rows(predictor, value)
     embedding = next(
         (part for part in predictor.model.modules() if hasattr(part, "num_patches")), None

@@ -14,6 +14,7 @@ from edgewise.layers import Recommender
 
 
 def recommended_items(predictor: Recommendations, value: Any, top: int) -> Iterator[Case]:
+    """Yield a user's items as reasons for each recommended item."""
     user = predictor.prepare(value)
     model, first = predictor.model, len(predictor.users.ids)
     assert isinstance(model, Recommender)

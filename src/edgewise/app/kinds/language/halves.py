@@ -25,8 +25,8 @@ class TextHalves(UnlabelledTexts):
 
     A batch of B texts has 2B halves: the first halves of all texts, then their second halves. The
     target of each half is the index of the other half of its text, for
-    :class:`edgewise.app.kinds.language.Contrastive`. In training, a text is split anew in every epoch; in
-    validation and test, it is split once. Texts of one token are left out.
+    :class:`edgewise.app.kinds.language.Contrastive`. In training, a text is split anew in every
+    epoch; in validation and test, it is split once. Texts of one token are left out.
 
     Attributes:
         max_length: maximum number of tokens of a text; longer texts are truncated.

@@ -19,6 +19,7 @@ from edgewise.layers import LanguageModel, Tokens
 
 
 def explain_beginning(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    """Record the attention of a language model to the beginning of a text."""
     ids = run.predictor.prepare(value)[-run.recipe.data.context :]
     with record(run.model, **recording) as recorded:
         run.model.trunk(ids[None])
@@ -27,6 +28,7 @@ def explain_beginning(run: Any, value: Any, recording: Mapping[str, Any]) -> Exp
 
 
 def hidden_words(predictor: HiddenWords, value: Any, _: int) -> Iterator[Case]:
+    """Yield the visible words as reasons for each masked word."""
     given, out, every = output_rows(predictor, value)
     member, labels = word_members(predictor.tokenizer, given[0].ids.flatten())
     special = special_ids(predictor.tokenizer)

@@ -17,6 +17,7 @@ from edgewise.models.link_predictor import LinkPredictor
 
 
 def suggested_links(predictor: LinkSuggestions, value: Any, top: int) -> Iterator[Case]:
+    """Yield edges around a node as reasons for each suggested link."""
     node = predictor.prepare(value)
     model, ids = predictor.model, predictor.nodes.ids
     assert isinstance(model, LinkPredictor)

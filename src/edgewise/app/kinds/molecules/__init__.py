@@ -51,6 +51,7 @@ KIND = Kind(
             (PropertyPrediction, Regression),
             tree_baselines.candidates,
             tree_baselines.is_large,
+            tree_baselines.MODULES,
         ),
         Baselines(
             "masked molecules",
@@ -58,6 +59,7 @@ KIND = Kind(
             MaskedMolecules,
             (Classification,),
             masked_baseline.candidates,
+            modules=("sklearn.ensemble",),
         ),
     ),
     cases={

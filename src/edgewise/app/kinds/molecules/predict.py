@@ -178,8 +178,8 @@ class MoleculeProperties(Properties):
 class PenalisedLogP(Predictor):
     """Penalised logP of a molecule, as predicted by a model trained on ZINC.
 
-    The value has no unit. :func:`edgewise.app.kinds.molecules.zinc.penalised_logp` computes the exact
-    value.
+    The value has no unit. :func:`edgewise.app.kinds.molecules.zinc.penalised_logp` computes the
+    exact value.
     """
 
     data, task, input = ZINC, Regression, "a molecule as SMILES"

@@ -28,6 +28,7 @@ from edgewise.explain.record import record
 
 
 def explain_molecule(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
+    """Record the attention between the atoms of a molecule."""
     with record(run.model, **recording) as recorded:
         answer = answer_text(run, value)
     smiles = run.predictor.show(value)
@@ -60,6 +61,7 @@ def atom_labels(molecule: Any) -> list[str]:
 
 
 def penalised_logp(predictor: PenalisedLogP, value: Any, _: int) -> Iterator[Case]:
+    """Yield the atoms of a molecule as reasons for its penalised logP."""
     out, scores = output_rows(predictor, value)[1:]
     labels = atom_labels(read_smiles(predictor.show(value)))
     member = torch.arange(len(labels))
@@ -67,6 +69,7 @@ def penalised_logp(predictor: PenalisedLogP, value: Any, _: int) -> Iterator[Cas
 
 
 def molecule_properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[Case]:
+    """Yield the atoms of a molecule as reasons for each property."""
     out, scores = output_rows(predictor, value)[1:]
     labels = atom_labels(predictor.prepare(value).molecule)
     member = torch.arange(len(labels))
@@ -74,6 +77,7 @@ def molecule_properties(predictor: MoleculeProperties, value: Any, _: int) -> It
 
 
 def hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
+    """Yield the visible atoms and bonds as reasons for each masked atom or bond."""
     one = predictor.prepare(value)
     codes = PrecomputedEncodings(packed([one.molecule]))
     atoms = _flags([(one.molecule.GetNumAtoms(), one.atoms)])

@@ -31,6 +31,7 @@ KIND = Kind(
             (Classification, Consistency),
             baseline.candidates,
             baseline.is_large,
+            ("scipy.sparse", "sklearn.linear_model", "torch_geometric.nn"),
         ),
     ),
     cases={NodeClasses: reasons.node_class, NodeProperties: reasons.node_class},

@@ -119,7 +119,8 @@ class NodeFiles(NodeData):
         val, test: fractions of the labelled nodes, for a split that the file does not have.
         split_seed: random seed of the split.
         unlabelled: whether training is semi-supervised: the training batch has all nodes, with
-            target -100 for those not in the training set, for :class:`~edgewise.app.kinds.nodes.Consistency`.
+            target -100 for those not in the training set, for
+            :class:`~edgewise.app.kinds.nodes.Consistency`.
 
     Example:
         >>> import pandas as pd

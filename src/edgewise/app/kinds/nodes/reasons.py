@@ -24,6 +24,7 @@ AT_ONCE = 256
 
 
 def node_class(predictor: OnNodes, value: Any, _: int) -> Iterator[Case]:
+    """Yield the edges around a node as reasons for its class or number."""
     yield node_cases(predictor).case([predictor.nodes.number(value)])
 
 

@@ -16,7 +16,16 @@ KIND = Kind(
     data={"time_series": TimeSeries},
     tasks={"forecast": Forecast},
     predictors=(Forecasts,),
-    baselines=(Baselines("series", "forecast", TimeSeries, (Forecast,), baseline.candidates),),
+    baselines=(
+        Baselines(
+            "series",
+            "forecast",
+            TimeSeries,
+            (Forecast,),
+            baseline.candidates,
+            modules=("sklearn.linear_model",),
+        ),
+    ),
     cases={Forecasts: reasons.forecast},
 )
 

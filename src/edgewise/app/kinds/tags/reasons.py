@@ -13,6 +13,7 @@ from edgewise.explain.attribution import Case
 
 
 def word_tags(predictor: WordTags, value: Any, _: int) -> Iterator[Case]:
+    """Yield the words of a sentence as reasons for each tag."""
     words = predictor.prepare(value)
     given, out, scores = output_rows(predictor, value)
     tokens, sizes = given

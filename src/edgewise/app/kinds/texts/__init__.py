@@ -29,6 +29,7 @@ KIND = Kind(
             (TextClassification,),
             baseline.candidates,
             baseline.is_large,
+            ("sklearn.feature_extraction.text", "sklearn.linear_model"),
         ),
     ),
     cases={

@@ -25,6 +25,7 @@ KIND = Kind(
             (Translation,),
             baseline.candidates,
             baseline.is_large,
+            ("scipy.sparse", "sklearn.feature_extraction.text"),
         ),
     ),
     cases={Translations: reasons.translation},

@@ -38,8 +38,8 @@ class PropertyPrediction(Regression):
     """Prediction of the target columns of a data set: numbers, classes, or both.
 
     Targets ``[M, T]`` of M examples are numbers or class indices, and NaN for missing values.
-    Outputs ``[M, sum of widths]`` are split with :func:`edgewise.app.files.targets.split_outputs`. The loss
-    is the mean over all values that are not missing. For a number it is the loss of
+    Outputs ``[M, sum of widths]`` are split with
+    :func:`edgewise.app.files.targets.split_outputs`. The loss is the mean over all values that are not missing. For a number it is the loss of
     :class:`Regression`, relative to the column's standard deviation; for two classes, the binary
     cross-entropy; for more classes, the cross-entropy.
 

@@ -30,8 +30,8 @@ class OwnFiles(TextData, ABC):
     Attributes:
         path: file or data frame.
         val_path, test_path: optional files of the same form for validation and test.
-        folds, fold, val, split_seed: see :class:`~edgewise.app.train.folds.Folds`; used for the splits
-            for which no file is given.
+        folds, fold, val, split_seed: see :class:`~edgewise.app.train.folds.Folds`; used for the
+            splits for which no file is given.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
