@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgewise.app.train.splits import Data
 from edgewise_examples.data.caption_digits import CaptionDigits as caption_digits
 from edgewise_examples.data.csl import CSL as csl
 from edgewise_examples.data.dictionary_lookup import DictionaryLookup as dictionary_lookup
@@ -15,7 +16,7 @@ from edgewise_examples.data.recall import Recall as recall
 from edgewise_examples.data.rings import Rings as rings
 from edgewise_examples.data.wiki_summaries import WikiSummaries as wiki_summaries
 
-DATA = {
+DATA: dict[str, type[Data]] = {
     "caption_digits": caption_digits,
     "csl": csl,
     "dictionary_lookup": dictionary_lookup,

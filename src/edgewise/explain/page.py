@@ -266,7 +266,7 @@ class _Page:
         # A text without "<" cannot end the script element that holds it.
         return b85encode(zlib.compress(packed, 6)).decode().replace("<", ",")
 
-    def answer_text(self) -> str:
+    def _answer(self) -> str:
         """Return the answer as text; for a molecule, the text begins with its SMILES."""
         answer, smiles = self.explanation.answer, self.explanation.details.get("smiles")
         return answer if smiles is None else f"{smiles}: {answer}" if answer else smiles
@@ -635,7 +635,7 @@ class _Page:
             "unit": unit,
         }
 
-    def image_class(self, unit: NDArray[np.float64]) -> dict[str, Any] | None:
+    def _image(self, unit: NDArray[np.float64]) -> dict[str, Any] | None:
         """Return the pixels of the input image, and the rectangle that the image covers.
 
         Args:

@@ -5,8 +5,8 @@ of their ids, and the ids are kept (:data:`Ids`) so that a prediction can name t
 
 The delimiter of a text file is the first of these that occurs in the first line: a tab, ``::``,
 another delimiter of :mod:`edgewise.app.files.read_table`, or spaces. A field may be in quotes.
-Empty lines and lines that begin with ``#``, ``%`` or ``//`` are ignored. pandas is not used for these
-files, because it reads neither lines of different lengths nor several kinds of comments.
+Empty lines and lines that begin with ``#``, ``%`` or ``//`` are ignored. pandas is not used for
+these files, because it reads neither lines of different lengths nor several kinds of comments.
 
 If most ids of a file are whole numbers, all ids must be whole numbers, so that a damaged line
 raises an error instead of adding a node; ``names=True`` accepts any id. With ``header=None``, the

@@ -9,7 +9,7 @@ from typing import Any
 from edgewise import __version__
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError, MissingDataError
-from edgewise.app.kinds import DATA, TASKS
+from edgewise.app.kinds import DATA, TASKS, Registry
 from edgewise.app.runs.recipe_fields import PARTS, Field, fields_of, model_fields, with_values
 from edgewise.app.train.folder import RECIPE, RunFolder
 from edgewise.app.train.optimizer import OptimizerSettings
@@ -27,7 +27,7 @@ KINDS: dict[str, Mapping[str, Any]] = {
     "trainer": {"trainer": TrainerSettings},
 }
 """For each part of a recipe: its classes, by the name that ``recipe.json`` stores as ``use``."""
-TABLES = {"data": DATA, "task": TASKS}
+TABLES: dict[str, Registry[Any]] = {"data": DATA, "task": TASKS}
 """Parts of a recipe for which installed packages may add classes."""
 
 

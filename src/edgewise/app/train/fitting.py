@@ -64,8 +64,8 @@ def fit(
         task: loss and metrics.
         loaders: a list of batches, or a loader with a length such as PyTorch's DataLoader, for each
             of ``train``, ``val`` and ``test``. Batches are :class:`~edgewise.app.train.Batch`,
-            tuples ``(input, ..., target)``, dicts of tensors with ``labels`` (such as a Hugging Face data
-            set in torch format), or the graphs of PyG's DataLoader.
+            tuples ``(input, ..., target)``, dicts of tensors with ``labels`` (such as a Hugging
+            Face data set in torch format), or the graphs of PyG's DataLoader.
         folder: run folder, in which ``log.csv``, ``model.safetensors``, ``curves.png``,
             ``notes.json`` (if the task has notes), ``test_examples.safetensors`` (if it has
             :meth:`~edgewise.app.train.Task.per_example_metrics`, in one process) and, last,

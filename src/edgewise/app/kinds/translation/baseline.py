@@ -12,7 +12,8 @@ translation probabilities t of IBM Model 1 are estimated from the training texts
 expectation–maximisation; the most probable :data:`CHOICES` target words of each source word are
 tried. p are bigrams of the target texts with back-off to unigrams (as in
 :mod:`edgewise.app.train.text.baselines`). Words that do not occur in the training texts are
-copied, with log t = 0. Words that the recipe's tokenizer does not know are missing in the decoded texts.
+copied, with log t = 0. Words that the recipe's tokenizer does not know are missing in the decoded
+texts.
 
 Paper: Brown et al., The mathematics of statistical machine translation: parameter estimation, 1993
 """

@@ -39,9 +39,10 @@ class PropertyPrediction(Regression):
 
     Targets ``[M, T]`` of M examples are numbers or class indices, and NaN for missing values.
     Outputs ``[M, sum of widths]`` are split with
-    :func:`edgewise.app.files.targets.split_outputs`. The loss is the mean over all values that are not missing. For a number it is the loss of
-    :class:`Regression`, relative to the column's standard deviation; for two classes, the binary
-    cross-entropy; for more classes, the cross-entropy.
+    :func:`edgewise.app.files.targets.split_outputs`. The loss is the mean over all values that are
+    not missing. For a number it is the loss of :class:`Regression`, relative to the column's
+    standard deviation; for two classes, the binary cross-entropy; for more classes, the
+    cross-entropy.
 
     Metrics of numbers are those of :class:`Regression`. Metrics of classes are ROC-AUC, average
     precision (area under the precision-recall curve), accuracy, the Brier score and the expected
