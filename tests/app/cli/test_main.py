@@ -236,7 +236,7 @@ from edgewise.app.cli import main
 try:
     main({words.split()})
 except SystemExit:
-    heavy = {{"torch", "numpy", "edgewise.recipes"}} & set(sys.modules)
+    heavy = {{"torch", "numpy", "edgewise.app.kinds"}} & set(sys.modules)
     assert not heavy, heavy
 else:
     raise AssertionError("the parser did not end the command")

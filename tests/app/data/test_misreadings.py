@@ -35,7 +35,7 @@ def written(folder: Path, text: str, name: str = "t.csv") -> Path:
 
 @pytest.fixture
 def notes(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "edgewise.data")
+    caplog.set_level(logging.INFO, "edgewise.app.files")
     return caplog
 
 

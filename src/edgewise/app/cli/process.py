@@ -117,7 +117,7 @@ class _NotePrinter(logging.Handler):
 @contextmanager
 def _printed_notes() -> Iterator[None]:
     """Print the notes on how data are read, within the ``with`` block."""
-    log, printer = logging.getLogger("edgewise.data"), _NotePrinter()
+    log, printer = logging.getLogger("edgewise.app.files"), _NotePrinter()
     level = log.level
     log.addHandler(printer)
     log.setLevel(logging.INFO)

@@ -25,7 +25,7 @@ from edgewise._utils.errors import MissingDataError, counted
 from edgewise._utils.limits import LIMITS, check_memory
 from edgewise.app.files.files import find_files, unreadable
 
-log = logging.getLogger("edgewise.data")
+log = logging.getLogger("edgewise.app.files")
 """Logger of notes on how data are read, at level INFO. Commands print them."""
 
 LARGEST = torch.finfo(torch.float32).max

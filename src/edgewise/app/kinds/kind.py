@@ -77,8 +77,8 @@ class Kind:
     tasks: Mapping[str, type[Task]] = field(default_factory=dict)
     predictors: tuple[type[Predictor], ...] = ()
     baselines: tuple[Baselines, ...] = ()
-    cases: Mapping[type[Predictor], MakeCases] = field(default_factory=dict)
-    explanations: Mapping[type[Predictor], MakeExplanation] = field(default_factory=dict)
+    cases: Mapping[type, MakeCases] = field(default_factory=dict)
+    explanations: Mapping[type, MakeExplanation] = field(default_factory=dict)
 
 
 def recipes_in(modules: Iterable[ModuleType]) -> tuple[Recipe, ...]:
