@@ -11,7 +11,7 @@ import importlib, importlib.abc, importlib.util, sys
 
 class Blocked(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {packages!r} and asks_for_it():
+        if any(f"{{name}}.".startswith(f"{{p}}.") for p in {packages!r}) and asks_for_it():
             raise ImportError(f"edgewise imported {{name}}, which is optional")
 
 def asks_for_it():

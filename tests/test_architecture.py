@@ -253,6 +253,39 @@ assert "torch._dynamo" not in sys.modules
     assert done.returncode == 0, done.stderr
 
 
+NOT_OF_THE_LIBRARY = (
+    "edgewise.app.",
+    "edgewise.engines.native.libedgewise_native.",  # no module of Python
+    "edgewise.engines.triton_rows.kernels.",  # needs Triton
+)
+LIBRARY = """
+import pkgutil, importlib, sys
+import torch
+import edgewise as ew
+from edgewise import graphs, layers, models
+for module in pkgutil.walk_packages(ew.__path__, "edgewise."):
+    if not f"{module.name}.".startswith(OTHERS):
+        importlib.import_module(module.name)
+ids = torch.randint(9, (2, 5))
+gpt = models.gpt(9, 5, width=8, heads=2, depth=1)
+gpt.logits(gpt(ids)).sum().backward()
+edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+gat = models.gat(4, 3, heads=2)
+gat(torch.randn(3, 4), graphs.edges(edge_index, 3)).sum().backward()
+from edgewise.interop.pyg import GATConv
+GATConv(4, 3)(torch.randn(3, 4), edge_index).sum().backward()
+assert not [name for name in sys.modules if name.startswith("edgewise.app")]
+"""
+
+
+def test_the_library_works_without_the_application_and_every_extra() -> None:
+    # The drop-ins for PyG and the backend for Transformers need these two.
+    extras = [name for name in EXTRAS if name not in ("torch_geometric", "transformers")]
+    blocked = blocking([*extras, "edgewise.app"])
+    done = run_code(f"{blocked}\nOTHERS = {NOT_OF_THE_LIBRARY}\n{LIBRARY}")
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_block_blocks() -> None:
     for name in EXTRAS:
         assert "which is optional" in run_code(f"{blocking(EXTRAS)}\nimport {name}").stderr
