@@ -41,7 +41,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from benchmarks.pruning import Results
 from edgewise.app.kinds import find
 from edgewise.app.runs import baselines, fields_of, paired_test, train, with_values
-from edgewise.app.runs.baselines import without_augmentation
+from edgewise.app.runs.baseline_results import without_augmentation
 from edgewise.app.runs.fine_tuning import load_trunk
 from edgewise.app.runs.seeds import mean_and_std
 from edgewise.app.runs.train_recipe import build_model

@@ -29,7 +29,7 @@ from edgewise.app import runs
 from edgewise.app.cli.baseline import EXAMPLES, FILE, measure
 from edgewise.app.kinds import RECIPES, find
 from edgewise.app.runs import fields_of, lower_is_better
-from edgewise.app.runs.baselines import AUGMENTATION, baselines_for
+from edgewise.app.runs.baseline_results import AUGMENTATION, baselines_for
 from edgewise.app.runs.record import differences
 from edgewise.app.runs.seeds import summarise
 from edgewise.app.train import NoBaselineError, Recipe, RunFolder

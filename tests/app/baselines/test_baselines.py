@@ -31,7 +31,7 @@ from edgewise.app.runs import (
     paired_test,
     with_values,
 )
-from edgewise.app.runs.baselines import baselines_for
+from edgewise.app.runs.baseline_results import baselines_for
 from edgewise.app.train import Batch, Candidate, NoBaselineError, RunFolder, Writer
 from edgewise.app.train import tree_baselines as trees
 from edgewise.app.train.preprocessing import Preprocessing
@@ -265,7 +265,7 @@ def test_settings_of_texts_are_chosen_on_the_validation_set(tmp_path, monkeypatc
             yield Candidate("copies", name, lambda write=write: Writer(write))
 
     kind = replace(baselines_for(recipe), candidates=candidates)
-    monkeypatch.setattr("edgewise.app.runs.baselines.baselines_for", lambda _: kind)
+    monkeypatch.setattr("edgewise.app.runs.baseline_results.baselines_for", lambda _: kind)
     (found,) = baselines(recipe)
     assert found.setting == "val"
     assert found.metrics == {"val/bleu": pytest.approx(100), "test/bleu": 0}
@@ -534,8 +534,8 @@ def test_no_method_is_charged_for_start_up(tmp_path, monkeypatch):
     entry = baselines_for(find("digits"))
     modules = (*entry.modules, "slow_to_import")
     entry = replace(entry, candidates=candidates, modules=modules)
-    monkeypatch.setattr("edgewise.app.runs.baselines.baselines_for", lambda _: entry)
-    monkeypatch.setattr("edgewise.app.runs.baselines.time.process_time", process_time)
+    monkeypatch.setattr("edgewise.app.runs.baseline_results.baselines_for", lambda _: entry)
+    monkeypatch.setattr("edgewise.app.runs.baseline_results.time.process_time", process_time)
     assert list(baselines(find("digits")))
     assert imported
     assert all(imported)

@@ -18,7 +18,7 @@ from edgewise.app.cli.output import say
 from edgewise.app.cli.table import table
 from edgewise.app.kinds import find
 from edgewise.app.kinds.nodes.files import NodeFiles
-from edgewise.app.runs.baselines import (
+from edgewise.app.runs.baseline_results import (
     Baseline,
     baselines,
     best_of,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewise.app.runs.baselines import (
+from edgewise.app.runs.baseline_results import (
     Baseline,
     baselines,
     best_of,
