@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from edgewise import __version__
 from edgewise.cli.names import KINDS, OPTIONS
-from edgewise.errors import ArgumentError, EdgewiseError, printable
+from edgewise.errors import ArgumentError, EdgewiseError, printable, shortened
 
 # Modules that import PyTorch are imported in functions, so that --help and --version do not wait.
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ REPLACED = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser that escapes control characters in what it prints."""
+    """Parser that escapes control characters in what it prints, and shortens its errors."""
 
     def format_help(self) -> str:
         return printable(super().format_help())
@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         return printable(super().format_usage())
 
     def error(self, message: str) -> NoReturn:
-        super().error(printable(message))
+        super().error(printable(shortened(message)))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
