@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# Without bytecode, each of the tests' processes would compile PyTorch and Lightning again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: site links page gpu-check gpu-mutations install demo test fuzz lint pictures results accuracy learns native bench bench-picture sanitize clean
 

@@ -21,10 +21,12 @@ def case(name: object) -> Iterator[None]:
 
 
 @contextmanager
-def refused(argument: str, *, expected: str, got: str, remedy: str) -> Iterator[None]:
+def refused(
+    argument: str, *, expected: str, got: str, remedy: str
+) -> Iterator[pytest.ExceptionInfo[ArgumentError]]:
     """An ``ArgumentError`` with these words in its four places, all of them in its message."""
     with pytest.raises(ArgumentError) as caught:
-        yield
+        yield caught
     error = caught.value
     assert error.argument == argument
     for wanted, said in ((expected, error.expected), (got, error.got), (remedy, error.remedy)):

@@ -13,6 +13,7 @@ from edgewise import graphs
 from edgewise.engines.native import library
 from edgewise.engines.reference import Reference
 from tests.engines.cases import CALLS, GRAPHS
+from tests.errors import refused
 
 
 @pytest.mark.parametrize("name", ["copies", "bipartite", "BigBird", "no edges"])
@@ -60,6 +61,27 @@ def test_chosen_edges_of_a_masked_target_weigh_nothing() -> None:
     x = torch.randn(2, 2, 4)
     weights = ew.attention_weights(x, x, graph, bias=bias, edges=torch.tensor([1]))
     assert weights.tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize("normaliser", ["softmax", "entmax"])
+def test_selected_edges_are_integers_or_booleans(normaliser: str) -> None:
+    graph = graphs.causal().bind(4)
+    query, key = torch.randn(2, 4, 2, 3)
+    weights = ew.attention_weights(query, key, graph, normaliser=normaliser)
+    for dtype in (torch.float32, torch.float64, torch.complex64):
+        edges = torch.tensor([0.9, 1.2]).to(dtype)
+        with refused("edges", expected="integer", got=str(dtype), remedy=".long()"):
+            ew.attention_weights(query, key, graph, edges=edges, normaliser=normaliser)
+    is_loop = graph.source == graph.target
+    for edges in (
+        torch.tensor([]),
+        torch.tensor([0, 3], dtype=torch.uint8),
+        torch.tensor([0, -1], dtype=torch.int16),
+        is_loop,
+    ):
+        some = ew.attention_weights(query, key, graph, edges=edges, normaliser=normaliser)
+        index = edges if edges.dtype == torch.bool else edges.long()
+        torch.testing.assert_close(some, weights[index])
 
 
 def test_weights_of_a_target_sum_to_one() -> None:

@@ -11,7 +11,15 @@ import pytest
 import torch
 
 import edgewise
-from edgewise._utils.errors import MissingExtraError, how_to_install, require, unknown_name
+from edgewise._utils.errors import (
+    ArgumentError,
+    MissingExtraError,
+    how_to_install,
+    in_one_line,
+    require,
+    unknown_name,
+)
+from edgewise.app.cli import main
 
 
 def test_a_name_in_other_letters_is_found_and_said_first() -> None:
@@ -102,3 +110,25 @@ def test_a_missing_package_is_refused_in_one_place() -> None:
     assert [p.name for p in root.rglob("*.py") if "raise MissingExtraError" in p.read_text()] == [
         "errors.py"
     ]
+
+
+@pytest.mark.parametrize("name", ["argument", "expected", "got", "remedy"])
+def test_a_long_text_of_an_error_is_cut_in_the_middle(name: str) -> None:
+    texts = {"argument": "a", "expected": "b", "got": "c", "remedy": "d"}
+    error = ArgumentError(**texts | {name: "x" * 700_000 + " in row 4"})
+    assert len(str(error)) < 1500
+    assert "xxx … xxx" in str(error)
+    assert "in row 4" in str(error)
+    assert ArgumentError(**texts | {name: "z" * 900}).args[0].count("z") == 900
+
+
+def test_a_long_word_on_the_command_line_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["x" * 9000], ["heads", "run", "--batches", "x" * 9000]):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert len(capsys.readouterr().err) < 2500
+
+
+def test_a_long_unexpected_error_is_cut() -> None:
+    assert len(in_one_line(RuntimeError("x" * 700_000))) < 1500
+    assert len(in_one_line(OSError("x" * 700_000))) < 1500

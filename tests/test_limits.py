@@ -41,7 +41,7 @@ from edgewise.app.kinds.nodes.files import _npz_arrays
 from edgewise.app.predict.rows import write_answers
 from edgewise.app.runs.hugging_face import with_their_model
 from edgewise.app.train import RunFolder
-from edgewise.app.train.text.tokenizer import encode_all, parse_tokenizer, train_tokenizer
+from edgewise.app.train.text.tokenizer import _growth, encode_all, parse_tokenizer, train_tokenizer
 from edgewise.interop import huggingface
 from edgewise.models import gpt
 from tests.errors import case, refused
@@ -332,7 +332,10 @@ def test_smiles_above_the_limits_are_refused(tmp_path: Path) -> None:
     from rdkit import Chem
 
     path.write_text(Chem.MolToMolBlock(Chem.MolFromSmiles("C" * 501)) + "$$$$\n")
-    with refused("smiles", expected="500 atoms", got="record 1 of a.sdf", remedy="MOLECULE_ATOMS"):
+    with (
+        pytest.warns(UserWarning, match="500 atoms .*record 1 of"),
+        refused(str(path), expected="records", got="1 that RDKit cannot read", remedy=""),
+    ):
         read_sdf(path)
 
 
@@ -457,7 +460,7 @@ def test_a_tokenizer_that_grows_text_is_refused(name: str) -> None:
     rule = bytes_ if name == "pre_tokenizer" else double
     rules = json.loads(text) | {name: {"type": "Sequence", lists[name]: [rule] * 40}}
     got = f"{2**40:,} by its {name}"
-    with refused("tokenizer.json", expected="16 characters", got=got, remedy="TOKENIZER_GROWTH"):
+    with refused("tokenizer.json", expected="64 characters", got=got, remedy="TOKENIZER_GROWTH"):
         parse_tokenizer(json.dumps(rules))
 
 
@@ -479,6 +482,45 @@ def test_ordinary_tokenizers_do_not_grow_text() -> None:
         [pre_tokenizers.Metaspace(), pre_tokenizers.ByteLevel()]
     )
     encode_all(parse_tokenizer(tokenizer.to_str()), ["a"])
+
+
+URL, USER = r"https?://\S+|www\.\S+", r"@\w+"
+
+
+def growth_of(pattern: str, content: str) -> int:
+    return _growth({"type": "Replace", "pattern": {"Regex": pattern}, "content": content})
+
+
+def test_normalizers_of_social_media_do_not_grow_text_much() -> None:
+    from tokenizers import Regex, normalizers
+
+    tokenizer = train_tokenizer(["a b"], "bytes", 300)
+    rules = [(URL, " <url_placeholder_token> "), (USER, "<anonymous user>"), (r"\d+", "<num>")]
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Replace(Regex(pattern), content) for pattern, content in rules[:2]]
+    )
+    encode_all(parse_tokenizer(tokenizer.to_str()), ["a"])
+    assert [growth_of(*rule) for rule in rules] == [5, 8, 5]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("", "a*", "a?", "a??", "a?+", "a{0,9}", "a{5}?", "(?=a)", "(a|)b?", r"\b", "^", "$"),
+        *("a|b|", "[[a]]*", "[a[b]]*", "[a&&b]", "(?x) a *", "(?i)a", "(?#a)", r"\Ga*", r"\K"),
+        *("[^]a]", "(a", "a{b"),
+    ],
+)
+def test_a_regex_that_may_match_nothing_counts_at_each_character(pattern: str) -> None:
+    assert growth_of(pattern, "x" * 9) >= 9
+
+
+@pytest.mark.parametrize(
+    ("pattern", "width"),
+    [("abc", 3), (r"[a\]b]{2}c+d", 2), (r"(?:ab)+cd", 2), (r"\p{L}\s+", 2), (r"\ba\b", 1)],
+)
+def test_the_least_length_of_a_match_is_a_lower_bound(pattern: str, width: int) -> None:
+    assert growth_of(pattern, "x" * 12) == 12 // width
 
 
 class PanicException(BaseException):

@@ -100,3 +100,24 @@ def test_chosen_weights_are_those_of_all_edges(name: str) -> None:
                 every = ew.attention_weights(query, key, graph, bias=bias, score=SCORE)
                 some = ew.attention_weights(query, key, graph, bias=bias, score=SCORE, edges=chosen)
                 torch.testing.assert_close(some, every[chosen], rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+def test_a_nan_in_one_row_changes_no_other_row(engine: str) -> None:
+    """The largest bias is then NaN, which no comparison calls large."""
+    for name in ("complete", "causal", "union"):
+        graph = GRAPHS[name]
+        is_nan = (graph.target == 0)[:, None]
+        query, key, value = nodes(graph, torch.float32)
+        bias = torch.full((graph.num_edges, 1), -1e9).masked_fill(is_nan, torch.nan)
+        try:
+            out = ew.attend(query, key, value, graph, bias=bias, score=SCORE, engine=engine)
+        except ew.ArgumentError:
+            continue
+        expected = formula(query, key, value, graph, bias.nan_to_num(-1e9))
+        with case(name):
+            torch.testing.assert_close(out[1:].double(), expected[1:], rtol=1e-5, atol=1e-5)
+            chosen = (~is_nan[:, 0]).nonzero()[:, 0]
+            every = ew.attention_weights(query, key, graph, bias=bias, score=SCORE)
+            some = ew.attention_weights(query, key, graph, bias=bias, score=SCORE, edges=chosen)
+            torch.testing.assert_close(some, every[chosen], rtol=1e-4, atol=1e-7)

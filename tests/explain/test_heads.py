@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,7 +18,7 @@ import edgewise as ew
 from edgewise import explain, graphs, models
 from edgewise.app.explain import load_pruned, save_pruned
 from edgewise.layers import MultiHeadAttention
-from tests.errors import refused
+from tests.errors import case, refused
 from tests.explain import small_runs
 from tests.explain.test_record import UNRECORDED, call, tensors
 
@@ -138,6 +140,35 @@ def test_layers_have_numbers_as_in_transformers() -> None:
     convolutions = models.light_conv(11, width=8, depth=1, heads=2, ffn_dim=8, kernels=(3,))
     with refused("heads", expected="names of layers", got="a number", remedy="layers_with_heads"):
         explain.prune(convolutions, {0: [0]})
+
+
+def test_numbers_of_layers_and_heads_are_integers_of_any_library() -> None:
+    model = models.bert(11, width=8, depth=2, heads=4, ffn_dim=8).eval()
+    ids, names = torch.arange(5)[None], list(explain.layers_with_heads(model))
+    numbers = [np.int64(1), np.array(1)[()], torch.tensor(1)]
+    for number in numbers:
+        for layers in (number, [number]):
+            with torch.no_grad(), explain.record(model, layers, heads=[number]) as recorded:
+                model(ids)
+            assert recorded.names == names[1:]
+            assert recorded[0].heads == [1]
+            assert torch.equal(recorded.rollout(layers), recorded.rollout())
+        with torch.no_grad(), explain.masked_heads(model, {number: [number]}):
+            masked = model(ids)
+        pruned = explain.prune(copy.deepcopy(model), {number: [number]})
+        torch.testing.assert_close(pruned(ids), masked)
+    for layer in (True, np.bool_(True), 1.0, None, torch.tensor(True)):
+        with case(layer):
+            said = {"expected": "a number", "got": repr(layer), "remedy": "from 0"}
+            with refused("heads", **said):
+                explain.prune(model, {layer: [1]})  # type: ignore[dict-item]
+            with refused("layers", **said), explain.record(model, [layer]):
+                pass
+            with refused("layers", **said):
+                recorded.rollout([layer])
+    for head in (True, np.bool_(True), 1.0, torch.tensor(True)):
+        with case(head), refused("heads", expected="0, 1, 2, 3", got=str(head), remedy="choose"):
+            explain.prune(model, {0: [head]})  # type: ignore[list-item]
 
 
 def test_bad_prunings_are_named() -> None:

@@ -211,7 +211,7 @@ def test_an_invalid_input_has_the_same_exit_code_in_all_commands(
 ) -> None:
     """1, and the other inputs are answered; 2 is the code of a command that cannot run."""
     run, page = str(run_of("molecules").path), tmp_path / "page.html"
-    inputs = ["CCO", "C1CC", "CCN"]
+    inputs = ["CCO", "C1CC", "CCN", "C" * 501]
     capsys.readouterr()
     assert main(["predict", run, *inputs, "--why", "1"]) == 1
     wrong = capsys.readouterr().err

@@ -394,6 +394,32 @@ def test_weights_are_those_of_pyg(layer: str) -> None:
     torch.testing.assert_close(recorded[0].weights, weights.detach(), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["Bart", "T5", "Bert", "GPT2"])
+def test_cross_attention_of_equal_lengths_is_no_self_attention(name: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("edgewise.interop.huggingface")
+    sizes = {"vocab_size": 11, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4}
+    if name == "Bart":
+        sizes = {"vocab_size": 11, "d_model": 16, "max_position_embeddings": 16}
+        sizes |= {"encoder_layers": 1, "decoder_layers": 1, "pad_token_id": 0}
+        sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    elif name == "T5":
+        sizes = {"vocab_size": 11, "d_model": 16, "d_kv": 8, "num_layers": 1, "num_heads": 2}
+    else:
+        sizes |= {"is_decoder": True, "add_cross_attention": True}
+    config = getattr(transformers, f"{name}Config")(**sizes)
+    model = getattr(transformers, f"{name}Model")
+    model = model._from_config(config, attn_implementation="edgewise").eval()
+    ids = torch.randint(1, 11, (1, 5))
+    with torch.no_grad(), explain.record(model) as recorded:
+        if name in ("Bart", "T5"):
+            model(input_ids=ids, decoder_input_ids=ids)
+        else:
+            model(ids, encoder_hidden_states=torch.randn(1, 5, 16))
+    is_self = [layer.is_self_attention for layer in recorded]
+    assert is_self == ([True] if name in ("Bart", "T5") else []) + [True, False]
+
+
 @pytest.mark.parametrize("name", ["Bert", "GPT2"])
 @pytest.mark.parametrize("padded", [False, True])
 def test_weights_are_those_of_eager(name: str, padded: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -216,3 +217,11 @@ def test_what_other_libraries_hold_is_told_how_to_become_a_graph() -> None:
 def test_hubs_that_are_no_list() -> None:
     with refused("nodes", expected="a list", got="0", remedy="hubs([0])"):
         graphs.hubs(0)  # type: ignore[arg-type]
+
+
+def test_booleans_of_numpy_are_those_of_python() -> None:
+    pattern = graphs.hubs([0], reads=np.bool_(False), is_read=np.bool_(True))  # type: ignore[arg-type]
+    assert pattern == graphs.hubs([0], reads=False)
+    assert repr(pattern) == repr(graphs.hubs([0], reads=False))
+    with refused("reads", expected="True or False", got="2", remedy="one list"):
+        graphs.hubs([0], 2)  # type: ignore[arg-type]

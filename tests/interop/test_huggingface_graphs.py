@@ -151,6 +151,17 @@ def test_a_model_on_its_own_graph_is_theirs(name: str, padding: str) -> None:
     agree(states_and_gradients(again, ids, mask, keep), mine)
 
 
+def test_left_padding_attends_to_nothing_while_eager_averages_all_values() -> None:
+    """Both have the states of tokens."""
+    ids, mask = batch_of("llama", "left")
+    original, changed = (KINDS["llama"].made("eager") for _ in range(2))
+    on_graph(changed, graphs.complete())
+    with torch.no_grad():
+        states, expected = (m(ids, attention_mask=mask)[0] for m in (changed, original))
+    close(states[mask.bool()], expected[mask.bool()])
+    assert not states[~mask.bool()].allclose(expected[~mask.bool()], atol=0.1)
+
+
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_model_on_a_graph_is_theirs_under_the_same_mask(name: str, padding: str) -> None:
@@ -293,10 +304,12 @@ def test_masks_of_ones_own_are_expanded(name: str, dtype: torch.dtype, members: 
             agree(mine, states_and_gradients(other, ids, mask, keep))
 
 
-def test_a_learned_mask_has_its_gradient() -> None:
-    """Such as the relative positions of Swin."""
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("std", [0.0, 1.0])
+def test_a_learned_mask_has_its_gradient(std: float, heads: int) -> None:
+    """Such as the relative positions of Swin, which are 0 before training."""
     query, key, value = torch.randn(3, 2, 4, 5, 8)
-    mask = torch.randn(1, 4, 5, 5, requires_grad=True)
+    mask = (std * torch.randn(1, heads, 5, 5)).requires_grad_()
     for _ in range(2):
         out, _ = attention(nn.Identity(), query, key, value, mask, is_causal=False)
         expected = nn.functional.scaled_dot_product_attention(query, key, value, mask)

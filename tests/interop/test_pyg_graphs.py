@@ -79,3 +79,24 @@ def test_inference_mode_keeps_nothing(index: torch.Tensor) -> None:
         first = layer(x, inner)
         inner[0, 0] = 2
         assert not torch.allclose(layer(x, inner), first)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("name", ["GINConv", "SAGEConv", "GCNConv", "GATConv", "GMMConv"])
+def test_values_of_a_matrix_are_read_in_each_call(name: str) -> None:
+    """The tensor that a matrix was built from shares its memory, but not its version."""
+    edges = torch.tensor([[0, 0, 1, 2], [1, 1, 2, 0]])
+    options = {"dim": 2, "kernel_size": 2} if name == "GMMConv" else {}
+    options |= {"edge_dim": 2, "fill_value": 0.0} if name == "GATConv" else {}
+    vectors = (2,) if options else ()
+    kind = getattr(ours, name)
+    layer = kind(torch.nn.Identity()) if name == "GINConv" else kind(4, 4, **options)
+    x = torch.randn(3, 4)
+    for columns in (edges, edges[:, 1:]):
+        values = torch.rand(columns.shape[1], *vectors) + 1
+        matrix = torch.sparse_coo_tensor(columns, values, (3, 3, *vectors))
+        before = layer(x, matrix)
+        values[0] *= 9
+        fresh = torch.sparse_coo_tensor(columns, values.clone(), matrix.shape)
+        assert not layer(x, fresh).allclose(before)
+        torch.testing.assert_close(layer(x, matrix), layer(x, fresh))

@@ -123,3 +123,17 @@ def test_torchscript_has_an_error_of_its_own() -> None:
     model = torch.nn.ModuleList([ours.GATConv(4, 2)])
     with pytest.raises(ArgumentError, match=r"TorchScript.*torch\.compile"):
         torch.jit.script(model)
+
+
+def test_an_error_of_the_users_network_is_raised_once(index: torch.Tensor) -> None:
+    calls = []
+
+    class Refusing(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            calls.append(x)
+            raise ArgumentError("x", expected="a", got="b", remedy="c")
+
+    with pytest.raises(ArgumentError, match="expected a; got b") as caught:
+        ours.GINConv(Refusing())(X, index)
+    assert len(calls) == 1
+    assert caught.value.__cause__ is None

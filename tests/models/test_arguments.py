@@ -103,3 +103,15 @@ def test_a_factory_of_a_class_declares_the_arguments_of_the_class(name: str) -> 
     assert factory.__doc__ == type(model).__doc__
     assert (factory.__module__, factory.__qualname__) == (type(model).__module__, name)
     assert pickle.loads(pickle.dumps(factory)) is factory
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [("swin", "image_size"), ("swin", "heads"), ("longformer", "radius")],
+)
+def test_one_number_in_place_of_a_tuple_may_be_of_numpy(name: str, argument: str) -> None:
+    sizes: dict[str, Any] = needed(name) | ({"image_size": 32} if name == "swin" else {})
+    number = sizes.get(argument, 2)
+    models = [MODELS[name](**sizes | {argument: kind(number)}) for kind in (int, np.int64)]
+    first, second = ({n: p.shape for n, p in m.named_parameters()} for m in models)
+    assert first == second

@@ -198,6 +198,17 @@ def check_type(argument: str, features: Tensor, weight: Tensor) -> None:
     )
 
 
+def check_same_shape(outputs: Tensor, target: Tensor) -> None:
+    """Raise ArgumentError if outputs and targets have different shapes, which would broadcast."""
+    if outputs.shape != target.shape:
+        raise ArgumentError(
+            "outputs",
+            expected=f"one number for each target, shape {list(target.shape)}",
+            got=describe(outputs),
+            remedy="reshape the outputs or the targets, for example with .view_as(target)",
+        )
+
+
 def check_labels(labels: Tensor, classes: int) -> None:
     """Raise ArgumentError unless all labels ``[N]`` are from 0 to ``classes - 1``.
 

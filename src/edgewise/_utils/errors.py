@@ -19,6 +19,8 @@ MANY = 60
 """Maximum number of names that an error lists if none is similar."""
 
 
+LONGEST = 1000
+"""Maximum number of characters of a text in an error message."""
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Control characters, except tab and line feed, and characters that reverse the direction of text.
 They could change what a terminal shows, its title or the clipboard."""
@@ -41,6 +43,12 @@ def printable(text: object) -> str:
 def printable_line(text: object) -> str:
     """Return :func:`printable` with spaces in place of tabs and line ends."""
     return printable(" ".join(str(text).splitlines()).replace("\t", " "))
+
+
+def shortened(text: str) -> str:
+    """Return a text of at most :data:`LONGEST` characters, cut in the middle."""
+    cut = len(text) > LONGEST
+    return f"{text[: LONGEST * 3 // 4]} … {text[-LONGEST // 4 + 3 :]}" if cut else text
 
 
 class EdgewiseError(Exception):
@@ -71,6 +79,7 @@ class ArgumentError(EdgewiseError, ValueError):
     def __init__(self, argument: str, *, expected: str, got: str, remedy: str) -> None:
         self.argument, self.expected, self.got, self.remedy = argument, expected, got, remedy
         end = "" if remedy.endswith("?") else "."
+        argument, expected, got, remedy = map(shortened, (argument, expected, got, remedy))
         super().__init__(f"`{argument}`: expected {expected}; got {got}. Remedy: {remedy}{end}")
 
 
@@ -256,10 +265,10 @@ def in_one_line(error: Exception) -> str:
         raise error
     if isinstance(error, OSError):
         return (
-            f"{printable_line(error)}. Remedy: free disk space, fix the permissions, or choose "
-            "another file or folder."
+            f"{printable_line(shortened(str(error)))}. Remedy: free disk space, fix the "
+            "permissions, or choose another file or folder."
         )
-    message = printable_line(" ".join(f"{type(error).__name__}: {error}".split()))
+    message = printable_line(shortened(" ".join(f"{type(error).__name__}: {error}".split())))
     return (
         f"unexpected error ({message}). Remedy: set the environment variable "
         "EDGEWISE_TRACEBACK=1, repeat the command, and report the error with its output."

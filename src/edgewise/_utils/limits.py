@@ -149,7 +149,7 @@ LIMITS: dict[str, Limit] = {
         ),
         Limit(
             "tokenizer_growth",
-            16,
+            64,
             "characters that the rules of a tokenizer make of one",
             "time and memory for encoding and decoding text",
         ),

@@ -12,6 +12,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
+from edgewise._utils.arguments import describe
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import AttendOptions, attend_with_lse, loses_lse
 from edgewise.attention.checks import bind_graph, checked_call, checked_term
@@ -100,9 +101,9 @@ def attention_weights(
         key: ``[..., N_src, H, D]``.
         graph: the edges. A pattern (a graph for any number of nodes) is converted to the graph
             for the numbers of queries and keys.
-        edges: indices ``[K]`` of selected edges; all edges by default. With softmax, scores and
-            weights of unselected edges are not held in memory, unless the largest bias of a target
-            is below -500 or above 500.
+        edges: integer indices ``[K]`` of selected edges, or a boolean mask ``[E]``; all edges by
+            default. With softmax, scores and weights of unselected edges are not held in memory,
+            unless the largest bias of a target is below -500 or above 500.
         options: ``score``, ``bias``, ``gain``, ``edge_key`` and ``normaliser`` of
             :func:`edgewise.attend`.
 
@@ -117,8 +118,7 @@ def attention_weights(
         tensor([1.0000, 0.5000, 0.5000, 0.3333, 0.3333, 0.3333])
     """
     call, graph = _prepared(query, key, graph, options)
-    if isinstance(edges, Tensor) and edges.dtype != torch.bool:
-        edges = edges.long()  # PyTorch treats a uint8 index as a boolean mask.
+    edges = _checked_selection(edges)
     if call.normaliser is not None:
         layout = layout_of(graph, REFERENCE.layout)
         scores = _scores(call, graph)
@@ -129,6 +129,20 @@ def attention_weights(
     if loses_lse(call, graph):
         return _softmax(_scores(call, graph), graph)[..., edges, :]
     return _chosen_weights(call, graph, edges, options)
+
+
+def _checked_selection(edges: Tensor | None) -> Tensor | None:
+    """Return indices of edges as int64, because PyTorch reads uint8 as a boolean mask."""
+    if not isinstance(edges, Tensor) or edges.dtype == torch.bool:
+        return edges
+    if (edges.is_floating_point() or edges.is_complex()) and edges.numel():
+        raise ArgumentError(
+            "edges",
+            expected="integer indices of edges, or a boolean mask",
+            got=describe(edges),
+            remedy="convert the indices with .long()",
+        )
+    return edges.long()
 
 
 def _prepared(

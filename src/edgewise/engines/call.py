@@ -146,8 +146,8 @@ def exceeds_lse(largest: Tensor) -> bool:
     if largest.is_meta or not largest.numel():
         return False
     size = largest.detach().abs()
-    size = size.masked_fill(size == torch.inf, 0.0).amax()
-    return bool(size > LEAST_DIGITS / torch.finfo(accumulator(largest)).eps)
+    bound = LEAST_DIGITS / torch.finfo(accumulator(largest)).eps
+    return bool(((size > bound) & (size < torch.inf)).any())
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from operator import index
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -109,6 +111,41 @@ def naming_the_run(
         ) from error
 
 
+def layer_keys(layers: Any, argument: str) -> list[str | int]:
+    """Return a name or number of a layer, or several, as a list of strings and Python integers.
+
+    Args:
+        layers: names and numbers; a number may be an integer of NumPy or PyTorch.
+        argument: argument that the error names.
+
+    Raises:
+        ArgumentError: an item is neither a string nor an integer.
+    """
+    is_single = not isinstance(layers, Iterable) or isinstance(layers, str)
+    keys: list[str | int] = []
+    for layer in [layers] if is_single or _integer(layers) is not None else layers:
+        key = layer if isinstance(layer, str) else _integer(layer)
+        if key is None:
+            raise ArgumentError(
+                argument,
+                expected="a name or a number of a layer",
+                got=repr(layer),
+                remedy="pass a string, or an integer from 0",
+            )
+        keys.append(key)
+    return keys
+
+
+def _integer(value: Any) -> int | None:
+    """Return an integer of Python, NumPy or PyTorch as int; None for booleans and other types."""
+    if isinstance(value, bool | np.bool_) or getattr(value, "dtype", None) is torch.bool:
+        return None
+    try:
+        return index(value)
+    except TypeError:
+        return None
+
+
 def numbered_layer(number: int, names: Sequence[str], argument: str) -> str:
     """Return the name of the layer with this number.
 
@@ -141,8 +178,8 @@ def places_of(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[i
     Raises:
         ArgumentError: the layer has no such head.
     """
-    chosen = [int(head) for head in heads]
-    wrong = [head for head in chosen if head not in numbers]
+    heads, positions = list(heads), {number: i for i, number in enumerate(numbers)}
+    wrong = [head for head in heads if _integer(head) not in positions]
     if wrong:
         raise ArgumentError(
             "heads",
@@ -150,7 +187,7 @@ def places_of(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[i
             got=listed(wrong),
             remedy=f"choose from the expected heads, or name another layer than {name}",
         )
-    return [numbers.index(head) for head in chosen]
+    return [positions[int(head)] for head in heads]
 
 
 def listed(numbers: Sequence[int]) -> str:

@@ -17,6 +17,7 @@ from edgewise._utils.errors import (
 )
 from edgewise.explain.losses import recorded_batch
 from edgewise.explain.module_names import (
+    layer_keys,
     listed,
     model_of,
     naming_the_run,
@@ -127,10 +128,11 @@ def heads_by_name(
     model: Any, heads: Heads, names: Sequence[str] | None = None
 ) -> dict[str, list[int]]:
     """Return heads by the name of their layer; see :func:`remaining_heads`."""
-    if names is None and any(isinstance(layer, int) for layer in heads):
+    layers = layer_keys(heads, "heads")
+    if names is None and any(isinstance(layer, int) for layer in layers):
         names = _numbered_names(model)
     chosen: dict[str, list[int]] = {}
-    for layer, numbers in heads.items():
+    for layer, numbers in zip(layers, heads.values(), strict=True):
         name = numbered_layer(layer, names or (), "heads") if isinstance(layer, int) else layer
         chosen.setdefault(name, []).extend(numbers)
     return chosen

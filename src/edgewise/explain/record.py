@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from edgewise.attention.steps import attention_weights
 from edgewise.engines.call import AttentionCall
 from edgewise.explain.module_names import (
     NamedInterceptor,
+    layer_keys,
     listed,
     model_of,
     numbered_layer,
@@ -30,6 +32,8 @@ from edgewise.graphs import Graph, edges
 from edgewise.layers.sparse import Linear as SparseLinear
 
 MAX_EDGES = 1_000_000
+CROSS = re.compile("cross_?att|encoder_att|encdecatt", re.IGNORECASE)
+"""Names of cross-attention layers in models of ``transformers``."""
 Kind = Literal["attention", "part", "aggregation"]
 
 
@@ -206,8 +210,8 @@ class Recorded:
         if any(layer.kind != "aggregation" for layer in chosen):
             chosen = [layer for layer in chosen if layer.kind != "aggregation"]
         if layers is not None:
-            names = [layers] if isinstance(layers, str | int) else list(layers)
-            chosen = [one for one in chosen if _is_chosen(one.module, names, self.number(one))]
+            keys = layer_keys(layers, "layers")
+            chosen = [one for one in chosen if _is_chosen(one.module, keys, self.number(one))]
         return rollout(
             [(layer.name, layer.graph, layer.edge_index, layer.weights) for layer in chosen],
             residual,
@@ -267,32 +271,32 @@ def record(
     """
     module = model_of(model)
     check_least("max_edges", max_edges, 1, "choose for example 1_000_000")
-    wanted = [layers] if isinstance(layers, str | int) else layers
+    keys = None if layers is None else layer_keys(layers, "layers")
     names = dict(module.named_modules())
-    for layer in wanted or ():
-        if not isinstance(layer, int) and layer not in names:
-            raise unknown_name("layers", str(layer), [name for name in names if name])
+    for layer in keys or ():
+        if isinstance(layer, str) and layer not in names:
+            raise unknown_name("layers", layer, [name for name in names if name])
     recorded = Recorded()
-    recorder = _Recorder(recorded, wanted, heads, targets, max_edges)
+    recorder = _Recorder(recorded, keys, heads, targets, max_edges)
     with recorder.watching(module):
         yield recorded
         if not recorded.modules:
             recorder.record_unweighted()
-    for layer in wanted or ():
+    for layer in keys or ():
         if isinstance(layer, int) and recorded.modules:
             numbered_layer(layer, recorded.modules, "layers")
     if not recorded.layers:
-        raise _nothing_recorded(module, wanted, recorded.modules)
+        raise _nothing_recorded(module, keys, recorded.modules)
 
 
 def _nothing_recorded(
-    module: nn.Module, wanted: Sequence[str | int] | None, seen: Sequence[str]
+    module: nn.Module, keys: Sequence[str | int] | None, seen: Sequence[str]
 ) -> ArgumentError:
-    if wanted is not None and seen:
+    if keys is not None and seen:
         return ArgumentError(
             "layers",
             expected=f"layers that compute attention: {', '.join(seen)}",
-            got=", ".join(map(str, wanted)),
+            got=", ".join(map(str, keys)),
             remedy="choose from the expected layers, or omit layers= to record all",
         )
     return ArgumentError(
@@ -458,8 +462,11 @@ class _Recorder(NamedInterceptor):
 
     def _is_cross(self) -> bool:
         """Return whether the running module attends to another sequence than its targets."""
-        source_width = getattr(self.module, "source_width", None)
-        return source_width is not None or getattr(self.module, "is_cross_attention", False)
+        if getattr(self.module, "source_width", None) is not None:
+            return True
+        # In transformers, the attribute that holds the layer tells it, often the only sign.
+        names = ".".join(self.name.split(".")[-2:])
+        return getattr(self.module, "is_cross_attention", False) or bool(CROSS.search(names))
 
     def _name_all(self) -> None:
         count: Counter[str] = Counter()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import index
 
+import numpy as np
 import torch
 
 from edgewise._utils.errors import ArgumentError, counted
@@ -52,13 +53,15 @@ class Hubs(Pattern):
                 remedy=remedy,
             ) from error
         for name in ("reads", "is_read"):
-            if not isinstance(getattr(self, name), bool):
+            value = getattr(self, name)
+            if not isinstance(value, bool | np.bool_):
                 raise ArgumentError(
                     name,
                     expected="True or False",
-                    got=repr(getattr(self, name)),
+                    got=repr(value),
                     remedy="list all hubs in one list, the first argument",
                 )
+            object.__setattr__(self, name, bool(value))
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         ahead = self._sources_ahead(num_targets, num_sources)

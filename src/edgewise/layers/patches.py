@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_divides
@@ -30,7 +32,7 @@ class PatchEmbedding(nn.Module):
         self, image_size: int | tuple[int, int], patch: int, channels: int, width: int
     ) -> None:
         super().__init__()
-        height, across = (image_size,) * 2 if isinstance(image_size, int) else image_size
+        height, across = image_size if isinstance(image_size, Sequence) else (image_size,) * 2
         for size, what in ((height, "the image's height"), (across, "the image's width")):
             check_divides("patch", patch, size, what, "choose another patch or crop the images")
         self.grid = height // patch, across // patch

@@ -84,7 +84,7 @@ def longformer(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
-    radii = [radius] * depth if isinstance(radius, int) else list(radius)
+    radii = list(radius) if isinstance(radius, Sequence) else [radius] * depth
     if len(radii) != depth:
         raise ArgumentError(
             "radius",

@@ -11,6 +11,7 @@ Paper: Liu et al., Swin Transformer: hierarchical vision Transformer using shift
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -73,7 +74,7 @@ def swin(
     """
     for depth in depths:
         check_count("depths", depth, 1, "choose a larger number")
-    if isinstance(heads, int):
+    if not isinstance(heads, Sequence):
         heads = tuple(heads << stage for stage in range(len(depths)))
     if len(depths) != len(heads) or not depths:
         raise ArgumentError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import sys
 from collections import defaultdict
 from dataclasses import replace
@@ -511,6 +512,23 @@ def test_a_difference_by_chance_is_level(tmp_path, monkeypatch):
     said = comparison(find("molecules"), {"test/rmse": 0.525}, tmp_path)
     assert "test/rmse 0.5250 is level with trees, 0.5600" in said
     assert "Use " not in said
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("undefined", ["run", "baseline"])
+def test_a_metric_that_is_undefined_is_not_compared(undefined, paired, tmp_path, monkeypatch):
+    found, run = baselines_of_two_sets()
+    monkeypatch.setattr("edgewise.app.cli.baseline.baselines", lambda *_, **__: iter(found[:1]))
+    monkeypatch.setattr(
+        "edgewise.app.cli.baseline.runs.per_example_metrics", lambda _: run if paired else {}
+    )
+    if undefined == "baseline":
+        found[0].metrics["test/rmse"] = math.nan
+    value = math.nan if undefined == "run" else 0.5
+    said = comparison(find("molecules"), {"test/rmse": value}, tmp_path)
+    assert "cannot be compared with trees" in said
+    assert "undefined on this test set" in said
+    assert not re.search("WORSE|BEHIND|level|p = |difference|Use ", said)
 
 
 def test_molecules_that_take_seconds_are_compared():

@@ -92,6 +92,25 @@ def test_the_first_line_of_excel_names_the_delimiter(line: str, tmp_path: Path) 
     assert list(edges.ids) == ["ann;e", "bob, c"]
 
 
+def test_a_quoted_cell_may_begin_with_a_space_and_a_quotation_mark(tmp_path: Path) -> None:
+    rows = '4,fine,neg\n5," ""great"" film he said",pos\n6," ""a\nb"", c",neg\n'
+    path = written(tmp_path, f"n,text,label\n{rows}")
+    assert read_table(path).columns["text"][1:] == [' "great" film he said', ' "a\nb", c']
+    assert [row["label"] for _, row in table_rows(path)] == ["neg", "pos", "neg"]
+    for cell in ('"great" film', '"great, film"', '"great'):
+        path = written(tmp_path, f"n,text,label\n{rows}7, {cell},pos\n")
+        got = f"a space between a delimiter and a quotation mark: ' {cell.split(',')[0]}"
+        with refused("data.path", expected="commas", got=got, remedy="correct"):
+            read_table(path)
+
+
+@pytest.mark.parametrize("text", ["sep=;\n", "sep=;", "sep=;\n\n", "sep=;\na;b\n"])
+def test_only_the_line_of_excel_is_refused(text: str, tmp_path: Path) -> None:
+    path = written(tmp_path, text)
+    with refused("data.path", expected="semicolons", got="no rows", remedy="correct the file"):
+        read_table(path)
+
+
 def test_cells_without_a_value_in_excel_are_named(tmp_path: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
@@ -125,6 +144,15 @@ def test_negative_numbers_and_bytes_of_arrays_are_kept(tmp_path: Path) -> None:
     assert NodeFiles(nodes=path).load().preprocessing["labels"] == ["cat", "dog"]
     np.savez(path, **arrays, y=np.array([np.inf, 1.0, 0.0] * 10))
     with refused(path, expected="finite", got="infinity", remedy="replace"):
+        NodeFiles(nodes=path).load()
+
+
+@pytest.mark.parametrize("name", ["y", "ids", "classes"])
+def test_bytes_of_arrays_that_are_not_utf_8_are_named(name: str, tmp_path: Path) -> None:
+    arrays = {"edge_index": np.array([[0, 1], [1, 2]]), "x": np.eye(30), "y": np.arange(30) % 2}
+    path = str(tmp_path / "g.npz")
+    np.savez(path, **{**arrays, name: np.array([b"caf\xe9", b"dog"] * 15)})
+    with refused(path, expected=f"UTF-8 in {name}", got="0xe9", remedy="decode"):
         NodeFiles(nodes=path).load()
 
 

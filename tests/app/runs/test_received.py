@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -18,10 +19,12 @@ import edgewise
 from edgewise._utils.errors import ArgumentError, EdgewiseError
 from edgewise.app.cli import main
 from edgewise.app.kinds import find
-from edgewise.app.runs import load_recipe, with_values
+from edgewise.app.runs import load_recipe, per_example_metrics, with_values
+from edgewise.app.runs.fine_tuning import _check_heads, _check_positions, _other_model
 from edgewise.app.train import RunFolder
 from edgewise.app.train.folder import RUN_FILES
 from edgewise.graphs.user_patterns import IMPORT
+from edgewise.layers import MultiHeadAttention
 
 pytest.importorskip("lightning")
 pytest.importorskip("sklearn")
@@ -175,6 +178,38 @@ def test_the_data_file_of_a_recipe_is_not_shown(
     assert "outside.csv" in capsys.readouterr().err, "the file that the user has named"
 
 
+NAME = "texts; touch ran #"
+
+
+def test_the_name_of_a_recipe_is_quoted_in_a_command(
+    texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(texts / "recipe.json", "recipe", value=NAME)
+    (texts.parent / "texts.csv").write_text("text,label\nSECRET\n")
+    assert main(["test", "run"]) == 2
+    assert f"edgewise baseline '{NAME}' --data.path FILE" in capsys.readouterr().err
+    (texts / "model.safetensors").unlink()
+    assert main(["predict", "run", "x"]) == 2
+    assert f"edgewise train '{NAME}' ..." in capsys.readouterr().err
+    for seed in ("seed-0;touch ran", "seed-1"):
+        shutil.copytree(texts, texts / seed)
+    assert main(["heads", "run"]) == 2
+    with pytest.raises(EdgewiseError, match=re.escape(f"edgewise test '{texts}/seed-0;touch ran'")):
+        per_example_metrics(texts / "seed-0;touch ran")
+
+
+def test_the_values_of_a_recipe_are_quoted_in_a_remedy(tmp_path: Path) -> None:
+    folder, model = RunFolder(tmp_path), torch.nn.Sequential(MultiHeadAttention(8, 2))
+    record = {name: f"{name}; touch ran" for name in ("use", "heads", "positions")}
+    folder.write_json("recipe.json", {"recipe": NAME, "model": record})
+    recipe = find("texts")
+    assert _other_model(recipe, folder, []).remedy == "choose --model 'use; touch ran'"
+    for check, value in ((_check_positions, recipe), (_check_heads, model)):
+        with pytest.raises(ArgumentError) as caught:
+            check(value, folder)
+        assert re.search(r"choose --model\.(\w+) '\1; touch ran'", caught.value.remedy)
+
+
 def test_an_honest_user_is_told_which_file_and_line(
     texts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -297,3 +332,30 @@ def test_results_replace_no_file_of_a_run(
         assert main(["predict", str(run), "x", "--out", str(run / name)]) == 2
         assert "not one of the files of a run" in capsys.readouterr().err
     write_answers(run / "answers.csv", [{"a": 1}])  # A new file in the folder is fine.
+
+
+@pytest.mark.parametrize("kept", [{}, {"encoder": [0]}, {"no.such.layer": [0]}])
+def test_removed_heads_do_not_lift_the_limit_on_weights(
+    kept: dict[str, list[int]], run: Path
+) -> None:
+    change(run / "recipe.json", "model", "ffn_dim", value=1_000_000)
+    (run / "kept_heads.json").write_text(json.dumps(kept))
+    with pytest.raises(ArgumentError, match="weights of its file"):
+        edgewise.load(run)
+
+
+def test_weights_of_a_layer_with_removed_heads_count_for_all_heads(run: Path) -> None:
+    folder = RunFolder(run)
+    sizes = {name: weight.numel() for name, weight in folder.read_weights().items()}
+    layer = next(name for name in sizes if "attention" in name).rpartition(".")[0]
+    assert folder.count_weights() == sum(sizes.values())
+    (run / "kept_heads.json").write_text(json.dumps({layer: [0]}))
+    pruned = sum(size for name, size in sizes.items() if name.startswith(f"{layer}."))
+    assert folder.count_weights() == sum(sizes.values()) + 127 * pruned
+
+
+@pytest.mark.parametrize("kept", [7, {"a": 3}, []])
+def test_a_damaged_list_of_heads(kept: Any, run: Path) -> None:
+    (run / "kept_heads.json").write_text(json.dumps(kept))
+    with pytest.raises(ArgumentError):
+        edgewise.load(run)

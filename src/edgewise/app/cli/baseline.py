@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -131,6 +132,13 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
         gain = reference.metrics[name] - value
         gain = gain if lower_is_better(recipe, name) else -gain
         test = _paired_test(out, reference, name)
+        if math.isnan(gain):
+            lines += [
+                f"baseline: {name} {rounded(value)} cannot be compared with {_named(reference)}, "
+                f"{rounded(reference.metrics[name])}, best on the {split} set",
+                "the metric is undefined on this test set",
+            ]
+            continue
         verdict = _verdict(gain, test)
         behind = reference if verdict in LOSING else behind
         lines += [

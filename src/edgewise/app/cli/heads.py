@@ -148,8 +148,8 @@ def prune(arguments: Namespace) -> int:
     after = rounded(float(losses.mean()))
     say(f"{arguments.split} loss: {rounded(float(full))} before, {after} after")
     say(
-        f"{path}: `edgewise test {path}` computes its test metrics; its log.csv and metrics.json "
-        "are those of the run before pruning"
+        f"{path}: `edgewise test {shlex.quote(str(path))}` computes its test metrics; its log.csv "
+        "and metrics.json are those of the run before pruning"
     )
     return 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from edgewise import __version__
-from edgewise._utils.errors import ArgumentError, EdgewiseError, printable
+from edgewise._utils.errors import ArgumentError, EdgewiseError, printable, shortened
 from edgewise.app.cli.names import KINDS, OPTIONS
 
 # Modules that import PyTorch are imported in functions, so that --help and --version do not wait.
@@ -43,7 +43,7 @@ DATA_FOLDER = "EDGEWISE_DATA names the folder of data sets; `edgewise doctor` li
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser that escapes control characters in what it prints."""
+    """Parser that escapes control characters in what it prints, and shortens its errors."""
 
     def format_help(self) -> str:
         return printable(super().format_help())
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         return printable(super().format_usage())
 
     def error(self, message: str) -> NoReturn:
-        super().error(printable(message))
+        super().error(printable(shortened(message)))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:

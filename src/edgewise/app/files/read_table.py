@@ -75,13 +75,16 @@ def is_text(source: Path | FrameSource) -> bool:
     return isinstance(source, Path) and form_of(source) not in {*OBJECTS, *BINARY}
 
 
-def read_table(source: str | Path | FrameSource, *, argument: str = "data.path") -> Table:
+def read_table(
+    source: str | Path | FrameSource, *, argument: str = "data.path", skip_blank: bool = False
+) -> Table:
     """Read a table whose first row names the columns, or a data frame.
 
     Args:
         source: the file, which may be compressed as ``.gz``, ``.bz2``, ``.xz`` or ``.zip``; or a
             data frame.
         argument: field that gives the source, such as ``data.path``; named in errors.
+        skip_blank: whether empty rows of a text file are skipped.
 
     Raises:
         MissingDataError: there is no such file.
@@ -97,7 +100,7 @@ def read_table(source: str | Path | FrameSource, *, argument: str = "data.path")
     elif form_of(source) in BINARY:
         table = _of_binary(source)
     else:
-        return _of_text(source, argument)
+        return _of_text(source, argument, skip_blank)
     if not len(table):
         raise ArgumentError(
             argument,
@@ -145,7 +148,7 @@ def read_json(text: str) -> Any:
         raise ValueError("too many nested lists") from error
 
 
-def _of_text(path: Path, argument: str) -> Table:
+def _of_text(path: Path, argument: str, skip_blank: bool) -> Table:
     form = _form(path, argument)
     layout = layout_of(path, form)
     delimiter = layout.delimiter
@@ -154,20 +157,19 @@ def _of_text(path: Path, argument: str) -> Table:
     frame = pandas.concat([frame for _, frame in chunks], ignore_index=True)
     lines = [line for numbers, _ in chunks for line in numbers]
     blank = _is_blank(frame)
-    rows = len(blank)
-    while rows and blank[rows - 1]:
-        rows -= 1
+    rows = [row for row, is_blank in enumerate(blank) if not is_blank]
     if not rows:
         raise _unusable(path, argument, "no rows", delimiter)
     # A blank row is an error: skipping it would shift the later rows of a time series.
-    if True in blank[:rows]:
+    if True in blank[: rows[-1]] and not skip_blank:
         got = f"an empty line, row {lines[blank.index(True)]}"
         raise _unusable(path, argument, got, delimiter)
     with opened_text(path, form.encoding) as text:
         header = next(_records(text, layout))[1][: frame.shape[1]]
     if delimiter == "\t":
         header = [QUOTED.sub(_unquoted, name) for name in header]
-    return Table(path, frame.iloc[:rows], lines[:rows], delimiter, header=header)
+    frame = frame.iloc[rows].reset_index(drop=True)
+    return Table(path, frame, [lines[row] for row in rows], delimiter, header=header)
 
 
 def _chunks(
@@ -187,6 +189,7 @@ def _chunks(
     pandas = pandas_for("reading a table")
     names: list[str] = []
     end, delimiter = layout.skipped, layout.delimiter
+    quotes_checked = layout.spaced
 
     try:
         with opened_text(path, form.encoding) as text:
@@ -225,8 +228,9 @@ def _chunks(
                 # In TSV a quotation mark within a cell is an ordinary character.
                 if delimiter == "\t" and any('"' in text for text in texts):
                     part = part.apply(lambda c: c.str.replace(QUOTED, _unquoted, regex=True))
-                elif not layout.spaced and any(map(SPACED_QUOTE.search, texts)):
-                    _refuse_quotes(part, path, argument, delimiter)
+                elif not quotes_checked and any(map(SPACED_QUOTE.search, texts)):
+                    _refuse_quotes(path, form, layout, argument)
+                    quotes_checked = True
                 lines = [end := end + 1 + len(LINE_END.findall(text)) for text in texts]
                 if not names:
                     names = _names(part, path, argument, delimiter)
@@ -236,13 +240,20 @@ def _chunks(
         raise _bad_row(path, form, layout, argument, str(error)) from error
 
 
-def _refuse_quotes(cells: DataFrame, path: Path, argument: str, delimiter: str) -> None:
-    """Raise ArgumentError if a space precedes a quotation mark, in a file without such spaces."""
-    for column in cells.columns[1:]:
-        texts = cells[column].dropna()
-        for text in texts[texts.str.match(' +"')][:1]:
-            got = f"a space between a delimiter and a quotation mark: {text[:60]!r}"
-            raise _unusable(path, argument, got, delimiter)
+def _refuse_quotes(path: Path, form: TextForm, layout: Layout, argument: str) -> None:
+    """Raise ArgumentError if a space precedes the quotation mark that opens a cell."""
+    spaced = layout._replace(spaced=True)
+    with (
+        opened_text(path, form.encoding) as text,
+        opened_text(path, form.encoding) as same_text,
+    ):
+        rows = _records(text, layout, strict=False), _records(same_text, spaced, strict=False)
+        for (_, cells), (_, spaced_cells) in zip(*rows, strict=False):
+            for cell, spaced_cell in zip(cells[1:], spaced_cells[1:], strict=False):
+                # A cell that is itself quoted may begin with a space and a quotation mark.
+                if SPACED_QUOTE.match(cell) and cell != spaced_cell:
+                    got = f"a space between a delimiter and a quotation mark: {cell[:60]!r}"
+                    raise _unusable(path, argument, got, layout.delimiter)
 
 
 def _unquoted(cell: re.Match[str]) -> str:
@@ -310,7 +321,7 @@ def _bad_row(
     with opened_text(path, form.encoding) as text:
         records = _records(text, layout)
         try:
-            _, names = next(records)
+            _, names = next(records, (0, []))
             while len(names) > 1 and not names[-1].strip():
                 names.pop()
             for line, row in records:
@@ -322,7 +333,8 @@ def _bad_row(
                     return _unusable(path, argument, got, delimiter)
         except csv.Error as error:
             cause = str(error)
-    return _unusable(path, argument, f"a file that cannot be read ({cause})", delimiter)
+    got = f"a file that cannot be read ({cause})" if cause else "no rows"
+    return _unusable(path, argument, got, delimiter)
 
 
 def _records(

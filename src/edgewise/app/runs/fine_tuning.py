@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
     ours, theirs = recipe.model.func.__name__, _model_of(run)
     fields = _differing_fields(recipe, _model_record(run))
     if ours != theirs:
-        got, remedy = f"{ours} in the recipe {recipe.name}", f"choose --model {theirs}"
+        got, remedy = f"{ours} in the recipe {recipe.name}", f"choose --model {shlex.quote(theirs)}"
     elif fields:
         got = ", ".join(f"model.{name} {shown}" for name, (_, shown) in fields.items())
         remedy = f"choose {' '.join(f'--model.{name} {one}' for name, (one, _) in fields.items())}"
@@ -189,7 +190,7 @@ def _check_heads(model: nn.Module, run: RunFolder) -> None:
             "model.heads",
             expected=f"{heads}, the number of heads of the run in {run.path}",
             got=" and ".join(map(str, others)),
-            remedy=f"choose --model.heads {heads}",
+            remedy=f"choose --model.heads {shlex.quote(str(heads))}",
         )
 
 
@@ -209,7 +210,7 @@ def _check_positions(recipe: Recipe, run: RunFolder) -> None:
             "model.positions",
             expected=f"{theirs}, the position encoding of the run in {run.path}",
             got=str(field.value),
-            remedy=f"choose --model.positions {theirs}",
+            remedy=f"choose --model.positions {shlex.quote(str(theirs))}",
         )
 
 

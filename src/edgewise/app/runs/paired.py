@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -121,8 +122,8 @@ def per_example_metrics(path: Path) -> dict[str, Tensor]:
         if not RunFolder(path).has(TEST_EXAMPLES):
             raise MissingDataError(
                 f"{path / TEST_EXAMPLES}: no such file. Paired tests need the metrics of each test "
-                f"example. Remedy: run `edgewise test {path}`, which writes the file, unless the "
-                "task has no such metrics."
+                f"example. Remedy: run `edgewise test {shlex.quote(str(path))}`, which writes the "
+                "file, unless the task has no such metrics."
             )
         return RunFolder(path).read_tensors(TEST_EXAMPLES)
     if found[0].name.startswith("seed-"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -204,7 +205,8 @@ def check_finished(folder: RunFolder, recipe: Recipe) -> None:
         folder.refuse_several()
         raise MissingDataError(
             f"{folder.weights}: no such file. Remedy: finish the run: repeat the command that "
-            f"started it (`edgewise train {recipe.name} ...`), with --out {folder.path} --resume."
+            f"started it (`edgewise train {shlex.quote(recipe.name)} ...`), with "
+            f"--out {shlex.quote(str(folder.path))} --resume."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -217,7 +218,7 @@ def _without_content(recipe: Recipe, folder: RunFolder) -> Iterator[None]:
             got=f"an error about {', '.join(map(repr, files.values()))}{where}. The content is not "
             f"shown, because {RECIPE} names the file, not you",
             remedy="correct the file; to see the whole error, name it yourself: `edgewise baseline "
-            f"{recipe.name} {' '.join(f'--{name} FILE' for name in files)}`",
+            f"{shlex.quote(recipe.name)} {' '.join(f'--{name} FILE' for name in files)}`",
         ) from None
 
 

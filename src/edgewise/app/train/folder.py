@@ -50,6 +50,8 @@ TEST_EXAMPLES = "test_examples.safetensors"
 """File with the metrics of each test example; see :meth:`RunFolder.write_test_examples`."""
 HEADS = "kept_heads.json"
 """File in the folder of a pruned run that lists the remaining attention heads of each layer."""
+MAX_HEADS = 128
+"""Number of heads that a pruned layer may have had for each remaining head."""
 BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
 """Files that are written before the first step, in addition to the first file (see ``claimed``)."""
 RUN_FILES = {RECIPE, LOG, CURVES, METRICS, NOTES, TEST_EXAMPLES, HEADS, *BEGINNINGS}
@@ -409,23 +411,27 @@ class RunFolder:
                 raise ValueError("tensors of another run")
             return tensors
 
-    def count_weights(self) -> int | None:
+    def count_weights(self) -> int:
         """Return the number of values in ``model.safetensors``, from the header of the file.
 
-        None if heads were pruned, because the model is built with them.
+        Values of layers with removed heads count :data:`MAX_HEADS` times, because the model is
+        built with all heads.
         """
         require("safetensors", extra="predict", purpose="reading weights")
         from safetensors import safe_open
 
-        if self.has(HEADS):
-            return None
+        layers = self.read_json(HEADS) if self.has(HEADS) else {}
+        pruned = tuple(f"{layer}." for layer in layers)
         name = self.weights.name
         with (
             self.reading(name, "an undamaged file of tensors", "train again") as path,
             safe_open(path, "pt") as file,
         ):
-            shapes = [file.get_slice(key).get_shape() for key in file.keys()]  # noqa: SIM118
-            return sum(map(math.prod, shapes))
+            return sum(
+                math.prod(file.get_slice(key).get_shape())
+                * (MAX_HEADS if key.startswith(pruned) else 1)
+                for key in file.keys()  # noqa: SIM118
+            )
 
     def load_weights(self, model: nn.Module) -> None:
         """Load ``model.safetensors`` into a model, from which pruned heads are removed first.

@@ -230,8 +230,10 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
         model: a model that uses ``AttentionInterface``, as most do. Only the encoder of an
             encoder-decoder changes.
         graph: one graph for all layers, or a sequence with one per layer, ``None`` to keep a
-            layer's original attention. ``graphs.complete()`` is the same as ``None``, also at
-            padding positions. Text is parsed by :func:`edgewise.graphs.parse`.
+            layer's original mask. ``graphs.complete()`` is the same as ``None``. Both give the
+            states of ``attn_implementation="sdpa"``, also at padding positions; ``"eager"`` differs
+            at left padding of causal models, where it averages all values instead of none. Text is
+            parsed by :func:`edgewise.graphs.parse`.
 
     Returns:
         The model.

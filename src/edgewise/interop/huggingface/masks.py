@@ -199,7 +199,10 @@ def reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tens
     mask = mask[..., :targets, :sources].expand(-1, -1, targets, sources)
     allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
     added = None
-    if mask.dtype != torch.bool and bool(mask.masked_fill(~allowed, 0).any()):
+    # Learned masks may be 0 before training, and need a gradient.
+    if mask.dtype != torch.bool and (
+        mask.requires_grad or bool(mask.masked_fill(~allowed, 0).any())
+    ):
         added = mask.masked_fill(~allowed, -torch.inf)
     # The heads have different masks, so they are passed as a bias.
     elif allowed.shape[1] > 1:

@@ -3,7 +3,8 @@
 An ``edge_index``, an ``EdgeIndex`` and a ``torch.sparse`` matrix of the transposed adjacency become
 :class:`edgewise.graphs.Edges`. The graph, with its layouts and self-loops, is cached while the
 tensor exists and is not changed in place, so a static graph is prepared only in the first call.
-Changes through ``.data`` or NumPy are not noticed.
+Changes through ``.data``, NumPy or the index tensors that a sparse matrix was built from are not
+noticed. The entries of a sparse matrix are read in each call.
 """
 
 from __future__ import annotations
@@ -67,13 +68,12 @@ def graph_of(
 def coalesced(adjacency: Any) -> Any:
     """Return a COO matrix whose duplicate entries are summed; return other types unchanged.
 
-    The caller's matrix is not changed, while PyG marks some matrices as coalesced.
+    The caller's matrix is not changed, while PyG marks some matrices as coalesced. The result is
+    not cached, because the tensor that a matrix was built from shares its entries, not its version.
     """
-    if not isinstance(adjacency, Tensor) or adjacency.layout is not torch.sparse_coo:
-        return adjacency
-    if adjacency.is_coalesced() or adjacency.requires_grad:
+    if isinstance(adjacency, Tensor) and adjacency.layout is torch.sparse_coo:
         return adjacency.coalesce()
-    return _cached_for(adjacency, "coalesced", adjacency.coalesce)
+    return adjacency
 
 
 def edge_index_of(adjacency: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ def edge_features(
         if values is None or values.dim() == 1:
             return None
         features = values
-    elif values is not None and coalesced(adjacency) is not adjacency:
+    elif adjacency.layout is torch.sparse_coo and not adjacency.is_coalesced():
         raise ArgumentError(
             "edge_index",
             expected="a coalesced matrix, whose entries are in the order of edge_attr",

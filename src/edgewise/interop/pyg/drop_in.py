@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import Linear, MessagePassing
 
@@ -36,7 +36,7 @@ def or_pyg(forward: F) -> F:
 
     These are calls with masked messages or hooks, calls that are traced or exported, because the
     graph must stay an argument, and calls for which ``forward`` raises ArgumentError. If PyG's code
-    fails as well, this ArgumentError is raised.
+    fails as well, this ArgumentError is raised. Errors of ``_network`` are raised as they are.
     """
 
     @functools.wraps(forward)
@@ -45,12 +45,14 @@ def or_pyg(forward: F) -> F:
         is_traced = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
         if not (self._has_messages or is_traced or torch.compiler.is_exporting()):
             try:
-                return forward(self, x, edge_index, *args, **kwargs)
+                out = forward(self, x, edge_index, *args, **kwargs)
             except ArgumentError as error:
                 # Do not try PyG's code: on a GPU, an index out of range ends the process.
                 if error.argument in ("edge_index", type(self).__name__):
                     raise
                 refusal = error
+            else:
+                return out if self._network is None else self._network(out)
         try:
             return _pyg_class(type(self)).forward(self, x, coalesced(edge_index), *args, **kwargs)
         except Exception as error:
@@ -69,6 +71,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
     """
 
     reductions: ClassVar[tuple[str, ...]] = tuple(REDUCTIONS)
+    _network: nn.Module | None = None  # Network of the user, applied to the result of forward.
 
     @property
     def aggr(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch import Tensor
+from torch.nn import Module
 from torch_geometric import nn
 
 from edgewise._utils.arguments import describe
@@ -37,5 +38,9 @@ class GINConv(DropIn, nn.GINConv):  # type: ignore[misc]
                     remedy="pass features of the same width for sources and targets",
                 )
             out = out + (1 + self.eps) * target
-        states: Tensor = self.nn(out)
-        return states
+        return out  # or_pyg applies the network.
+
+    @property
+    def _network(self) -> Module:  # type: ignore[override]
+        network: Module = self.nn
+        return network

@@ -173,9 +173,29 @@ def test_or_its_row_is_skipped_as_asked(tmp_path: Path) -> None:
     assert sorted(values) == [i * 1.5 for i in range(1, 11)]
 
 
+@pytest.mark.parametrize(
+    ("smiles", "unit"),
+    [("C" * 501, "atoms"), ("C" * 10_001, "characters"), ("C(" * 101 + "C" + ")" * 101, "nested")],
+    ids=["atoms", "characters", "branches"],
+)
+@pytest.mark.parametrize("fragments", ["all", "largest"])
+def test_a_molecule_above_a_limit_is_an_invalid_row(
+    smiles: str, unit: str, fragments: str, tmp_path: Path
+) -> None:
+    rows = [*ROWS, smiles, "C("]
+    got = f"row 12: {smiles[:60]!r} (at most "
+    with refused("data.smiles", expected="'smiles'", got=got, remedy="EDGEWISE_MAX_") as caught:
+        data(tmp_path, rows, fragments=fragments).load()
+    assert unit in caught.value.got
+    assert "row 13: 'C('" in caught.value.got
+    with pytest.warns(UserWarning, match=r"SMILES skipped: 2 .* \(row 12: "):
+        loaded = data(tmp_path, rows, invalid="skip", fragments=fragments).load()
+    assert sum(split.count for split in splits_of(loaded)) == len(ROWS)
+
+
 def test_a_file_of_nothing_but_errors_is_refused_all_the_same(tmp_path: Path) -> None:
     with refused(
-        "data.smiles", expected="molecules", got="2 that RDKit cannot parse", remedy="correct"
+        "data.smiles", expected="molecules", got="2 that cannot be read", remedy="correct"
     ):
         data(tmp_path, ["C(", "X"], invalid="skip").load()
 

@@ -82,3 +82,18 @@ def test_a_file_without_a_structure_is_refused(tmp_path: Path) -> None:
 def test_a_property_called_smiles_is_renamed(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.sdf", ("SMILES", "active"))
     assert list(read_sdf(path).columns) == ["smiles", "name", "own_SMILES", "active"]
+
+
+def test_a_record_above_the_limit_is_an_invalid_row(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.sdf")
+    large = Chem.MolToMolBlock(Chem.MolFromSmiles("C" * 501))
+    path.write_text(f"{path.read_text()}{large}> <logS>\n1\n\n$$$$\n")
+    reason = "read as blank: .* 500 atoms .* 'record 11 of mine.sdf'"
+    with (
+        pytest.warns(UserWarning, match=reason),
+        refused("data.smiles", expected="mine.sdf", got="row 11", remedy="skip"),
+    ):
+        MoleculeTable(path=str(path), target="logS", val=0.25).load()
+    with pytest.warns(UserWarning, match="record 11"), pytest.warns(UserWarning, match="row 11"):
+        loaded = MoleculeTable(path=str(path), target="logS", val=0.25, invalid="skip").load()
+    assert sum(split.count for split in (loaded.train, loaded.val, loaded.test)) == len(SMILES)

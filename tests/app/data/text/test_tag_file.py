@@ -87,3 +87,36 @@ def test_one_tag_for_all_words_is_refused(tmp_path):
     got = "'X' for all words"
     with refused("data.target", expected="two tags in words.txt", got=got, remedy="--data.target"):
         TagFile(path=str(path)).parts()
+
+
+ORDERS = [("word", "tag", "sentence"), ("sentence", "word", "tag"), ("tag", "sentence_id", "form")]
+
+
+@pytest.mark.parametrize("names", ORDERS, ids=" ".join)
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".txt"])
+def test_columns_are_found_by_name_in_a_file_with_blank_lines(names, suffix, tmp_path):
+    path, delimiter = tmp_path / f"a{suffix}", "," if suffix == ".csv" else "\t"
+    lines = [delimiter.join(names)]
+    for number, sentence in enumerate(SENTENCES):
+        for word, tag in sentence:
+            cells = {"tag": tag, "word": word, "form": word}
+            lines.append(delimiter.join(cells.get(name, str(number)) for name in names))
+        lines.append("")
+    path.write_text("\n".join(lines) + "\n")
+    assert read(path) == SENTENCES
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".conll"])
+def test_a_header_names_the_columns_of_lines(suffix, tmp_path):
+    path = tmp_path / f"a{suffix}"
+    rows = [[f"{tag.lower()}\t\t{tag}\t{word}" for word, tag in words] for words in SENTENCES]
+    path.write_text(
+        "\n# a comment\nxpos\tlemma\tpos\tword\n" + "\n\n".join(map("\n".join, rows)) + "\n"
+    )
+    assert read(path) == SENTENCES
+    assert read(path, target="xpos")[1] == [("Yes", "intj")]
+    with refused("data.target", expected="header", got="'depth'", remedy="header"):
+        read(path, target="depth")
+    path.write_text(path.read_text() + "x\t\tX\n")
+    with refused(str(path), expected="its tag", got="line 9", remedy=""):
+        read(path)

@@ -94,8 +94,9 @@ class MoleculeTable(Data):
             part that has train and test and no words other than these; "none" uses folds. If no
             row has val, the fraction ``data.val`` of the training rows is the validation set.
         folds, fold, val, split_seed: see :class:`~edgewise.app.train.folds.Folds`.
-        invalid: ``refuse`` raises an error for SMILES that RDKit cannot parse and for rows without
-            a target; ``skip`` drops these rows with a warning. Both name the first five.
+        invalid: ``refuse`` raises an error for SMILES that RDKit cannot parse or that exceed a
+            limit, and for rows without a target; ``skip`` drops these rows with a warning. Both
+            name the first five.
         fragments: parts of a salt or mixture, ``A.B``, that are used: ``all`` as one graph, or the
             ``largest`` organic one. Charges are kept.
         bonds: whether the model receives bond features and conditions.
@@ -333,16 +334,26 @@ class MoleculeTable(Data):
             targets: target columns; a row needs a value in at least one of them.
         """
         texts = table.columns[smiles]
-        parsed = {text: self.molecule(text) for text in dict.fromkeys(texts)}
+        parsed: dict[str, Any] = dict.fromkeys(texts)
+        errors: dict[str, ArgumentError] = {}
+        for text in parsed:
+            try:
+                parsed[text] = self.molecule(text)
+            except ArgumentError as error:  # The molecule is above a limit.
+                errors[text] = error
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
         missing = [missing_cells(table, name, self.task_type) for name in targets]
         without = [row for row, cells in enumerate(zip(*missing, strict=True)) if all(cells)]
         kept = sorted(set(range(len(table))) - {*wrong, *without})
         if wrong:
-            cells = [f"row {table.line(row)}: {texts[row][:60]!r}" for row in wrong[:SHOWN]]
+            cells = [
+                f"row {table.line(row)}: {texts[row][:60]!r}"
+                + (f" ({errors[texts[row]].expected})" if texts[row] in errors else "")
+                for row in wrong[:SHOWN]
+            ]
             shown = "; ".join(cells)
             more = "; ..." if len(wrong) > SHOWN else ""
-            got = f"{len(wrong)} that RDKit cannot parse ({shown}{more})"
+            got = f"{len(wrong)} that cannot be read ({shown}{more})"
             if self.invalid == "refuse" or not kept:
                 raise ArgumentError(
                     "data.smiles",
@@ -353,7 +364,8 @@ class MoleculeTable(Data):
                         "drop them with --data.invalid skip"
                         if kept
                         else "name another column with --data.smiles"
-                    ),
+                    )
+                    + "".join(f"; {error.remedy}" for error in list(errors.values())[:1]),
                 )
             warnings.warn(f"{table.path.name}: SMILES skipped: {got}", stacklevel=3)
         if without:

@@ -6,15 +6,18 @@ Paper: Dalby et al., Description of several chemical structure file formats, 199
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
+from typing import Any
 
+from edgewise._utils.errors import ArgumentError
 from edgewise._utils.limits import check_memory
 from edgewise.app.files.files import unreadable
 from edgewise.app.files.frames import FrameSource, pandas_for
 from edgewise.app.files.read_table import form_of
 from edgewise.app.files.reading import read_bytes
 from edgewise.app.files.table import Table
-from edgewise.app.kinds.molecules.chem import check_atoms, rdkit
+from edgewise.app.kinds.molecules.chem import canonical, check_atoms, rdkit
 
 FORMS = (".sdf", ".sd")
 SMILES, NAME = "smiles", "name"
@@ -29,8 +32,9 @@ def is_sdf(source: Path | FrameSource) -> bool:
 def read_sdf(path: Path) -> Table:
     """Read a file of structures, which may be compressed; rows are numbered from 1.
 
-    The column ``smiles`` has the structures; it is empty if RDKit cannot read a record. A property
-    that is called ``smiles`` is renamed to ``own_smiles``.
+    The column ``smiles`` has the structures. It is empty if RDKit cannot read a record, and, with a
+    warning, if the record exceeds the limit ``molecule_atoms``. A property that is called
+    ``smiles`` is renamed to ``own_smiles``.
 
     Raises:
         MissingDataError: there is no such file.
@@ -47,12 +51,12 @@ def read_sdf(path: Path) -> Table:
             if molecule is None:
                 rows.append({SMILES: ""})
                 continue
-            check_atoms(molecule, f"record {len(rows) + 1} of {path.name}")
+            smiles = _smiles(molecule, f"record {len(rows) + 1} of {path.name}")
             own = {name: molecule.GetProp(name).strip() for name in molecule.GetPropNames()}
             taken = {f"own_{n}" if n.lower() == SMILES else n: value for n, value in own.items()}
             title = molecule.GetProp("_Name").strip() if molecule.HasProp("_Name") else ""
             named = {NAME: title} if title and NAME not in taken else {}
-            rows.append({SMILES: chem.MolToSmiles(molecule), **named, **taken})
+            rows.append({SMILES: smiles, **named, **taken})
     if not any(row[SMILES] for row in rows):
         raise unreadable(
             path, expected="records of structures", got=f"{len(rows)} that RDKit cannot read"
@@ -61,3 +65,13 @@ def read_sdf(path: Path) -> Table:
     columns = {name: [row.get(name, "") for row in rows] for name in names}
     frame = pandas_for("reading a table").DataFrame(columns, dtype=str)
     return Table(path, frame, list(range(1, len(rows) + 1)), named=True)
+
+
+def _smiles(molecule: Any, record: str) -> str:
+    """Return the SMILES of a record; "" with a warning if it exceeds the limit on atoms."""
+    try:
+        check_atoms(molecule, record)
+    except ArgumentError as error:
+        warnings.warn(f"structure read as blank: {error}", stacklevel=3)
+        return ""
+    return canonical(molecule)

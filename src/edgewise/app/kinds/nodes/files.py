@@ -233,7 +233,7 @@ class NodeFiles(NodeData):
         labels = None
         if labelled:
             labels = _npz_labels(path, arrays, numbers=self.task_type == "regression")
-        ids = _npz_texts(arrays.get("ids", np.arange(len(x))))
+        ids = _npz_texts(path, {"ids": np.arange(len(x)), **arrays}, "ids")
         pairs = torch.tensor(arrays["edge_index"], dtype=torch.long)
         names = [f"x{i}" for i in range(x.shape[1])]
         return Nodes(path, ids, x, names, labels, _npz_parts(path, arrays), "id", pairs=pairs)
@@ -586,9 +586,12 @@ def _npz_parts(path: Path, arrays: dict[str, Any]) -> list[str] | None:
     return parts
 
 
-def _npz_texts(values: Any) -> list[str]:
-    """Return an array as texts; bytes are decoded as UTF-8."""
-    texts = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
+def _npz_texts(path: Path, arrays: dict[str, Any], name: str) -> list[str]:
+    """Return an array of a file as texts; bytes are decoded as UTF-8."""
+    texts = arrays[name]
+    if texts.dtype.kind == "S":
+        with reading(path, expected=f"texts in UTF-8 in {name}", remedy="decode the bytes first"):
+            texts = np.char.decode(texts, "utf-8")
     return [str(text) for text in texts.tolist()]
 
 
@@ -602,7 +605,7 @@ def _npz_labels(path: Path, arrays: dict[str, Any], *, numbers: bool) -> list[st
     """
     y = arrays["y"]
     if y.dtype.kind not in "iuf":
-        return [label if label.strip() else "" for label in _npz_texts(y)]
+        return [label if label.strip() else "" for label in _npz_texts(path, arrays, "y")]
     known = y[~np.isnan(y)]
     if not np.isfinite(known).all():
         raise unreadable(
@@ -614,7 +617,7 @@ def _npz_labels(path: Path, arrays: dict[str, Any], *, numbers: bool) -> list[st
     if numbers or ("classes" not in arrays and (known != np.round(known)).any()):
         return ["" if np.isnan(value) else repr(float(value)) for value in y]
     indices = np.where(np.isnan(y), -1, y).astype(int).tolist()
-    names = _npz_texts(arrays["classes"]) if "classes" in arrays else None
+    names = _npz_texts(path, arrays, "classes") if "classes" in arrays else None
     if names is not None and max(indices) >= len(names):
         got = f"{counted(len(names), 'name')}, and a class {max(indices)}"
         raise unreadable(

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise._utils.arguments import check_from_zero
+from edgewise._utils.arguments import check_from_zero, check_same_shape
 from edgewise._utils.errors import require
 from edgewise.app.train.task import Task
 
@@ -51,6 +51,7 @@ class Forecast(Task):
         check_from_zero("task.delta", self.delta, "choose roughly the size of an acceptable error")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        check_same_shape(outputs, target[..., 0])
         scaled_errors = (outputs - target[..., 0]) / (self.delta or target[..., 2])
         if not self.delta:
             return scaled_errors.abs().mean()

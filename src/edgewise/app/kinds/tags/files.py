@@ -35,15 +35,15 @@ class TagFile(TaggedWords, OwnFiles):
     """File of words and tags.
 
     A table with a header has a word, its tag, and the number or name of its sentence in each row.
-    Any other file, and a ``.tsv`` file with blank lines, has one word per line and a blank line
-    after each sentence. It is CoNLL-U, or each line has the word first and the tag last, separated
-    by tabs or spaces. Comments of CoNLL-U
-    (``#``) and ``-DOCSTART-`` lines are ignored. Sentences are split at random.
+    Any other file, and a ``.tsv`` file with blank lines and no column of sentences, has one word
+    per line and a blank line after each sentence. It is CoNLL-U, or each line has the word first
+    and the tag last, separated by tabs or spaces, unless a header names their columns. Comments of
+    CoNLL-U (``#``) and ``-DOCSTART-`` lines are ignored. Sentences are split at random.
 
     Attributes:
-        target: tag column. In CoNLL-U it is ``upos`` (default), ``xpos`` or ``deprel``; in a table,
-            "" finds it by its usual names.
-        word: word column of a table; "" finds it by its usual names.
+        target: tag column. In CoNLL-U it is ``upos`` (default), ``xpos`` or ``deprel``; below a
+            header, "" finds it by its usual names.
+        word: word column below a header; "" finds it by its usual names.
         sentence: column of a table with the number or name of each word's sentence; "" finds it by
             its usual names.
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`.
@@ -83,21 +83,37 @@ class TagFile(TaggedWords, OwnFiles):
         if isinstance(path, FrameSource) or (is_table(path) and form_of(path) != ".tsv"):
             return self._read_table(path)
         text = read_own_text(path)
-        # A blank line before the end separates sentences; a table has none.
-        if form_of(path) == ".tsv" and not BLANK_LINE.search(text.rstrip()):
-            return self._read_table(path)
         first = next(line for line in text.split("\n") if line.strip() and line[0] != "#")
-        if len(first.split("\t")) == WIDTH:
+        fields = first.split("\t") if "\t" in first else first.split()
+        words, sentences = (
+            _position(fields, name, usual)
+            for name, usual in ((self.word, WORDS), (self.sentence, SENTENCES))
+        )
+        is_numbered = words is not None and sentences is not None
+        # Otherwise, a blank line before the end separates sentences.
+        if form_of(path) == ".tsv" and (is_numbered or not BLANK_LINE.search(text.rstrip())):
+            return self._read_table(path)
+        if len(fields) == WIDTH:
             tag: Tag = "upos"
             if self.target:
                 if self.target not in COLUMNS:
                     raise unknown_name("data.target", self.target, COLUMNS)
                 tag = self.target  # type: ignore[assignment]
             return read_conllu(text, str(path), tag)
+        tags = _position(fields, self.target, TAGS)
+        if words is not None and tags is not None:
+            return read_lines_of_words(text, path, (words, tags))
+        if self.target:
+            raise ArgumentError(
+                "data.target",
+                expected=f"a column in the header of {path.name}",
+                got=repr(self.target),
+                remedy="omit data.target to read the last field of each line, or add a header",
+            )
         return read_lines_of_words(text, path)
 
     def _read_table(self, path: Path | FrameSource) -> list[Labelled]:
-        table = read_table(path)
+        table = read_table(path, skip_blank=True)
         columns: list[str] = []
         asked = (
             ("word", self.word, WORDS, "the column of the words"),
@@ -119,31 +135,44 @@ class TagFile(TaggedWords, OwnFiles):
         ]
 
 
-def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
-    """Read lines that begin with a word and end with its tag; blank lines separate sentences.
+def read_lines_of_words(
+    text: str, path: Path, columns: tuple[int, int] | None = None
+) -> list[Labelled]:
+    """Read lines of a word and its tag; blank lines separate sentences.
+
+    Args:
+        text: content of the file.
+        path: the file, for errors.
+        columns: positions of word and tag, if the first line is a header; without a header, the
+            word is the first and the tag the last field.
 
     Raises:
         ArgumentError: a line has no tag (the error names it), or there is only one sentence.
     """
     sentences: list[Labelled] = []
     words: Labelled = []
+    is_header = columns is not None
+    word, tag = columns or (0, -1)
     for number, line in enumerate([*text.split("\n"), ""], 1):
         if not line.strip() or line.startswith("-DOCSTART-"):
             if words:
                 sentences.append(words)
             words = []
             continue
-        fields = [field for field in (line.split("\t") if "\t" in line else line.split()) if field]
-        if number == 1 and _is_header(fields):
+        if is_header:
+            is_header = line.startswith("#")  # A comment above the header.
             continue
-        if len(fields) < 2 or not fields[-1].strip():
+        fields = line.split("\t") if "\t" in line else line.split()
+        if columns is None:
+            fields = [field for field in fields if field]
+        if len(fields) < max(2, word + 1, tag + 1) or not fields[tag].strip():
             raise unreadable(
                 path,
                 expected="a word and its tag in each line, a blank line after each sentence",
                 got=repr(line[:60]),
                 line=number,
             )
-        words.append((fields[0].strip(), fields[-1]))
+        words.append((fields[word].strip(), fields[tag]))
     if len(sentences) < 2:
         raise ArgumentError(
             str(path),
@@ -155,8 +184,13 @@ def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
     return sentences
 
 
-def _is_header(fields: list[str]) -> bool:
-    return fields[0].lower() in WORDS and fields[-1].lower() in TAGS
+def _position(fields: list[str], name: str, usual: tuple[str, ...]) -> int | None:
+    """Return the position of a column in a header, the last of several usual names, or None."""
+    names = [field.strip().strip('"') for field in fields]
+    if name:
+        return names.index(name) if name in names else None
+    positions = [i for i, field in enumerate(names) if field.lower() in usual]
+    return positions[-1] if positions else None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -57,8 +57,12 @@ class CurveScore(Metric):
         from sklearn import metrics
 
         scores, classes = dim_zero_cat(self.scores).cpu(), dim_zero_cat(self.classes).cpu()
+        if scores.isnan().any():
+            return torch.tensor(torch.nan, dtype=torch.double)
         truth = classes if scores.dim() == 1 else F.one_hot(classes, scores.shape[1])
-        score = getattr(metrics, f"{self.name}_score")(truth.numpy(), scores.numpy())
+        # Scikit-learn refuses infinite scores, but needs their order only.
+        ranks = scores.unique(return_inverse=True)[1]
+        score = getattr(metrics, f"{self.name}_score")(truth.numpy(), ranks.numpy())
         return torch.tensor(float(score), dtype=torch.double)
 
 
@@ -128,6 +132,20 @@ class OfTarget(Metric):
         else:
             self.metric.update(chances[:, 1], classes)
 
+    def forward(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Add a batch, and return the metric of this batch alone."""
+        self.update(outputs, target)
+        return self.of_batch(outputs, target)
+
+    def of_batch(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return the metric of a batch of this process, without adding it."""
+        batch = cast(OfTarget, self.clone())
+        for metric in (batch, batch.metric):
+            metric.distributed_available_fn = _never
+        batch.reset()
+        batch.update(outputs, target)
+        return batch.compute()
+
     @property
     def wrapped_metric(self) -> Metric:
         """The metric of torchmetrics. Its ``higher_is_better`` tells the better direction."""
@@ -155,12 +173,17 @@ class MeanOverTargets(Metric):
 
     full_state_update = False
 
-    def __init__(self, metrics: Sequence[Metric]) -> None:
+    def __init__(self, metrics: Sequence[OfTarget]) -> None:
         super().__init__()
         self.metrics = tuple(metrics)
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
         """Do nothing, because the metrics of the columns are updated separately."""
+
+    def forward(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return the mean of the metrics of this batch alone."""
+        self.update(outputs, target)
+        return torch.stack([metric.of_batch(outputs, target) for metric in self.metrics]).nanmean()
 
     @property
     def wrapped_metric(self) -> Metric:
@@ -179,7 +202,7 @@ def property_metrics(targets: Sequence[Target]) -> dict[str, Metric]:
     each column, such as "solubility/rmse".
     """
     own: dict[str, Metric] = {}
-    found: dict[str, list[Metric]] = {}
+    found: dict[str, list[OfTarget]] = {}
     for place, target in enumerate(targets):
         for name, metric in _metrics(target).items():
             least = len(target.classes) if name in CURVES else 1
@@ -189,6 +212,11 @@ def property_metrics(targets: Sequence[Target]) -> dict[str, Metric]:
     if len(targets) == 1:
         return own
     return {name: MeanOverTargets(each) for name, each in found.items()} | own
+
+
+def _never() -> bool:
+    """Return that no other processes contribute to a metric."""
+    return False
 
 
 def _metrics(target: Target) -> Mapping[str, Metric]:

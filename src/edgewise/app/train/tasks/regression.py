@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_positive
+from edgewise._utils.arguments import check_choice, check_positive, check_same_shape
 from edgewise._utils.errors import ArgumentError, require
 from edgewise.app.files.targets import Target
 from edgewise.app.train.task import Task
@@ -70,6 +70,7 @@ class Regression(Task):
 
     def _losses_of(self, outputs: Tensor, target: Tensor, std: float = 1.0) -> Tensor:
         """Return the loss of each number, relative to a standard deviation."""
+        check_same_shape(outputs, target)
         # Errors are divided before they are squared, so that small units do not underflow.
         errors = (outputs - target) / std
         if self.kind == "mse":
@@ -86,6 +87,7 @@ class Regression(Task):
         return {"rmse": RootSquaredError(), "mae": AbsoluteError(), "r2": R2()}
 
     def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        check_same_shape(outputs, target)
         errors = (outputs.double() - target.double()).flatten(1)
         squares, sizes = errors.square().mean(1), errors.abs().mean(1)
         return {"target": target.flatten(1).mean(1), "rmse": squares, "mae": sizes}

@@ -15,6 +15,14 @@ from torchmetrics import Metric
 from torchmetrics.metric import CompositionalMetric
 from torchmetrics.regression import MeanAbsoluteError, MeanSquaredError
 
+from edgewise._utils.arguments import check_same_shape
+
+
+def _double(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return predictions and targets of equal shape as float64 numbers in one dimension."""
+    check_same_shape(outputs, target)
+    return outputs.double().flatten(), target.double().flatten()
+
 
 class AbsoluteError(MeanAbsoluteError):
     """Mean absolute error."""
@@ -25,7 +33,7 @@ class AbsoluteError(MeanAbsoluteError):
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
         """Add predictions and targets of equal shape."""
-        super().update(outputs.double(), target.double())
+        super().update(*_double(outputs, target))
 
 
 class RootSquaredError(MeanSquaredError):
@@ -37,7 +45,7 @@ class RootSquaredError(MeanSquaredError):
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
         """Add predictions and targets of equal shape."""
-        super().update(outputs.double(), target.double())
+        super().update(*_double(outputs, target))
 
 
 class R2(Metric):
@@ -53,7 +61,7 @@ class R2(Metric):
     variance, 1983.
     """
 
-    full_state_update = False
+    full_state_update = True  # Torchmetrics cannot merge states without a reduction.
     higher_is_better = True
     count: Tensor
     origin: Tensor
@@ -69,8 +77,11 @@ class R2(Metric):
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
         """Add predictions and targets, ``[M]`` or ``[M, T]``."""
+        check_same_shape(outputs, target)
+        if not target.numel():
+            return
         y = target.double().reshape(len(target), -1)
-        residual = (target.double() - outputs.double()).reshape(len(target), -1).square().sum(0)
+        residual = (target.double() - outputs.double()).reshape(y.shape).square().sum(0)
         if not self.count.any():
             self.origin = y[0]
         y = y - self.origin

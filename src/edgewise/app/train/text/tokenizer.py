@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,6 +47,14 @@ WHITE = " \t\r\n"
 PORTION = 1_000_000  # Number of characters that are encoded at once.
 WHILE_CODED = 260  # Bytes of memory per character during encoding, measured for kind "characters".
 OTHER = "use the tokenizer.json of another source"
+REGEX_TOKEN = re.compile(
+    r"(?:(?P<one>\\[sSwWdD]|\\p\{\w+\}|\\[-./*+?()\[\]{}|^$@#:]|[^][\\(){}*+?|^$]"
+    r"|\[\^?(?:[^][\\&^]|\\.)+\])"  # Without nested classes and intersections.
+    r"|\\[bB]|[$^]|\((?:\?:)?(?:[^][\\()?]|\\.)(?:[^][\\()]|\\.)*\))"
+    r"(?P<times>(?:[*+?]|\{\d*,?\d*\})*)|\|"
+)
+"""Token of a simple regular expression: a character (group ``one``), an anchor or a group without
+classes and flags, with its repetitions; or the bar between alternatives."""
 COMPATIBLE = 18  # Number of characters that NFKC makes of one, at most.
 WHOLE: tuple[Kind, ...] = ("characters", "bytes")
 """Kinds of tokenizers that need no special token for unknown text."""
@@ -239,8 +248,9 @@ def _growth(rule: Any) -> int:
     if kind == "Replace" and isinstance(pattern, dict):
         text = pattern.get("String")
         content = len(str(rule.get("content", "")))
-        # A regular expression may match nothing, before and after each character.
-        return max(1, math.ceil(content / max(1, len(text))) if text else 1 + content)
+        width = len(text or "") or _min_width(str(pattern.get("Regex", "")))
+        # A pattern that matches nothing does so before and after each character.
+        return max(1, math.ceil(content / width) if width else 1 + content)
     if kind == "ByteLevel":
         return 2
     if kind == "Precompiled":
@@ -251,6 +261,19 @@ def _growth(rule: Any) -> int:
             1, math.ceil(max(len(text.decode(errors="replace")) for text in texts) / COMPATIBLE)
         )
     return max(1, len(str(rule.get("prepend", "")))) if kind == "Prepend" else 1
+
+
+def _min_width(regex: str) -> int:
+    """Return a lower bound of the length of a match; 0 if the expression has other syntax."""
+    tokens = list(REGEX_TOKEN.finditer(regex))
+    if "".join(token[0] for token in tokens) != regex:
+        return 0
+    widths = [0]
+    for token in tokens:
+        if token[0] == "|":
+            widths.append(0)
+        widths[-1] += token["one"] is not None and token["times"] in ("", "+")
+    return min(widths)
 
 
 def vocabulary_hash(tokenizer: Tokenizer) -> str:
