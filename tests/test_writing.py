@@ -123,7 +123,7 @@ def test_a_folder_that_was_deleted_before_it_was_locked(
 def test_an_interrupt_before_the_lock_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lock(folder: Path, *, wait: bool) -> int | None:
+    def lock(folder: Path, **_: bool) -> None:
         assert folder.is_dir()
         raise KeyboardInterrupt
 
