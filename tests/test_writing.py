@@ -105,19 +105,31 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
 def test_a_folder_that_was_deleted_before_it_was_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = []
+    create, created = Path.mkdir, []
 
-    def mkdtemp(suffix: str, prefix: str, parent: Path) -> str:
-        folder = parent / f"{prefix}{len(made)}{suffix}"
-        folder.mkdir(mode=0o700)
-        made.append(folder)
-        if len(made) == 1:
-            remove_stale(parent)  # by another process
-        return str(folder)
+    def mkdir(folder: Path, mode: int) -> None:
+        create(folder, mode)
+        created.append(folder)
+        if len(created) == 1:
+            remove_stale(tmp_path)  # by another process
 
-    monkeypatch.setattr("edgewise._utils.writing.mkdtemp", mkdtemp)
+    monkeypatch.setattr(Path, "mkdir", mkdir)
     with temporary_folder(tmp_path) as folder:
         assert folder.is_dir()
+    assert len(created) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_before_the_lock_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lock(folder: Path, **_: bool) -> None:
+        assert folder.is_dir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("edgewise._utils.writing._lock", lock)
+    with pytest.raises(KeyboardInterrupt), temporary_folder(tmp_path):
+        pass
     assert not list(tmp_path.iterdir())
 
 

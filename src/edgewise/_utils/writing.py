@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -76,8 +76,15 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
     folder, and the lock ends with the process.
     """
     remove_stale(parent)
-    folder, descriptor = _locked_folder(parent)
+    # The name is known before the folder exists, so that an interrupt at any time deletes it.
+    folder = parent / f"{PREFIX}{token_hex(8)}{SUFFIX}"
+    descriptor: int | None = None
     try:
+        while not folder.is_dir():  # Another process may delete the folder before it is locked.
+            if descriptor is not None:
+                os.close(descriptor)
+            folder.mkdir(0o700)
+            descriptor = _lock(folder, wait=True)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -96,17 +103,6 @@ def remove_stale(parent: Path) -> None:
         descriptor = _lock(folder, wait=False)
         if descriptor is not None:
             shutil.rmtree(folder, ignore_errors=True)
-            os.close(descriptor)
-
-
-def _locked_folder(parent: Path) -> tuple[Path, int | None]:
-    """Create a folder, and return it with the descriptor that locks it; None without locks."""
-    while True:
-        folder = Path(mkdtemp(SUFFIX, PREFIX, parent))
-        descriptor = _lock(folder, wait=True)
-        if folder.is_dir():
-            return folder, descriptor
-        if descriptor is not None:  # Another process deleted the folder before it was locked.
             os.close(descriptor)
 
 
