@@ -5,8 +5,8 @@ of their ids, and the ids are kept (:data:`Ids`) so that a prediction can name t
 
 The delimiter of a text file is the first of these that occurs in the first line: a tab, ``::``,
 another delimiter of :mod:`edgewise.app.files.read_table`, or spaces. A field may be in quotes.
-Empty lines and lines that begin with ``#``, ``%`` or ``//`` are ignored. pandas is not used for
-these files, because it reads neither lines of different lengths nor several kinds of comments.
+Empty lines and lines that begin with ``#``, ``%`` or ``//`` are ignored. pandas reads all fields as
+one column, because lines may have different numbers of fields.
 
 If most ids of a file are whole numbers, all ids must be whole numbers, so that a damaged line
 raises an error instead of adding a node; ``names=True`` accepts any id. With ``header=None``, the
@@ -17,22 +17,24 @@ first line is taken as a header if it has words above numbers, or usual names su
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError, counted, unknown_name
 from edgewise._utils.limits import check_memory
 from edgewise.app.files.files import unreadable
-from edgewise.app.files.frames import FrameSource, open_source
+from edgewise.app.files.frames import FrameSource, open_source, pandas_for
 from edgewise.app.files.read_table import DELIMITERS, SEPARATOR_LINE, is_text, read_table
 from edgewise.app.files.reading import number, opened_text, text_form
 
@@ -43,8 +45,9 @@ COMMENTS = ("#", "%", "//")
 MARKS = ("\t", "::", *(mark for mark in DELIMITERS if mark != "\t"))
 WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # Numbers, dates and times.
-DIGITS = 20  # Maximum number of digits of a 64-bit integer.
-PER_LINE, LETTERS = 400, 3  # Bytes of memory per line and per character.
+PADDED = re.compile("\\n0[0-9]")  # Ids such as 007, after the end of the previous id.
+WHOLE = re.compile("0|[1-9][0-9]{0,19}")  # Up to the 20 digits of a 64-bit integer.
+PER_LINE, PER_CHARACTER = 400, 3  # Bytes of memory per line and per character.
 
 
 class Column(NamedTuple):
@@ -94,6 +97,8 @@ ROLES = SOURCE, DESTINATION, USER, ITEM, TIME, RATING
 USUAL = frozenset(name for role in ROLES for name in (*role.usual, "id", "node", "nodeid"))
 """Usual column names. A first line with two of these names is a header, not an edge."""
 
+Indices = NDArray[np.int64]
+
 
 class EdgeTable(NamedTuple):
     """Edges ``[2, E]`` as node indices, in the order of the file, and the ids of the nodes.
@@ -123,19 +128,59 @@ class Interactions(NamedTuple):
     rating: str = ""
 
 
-class Line(NamedTuple):
-    """Line number, from 1, and fields of a line that is neither empty nor a comment."""
+class Fields(NamedTuple):
+    """Fields of the lines of a file or the rows of a table, without comments and header.
 
-    number: int
-    fields: list[str]
-
-
-class File(NamedTuple):
-    """Lines of a file without comments, and the names of its columns if it has a header."""
+    Attributes:
+        path: the file or data frame.
+        codes: position in ``texts`` of each field, line by line.
+        texts: distinct texts of the fields.
+        widths: number of fields of each line.
+        names: names of the columns, if there is a header.
+        line_numbers: line number of each row of a table that is not a text file.
+        skipped: number of lines before these, without comments and empty lines.
+    """
 
     path: Path | FrameSource
-    lines: list[Line]
+    codes: Indices = np.empty(0, dtype=np.int64)
+    texts: NDArray[np.object_] = np.empty(0, dtype=object)
+    widths: Indices = np.empty(0, dtype=np.int64)
     names: list[str] | None = None
+    line_numbers: Sequence[int] = ()
+    skipped: int = 0
+
+    @property
+    def starts(self) -> Indices:
+        """Position in ``codes`` of the first field of each line."""
+        return self.widths.cumsum() - self.widths
+
+    @property
+    def rows(self) -> Indices:
+        """Line of each field, from 0."""
+        return np.arange(len(self.widths)).repeat(self.widths)
+
+    def per_field(self, function: Callable[[str], object]) -> NDArray[np.bool_]:
+        """Return whether a function, called once for each distinct text, is true of each field."""
+        are_true = map(bool, map(function, self.texts))
+        return np.fromiter(are_true, dtype=bool, count=len(self.texts))[self.codes]
+
+    def refuse(self, rows: Indices, expected: str) -> None:
+        """Raise ArgumentError for the first of these lines, if there is one."""
+        for row in rows[:1].tolist():
+            if isinstance(self.path, Path) and is_text(self.path):
+                lines = enumerate(_stripped_lines(self.path, text_form(self.path).encoding), 1)
+                number, text = [line for line in lines if line[1]][self.skipped + row]
+            else:
+                number = self.line_numbers[row]
+                text = ", ".join(self.texts[self.codes[self.rows == row]])
+            raise unreadable(
+                self.path,
+                expected=f"lines with {expected}",
+                got=repr(text[:60]),
+                line=number,
+                remedy="correct this line, mark comments with #, or, if ids are names, set "
+                "names=True (--data.names true)",
+            )
 
 
 def read_edges(
@@ -163,14 +208,13 @@ def read_edges(
         MissingDataError: there is no such file.
     """
     columns = SOURCE.named(source), DESTINATION.named(destination)
-    file = _lines(open_source(path), header, columns)
-    pairs = _two_columns(file, columns, "two ids, source and target")
-    if not pairs.lines:
-        raise _empty(pairs.path)
-    ids = _numbered([pairs], slice(None), names)
-    numbers = [ids[field] for line in pairs.lines for field in line.fields]
-    column = pairs.names[0] if pairs.names else "source"
-    return EdgeTable(torch.tensor(numbers).view(-1, 2).t().contiguous(), ids, column)
+    fields = _fields(open_source(path), header, columns)
+    fields = _two_columns(fields, columns, "two ids, source and target")
+    if not len(fields.widths):
+        raise _empty(fields.path)
+    ids, (nodes,) = _numbered([(fields, np.arange(len(fields.codes)))], names)
+    column = fields.names[0] if fields.names else "source"
+    return EdgeTable(nodes.view(-1, 2).t().contiguous(), ids, column)
 
 
 def read_interactions(
@@ -201,165 +245,162 @@ def read_interactions(
         MissingDataError: there is no such file.
     """
     columns = USER.named(user), ITEM.named(item)
-    files: list[File] = []
+    files: list[Fields] = []
     numbers, rating = [], ""
     for path in paths:
-        file = _lines(open_source(path), header, (*columns, *further))
-        is_table = file.names is not None or any(c.name for c in (*columns, *further))
+        fields = _fields(open_source(path), header, (*columns, *further))
+        is_table = fields.names is not None or any(c.name for c in (*columns, *further))
         if not is_table:
-            _refuse_ratings(file)
-        if not files and file.names:
-            position = find_column(file, RATING)
-            rating = file.names[position] if position is not None else ""
-        files.append(_two_columns(file, columns, "a user and an item") if is_table else file)
-        numbers.append(_numbers(file, further) if is_table else {})
-        if all(len(line.fields) < 2 for line in file.lines):
-            raise _empty(file.path)
-        for line in files[-1].lines:
-            if not all(map(str.strip, line.fields)):
-                raise _bad_line(file.path, line, "an id in every field")
-    users = _numbered(files, slice(0, 1), names)
-    items = _numbered(files, slice(1, None), names)
-    pairs = [_memberships(file.lines, users, items) for file in files]
+            _refuse_ratings(fields)
+        if not files and fields.names:
+            position = _find_column(fields, RATING)
+            rating = fields.names[position] if position is not None else ""
+        files.append(_two_columns(fields, columns, "a user and an item") if is_table else fields)
+        numbers.append(_numbers(fields, further) if is_table else {})
+        if (fields.widths < 2).all():
+            raise _empty(fields.path)
+        fields = files[-1]
+        fields.refuse(fields.rows[~fields.per_field(str.strip)], "an id in every field")
+    user_ids, users = _numbered([(fields, fields.starts) for fields in files], names)
+    others = [np.delete(np.arange(len(fields.codes)), fields.starts) for fields in files]
+    item_ids, items = _numbered(list(zip(files, others, strict=True)), names)
+    pairs = [
+        torch.stack([user.repeat_interleave(torch.from_numpy(fields.widths - 1)), item])
+        for fields, user, item in zip(files, users, items, strict=True)
+    ]
     user_column, item_column = (files[0].names or ["user", "item"])[:2]
-    return Interactions(pairs, users, items, numbers, (user_column, item_column), rating)
+    return Interactions(pairs, user_ids, item_ids, numbers, (user_column, item_column), rating)
 
 
-def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:
-    """Return index pairs ``[2, E]`` of the first field of each line and each of its other fields.
-
-    Args:
-        lines: lines such as ``user item item``.
-        groups: index of each id that may be a first field.
-        members: index of each id that may be another field.
-    """
-    group = torch.tensor([groups[line.fields[0]] for line in lines])
-    count = torch.tensor([len(line.fields) - 1 for line in lines])
-    member = [members[field] for line in lines for field in line.fields[1:]]
-    return torch.stack([group.repeat_interleave(count), torch.tensor(member)])
-
-
-def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
-    """Sort the ids of all files, and return the index of each id.
-
-    Args:
-        files: lines with ids.
-        part: positions of the fields of a line that have the ids.
-        names: whether ids are names, even if they look like numbers.
-    """
-    found = {field for file in files for line in file.lines for field in line.fields[part]}
-    whole = sum(map(_is_whole, found))
-    if names or 2 * whole <= len(found):
-        return {name: number for number, name in enumerate(sorted(found))}
-    if whole < len(found):
-        for file in files:
-            for line in file.lines:
-                if not all(map(_is_whole, line.fields[part])):
-                    raise _bad_line(file.path, line, "integers from 0, like most ids")
-    return {name: number for number, name in enumerate(sorted(found, key=int))}
+def _numbered(columns: list[tuple[Fields, Indices]], names: bool) -> tuple[Ids, list[Tensor]]:
+    """Sort the ids at these positions of some files; return their indices by id, and in order."""
+    pandas = pandas_for("reading edges")
+    used = [fields.texts[np.bincount(fields.codes[at]).nonzero()[0]] for fields, at in columns]
+    distinct = pandas.unique(np.concatenate(used))
+    num_whole = sum(map(bool, map(WHOLE.fullmatch, distinct)))
+    are_names = names or 2 * num_whole <= len(distinct)
+    if not are_names and num_whole < len(distinct):
+        for fields, at in columns:
+            rows = fields.rows[at][~fields.per_field(WHOLE.fullmatch)[at]]
+            fields.refuse(rows, "integers from 0, like most ids")
+    order = pandas.Index(sorted(distinct, key=None if are_names else int), dtype=object)
+    indices = [torch.from_numpy(order.get_indexer(f.texts)[f.codes[at]]) for f, at in columns]
+    return {text: index for index, text in enumerate(order)}, indices
 
 
-def _is_whole(field: str) -> bool:
-    # An id with a leading 0, such as a postal code, is a name.
-    digits = field.isascii() and field.isdecimal() and len(field) <= DIGITS
-    return digits and (field[0] != "0" or field == "0")
-
-
-def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Column] = ()) -> File:
-    """Read the lines, without comments, and the column names if there is a header.
-
-    Args:
-        path: the file, or a data frame.
-        header: whether the first line names the columns; ``None`` detects it.
-        columns: columns that are needed; their names help to detect a header.
-    """
-    if not is_text(path):
+def _fields(path: Path | FrameSource, header: bool | None, columns: Sequence[Column]) -> Fields:
+    """Read the fields of a file; the names of ``columns`` help to detect a header."""
+    factorize = pandas_for("reading edges").factorize
+    if not (isinstance(path, Path) and is_text(path)):
         table = read_table(path)
         names = list(table.frame.columns)
-        rows = zip(*table.columns.values(), strict=True)
-        lines = [Line(number, list(row)) for number, row in zip(table.lines, rows, strict=True)]
+        codes, texts = factorize(table.frame.to_numpy(dtype=object).ravel())
         unnamed = header is False or all(name.isdecimal() for name in names)
-        return File(path, lines, None if unnamed else names)
-    assert isinstance(path, Path)
+        widths = np.full(len(table), len(names))
+        return Fields(path, codes, texts, widths, None if unnamed else names, table.lines)
+    first_line, column, widths, skipped = _one_column(path)
+    if not len(widths):
+        return Fields(path)
+    *first, others = f"{column}\n".split("\n", int(widths[0]))
+    first = [field.strip() for field in first]
+    if header is False or not (header or all(map(WORD.fullmatch, first))):
+        return Fields(path, *_factorized(column), widths, skipped=skipped)
+    fields = Fields(path, *_factorized(others[:-1]), widths[1:], first, skipped=skipped + 1)
+    if header or _names_columns(fields, first, columns):
+        expected = f"{counted(len(first), 'column')}, as in the header"
+        fields.refuse((fields.widths != len(first)).nonzero()[0], expected)
+        return fields
+    merged, texts = factorize(np.array([*first, *fields.texts], dtype=object))
+    codes = np.concatenate([merged[: len(first)], merged[len(first) :][fields.codes]])
+    fields = Fields(path, codes, texts, widths, skipped=skipped)
+    _refuse_doubt(fields, first_line)
+    return fields
+
+
+def _stripped_lines(path: Path, encoding: str) -> list[str]:
+    """Return all lines without white space at their ends, "" for a comment."""
+    with opened_text(path, encoding) as file:
+        text = file.read().replace("\r\n", "\n").replace("\r", "\n")
+    lines = list(map(str.strip, text.split("\n")))
+    if any(mark in text for mark in COMMENTS):
+        lines = ["" if line.startswith(COMMENTS) else line for line in lines]
+    return lines
+
+
+def _one_column(path: Path) -> tuple[str, str, Indices, int]:
+    """Return first line, all fields joined by line feeds, widths, and number of separator lines."""
     form = text_form(path, by_line=True)
-    needed = LETTERS * form.characters + PER_LINE * form.lines
-    check_memory(
-        "data.path", needed, path.name, "use a part of the lines, or a machine with more memory"
-    )
-    with opened_text(path, form.encoding) as file:
-        stripped = ((number, text.strip()) for number, text in enumerate(file, 1))
-        texts = [line for line in stripped if line[1] and not line[1].startswith(COMMENTS)]
-    separator_line = SEPARATOR_LINE.fullmatch(texts[0][1]) if texts else None
-    texts = texts[1:] if separator_line else texts
-    if not texts:
-        return File(path, [])
-    delimiter = next((mark for mark in MARKS if mark in texts[0][1]), None)
+    needed = PER_CHARACTER * form.characters + PER_LINE * form.lines
+    remedy = "use a part of the lines, or a machine with more memory"
+    check_memory("data.path", needed, path.name, remedy)
+    lines = list(filter(None, _stripped_lines(path, form.encoding)))
+    separator_line = SEPARATOR_LINE.fullmatch(lines[0]) if lines else None
+    skipped = 1 if separator_line else 0
+    del lines[:skipped]
+    first_line = lines[0] if lines else ""
+    delimiter = next((mark for mark in MARKS if mark in first_line), None)
     if separator_line:
         delimiter = separator_line[1] or "\t"
-    lines = [Line(number, _fields(path, number, text, delimiter)) for number, text in texts]
-    if not (header or (header is None and _names_columns(lines[0], lines[1:], columns))):
-        if header is None:
-            _refuse_doubt(path, lines, texts[0][1])
-        return File(path, lines)
-    wanted = len(lines[0].fields)
-    for line in lines:
-        if len(line.fields) != wanted:
-            expected = f"{counted(wanted, 'column')}, as in the header"
-            raise _bad_line(path, line, expected)
-    return File(path, lines[1:], lines[0].fields)
-
-
-def _fields(path: Path, number: int, text: str, delimiter: str | None) -> list[str]:
+    if delimiter is None:
+        lines, delimiter = [" ".join(line.split()) for line in lines], " "
+    text = "\n".join(lines)
+    if delimiter not in DELIMITERS or '"' not in text:
+        counts = map(str.count, lines, repeat(delimiter))
+        widths = np.fromiter(counts, dtype=np.int64, count=len(lines)) + 1
+        return first_line, text.replace(delimiter, "\n"), widths, skipped
+    rows: list[list[str]] = []
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
-        if delimiter and len(delimiter) == 1 and '"' in text:
-            fields = next(csv.reader([text], delimiter=delimiter, strict=True))
-        else:
-            fields = text.split(delimiter)
-    except csv.Error as error:
-        raise _bad_line(
-            path, Line(number, []), "an id in every field, and quotes only around a whole field"
-        ) from error
-    return [field.strip() for field in fields]
+        for row in reader:
+            if reader.line_num > len(rows) + 1:
+                raise csv.Error("a quoted field of several lines")
+            rows.append(row)
+    except csv.Error:
+        expected = "an id in every field, and quotes only around a whole field"
+        Fields(path, skipped=skipped).refuse(np.array([len(rows)]), expected)
+    return first_line, "\n".join(chain.from_iterable(rows)), np.array(list(map(len, rows))), skipped
 
 
-def _names_columns(first: Line, others: list[Line], columns: Sequence[Column]) -> bool:
-    if not all(map(WORD.fullmatch, first.fields)):
-        return False
-    if any(column.name in first.fields for column in columns):
-        return True
-    if sum(_plain(field) in USUAL for field in first.fields) > 1:
-        return True
-    width = len(first.fields)
-    if width > 2 and all(len(line.fields) == width for line in others):
+def _factorized(column: str) -> tuple[Indices, NDArray[np.object_]]:
+    """Return the position of each field of a column among its distinct texts, and these texts."""
+    pandas = pandas_for("reading edges")
+    digits = column.replace("\n", "")
+    if digits.isascii() and digits.isdecimal() and not PADDED.search(f"\n{column}"):
+        file = io.BytesIO(f"{column}\n".encode())
+        frame = pandas.read_csv(file, header=None, skip_blank_lines=False, low_memory=False)
+        if frame[0].dtype.kind in "iu":  # No field is empty or larger than 64 bits.
+            codes, distinct = pandas.factorize(frame[0].to_numpy(), sort=True)
+            return codes, np.array(list(map(str, distinct.tolist())), dtype=object)
+    texts = column.split("\n") if column else []
+    codes, distinct = pandas.factorize(np.array(texts, dtype=object))
+    merged, texts = pandas.factorize(np.array(list(map(str.strip, distinct)), dtype=object))
+    return merged[codes], texts
+
+
+def _names_columns(others: Fields, first: list[str], columns: Sequence[Column]) -> bool:
+    """Return whether the words of the first line are column names."""
+    is_named = any(column.name in first for column in columns)
+    is_named = is_named or sum(_plain(field) in USUAL for field in first) > 1
+    if is_named or not len(others.widths):
+        return is_named
+    if len(first) > 2 and (others.widths == len(first)).all():
         # A header: some column has a word in the first line and numbers or dates below.
-        below = zip(*(line.fields for line in others), strict=True)
-        return any(all(map(NUMERIC.fullmatch, column)) for column in below)
-    fields = [field for line in others for field in line.fields]
-    return 2 * sum(map(_is_whole, fields)) > len(fields)
+        is_numeric = others.per_field(NUMERIC.fullmatch).reshape(-1, len(first))
+        return bool(is_numeric.all(axis=0).any())
+    return bool(others.per_field(WHOLE.fullmatch).mean() > 0.5)
 
 
-def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
-    """Raise ArgumentError if it is unclear whether the first line is a header.
-
-    This is the case if the words of the first line occur in no other line, while other ids are
-    repeated.
-
-    Args:
-        path: the file, for the error.
-        lines: lines of the file, split into fields.
-        first: text of the first line, for the error.
-    """
-    if len(lines) < 2 or not all(map(WORD.fullmatch, lines[0].fields)):
-        return
-    count = Counter(field for line in lines for field in line.fields)
-    alone = all(count[field] == 1 for field in lines[0].fields)
-    repeated = sum(any(count[field] > 1 for field in line.fields) for line in lines[1:])
-    if alone and repeated > 0.9 * (len(lines) - 1):
+def _refuse_doubt(fields: Fields, first_line: str) -> None:
+    """Raise ArgumentError if no word of the first line is repeated, but other ids are."""
+    is_repeated = (np.bincount(fields.codes) > 1)[fields.codes]
+    lines_repeat = np.logical_or.reduceat(is_repeated, fields.starts)
+    num_others = len(fields.widths) - 1
+    if num_others and not lines_repeat[0] and lines_repeat.sum() > 0.9 * num_others:
         raise ArgumentError(
             "data.header",
-            expected=f"data.header to be set, because the first line of {path.name} may be a "
-            "header or an edge",
-            got=f"{first[:60]!r}; its words occur in no other line",
+            expected=f"data.header to be set, because the first line of {fields.path.name} may be "
+            "a header or an edge",
+            got=f"{first_line[:60]!r}; its words occur in no other line",
             remedy="set --data.header true if this line is a header, or --data.header false if it "
             "is an edge",
         )
@@ -370,35 +411,32 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_.-]", "", name.lower())
 
 
-def find_column(file: File, column: Column) -> int | None:
-    """Return the position of a column, from 0, or ``None`` if it cannot be determined.
-
-    Raises:
-        ArgumentError: ``column`` is a name that the table does not have.
-    """
-    if not file.names:
-        return _numbered_column(file, column) if column.name else None
+def _find_column(fields: Fields, column: Column) -> int | None:
+    """Return the position of a column, from 0, or ``None`` if it cannot be determined."""
+    names = fields.names
+    if not names:
+        return _numbered_column(fields, column) if column.name else None
     if column.name:
-        if column.name not in file.names:
-            unknown = unknown_name(column.argument, column.name, file.names)
+        if column.name not in names:
+            unknown = unknown_name(column.argument, column.name, names)
             raise ArgumentError(
                 column.argument,
-                expected=f"a column of {file.path.name}: {unknown.expected}",
+                expected=f"a column of {fields.path.name}: {unknown.expected}",
                 got=unknown.got,
                 remedy=unknown.remedy,
             )
-        return file.names.index(column.name)
-    plain = [_plain(name) for name in file.names]
-    found = [plain.index(name) for name in column.usual if name in plain]
-    return found[0] if len(found) == 1 else None
+        return names.index(column.name)
+    plain = [_plain(name) for name in names]
+    usual = [plain.index(name) for name in column.usual if name in plain]
+    return usual[0] if len(usual) == 1 else None
 
 
-def _numbered_column(file: File, column: Column) -> int:
-    width = len(file.lines[0].fields) if file.lines else 0
+def _numbered_column(fields: Fields, column: Column) -> int:
+    width = int(fields.widths[0]) if len(fields.widths) else 0
     if not column.name.isdecimal() or not 1 <= int(column.name) <= width:
         raise ArgumentError(
             column.argument,
-            expected=f"the number of a column from 1 to {width}, because {file.path.name} has no "
+            expected=f"the number of a column from 1 to {width}, because {fields.path.name} has no "
             "header",
             got=repr(column.name),
             remedy="give the number of the column, or set --data.header true if the first line "
@@ -407,60 +445,51 @@ def _numbered_column(file: File, column: Column) -> int:
     return int(column.name) - 1
 
 
-def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> File:
-    """Return the file reduced to two columns, such as those of the users and the items.
-
-    Args:
-        file: lines with two or more fields.
-        columns: the two columns; if the file has only two, they need no name.
-        expected: description of a valid line, for the error.
-    """
-    if not file.lines:
-        return file
-    places = [find_column(file, column) for column in columns]
-    width = len(file.names or file.lines[0].fields)
-    if width == 2 and None in places:
-        given = next((place for place in places if place is not None), None)
-        places = [0, 1] if given is None else [p if p is not None else 1 - given for p in places]
-    if None in places or places[0] == places[1]:
-        if file.names is None:
-            raise _bad_line(file.path, file.lines[0], expected)
-        one, other = (f"--{column.argument}" for column in columns)
+def _two_columns(fields: Fields, columns: tuple[Column, Column], expected: str) -> Fields:
+    """Return only the fields of two columns, which need no names if there are no other columns."""
+    if not len(fields.widths):
+        return fields
+    first, second = (_find_column(fields, column) for column in columns)
+    width = len(fields.names) if fields.names else int(fields.widths[0])
+    if width == 2 and (first is None or second is None):
+        first = first if first is not None else int(second == 0)
+        second = 1 - first
+    if first is None or second is None or first == second:
+        if fields.names is None:
+            fields.refuse(np.array([0]), expected)
+        options = " and ".join(f"--{column.argument}" for column in columns)
         raise ArgumentError(
             ", ".join(column.argument for column in columns),
-            expected=f"exactly two columns in {file.path.name}, or the names of two columns",
-            got=f"the columns {', '.join(file.names)}",
-            remedy=f"name two different columns with {one} and {other}",
+            expected=f"exactly two columns in {fields.path.name}, or the names of two columns",
+            got=f"the columns {', '.join(fields.names or ())}",
+            remedy=f"name two different columns with {options}",
         )
-    first, second = places
-    lines = []
-    for line in file.lines:
-        if len(line.fields) != width:
-            raise _bad_line(file.path, line, expected)
-        pair = [line.fields[first], line.fields[second]]  # type: ignore[index]
-        if not all(map(str.strip, pair)):
-            raise _bad_line(file.path, line, "an id in every field")
-        lines.append(Line(line.number, pair))
-    names = [file.names[first], file.names[second]] if file.names else None  # type: ignore[index]
-    return File(file.path, lines, names)
+    wrong_width = (fields.widths != width).nonzero()[0]
+    rows = int(wrong_width[0]) if len(wrong_width) else len(fields.widths)
+    codes = fields.codes[: rows * width].reshape(rows, width)[:, [first, second]].ravel()
+    codes, used = pandas_for("reading edges").factorize(codes, sort=True)
+    names = [fields.names[first], fields.names[second]] if fields.names else None
+    pairs = fields._replace(codes=codes, texts=fields.texts[used], names=names)
+    pairs = pairs._replace(widths=np.full(rows, 2))
+    fields.refuse(pairs.rows[~pairs.per_field(str.strip)], "an id in every field")
+    fields.refuse(wrong_width, expected)
+    return pairs
 
 
-def _numbers(file: File, columns: Sequence[Column]) -> dict[str, Tensor]:
-    """Return the values ``[E]`` of those columns that the file has, by ``Column.argument``.
-
-    Values are numbers, or dates as seconds since 1970.
-    """
-    found = {}
+def _numbers(fields: Fields, columns: Sequence[Column]) -> dict[str, Tensor]:
+    """Return the numbers or dates of the columns that a file has, by ``Column.argument``."""
+    numbers = {}
     for column in columns:
-        place = find_column(file, column)
-        if place is None:
+        position = _find_column(fields, column)
+        if position is None:
             continue
-        values = [moment(line.fields[place]) for line in file.lines]
-        for line, value in zip(file.lines, values, strict=True):
-            if value is None:
-                raise _bad_line(file.path, line, f"a number or a date for {column.argument}")
-        found[column.argument] = torch.tensor(values, dtype=torch.double)
-    return found
+        codes = fields.codes[fields.starts + position]
+        index, used = pandas_for("reading edges").factorize(codes)
+        values = np.array([moment(text) for text in fields.texts[used]], dtype=float)[index]
+        expected = f"a number or a date for {column.argument}"
+        fields.refuse(np.isnan(values).nonzero()[0], expected)
+        numbers[column.argument] = torch.from_numpy(values)
+    return numbers
 
 
 def moment(text: str) -> float | None:
@@ -469,43 +498,24 @@ def moment(text: str) -> float | None:
     if not math.isnan(value):
         return value
     try:
-        when = datetime.fromisoformat(text.strip())
+        date = datetime.fromisoformat(text.strip())
     except ValueError:
         return None
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
-def _refuse_ratings(file: File) -> None:
-    """Raise ArgumentError for a table of ratings without a header.
-
-    The rows of such a table look like lines ``user item item``, but users are repeated.
-    """
-    widths = {len(line.fields) for line in file.lines}
-    users = {line.fields[0] for line in file.lines}
-    if len(widths) == 1 and max(widths) > 2 and 2 * len(users) < len(file.lines):
-        width = max(widths)
+def _refuse_ratings(fields: Fields) -> None:
+    """Raise ArgumentError for a table of ratings without a header, as users are repeated in it."""
+    width = int(fields.widths.max(initial=0))
+    num_users = len(np.unique(fields.codes[fields.starts]))
+    if width > 2 and (fields.widths == width).all() and 2 * num_users < len(fields.widths):
         raise ArgumentError(
             "data.user, data.item",
             expected="lines of the form `user item item ...`, or the column numbers of users and "
             "items",
-            got=f"{width} columns without names, with repeated users, in {file.path.name}",
+            got=f"{width} columns without names, with repeated users, in {fields.path.name}",
             remedy="give the column numbers, such as --data.user 1 --data.item 2 --data.time 4",
         )
-
-
-def _bad_line(path: Path | FrameSource, line: Line, expected: str) -> ArgumentError:
-    text = ", ".join(line.fields)
-    if isinstance(path, Path) and is_text(path):
-        with opened_text(path, text_form(path).encoding) as file:
-            text = next(islice(file, line.number - 1, None)).strip()
-    return unreadable(
-        path,
-        expected=f"lines with {expected}",
-        got=repr(text[:60]),
-        line=line.number,
-        remedy="correct this line, mark comments with #, or, if ids are names, set "
-        "names=True (--data.names true)",
-    )
 
 
 def _empty(path: Path | FrameSource) -> ArgumentError:

@@ -119,6 +119,8 @@ def test_what_is_no_header(tmp_path):
         ("0 1\n0 123456789012345678901\n", "integers", "line 2"),
         ("0,1\n0,\n", "an id in every field", "'0,' in line 2"),
         ('a,b\n"c,d\n', "an id in every field", "'\"c,d' in line 2"),
+        ('a,b\n\n"c\nd",e\n', "quotes only around a whole field", "'\"c' in line 3"),
+        ("0 1\n\n# fine\n3 007\n", "integers", "'3 007' in line 4"),
         ("source,target,weight\n0,1,0.5\n1,2\n", "3 columns, as in the header", "line 3"),
     ],
 )
