@@ -104,15 +104,6 @@ def test_bad_fields(field, text, argument, near):
         with_values(DIGITS, {field: text})
 
 
-@pytest.mark.parametrize(
-    ("recipe", "field"),
-    [("nodes", "label"), ("molecules", "targets"), ("texts", "column"), ("tags", "tag")],
-)
-def test_every_word_for_the_target_leads_to_its_one_name(recipe, field):
-    with refused("field", expected="data.target", got=f"data.{field}", remedy="--data.target"):
-        with_values(find(recipe), {f"data.{field}": "x"})
-
-
 def test_a_llama_of_a_record_has_its_heads_and_biases():
     told = {"key_heads": 2, "head_width": 8, "bias": True}
     record = json.loads(json.dumps(to_record(replace(LLAMA, model=partial(LLAMA.model, **told)))))

@@ -114,9 +114,9 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     for name, value in values.items():
         if name in TARGET_SYNONYMS and "data.target" in known and name not in known:
             raise ArgumentError(
-                "field",
+                name,
                 expected="data.target",
-                got=repr(name),
+                got=name,
                 remedy="--data.target names the column to predict, for every kind of data",
             )
         check_choice("field", name, known)
