@@ -37,7 +37,7 @@ PACKAGES = {
         f"edgewise.app.kinds.{name}": f"Kind: {name}"
         for name in (
             *("nodes", "links", "graphs", "molecules", "items", "texts", "tags", "language"),
-            *("translation", "images", "series"),
+            *("translation", "images", "series", "sounds"),
         )
     },
     "edgewise.app.runs": "Training and comparing recipes",
