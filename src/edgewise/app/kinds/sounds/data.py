@@ -5,7 +5,6 @@ Source of the digits: Jackson et al., Free spoken digit dataset, 2018 (CC BY-SA 
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
@@ -37,7 +36,6 @@ from edgewise.app.train.splits import Data, Split, Splits
 from edgewise.app.train.standardisation import Standardisation
 
 SPOKEN = "spoken_digits"
-SPOKEN_NAME = re.compile(r"(\d)_([a-z]+)_(\d+)\.wav")
 TESTED, VALIDATED = range(5), range(5, 10)
 """Indices of the published test recordings, and of ours for validation, of a digit and speaker."""
 SpokenSplit = Literal["published", "speaker"]
@@ -223,8 +221,8 @@ class Sounds(SoundData):
             files, classes, splits = class_folders(source, find_recordings)
             return Listing(files, classes, splits, []), str(source), "file"
         table = read_table(source)
-        column = _column(table, "file", self.file, FILES, ())
-        target = _column(table, "target", self.target, CLASSES, (column,))
+        column = _column(table, "data.file", self.file, FILES)
+        target = _column(table, "data.target", self.target, CLASSES, (column,))
         group = "" if self.group == "none" else self.group
         if not self.group:
             named = [name for name in table.columns if name.lower() in GROUPS and name != target]
@@ -272,16 +270,12 @@ class SpokenDigits(SoundData):
             refuse(folder)
         verify(SPOKEN, folder)
         files = find_recordings(folder)
-        names = [SPOKEN_NAME.fullmatch(file.name) for file in files]
-        classes, speakers, numbers = zip(*(name.groups() for name in names if name), strict=True)
-        if self.split == "speaker":
-            return (
-                Listing(files, list(classes), ["train"] * len(files), list(speakers)),
-                SPOKEN,
-                "file",
-            )
-        splits = [_spoken_split(int(number)) for number in numbers]
-        return Listing(files, list(classes), splits, []), SPOKEN, "file"
+        names = [file.stem.split("_") for file in files]  # DIGIT_SPEAKER_INDEX
+        classes = [digit for digit, _, _ in names]
+        splits, groups = ["train"] * len(files), [speaker for _, speaker, _ in names]
+        if self.split == "published":
+            splits, groups = [_spoken_split(int(index)) for _, _, index in names], []
+        return Listing(files, classes, splits, groups), SPOKEN, "file"
 
 
 def find_recordings(folder: Path) -> list[Path]:
@@ -294,9 +288,9 @@ def _spoken_split(index: int) -> str:
 
 
 def _column(
-    table: Table, field: str, named: str, usual: Sequence[str], taken: Sequence[str]
+    table: Table, argument: str, named: str, usual: Sequence[str], taken: Sequence[str] = ()
 ) -> str:
     """Return the named column, or the first column of a usual name."""
-    found = [name for word in usual for name in table.columns if name.lower() == word]
-    what = f"the column of {'paths' if field == 'file' else 'classes'}"
-    return table.choose(f"data.{field}", named, found[:1], what, taken, of_words=True)
+    candidates = [name for word in usual for name in table.columns if name.lower() == word]
+    what = f"a column such as {usual[0]!r}"
+    return table.choose(argument, named, candidates[:1], what, taken, of_words=True)
