@@ -224,6 +224,7 @@ OWN_TEST = {
     "docs/howto/text.md": "one training is stopped after the first batch, as it takes minutes",
     "docs/howto/images.md": "test_own_graphs_and_images.py runs it after its commands",
     "docs/howto/nodes_and_links.md": "test_own_graphs_and_images.py runs it after its commands",
+    "docs/howto/sounds.md": "test_own_graphs_and_images.py runs it after its commands",
     "docs/howto/recommendation.md": "test_own_graphs_and_images.py runs it after its commands",
 }
 """Pages that a test of their own runs, and why."""
