@@ -394,7 +394,7 @@ def test_doctor(capsys, monkeypatch, tmp_path):
 
 
 def test_doctor_knows_every_package_of_every_extra_and_which_is_missing(capsys, monkeypatch):
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
     wanted = {
         re.split(r"[<>=]", package)[0]: extra

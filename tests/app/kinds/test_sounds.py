@@ -172,6 +172,17 @@ def test_recordings_are_resampled_to_the_rate_of_the_training_set(tmp_path: Path
     assert {size for graph in members for size in (graph.stop - graph.start).tolist()} == {25}
 
 
+def test_a_microphone_is_removed_with_the_mean_of_each_band() -> None:
+    noise = torch.randn(RATE)
+    dull = noise[1:] + 0.9 * noise[:-1]
+    first, second = (
+        tokens_of(Recording(samples, RATE), 12, subtract_mean=True) for samples in (noise, dull)
+    )
+    torch.testing.assert_close(first.view(-1, 12).mean(0), torch.zeros(12), atol=1e-4, rtol=0)
+    without = [tokens_of(Recording(samples, RATE), 12) for samples in (noise, dull)]
+    assert (first - second).abs().mean() < 0.3 * (without[0] - without[1]).abs().mean()
+
+
 def test_silent_and_short_recordings_have_finite_tokens() -> None:
     for samples in (torch.zeros(5000), torch.ones(1), torch.tensor([1.0, -1.0])):
         tokens = tokens_of(Recording(samples, RATE), 12)

@@ -70,6 +70,9 @@ class SoundData(Data):
 
     Attributes:
         bands: number of mel bands of the spectrogram.
+        subtract_mean: subtract the mean of each band over each recording, and with it the frequency
+            response of the microphone and of the room. For words of new speakers; sounds that do
+            not change in time, such as a hum, would lose their features.
         window: number of tokens before and after a token to which it attends.
         folds, fold, val, split_seed: see :class:`~edgewise.app.train.folds.Folds`; used for splits
             that are not given, stratified by class, or by group if there are groups.
@@ -77,6 +80,7 @@ class SoundData(Data):
     """
 
     bands: int = 40
+    subtract_mean: bool = False
     window: int = 5
     folds: int = 5
     fold: int = 0
@@ -108,7 +112,7 @@ class SoundData(Data):
         recordings = [read_recording(file) for file in listing.files]
         rates = Counter(recordings[i].rate for i in index["train"].tolist())
         rate = max(rates, key=lambda rate: (rates[rate], rate))
-        tokens = [tokens_of(resampled(one, rate), self.bands) for one in recordings]
+        tokens = [self._tokens(one, rate) for one in recordings]
         scale = Standardisation.of(torch.cat([tokens[i] for i in index["train"].tolist()]))
         x, sizes = scale.scaled(torch.cat(tokens)), torch.tensor([len(one) for one in tokens])
         number = {label: i for i, label in enumerate(labels)}
@@ -141,8 +145,12 @@ class SoundData(Data):
 
     def to_tokens(self, recording: Recording, preprocessing: dict[str, Any]) -> Tensor:
         """Return the standardised tokens ``[N, 2 * bands]`` of a recording of any sample rate."""
-        tokens = tokens_of(resampled(recording, preprocessing["rate"]), self.bands)
+        tokens = self._tokens(recording, preprocessing["rate"])
         return Standardisation.read(preprocessing).scaled(tokens)
+
+    def _tokens(self, recording: Recording, rate: int) -> Tensor:
+        at_rate = resampled(recording, rate)
+        return tokens_of(at_rate, self.bands, subtract_mean=self.subtract_mean)
 
     def batch_of(self, x: Tensor, sizes: Tensor, target: Tensor) -> Batch:
         """Return the model inputs of packed tokens.
@@ -197,7 +205,8 @@ class Sounds(SoundData):
         group: column of groups that stay in one split, such as the speaker; "" finds a column named
             group or speaker, and "none" uses none.
         split_column: column of the splits; "" finds it, and "none" uses none.
-        bands, window, folds, fold, val, split_seed, batch_size: see :class:`SoundData`.
+        bands, subtract_mean, window, folds, fold, val, split_seed, batch_size: see
+            :class:`SoundData`.
 
     Example:
         >>> from edgewise.app.kinds.sounds import Sounds
@@ -248,7 +257,7 @@ class SpokenDigits(SoundData):
             one speaker and validates on another.
         fold: index of the test speaker; only for ``"speaker"``.
         folds, val: number of speakers, and fraction of the other five for validation.
-        bands, window, split_seed, batch_size: see :class:`SoundData`.
+        bands, subtract_mean, window, split_seed, batch_size: see :class:`SoundData`.
 
     Example:
         >>> from edgewise.app.kinds.sounds import SpokenDigits

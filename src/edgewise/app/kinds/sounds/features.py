@@ -21,12 +21,13 @@ FLOOR = 1e-4  # Added to the power, relative to the mean power, so that silence 
 BLOCK = 4096  # Number of frames transformed at once, to limit memory.
 
 
-def tokens_of(recording: Recording, bands: int) -> Tensor:
+def tokens_of(recording: Recording, bands: int, *, subtract_mean: bool = False) -> Tensor:
     """Return log-mel features ``[N, STACK * bands]``, which do not depend on the loudness.
 
     Args:
         recording: samples of any length above 0; the last token is filled with silence.
         bands: number of mel bands, from 0 Hz to half the sample rate.
+        subtract_mean: whether to subtract the mean of each band over the recording.
     """
     samples, rate = recording
     samples = samples - samples.mean()
@@ -42,7 +43,10 @@ def tokens_of(recording: Recording, bands: int) -> Tensor:
         return (power @ filters + FLOOR).log()
 
     blocks = padded.unfold(0, length, hop).split(BLOCK)
-    return torch.cat([log_mel(block) for block in blocks]).view(-1, STACK * bands)
+    spectrogram = torch.cat([log_mel(block) for block in blocks])
+    if subtract_mean:
+        spectrogram = spectrogram - spectrogram.mean(0)
+    return spectrogram.view(-1, STACK * bands)
 
 
 @lru_cache(maxsize=8)

@@ -28,7 +28,8 @@ spoken_digits_speakers = replace(
     spoken_digits,
     name="spoken-digits-speakers",
     summary="Transformer on digits of a new speaker; --folds tests on each of the six speakers",
-    data=SpokenDigits(split="speaker"),
+    # Without subtract_mean, new microphones lower the accuracy on fold 0 from @A to 45 %.
+    data=SpokenDigits(split="speaker", subtract_mean=True),
 )
 
 sounds = replace(
