@@ -22,6 +22,11 @@ spoken_digits = Recipe(
     optimizer=OptimizerSettings("adamw", lr=2e-3, weight_decay=0.05),
     schedule=CosineSchedule(warmup=0.1),
     trainer=TrainerSettings(epochs=10, clip_norm=1.0, monitor="val/loss", mode="min"),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "none on this validation split",
+        "2,400 / 300 / 300 recordings of the same six speakers; best epoch by validation loss",
+    ),
 )
 
 spoken_digits_speakers = replace(
@@ -30,6 +35,13 @@ spoken_digits_speakers = replace(
     summary="Transformer on digits of a new speaker; --folds tests on each of the six speakers",
     # Without subtract_mean, new microphones lower the accuracy on fold 0 from @A to 45 %.
     data=SpokenDigits(split="speaker", subtract_mean=True),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "none on these folds",
+        "2,000 / 500 / 500 recordings, of four speakers / one / one; each speaker is tested once; "
+        "best epoch by validation loss",
+        folds=True,
+    ),
 )
 
 sounds = replace(
@@ -38,4 +50,5 @@ sounds = replace(
     summary="Transformer on your recordings, one folder per class: --data.path recordings/",
     data=Sounds(),
     trainer=TrainerSettings(epochs=20, clip_norm=1.0, monitor="val/loss", mode="min"),
+    protocol=None,
 )
