@@ -165,8 +165,17 @@ def test_recordings_are_resampled_to_the_rate_of_the_training_set(tmp_path: Path
     beeps(tmp_path)
     for name, pitch in PITCH.items():
         save(tmp_path / name / "x.wav", beep(pitch, 2, rate=44100), 44100)
-    splits = Sounds(path=str(tmp_path), bands=12).load()
+    data = Sounds(path=str(tmp_path), bands=12)
+    splits = data.load()
     assert splits.preprocessing["rate"] == RATE
+    fast, slow = (
+        data.to_tokens(
+            read_recording(save(tmp_path / "tone.wav", beep(1500, 2, rate=rate), rate)),
+            splits.preprocessing,
+        )
+        for rate in (44100, RATE)
+    )
+    assert torch.equal(fast[11:14].argmax(1), slow[11:14].argmax(1))
     parts = (splits.train, splits.val, splits.test)
     members = [part.make(torch.arange(part.count)).keywords["batch"] for part in parts]
     assert {size for graph in members for size in (graph.stop - graph.start).tolist()} == {25}

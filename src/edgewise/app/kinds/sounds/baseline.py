@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -25,17 +25,21 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    batches = list(batches_of(splits.train))
-    target = torch.cat([batch.target for batch in batches]).numpy()
+    count = splits.model_arguments["out_width"]
     for deviation in (False, True):
         name = "mean and deviation" if deviation else "mean"
         features = partial(over_time, deviation=deviation)
-        x = np.concatenate([features(batch) for batch in batches])
+        read = cache(partial(_read, splits, features))
         for strength in STRENGTHS:
             model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=500))
-            count = splits.model_arguments["out_width"]
-            fit = partial(fit_classifier, model, lambda x=x: (x, target), features, count)
+            fit = partial(fit_classifier, model, read, features, count)
             yield Candidate(f"logistic regression on {name} over time", f"C = {strength:g}", fit)
+
+
+def _read(splits: Splits, features: Callable[[Batch], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    batches = list(batches_of(splits.train))
+    target = torch.cat([batch.target for batch in batches]).numpy()
+    return np.concatenate([features(batch) for batch in batches]), target
 
 
 def over_time(batch: Batch, *, deviation: bool) -> np.ndarray:

@@ -30,7 +30,6 @@ def tokens_of(recording: Recording, bands: int, *, subtract_mean: bool = False) 
         subtract_mean: whether to subtract the mean of each band over the recording.
     """
     samples, rate = recording
-    samples = samples - samples.mean()
     samples = samples / samples.square().mean().sqrt().clamp(min=1e-12)
     length, hop = round(FRAME * rate), round(HOP * rate)
     count = STACK * math.ceil(len(samples) / (STACK * hop))
@@ -40,7 +39,8 @@ def tokens_of(recording: Recording, bands: int, *, subtract_mean: bool = False) 
 
     def log_mel(frames: Tensor) -> Tensor:
         power = torch.fft.rfft(frames * window, fft_size).abs().square() / length
-        return (power @ filters + FLOOR).log()
+        log_power: Tensor = (power @ filters + FLOOR).log()
+        return log_power
 
     blocks = padded.unfold(0, length, hop).split(BLOCK)
     spectrogram = torch.cat([log_mel(block) for block in blocks])

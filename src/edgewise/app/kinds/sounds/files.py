@@ -56,20 +56,20 @@ def read_recording(path: Path) -> Recording:
             got=f"{rate:,} Hz",
             remedy=REMEDY,
         )
-    samples = _numbers(values)
-    if not len(samples) or not np.isfinite(samples).all():
-        got = "a sample that is not a number" if len(samples) else "no samples"
+    if not len(values) or not np.isfinite(values).all():
+        got = "a sample that is not a number" if len(values) else "no samples"
         raise ArgumentError(str(path), expected="a recording", got=got, remedy=REMEDY)
-    return Recording(torch.from_numpy(samples), int(rate))
+    return Recording(torch.from_numpy(_numbers(values)), int(rate))
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
-    """Return the mean of the channels, scaled to at most 1."""
-    if values.dtype == np.uint8:  # Samples of 8 bits have no sign.
-        values = values.astype(np.float32) - 128
-    values = values.astype(np.float64)
-    mono = values if values.ndim == 1 else values.mean(1)
-    peak = np.abs(mono).max(initial=0)
+    """Return the mean of the channels, from -1 to 1 and with mean 0.
+
+    Samples of 8 bits have no sign. Resampling would turn their offset into noise at both ends.
+    """
+    mono = values.astype(np.float64).reshape(len(values), -1).mean(1)
+    mono -= mono.mean()
+    peak = np.abs(mono).max()
     found: np.ndarray = (mono / peak if peak else mono).astype(np.float32)
     return found
 
