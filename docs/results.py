@@ -76,6 +76,7 @@ training on trees of depth 3.""",
     "Links and recommendation": "",
     "Sequences": "",
     "Images": "",
+    "Recordings": "",
     "Others": "",
 }
 """Titles in order, with an introduction; the data of a recipe determine its section."""
@@ -102,6 +103,7 @@ PLACES = {
     **dict.fromkeys(("NeighborsMatch", "DictionaryLookup", "Rings"), "Synthetic graphs"),
     **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
     **dict.fromkeys(("Cifar10", "Digits", "DigitRows", "Mnist"), "Images"),
+    "SpokenDigits": "Recordings",
     **dict.fromkeys(SEQUENCES, "Sequences"),
 }
 

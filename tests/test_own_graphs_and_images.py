@@ -1,4 +1,4 @@
-"""What the pages on one's own users, graphs and images say is run as it stands there."""
+"""What the pages on one's own users, graphs, images and sounds say is run as it stands there."""
 
 from __future__ import annotations
 
@@ -63,9 +63,24 @@ def images() -> None:
                 image.new("RGB", (40, 30), color).save(f"{name}/{i}.{end}")
 
 
+def sounds() -> None:
+    wavfile = pytest.importorskip("scipy.io.wavfile")
+    random = np.random.default_rng(0)
+    for name in ("recordings/bark", "recordings/purr", "new"):
+        Path(name).mkdir(parents=True)
+        for i in range(20):
+            tone = np.sin(np.arange(2000) * (1 if name.endswith("bark") else 0.1))
+            wavfile.write(f"{name}/{i}.wav", 8000, tone + random.normal(size=2000))
+
+
 @pytest.mark.parametrize(
     ("page", "files"),
-    [("recommendation.md", ratings), ("nodes_and_links.md", graph), ("images.md", images)],
+    [
+        ("recommendation.md", ratings),
+        ("nodes_and_links.md", graph),
+        ("images.md", images),
+        ("sounds.md", sounds),
+    ],
 )
 def test_a_page_from_a_file_to_a_prediction(page, files, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

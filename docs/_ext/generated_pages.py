@@ -22,6 +22,8 @@ from sphinx.config import Config
 from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
 
+from edgewise.app.kinds import NAMES
+
 DOCS = Path(__file__).resolve().parent.parent
 REFERENCE = DOCS / "reference"
 sys.path.insert(0, str(DOCS))
@@ -33,13 +35,7 @@ PACKAGES = {
     "edgewise.models": "Models",
     "edgewise.app.train": "Training",
     "edgewise.app.kinds": "Kinds of problems and recipes",
-    **{
-        f"edgewise.app.kinds.{name}": f"Kind: {name}"
-        for name in (
-            *("nodes", "links", "graphs", "molecules", "items", "texts", "tags", "language"),
-            *("translation", "images", "series"),
-        )
-    },
+    **{f"edgewise.app.kinds.{name}": f"Kind: {name}" for name in NAMES},
     "edgewise.app.runs": "Training and comparing recipes",
     "edgewise.app.predict": "Base of predictors",
     "edgewise.app.explain": "Explanations of runs",

@@ -120,6 +120,17 @@ def images(folder: Path) -> Path:
     return of_recipe("digits", folder, **HEADS)
 
 
+def sounds(folder: Path) -> Path:
+    """Train a classifier of tones."""
+    from scipy.io import wavfile
+
+    for i in range(30):
+        path = folder / "sounds" / ("low" if i % 2 else "high") / f"{i}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        wavfile.write(path, 8000, torch.arange(2000 + i).mul(0.1 if i % 2 else 1).sin().numpy())
+    return of_recipe("sounds", folder, data__path=str(folder / "sounds"), **HEADS)
+
+
 def nodes(folder: Path) -> Path:
     """Train a classifier of the nodes of a graph."""
     draw = random.Random(0)
@@ -219,6 +230,7 @@ KINDS: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "hidden words": (hidden_words, ("tokenizers",)),
     "translations": (partial(translations, epochs=40), ("tokenizers",)),
     "images": (images, ("sklearn",)),
+    "sounds": (sounds, ("scipy",)),
     "nodes": (nodes, ("torch_geometric",)),
     "whole graphs": (whole_graphs, ("torch_geometric",)),
     "series": (series, ()),

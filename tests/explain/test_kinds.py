@@ -27,6 +27,7 @@ INPUTS = {
     "hidden words": "the [MASK] sat",
     "translations": "the cat sat",
     "images": "digit.png",
+    "sounds": "tone.wav",
     "nodes": "p3",
     "whole graphs": STAR,
     "series": None,
@@ -41,6 +42,7 @@ PICTURES = {
     "hidden words": "sequence",
     "translations": "pair of sequences",
     "images": "image",
+    "sounds": "sequence",
     "series": "sequence",
     "molecules": "molecule",
     "hidden atoms": "molecule",
@@ -51,6 +53,7 @@ NAMES = {
     "hidden words": {"the", "sat"},
     "translations": {"the", "cat", "sat"},
     "images": {f"row {row}, column {column}" for row in range(1, 5) for column in range(1, 5)},
+    "sounds": {"0.0-0.1 s", "0.1-0.2 s", "0.2-0.3 s"},
     "nodes": {f"p{node}" for node in range(40)},
     "whole graphs": {f"node {node}" for node in range(4)},
     "series": {f"{step} step{'s' * (step != 1)} before the end" for step in range(12)},
@@ -68,6 +71,11 @@ def words(tmp_path: Path) -> Callable[[str], list[str]]:
 
     def found(kind: str) -> list[str]:
         given = INPUTS[kind]
+        if kind == "sounds":
+            from scipy.io import wavfile
+
+            wavfile.write(tmp_path / "tone.wav", 8000, torch.arange(2000).sin().numpy())
+            return [str(tmp_path / "tone.wav")]
         if kind != "images":
             return [] if given is None else [given]
         from PIL import Image

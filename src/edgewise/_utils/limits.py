@@ -124,6 +124,12 @@ LIMITS: dict[str, Limit] = {
             "time and memory for decoding images",
         ),
         Limit(
+            "sound_bytes",
+            2**26,
+            "bytes of a WAV file",
+            "time and memory for the spectrograms of recordings",
+        ),
+        Limit(
             "smiles_characters",
             10_000,
             "characters of a SMILES",

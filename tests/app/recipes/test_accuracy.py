@@ -32,6 +32,7 @@ AT_LEAST = {
     "sst2": ("SST2", "test/accuracy", 0.80),
     "tag-ewt": ("UD_English-EWT", "test/accuracy", 0.90),
     "caption-digits": ("MNIST", "test/exact", 0.95),
+    "spoken-digits": ("spoken_digits", "test/accuracy", 0.97),
     "transformer-multi30k": ("multi30k", "test/bleu", 30),
 }
 AT_MOST = {

@@ -29,6 +29,7 @@ DATA = {
     "ionic-liquids-co2": "ionic_liquids",
     "lightgcn-gowalla": "gowalla",
     "sage-facebook": "ego_facebook",
+    **dict.fromkeys(("spoken-digits", "spoken-digits-speakers"), "spoken_digits"),
     "tag-ewt": "UD_English-EWT",
     "transformer-multi30k": "multi30k",
     "light-conv-multi30k": "multi30k",

@@ -11,7 +11,8 @@ SHA256: dict[str, dict[str, str]] = {
 }
 """Digest of each file, by data set and file name. For ``.gz`` files, the digest is of the
 decompressed content, because versions of gzip write different bytes. The digest of a folder
-(``raw`` of ``cifar10_12k``) covers the path and content of each ``.jpg`` file, sorted by path.
+(``raw`` of ``cifar10_12k``, ``recordings`` of ``spoken_digits``) covers the path and content of
+each ``.jpg`` and ``.wav`` file, sorted by path.
 """
 
 GIT_BLOBS: dict[str, dict[str, str]] = {

@@ -21,6 +21,7 @@ from edgewise.app.files.checksums import GIT_BLOBS, SHA256
 
 TIMEOUT = 60  # Seconds without an answer from the server.
 NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # Name of a data set or file, without a folder.
+MEDIA = (".jpg", ".wav")  # Suffixes of the files that the digest of a folder covers.
 DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
 
 
@@ -137,7 +138,9 @@ def _digest(path: Path, *_state: int) -> str:
 
 def _folder_digest(folder: Path) -> str:
     found = hashlib.sha256()
-    for name in sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.jpg")):
+    for name in sorted(
+        file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.suffix in MEDIA
+    ):
         found.update(name.encode() + (folder / name).read_bytes())
     return found.hexdigest()
 

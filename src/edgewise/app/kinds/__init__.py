@@ -24,7 +24,7 @@ __all__ = ["DATA", "RECIPES", "TASKS", "Baselines", "Kind", "PluginWarning", "fi
 
 NAMES = (
     *("nodes", "links", "graphs", "molecules", "items", "texts", "tags", "language"),
-    *("translation", "images", "series"),
+    *("translation", "images", "series", "sounds"),
 )
 T = TypeVar("T")
 

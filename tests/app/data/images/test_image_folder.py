@@ -75,7 +75,7 @@ def test_splits_that_are_given(tmp_path):
     splits = ImageFolder(path=str(tmp_path), image_size=4).load()
     assert [part.count for part in (splits.train, splits.val, splits.test)] == [18, 2, 6]
     save(tmp_path / "Test" / "c" / "0.png", (0, 0, 0))
-    with refused("data.path", expected="a, b", got="a folder c", remedy="rename this folder"):
+    with refused("data.path", expected="a, b", got="the class c", remedy="rename this class"):
         ImageFolder(path=str(tmp_path)).load()
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from edgewise._utils.errors import MissingDataError, reading, require
 from edgewise._utils.limits import LIMITS, check_memory
+from edgewise.app.files.class_folders import visible_files
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.splits import Data, Split
 
@@ -44,13 +45,7 @@ class ImageData(Data):
 
 def find_images(folder: Path) -> list[Path]:
     """Return the sorted image files in a folder and its subfolders, except hidden files."""
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES
-        and path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
+    return visible_files(folder, SUFFIXES)
 
 
 def open_image(path: Path, size: int = 0) -> Image:

@@ -5,7 +5,6 @@ Source of CIFAR-10: Krizhevsky, Learning multiple layers of features from tiny i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +21,10 @@ from edgewise._utils.arguments import (
     check_shares,
     check_splits,
 )
-from edgewise._utils.errors import ArgumentError, MissingDataError, require
+from edgewise._utils.errors import require
 from edgewise._utils.limits import check_memory
+from edgewise.app.files.class_folders import class_folders, class_labels
 from edgewise.app.files.files import find_raw, not_published, verify
-from edgewise.app.files.labels import distinct_labels
-from edgewise.app.files.split_column import PART_OF
 from edgewise.app.files.targets import class_counts
 from edgewise.app.kinds.images.data import (
     ImageData,
@@ -93,15 +91,8 @@ class ImageFolder(ImageData):
     def load(self) -> Splits:
         require("PIL", extra="images", purpose="reading images")
         check_named("data.path", self.path, "a folder with one subfolder per class")
-        files, keys, given = _listed(Path(self.path))
-        labels = distinct_labels(keys, "data.path", self.path)
-        if len(labels) < 2:
-            raise ArgumentError(
-                "data.path",
-                expected=f"folders of at least two classes in {self.path}",
-                got=", ".join(map(repr, labels)) or "no images in folders",
-                remedy="put the images of each class into a folder with the name of the class",
-            )
+        files, keys, given = class_folders(Path(self.path), find_images)
+        labels = class_labels(keys, given, self.path, "images")
         needed = bytes_of(len(files), self._channels, self.image_size)
         remedy = "choose a smaller --data.image_size, or fewer images"
         check_memory("data.image_size", needed, f"{len(files)} images", remedy)
@@ -157,43 +148,6 @@ class ImageFolder(ImageData):
         if varied and self.flip:
             values = flipped(values)
         return warped(values, self.warp) if varied and self.warp else values
-
-
-def _listed(folder: Path) -> tuple[list[Path], list[str], list[str]]:
-    """List the image files, with the class and split of each; the default split is ``train``."""
-    if not folder.is_dir():
-        what = "a file, not a folder" if folder.is_file() else "no such folder"
-        raise MissingDataError(
-            f"{folder}: {what}. Remedy: give an existing folder with --data.path."
-        )
-    inner = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-    parts = [PART_OF.get(path.name.lower()) for path in inner]
-    if "train" not in parts or None in parts:
-        classes = [(path, "train") for path in inner]
-    else:
-        classes = [
-            (path, part or "")
-            for above, part in zip(inner, parts, strict=True)
-            for path in sorted(above.iterdir())
-            if path.is_dir()
-        ]
-    found = [(image, path.name, part) for path, part in classes for image in find_images(path)]
-    files, keys, given = ([row[i] for row in found] for i in range(3))
-    _check_classes(folder, keys, given)
-    return files, keys, given  # type: ignore[return-value]
-
-
-def _check_classes(folder: Path, keys: Sequence[Any], given: Sequence[Any]) -> None:
-    trained = {key for key, part in zip(keys, given, strict=True) if part == "train"}
-    for key, part in zip(keys, given, strict=True):
-        if key not in trained:
-            raise ArgumentError(
-                "data.path",
-                expected=f"classes of the training images ({', '.join(sorted(trained))}) in "
-                f"{folder / part}",
-                got=f"a folder {key}",
-                remedy="rename this folder, or add training images of this class",
-            )
 
 
 def _mean_and_std(images: Tensor) -> tuple[Tensor, Tensor]:

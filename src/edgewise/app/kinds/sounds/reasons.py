@@ -1,0 +1,20 @@
+"""Reasons for a prediction: the tenths of a second of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from edgewise.app.kinds.sounds.features import tenths
+from edgewise.app.kinds.sounds.predict import SoundClasses
+from edgewise.app.predict.cases import output_rows, row_odds
+from edgewise.explain.attribution import Case
+
+
+def sound_class(predictor: SoundClasses, value: Any, _: int) -> Iterator[Case]:
+    """Yield the tenths of a second of a recording as reasons for its class."""
+    inputs, out, scores = output_rows(predictor, value)
+    member, labels = tenths(len(inputs[0]))
+    best = int(out[0].argmax())
+    answer = str(predictor.preprocessing.values["labels"][best])
+    yield Case(row_odds(scores, 0, best), member, labels, answer)
