@@ -17,7 +17,7 @@ from edgewise.app.kinds import DATA, RECIPES, find
 from edgewise.app.runs import fields_of, from_record, to_record
 from edgewise.app.runs.field_docs import field_meanings
 
-PAGE = Path(__file__).parents[1] / "docs/howto" / "own_recipes.md"
+PAGE = Path(__file__).parents[2] / "docs/howto" / "own_recipes.md"
 TINY = ["--trainer.epochs=1", "--trainer.accelerator=cpu"]
 
 

@@ -18,7 +18,7 @@ from edgewise.app.kinds import find
 from edgewise.app.runs import compare, measure, train
 from tests.places import ROOT, needs
 
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results.py"
+RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results.py"
 
 pytestmark = pytest.mark.accuracy
 
