@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -81,7 +81,7 @@ class Kind:
     explanations: Mapping[type, MakeExplanation] = field(default_factory=dict)
 
 
-def recipes_in(modules: Iterable[ModuleType]) -> tuple[Recipe, ...]:
+def recipes_in(*modules: ModuleType) -> tuple[Recipe, ...]:
     """Return the recipes that modules define, in order of definition."""
     return tuple(
         recipe

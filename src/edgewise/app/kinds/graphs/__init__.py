@@ -14,7 +14,7 @@ __all__ = ["KIND", "TU"]
 
 KIND = Kind(
     "graphs",
-    recipes=recipes_in((recipes,)),
+    recipes=recipes_in(recipes),
     data={"tu": TU},
     predictors=(GraphClasses,),
     baselines=(

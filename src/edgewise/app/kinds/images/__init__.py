@@ -14,7 +14,7 @@ __all__ = ["KIND", "Cifar10", "Digits", "ImageFolder", "Mnist"]
 
 KIND = Kind(
     "images",
-    recipes=recipes_in((recipes,)),
+    recipes=recipes_in(recipes),
     data={"cifar10": Cifar10, "digits": Digits, "image_folder": ImageFolder, "mnist": Mnist},
     predictors=(ImageClasses,),
     baselines=(

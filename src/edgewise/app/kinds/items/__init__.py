@@ -13,7 +13,7 @@ __all__ = ["KIND", "Gowalla", "InteractionFiles", "Recommendation"]
 
 KIND = Kind(
     "items",
-    recipes=recipes_in((recipes,)),
+    recipes=recipes_in(recipes),
     data={"gowalla": Gowalla, "interactions": InteractionFiles},
     tasks={"recommendation": Recommendation},
     predictors=(Recommendations,),

@@ -34,13 +34,7 @@ __all__ = [
 
 KIND = Kind(
     "language",
-    recipes=recipes_in(
-        (
-            recipes,
-            masked_recipes,
-            contrastive_recipes,
-        )
-    ),
+    recipes=recipes_in(recipes, masked_recipes, contrastive_recipes),
     data={
         "masked_text": MaskedText,
         "shakespeare": Shakespeare,
@@ -54,11 +48,7 @@ KIND = Kind(
         "language_modeling": LanguageModeling,
         "masked_language_modeling": MaskedLanguageModeling,
     },
-    predictors=(
-        Continuations,
-        HiddenWords,
-        TextEmbeddings,
-    ),
+    predictors=(Continuations, HiddenWords, TextEmbeddings),
     baselines=(
         Baselines(
             "language models",

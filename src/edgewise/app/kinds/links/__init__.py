@@ -12,7 +12,7 @@ __all__ = ["KIND", "EdgeList", "EgoFacebook", "LinkPrediction"]
 
 KIND = Kind(
     "links",
-    recipes=recipes_in((recipes,)),
+    recipes=recipes_in(recipes),
     data={"edge_list": EdgeList, "ego_facebook": EgoFacebook},
     tasks={"link_prediction": LinkPrediction},
     predictors=(LinkSuggestions,),

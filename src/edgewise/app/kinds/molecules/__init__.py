@@ -25,12 +25,7 @@ __all__ = [
 
 KIND = Kind(
     "molecules",
-    recipes=recipes_in(
-        (
-            recipes,
-            zinc_recipes,
-        )
-    ),
+    recipes=recipes_in(recipes, zinc_recipes),
     data={
         "esol": ESOL,
         "ionic_liquids": IonicLiquids,
@@ -38,11 +33,7 @@ KIND = Kind(
         "molecule_table": MoleculeTable,
         "zinc": ZINC,
     },
-    predictors=(
-        HiddenAtoms,
-        MoleculeProperties,
-        PenalisedLogP,
-    ),
+    predictors=(HiddenAtoms, MoleculeProperties, PenalisedLogP),
     baselines=(
         Baselines(
             "molecules",

@@ -16,13 +16,10 @@ __all__ = ["KIND", "Consistency", "NodeCases", "NodeFiles", "Planetoid"]
 
 KIND = Kind(
     "nodes",
-    recipes=recipes_in((recipes,)),
+    recipes=recipes_in(recipes),
     data={"node_files": NodeFiles, "planetoid": Planetoid},
     tasks={"consistency": Consistency},
-    predictors=(
-        NodeClasses,
-        NodeProperties,
-    ),
+    predictors=(NodeClasses, NodeProperties),
     baselines=(
         Baselines(
             "classes of nodes",

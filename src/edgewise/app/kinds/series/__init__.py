@@ -12,7 +12,7 @@ __all__ = ["KIND", "Forecast", "TimeSeries"]
 
 KIND = Kind(
     "series",
-    recipes=recipes_in((recipes,)),
+    recipes=recipes_in(recipes),
     data={"time_series": TimeSeries},
     tasks={"forecast": Forecast},
     predictors=(Forecasts,),

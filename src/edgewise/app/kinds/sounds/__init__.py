@@ -12,7 +12,7 @@ __all__ = ["KIND", "Sounds", "SpokenDigits"]
 
 KIND = Kind(
     "sounds",
-    recipes=recipes_in((recipes,)),
+    recipes=recipes_in(recipes),
     data={"sounds": Sounds, "spoken_digits": SpokenDigits},
     predictors=(SoundClasses,),
     baselines=(

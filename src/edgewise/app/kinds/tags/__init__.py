@@ -17,7 +17,7 @@ __all__ = [
 
 KIND = Kind(
     "tags",
-    recipes=recipes_in((recipes,)),
+    recipes=recipes_in(recipes),
     data={"ewt": EWT, "tag_file": TagFile},
     predictors=(WordTags,),
     baselines=(

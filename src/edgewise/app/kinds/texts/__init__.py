@@ -15,12 +15,9 @@ __all__ = ["KIND", "SST2", "TextTable"]
 
 KIND = Kind(
     "texts",
-    recipes=recipes_in((recipes,)),
+    recipes=recipes_in(recipes),
     data={"sst2": SST2, "text_table": TextTable},
-    predictors=(
-        SentenceClasses,
-        SentenceProperties,
-    ),
+    predictors=(SentenceClasses, SentenceProperties),
     baselines=(
         Baselines(
             "texts",

@@ -13,7 +13,7 @@ __all__ = ["KIND", "Multi30k", "PairTable", "Parallel", "Translation"]
 
 KIND = Kind(
     "translation",
-    recipes=recipes_in((recipes,)),
+    recipes=recipes_in(recipes),
     data={"multi30k": Multi30k, "pair_table": PairTable, "parallel": Parallel},
     tasks={"translation": Translation},
     predictors=(Translations,),
