@@ -27,6 +27,7 @@ from edgewise.app.train import (
 from edgewise.app.train.column_baselines import Column, fit_columns, linear_model
 from edgewise.app.train.standardisation import Standardisation
 from edgewise.app.train.tree_baselines import _forest, _trees
+from tests.errors import refused
 
 pytest.importorskip("lightning")
 pytest.importorskip("sklearn")
@@ -53,6 +54,16 @@ def test_columns_are_standardised_in_any_unit(a: float, b: float) -> None:
     if not b:
         rows = scaled(a * x.abs(), "rows", Standardisation.of(y))
         torch.testing.assert_close(rows.sum(1), torch.ones(50))
+
+
+@pytest.mark.parametrize(
+    "record", [{"mean": [1.0], "std": [1.0]}, {"mean": [1.0, 2.0], "std": [1]}]
+)
+def test_a_scale_of_other_columns_is_named(record: dict[str, list[float]]) -> None:
+    """As after an update of RDKit, whose versions have other descriptors."""
+    got = f"{len(record['mean'])} and {len(record['std'])}"
+    with refused("preprocessing.json", expected="2 columns", got=got, remedy="RDKit"):
+        Standardisation.read(record).scaled(torch.ones(3, 2))
 
 
 @pytest.mark.parametrize(("a", "b"), UNITS)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from edgewise._utils.errors import ArgumentError, counted
+
 ROUNDING = 1e-12
 """Ratio of standard deviation and mean up to which numbers are equal except for rounding."""
 
@@ -37,7 +39,19 @@ class Standardisation(NamedTuple):
         """Return the columns standardised with ``mean`` and ``std``, in float32.
 
         Columns that were constant in training become 0.
+
+        Raises:
+            ArgumentError: there are other numbers of columns than in training.
         """
+        columns = values.shape[-1]
+        if {columns} != {len(self.mean), len(self.std)}:
+            raise ArgumentError(
+                "preprocessing.json",
+                expected=f"mean and std of {counted(columns, 'column')}",
+                got=f"{len(self.mean)} and {len(self.std)}",
+                remedy="restore the file, install the version of RDKit with which the run was "
+                "trained, or train again",
+            )
         std = self.std.masked_fill(is_constant(self.mean, self.std), torch.inf)
         return ((values.double() - self.mean) / std).float()
 
