@@ -491,6 +491,17 @@ def growth_of(pattern: str, content: str) -> int:
     return _growth({"type": "Replace", "pattern": {"Regex": pattern}, "content": content})
 
 
+@pytest.mark.parametrize("place", ["vocab", "added_tokens"])
+def test_ids_far_above_the_number_of_tokens_are_refused(place: str) -> None:
+    tokenizer = json.loads(train_tokenizer(["a b c"] * 9, kind="words", vocab_size=9).to_str())
+    if place == "vocab":
+        tokenizer["model"]["vocab"]["a"] = 10**9
+    else:
+        tokenizer["added_tokens"][0]["id"] = 10**9
+    with refused("tokenizer.json", expected="ids up to", got="1000000000", remedy="restore"):
+        parse_tokenizer(json.dumps(tokenizer))
+
+
 def test_normalizers_of_social_media_do_not_grow_text_much() -> None:
     from tokenizers import Regex, normalizers
 

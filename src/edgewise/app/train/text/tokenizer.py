@@ -55,6 +55,7 @@ REGEX_TOKEN = re.compile(
 )
 """Token of a simple regular expression: a character (group ``one``), an anchor or a group without
 classes and flags, with its repetitions; or the bar between alternatives."""
+MAX_ABSENT_IDS = 100_000  # Tokenizers of published models reserve some ids.
 COMPATIBLE = 18  # Number of characters that NFKC makes of one, at most.
 WHOLE: tuple[Kind, ...] = ("characters", "bytes")
 """Kinds of tokenizers that need no special token for unknown text."""
@@ -219,19 +220,35 @@ def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
     """Create a tokenizer from the JSON that ``tokenizer.to_str()`` returns.
 
     Raises:
-        ArgumentError: the text is not a tokenizer, or its rules exceed the limit
-            ``tokenizer_growth``.
+        ArgumentError: the text is not a tokenizer, an id is far above the number of tokens, or its
+            rules exceed the limit ``tokenizer_growth``.
     """
     library = _library()
     with reading(origin, expected=f"a {TOKENIZER} written by Hugging Face tokenizers"):
-        tokenizer: Tokenizer = library.Tokenizer.from_str(text)
         rules = json.loads(text)
+        _check_ids(rules, origin)
+        tokenizer: Tokenizer = library.Tokenizer.from_str(text)
         for name in ("normalizer", "pre_tokenizer", "decoder"):
             LIMITS["tokenizer_growth"].check(_growth(rules.get(name)), origin, f"by its {name}")
     # The file may enable truncation and padding; disable both.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def _check_ids(rules: dict[str, Any], origin: str) -> None:
+    """Raise ArgumentError for an id for which the library would list millions of absent ids."""
+    vocab = (rules.get("model") or {}).get("vocab") or ()
+    ids = [token["id"] for token in rules.get("added_tokens") or ()]
+    ids += vocab.values() if isinstance(vocab, dict) else ()
+    bound = 2 * (len(ids) + len(vocab)) + MAX_ABSENT_IDS
+    if ids and max(ids) > bound:
+        raise ArgumentError(
+            origin,
+            expected=f"ids up to {bound}, twice the number of tokens and {MAX_ABSENT_IDS}",
+            got=str(max(ids)),
+            remedy="restore the file, or train the tokenizer again",
+        )
 
 
 def _growth(rule: Any) -> int:
