@@ -317,10 +317,14 @@ def _entmax(
     moved = summed(most) + (np.sqrt(count) + ROUNDS) * rounding.unit
     unsure = unsure + np.where(whole > 1e-300, moved / whole, 0.0)[..., target, :]
 
+    def at_most_one(error: Array) -> Array:
+        """Weights, slopes and turns are numbers from -1 to 1, also where a huge score overflows."""
+        return np.where(error <= 1, error, 1.0)
+
     def bounded(function: Callable[[Array], Array]) -> Bounded:
         value = function(y)
         error = np.maximum(function(y + unsure) - value, value - function(y - unsure))
-        error = error + ROUNDS * rounding.unit * value + rounding.tiny
+        error = at_most_one(error + ROUNDS * rounding.unit * value + rounding.tiny)
         return Bounded(value, error, rounding).only(live)
 
     def turns(y: Array) -> Array:
@@ -334,7 +338,8 @@ def _entmax(
         np.abs(turns(y + sign * part * unsure) - value) for sign in (-1, 1) for part in (0.5, 1)
     ]
     digits = ROUNDS * rounding.unit * (1 + np.abs(y)) ** 2 * (weights(y) + slopes(y)) / safe**2
-    turned = Bounded(value, 2 * np.max(near, axis=0) + digits + rounding.tiny, rounding)
+    error = at_most_one(2 * np.max(near, axis=0) + digits + rounding.tiny)
+    turned = Bounded(value, error, rounding)
     return bounded(weights), bounded(slopes), turned.only(live)
 
 
