@@ -155,7 +155,7 @@ def test_what_is_missing_or_stale_is_trained_and_what_is_whole_is_not(
         calls.append((recipe.name, seeds, resume))
         finished(path.parent, seeds=seeds if resume else 2)
 
-    monkeypatch.setattr("edgewise.app.runs.train_seeds", train_seeds)
+    monkeypatch.setattr("edgewise.app.runs.seeds.train_seeds", train_seeds)
     measured: dict[str, Any] = {}
     for _ in range(3):
         RESULTS["collect"](measured, tmp_path, [NAME], True)

@@ -105,7 +105,7 @@ def test_cells_are_executed_and_formulas_are_mathml(site: Path) -> None:
     other = (site / "other.html").read_text()
     assert 'id="edgewise.attend"' in other
     assert 'class="cases"' in other
-    assert "_modules/edgewise/attention.html" in other
+    assert "_modules/edgewise/attention/attend.html" in other
 
 
 def test_a_site_has_no_broken_link_and_loads_nothing_from_another_host(site: Path) -> None:

@@ -246,7 +246,7 @@ def test_a_suggestion_that_saves_nothing_says_so(
     edges, seconds = saved
     layers = {LAYER: LayerSuggestion(graphs.window(2), 0.9, edges)}
     found = Suggestion(layers, 1.0, 1.0, seconds, 1.0)
-    monkeypatch.setattr(explain, "suggest", lambda *_, **__: found)
+    monkeypatch.setattr("edgewise.app.cli.heads.suggest_graphs", lambda *_, **__: found)
     assert main(["suggest", str(run_of("sentences").path)]) == 0
     assert ("nothing is gained" in capsys.readouterr().out) != is_gained
 

@@ -6,6 +6,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +23,7 @@ from edgewise.app.cli import main
 from edgewise.app.explain import Influence, centralities, changes, influence, removals
 from edgewise.app.explain.influence import _changed_norms, _features, _norms
 from edgewise.app.kinds.nodes.data import graph_kept
+from edgewise.app.predict import Predictor
 from edgewise.app.runs import Run
 from edgewise.layers import MultiHeadAttention
 
@@ -200,8 +202,8 @@ def test_labels_of_ticks_do_not_overlap(high: float) -> None:
 
 
 def test_a_run_without_a_graph_is_refused() -> None:
-    recipe = SimpleNamespace(name="sst2")
-    predictor = SimpleNamespace(preprocessing=SimpleNamespace(values={}))
-    run = SimpleNamespace(recipe=recipe, predictor=predictor, model=None)
+    predictor = SimpleNamespace(recipe=SimpleNamespace(name="sst2"))
+    predictor.graph_outputs = partial(Predictor.graph_outputs, predictor)  # type: ignore[arg-type]
+    run = SimpleNamespace(recipe=predictor.recipe, predictor=predictor, model=None)
     with pytest.raises(ArgumentError, match="sst2"):
         influence(run)  # type: ignore[arg-type]

@@ -94,7 +94,7 @@ def test_patterns_that_the_program_has_imported_are_read() -> None:
 
 def test_modules_of_installed_plugins_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("mine", "mypatterns:RECIPES", PLUGINS)
-    monkeypatch.setattr("edgewise.app.kinds.plugins.metadata.entry_points", lambda **_: [entry])
+    monkeypatch.setattr("edgewise.graphs.user_patterns.metadata.entry_points", lambda **_: [entry])
     assert repr(graphs.parse("mypatterns:Strided(2)")) == "mypatterns:Strided(2)"
 
 

@@ -299,7 +299,7 @@ def test_ctrl_c_outside_of_the_epochs_says_how_to_go_on(moment, capsys, tmp_path
 
     words = ["train", "digits", *TINY, "--out", tmp_path / "run"]
     with monkeypatch.context() as patch:
-        patch.setattr(f"edgewise.{moment}", interrupt)
+        patch.setattr(f"edgewise.app.{moment}", interrupt)
         code, _, err = run(capsys, *words)
     assert code == 130
     assert err.endswith("edgewise: interrupted. To continue, repeat the command with --resume.\n")

@@ -102,8 +102,6 @@ def test_beams_and_tokens_are_options(run: Path) -> None:
         loaded.predict(texts, num_beams=0)
     with refused("option", expected="num_beams", got="'beam'", remedy="did you mean 'num_beams'"):
         loaded.predict(texts, beam=3)
-    with refused("option", expected="num_beams", got="beams", remedy="write num_beams"):
-        loaded.predict(texts, beams=3)
 
 
 def test_a_text_far_longer_than_any_of_training_is_named_at_once(run: Path) -> None:

@@ -41,6 +41,7 @@ from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits
 from edgewise.app.train.text.tokenizer import TOKENIZER, load_tokenizer
 from edgewise.explain.explanation import Explanation
+from edgewise.explain.losses import warn_if_unused
 from edgewise.explain.module_names import naming_the_run
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Run:
 
     def explanation(self, value: Any, recording: Mapping[str, Any]) -> Explanation:
         """Predict on one input and record the attention; :func:`edgewise.explain.explanation`."""
+        warn_if_unused(self.model)
         explain = entry_for(self.predictor, "explanations") or explain_nodes
         value = self.predictor.given(value)
         self.predictor.prepare(value)  # This raises an error if the input is invalid.

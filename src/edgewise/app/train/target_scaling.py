@@ -23,8 +23,8 @@ class TargetScaling(nn.Module):
 
     Example:
         >>> import torch
-        >>> from edgewise import layers
-        >>> model = layers.TargetScaling(torch.nn.Identity(), mean=20.0, std=5.0)
+        >>> from edgewise.app.train import TargetScaling
+        >>> model = TargetScaling(torch.nn.Identity(), mean=20.0, std=5.0)
         >>> model(torch.tensor([-1.0, 0.0, 1.0]))
         tensor([15., 20., 25.], dtype=torch.float64)
     """
