@@ -254,6 +254,10 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     )
 
 
+LEAST_DIGITS = 2.0**-14
+"""What a log-sum-exp may lose before an engine must keep the maximum apart."""
+
+
 def _with_bias(scores: Bounded, bias: Bounded) -> tuple[Bounded, NDArray[np.bool_]]:
     """Score + bias, and where the bias is so large that the sum is the bias, exactly.
 
@@ -262,7 +266,9 @@ def _with_bias(scores: Bounded, bias: Bounded) -> tuple[Bounded, NDArray[np.bool
     total = scores + bias
     kind = np.float64 if scores.rounding.unit < 2.0**-40 else np.float32
     unit = np.spacing(np.abs(bias.value).astype(kind)).astype(np.float64)
-    absorbed = np.abs(scores.value) + scores.error < unit / 4
+    # Below this size, weights may be made from the log-sum-exp alone, which loses some digits.
+    large = np.abs(bias.value) > LEAST_DIGITS / np.finfo(kind).eps
+    absorbed = large & (np.abs(scores.value) + scores.error < unit / 4)
     absorbed = np.broadcast_to(absorbed & (bias.error == 0) & (bias.value != 0), total.value.shape)
     value, error = np.where(absorbed, bias.value, total.value), np.where(absorbed, 0, total.error)
     return Bounded(value, error, scores.rounding), absorbed
