@@ -22,6 +22,7 @@ def rounded(value: float, sign: str = "") -> str:
         >>> [rounded(value) for value in (0.98, 12.3456, 311026.48, 2.2e-9)]
         ['0.9800', '12.35', '311026', '2.200e-09']
     """
+    value += 0.0  # -0.0 becomes 0.0.
     size = abs(value)
     if not math.isfinite(value) or value == 0:
         return f"{value:{sign}.{SHOWN}f}"
