@@ -89,13 +89,13 @@ def test_columns_of_a_table_give_classes_splits_and_groups(tmp_path: Path) -> No
     table = tmp_path / "mine.csv"
     table.write_text("\n".join(rows))
     data = Sounds(path=str(table), val=0.25, bands=4)
-    listing, _, column = data.listing()
-    assert (column, len(set(listing.groups))) == ("recording", 5)
+    listing = data.listing()
+    assert (listing.column, len(set(listing.groups))) == ("recording", 5)
     index = data._index(listing)
     speakers = [{listing.groups[i] for i in members.tolist()} for members in index.values()]
     assert [len(names) for names in speakers] == [3, 1, 1]
     assert len(set.union(*speakers)) == 5
-    assert [len(Sounds(path=str(table), group="none").listing()[0].groups)] == [0]
+    assert [len(Sounds(path=str(table), group="none").listing().groups)] == [0]
     words = ["train"] * 12 + ["val"] * 4 + ["test"] * 4
     lines = [f"{row},{word}" for row, word in zip(rows, ["split", *words], strict=True)]
     table.write_text("\n".join(lines))
@@ -113,14 +113,14 @@ def test_columns_of_a_table_give_classes_splits_and_groups(tmp_path: Path) -> No
 @needs("spoken_digits")
 def test_splits_of_the_spoken_digits() -> None:
     data = SpokenDigits()
-    listing, _, _ = data.listing()
+    listing = data.listing()
     index = data._index(listing)
     assert [len(members) for members in index.values()] == [2400, 300, 300]
     assert {int(listing.files[i].stem.split("_")[2]) for i in index["test"].tolist()} == {*range(5)}
     tested = []
     for fold in range(6):
         data = SpokenDigits(split="speaker", fold=fold)
-        listing, _, _ = data.listing()
+        listing = data.listing()
         names = {
             name: {listing.groups[i] for i in members.tolist()}
             for name, members in data._index(listing).items()

@@ -1,4 +1,4 @@
-"""Folders with one subfolder per class: their files, classes and splits."""
+"""Files in folders, and folders with one subfolder per class: files, classes and splits."""
 
 from __future__ import annotations
 
@@ -19,6 +19,31 @@ def visible_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
         and path.is_file()
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
+
+
+def input_files(path: Path, suffixes: Collection[str], files: str, remedy: str) -> list[Path]:
+    """Return a file itself, or the files of a folder, as inputs of a prediction.
+
+    Args:
+        path: file or folder.
+        suffixes: extensions of the files of a folder.
+        files: plural noun for the files, such as "images", for the error.
+        remedy: instruction to the user, for the error.
+
+    Raises:
+        ArgumentError: the folder has no such file.
+    """
+    if not path.is_dir():
+        return [path]
+    inputs = visible_files(path, suffixes)
+    if not inputs:
+        raise ArgumentError(
+            "input",
+            expected=f"a folder with {files} ({', '.join(suffixes)})",
+            got=str(path),
+            remedy=remedy,
+        )
+    return inputs
 
 
 def class_folders(

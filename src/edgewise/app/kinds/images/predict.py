@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError, MissingDataError
-from edgewise.app.kinds.images.data import SUFFIXES, ImageData, find_images, open_image
+from edgewise.app.files.class_folders import input_files
+from edgewise.app.kinds.images.data import SUFFIXES, ImageData, open_image
 from edgewise.app.predict.predictor import Answer, Predictor, top_labels
 from edgewise.app.train.tasks.classification import Classification
 
@@ -24,13 +25,12 @@ class OnImages(Predictor):
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
         for word in words:
-            path = Path(word)
-            yield from _images_in(path) if path.is_dir() else [path]
+            yield from _images_at(Path(word))
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
         """Read an image, a folder of images, or a list or table of file names."""
         if path.is_dir() or path.suffix.lower() in SUFFIXES:
-            for image in _images_in(path) if path.is_dir() else [path]:
+            for image in _images_at(path):
                 yield None, {"input": str(image)}, image
         else:
             yield from super().from_file(path)
@@ -71,13 +71,5 @@ class ImageClasses(OnImages):
         return top_labels(scores.softmax(-1), self.preprocessing.values["labels"], top)
 
 
-def _images_in(folder: Path) -> list[Path]:
-    found = find_images(folder)
-    if not found:
-        raise ArgumentError(
-            "input",
-            expected=f"a folder with images ({', '.join(SUFFIXES)})",
-            got=str(folder),
-            remedy="give another folder, or image files",
-        )
-    return found
+def _images_at(path: Path) -> list[Path]:
+    return input_files(path, SUFFIXES, "images", "give another folder, or image files")

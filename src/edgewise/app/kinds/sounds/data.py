@@ -47,16 +47,19 @@ MEMORY_FACTOR = 8  # Memory for samples and tokens, relative to the size of the 
 
 
 class Listing(NamedTuple):
-    """Files of recordings, and the class, split and group of each.
+    """Files of recordings, the class, split and group of each, and where they come from.
 
     ``splits`` are "train", "val" or "test"; those without a recording are held out from "train".
-    ``groups`` is empty, or names a group that stays in one split, such as the speaker.
+    ``groups`` is empty, or names a group that stays in one split, such as the speaker. ``source``
+    is the folder, table or data set, and ``column`` the column of the paths.
     """
 
     files: list[Path]
     classes: list[str]
     splits: list[str]
     groups: list[str]
+    source: str
+    column: str = "file"
 
 
 @dataclass(frozen=True)
@@ -97,14 +100,14 @@ class SoundData(Data):
         self._folds()
 
     @abstractmethod
-    def listing(self) -> tuple[Listing, str, str]:
-        """Return the recordings, the name of their source, and the column of their paths."""
+    def listing(self) -> Listing:
+        """Return the recordings."""
 
     def load(self) -> Splits:
         require("scipy", extra="sounds", purpose="reading recordings")
-        listing, source, column = self.listing()
-        labels = class_labels(listing.classes, listing.splits, source, "recordings")
-        with naming(source):
+        listing = self.listing()
+        labels = class_labels(listing.classes, listing.splits, listing.source, "recordings")
+        with naming(listing.source):
             index = self._index(listing)
         total = sum(file.stat().st_size for file in listing.files if file.is_file())
         what = f"{len(listing.files)} recordings"
@@ -139,7 +142,12 @@ class SoundData(Data):
             split("val"),
             split("test"),
             self.batch_size,
-            preprocessing={"labels": labels, "rate": rate, "file": column, **scale.record()},
+            preprocessing={
+                "labels": labels,
+                "rate": rate,
+                "file": listing.column,
+                **scale.record(),
+            },
             class_counts=class_counts(target[index["train"]], len(labels)),
         )
 
@@ -223,12 +231,12 @@ class Sounds(SoundData):
         take_frames(self, "path")
         super().__post_init__()
 
-    def listing(self) -> tuple[Listing, str, str]:
+    def listing(self) -> Listing:
         check_named("data.path", self.path, "a folder with one subfolder per class, or a table")
         source = open_source(self.path)
         if isinstance(source, Path) and (source.is_dir() or not source.suffix):
             files, classes, splits = class_folders(source, find_recordings)
-            return Listing(files, classes, splits, []), str(source), "file"
+            return Listing(files, classes, splits, [], str(source))
         table = read_table(source)
         column = _column(table, "data.file", self.file, FILES)
         target = _column(table, "data.target", self.target, CLASSES, (column,))
@@ -244,7 +252,7 @@ class Sounds(SoundData):
                 splits[row] = name
         above = source.parent if isinstance(source, Path) else Path()
         files = [above / cell for cell in table.texts("data.file", column)]
-        return Listing(files, table.columns[target], splits, groups), source.name, column
+        return Listing(files, table.columns[target], splits, groups, source.name, column)
 
 
 @dataclass(frozen=True)
@@ -272,7 +280,7 @@ class SpokenDigits(SoundData):
         super().__post_init__()
         check_choice("data.split", self.split, get_args(SpokenSplit))
 
-    def listing(self) -> tuple[Listing, str, str]:
+    def listing(self) -> Listing:
         refuse = not_published(SPOKEN, ["recordings"])
         folder = find_raw(SPOKEN, [], refuse) / "recordings"
         if not folder.is_dir():
@@ -284,7 +292,7 @@ class SpokenDigits(SoundData):
         splits, groups = ["train"] * len(files), [speaker for _, speaker, _ in names]
         if self.split == "published":
             splits, groups = [_spoken_split(int(index)) for _, _, index in names], []
-        return Listing(files, classes, splits, groups), SPOKEN, "file"
+        return Listing(files, classes, splits, groups, SPOKEN)
 
 
 def find_recordings(folder: Path) -> list[Path]:

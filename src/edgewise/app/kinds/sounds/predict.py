@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError, MissingDataError
-from edgewise.app.kinds.sounds.data import SoundData, find_recordings
+from edgewise.app.files.class_folders import input_files
+from edgewise.app.kinds.sounds.data import SoundData
 from edgewise.app.kinds.sounds.features import times
 from edgewise.app.kinds.sounds.files import SUFFIXES, read_recording
 from edgewise.app.predict.predictor import Answer, Predictor, top_labels
@@ -67,17 +68,7 @@ class SoundClasses(Predictor):
 
 
 def _recordings_at(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = find_recordings(path)
-    if not files:
-        raise ArgumentError(
-            "input",
-            expected=f"a folder with recordings ({', '.join(SUFFIXES)})",
-            got=str(path),
-            remedy="give another folder, or WAV files",
-        )
-    return files
+    return input_files(path, SUFFIXES, "recordings", "give another folder, or WAV files")
 
 
 def _no_file(got: str) -> ArgumentError:
