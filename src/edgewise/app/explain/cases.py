@@ -22,15 +22,14 @@ def cases(predictor: Predictor, value: Any, *, top: int = 1) -> list[Case]:
 
     Raises:
         ArgumentError: the input is invalid, or answers of this kind of run cannot be explained.
-
     """
-    for part in predictor.model.modules():
+    for module in predictor.model.modules():
         # Removing a node from the graph does not remove it from a recurrent network.
-        if isinstance(part, torch.nn.RNNBase):
+        if isinstance(module, torch.nn.RNNBase):
             raise ArgumentError(
                 "run",
                 expected="a model without recurrent layers, which would still read a removed token",
-                got=f"a model with {type(part).__name__}",
+                got=f"a model with {type(module).__name__}",
                 remedy="choose a run of a Transformer or graph network",
             )
     make = entry_for(predictor, "cases")

@@ -121,6 +121,15 @@ def class_odds(scores: Scores, places: slice, label: int, target: Target) -> Sco
     return odds
 
 
+def class_case(
+    predictor: Any, out: Tensor, scores: Scores, member: Tensor, labels: list[str], **fields: Any
+) -> Case:
+    """Return the case of the most probable class of one input; see :func:`target_cases`."""
+    best = int(out[0].argmax())
+    answer = str(predictor.preprocessing.values["labels"][best])
+    return Case(row_odds(scores, 0, best), member, labels, answer, **fields)
+
+
 def number_case(
     scores: Scores, place: int, member: Tensor, labels: list[str], answer: str, **fields: Any
 ) -> Case:

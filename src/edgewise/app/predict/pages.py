@@ -13,6 +13,7 @@ from edgewise._utils.digits import rounded
 from edgewise.attention.hooks import without_interception
 from edgewise.explain.explanation import Explanation, Kind, node_names
 from edgewise.explain.record import MAX_EDGES, record
+from edgewise.layers import Tokens
 
 FEW_EDGES = 100_000
 """Maximum number of recorded edges around a node if the graph has more than ``MAX_EDGES`` edges."""
@@ -26,8 +27,6 @@ def explain_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanat
         value: the text.
         recording: arguments of :func:`edgewise.explain.record`.
     """
-    from edgewise.layers import Tokens
-
     with record(run.model, **recording) as recorded, positional_arguments(run.model) as calls:
         answer = answer_text(run, value)
     tokens = next(x for call in calls for x in call if isinstance(x, Tokens))

@@ -1,4 +1,4 @@
-"""Reasons for a prediction, and its explanation: graphs."""
+"""Reasons for the class of a graph: its nodes and edges."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any
 import torch
 
 from edgewise.app.kinds.graphs.predict import GraphClasses
-from edgewise.app.predict.cases import output_rows, row_odds
+from edgewise.app.predict.cases import class_case, output_rows
 from edgewise.explain.attribution import Case
 
 
 def graph_class(predictor: GraphClasses, value: Any, _: int) -> Iterator[Case]:
     """Yield the nodes of a graph as reasons for its class."""
     given, out, scores = output_rows(predictor, value)
-    count, best = given[0].shape[-2], int(out[0].argmax())
-    answer = predictor.preprocessing.values["labels"][best]
+    count = given[0].shape[-2]
     labels = [f"node {node}" for node in range(count)]
-    score = row_odds(scores, 0, best)
-    yield Case(score, torch.arange(count), labels, str(answer), by_edge=True)
+    yield class_case(predictor, out, scores, torch.arange(count), labels, by_edge=True)

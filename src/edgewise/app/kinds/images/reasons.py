@@ -1,4 +1,4 @@
-"""Reasons for a prediction, and its explanation: images."""
+"""Reasons for the class of an image, and the attention between its patches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds.images.predict import ImageClasses
-from edgewise.app.predict.cases import output_rows, row_odds
+from edgewise.app.predict.cases import class_case, output_rows
 from edgewise.app.predict.pages import answer_text
 from edgewise.explain.attribution import Case
 from edgewise.explain.explanation import Explanation, explain_pixels, patch_labels
@@ -41,7 +41,4 @@ def image_class(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
     count = int(embedding.num_patches)  # type: ignore[arg-type]
     columns = round(math.sqrt(count * width / height))
     labels = patch_labels(count // columns, columns)
-    best = int(out[0].argmax())
-    answer = str(predictor.preprocessing.values["labels"][best])
-    score = row_odds(scores, 0, best)
-    yield Case(score, torch.arange(count), labels, answer, class_token=True)
+    yield class_case(predictor, out, scores, torch.arange(count), labels, class_token=True)

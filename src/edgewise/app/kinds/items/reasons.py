@@ -1,4 +1,4 @@
-"""Reasons for a prediction, and its explanation: items."""
+"""Reasons for recommended items: the interactions of users and items."""
 
 from __future__ import annotations
 

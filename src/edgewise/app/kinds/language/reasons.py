@@ -1,4 +1,4 @@
-"""Reasons for a prediction, and its explanation: language."""
+"""Reasons for masked words and continuations, and the attention to a beginning."""
 
 from __future__ import annotations
 

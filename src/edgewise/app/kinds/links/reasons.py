@@ -1,4 +1,4 @@
-"""Reasons for a prediction, and its explanation: links."""
+"""Reasons for suggested links: the edges around both nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons for a prediction, and its explanation: molecules."""
+"""Reasons for the predictions of molecules, and the attention between their atoms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons for a prediction, and its explanation: nodes."""
+"""Reasons for the class or number of a node: the edges and features around it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from edgewise.graphs import edges
 
 AT_ONCE = 256
 """Maximum number of nodes of a graph that are explained in one pass."""
+_NODE_CASES: WeakKeyDictionary[OnNodes, NodeCases] = WeakKeyDictionary()
 
 
 def node_class(predictor: OnNodes, value: Any, _: int) -> Iterator[Case]:
@@ -61,7 +62,7 @@ class NodeCases:
     def _find_hops(self) -> int | None:
         """Return the radius (in hops) of neighbourhoods that give the answers of the whole graph.
 
-        The result is ``None`` if no tested radius does, so that the whole graph is needed.
+        Return ``None`` if no tested radius suffices. Each case then needs the whole graph.
         """
         tape = Tape()
         with torch.no_grad(), intercepting(tape):
@@ -236,6 +237,3 @@ def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
     rows = torch.cat([count.new_zeros(1), count.cumsum(0)])
     shape = (len(nodes), x.shape[1])
     return torch.sparse_csr_tensor(rows, x.col_indices()[place], x.values()[place], shape)
-
-
-_NODE_CASES: WeakKeyDictionary[OnNodes, NodeCases] = WeakKeyDictionary()

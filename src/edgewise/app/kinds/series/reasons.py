@@ -1,4 +1,4 @@
-"""Reasons for a prediction, and its explanation: series."""
+"""Reasons for forecast values: the time steps of the history."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from edgewise.app.kinds.sounds.features import tenths
 from edgewise.app.kinds.sounds.predict import SoundClasses
-from edgewise.app.predict.cases import output_rows, row_odds
+from edgewise.app.predict.cases import class_case, output_rows
 from edgewise.explain.attribution import Case
 
 
@@ -15,6 +15,4 @@ def sound_class(predictor: SoundClasses, value: Any, _: int) -> Iterator[Case]:
     """Yield the tenths of a second of a recording as reasons for its class."""
     inputs, out, scores = output_rows(predictor, value)
     member, labels = tenths(len(inputs[0]))
-    best = int(out[0].argmax())
-    answer = str(predictor.preprocessing.values["labels"][best])
-    yield Case(row_odds(scores, 0, best), member, labels, answer)
+    yield class_case(predictor, out, scores, member, labels)

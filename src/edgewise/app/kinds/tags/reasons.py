@@ -1,4 +1,4 @@
-"""Reasons for a prediction, and its explanation: tags."""
+"""Reasons for the tags of words: the words of the sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons for a prediction, and its explanation: texts."""
+"""Reasons for the class or numbers of a text: its words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from edgewise.app.kinds.texts.predict import SentenceClasses, SentenceProperties
-from edgewise.app.predict.cases import output_rows, row_odds, target_cases, word_members
+from edgewise.app.predict.cases import class_case, output_rows, target_cases, word_members
 from edgewise.explain.attribution import Case
 
 
@@ -21,6 +21,4 @@ def sentence_class(predictor: SentenceClasses, value: Any, _: int) -> Iterator[C
     """Yield the words of a text as reasons for its class."""
     given, out, scores = output_rows(predictor, value)
     member, labels = word_members(predictor.tokenizer, given[0].ids.flatten())
-    best = int(out[0].argmax())
-    answer = predictor.preprocessing.values["labels"][best]
-    yield Case(row_odds(scores, 0, best), member, labels, answer)
+    yield class_case(predictor, out, scores, member, labels)

@@ -1,4 +1,4 @@
-"""Reasons for a prediction, and its explanation: translation."""
+"""Reasons for the words of a translation, and its attention to the source."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.app.kinds.translation.data import Pairs
 from edgewise.app.kinds.translation.predict import Translations
 from edgewise.app.predict.cases import row_odds, word_members
 from edgewise.app.predict.pages import answer_text, token_labels
+from edgewise.app.train.text.packed_texts import PackedTexts
 from edgewise.app.train.text.tokenizer import special_ids
 from edgewise.explain.attribution import Case
 from edgewise.explain.explanation import Explanation
@@ -25,9 +27,6 @@ def explain_translation(run: Any, value: Any, recording: Mapping[str, Any]) -> E
         value: the source text.
         recording: arguments of :func:`edgewise.explain.record`.
     """
-    from edgewise.app.kinds.translation.data import Pairs
-    from edgewise.app.train.text.packed_texts import PackedTexts
-
     ids, answer = run.predictor.prepare(value), answer_text(run, value)
     source = PackedTexts(ids, torch.tensor([len(ids)]))
     pairs = Pairs.of_sources(run.predictor.tokenizer, source, [answer])
@@ -40,9 +39,6 @@ def explain_translation(run: Any, value: Any, recording: Mapping[str, Any]) -> E
 
 def translation(predictor: Translations, value: Any, _: int) -> Iterator[Case]:
     """Yield a case for each token of the translation, whose members are the source words."""
-    from edgewise.app.kinds.translation.data import Pairs
-    from edgewise.app.train.text.packed_texts import PackedTexts
-
     ids = predictor.prepare(value)
     with torch.no_grad():
         text = predictor.answer([ids])[0]["translation"]
