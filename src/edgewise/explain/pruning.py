@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -13,8 +14,12 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import check_share
 from edgewise._utils.errors import (
     ArgumentError,
+    MissingDataError,
+    reading,
+    require,
     unknown_name,
 )
+from edgewise._utils.limits import read_json_object
 from edgewise.explain.losses import recorded_batch
 from edgewise.explain.module_names import (
     layer_keys,
@@ -356,3 +361,33 @@ def _keep_rows(linear: Any, rows: torch.Tensor) -> None:
 def _keep_columns(linear: Any, columns: torch.Tensor) -> None:
     linear.weight = select(linear.weight, columns, 0 if _is_transposed(linear) else 1)
     setattr(linear, "nx" if _is_transposed(linear) else "in_features", len(columns))
+
+
+def load_pruned(kind: Any, folder: str | Path) -> Any:
+    """Load a pruned ``transformers`` model that ``save_pretrained`` has written.
+
+    Args:
+        kind: class of the model, such as ``transformers.BertModel``.
+        folder: folder with ``config.json`` and ``model.safetensors``.
+
+    Returns:
+        The model in evaluation mode. Models that were not pruned are loaded, too.
+
+    Raises:
+        MissingDataError: the folder has no ``config.json`` or no ``model.safetensors``.
+    """
+    require("safetensors", extra="train", purpose="loading a pruned model")
+    from safetensors.torch import load_model
+
+    folder = Path(folder)
+    for name in ("config.json", "model.safetensors"):
+        if not (folder / name).is_file():
+            raise MissingDataError(
+                f"{folder} has no {name}. Remedy: give a folder that save_pretrained wrote."
+            )
+    with reading(folder / "config.json", expected="a configuration as JSON"):
+        kept = read_json_object(folder / "config.json").get(CONFIG, {})
+    model = kind(kind.config_class.from_pretrained(folder))
+    keep(model, kept)
+    load_model(model, folder / "model.safetensors")
+    return model.eval()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgewise.app.explain.cases import cases
 from edgewise.app.explain.influence import Influence, centralities, changes, influence, removals
-from edgewise.app.explain.pruned_runs import load_pruned, save_pruned
+from edgewise.app.explain.pruned_runs import save_pruned
 from edgewise.app.explain.reasons import Attribution, Reason, attributions
 from edgewise.app.explain.structure import (
     Dependencies,
@@ -30,7 +30,6 @@ __all__ = [
     "draw_tree",
     "edge_recovery",
     "influence",
-    "load_pruned",
     "removals",
     "save_pruned",
     "suggest",

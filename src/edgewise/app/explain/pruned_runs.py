@@ -1,4 +1,4 @@
-"""Saving and loading of pruned models."""
+"""Saving of pruned runs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-from edgewise._utils.errors import (
-    EdgewiseError,
-    MissingDataError,
-    reading,
-    require,
-)
-from edgewise._utils.limits import read_json_object
+from edgewise._utils.errors import EdgewiseError
 from edgewise.app.train.folder import HEADS, TEST_EXAMPLES, RunFolder
 from edgewise.app.train.held_out import HELD_OUT, held_out, same_targets
-from edgewise.explain.pruning import CONFIG, keep
-from edgewise.layers.pruning import (
-    kept_heads,
-)
+from edgewise.layers.pruning import kept_heads
 
 
 def save_pruned(run: Any, path: str | Path) -> Path:
@@ -64,33 +55,3 @@ def _held_out_again(run: Any, old: RunFolder) -> dict[str, Tensor]:
     before = old.read_tensors(HELD_OUT)
     same = all(same_targets(outputs, before, split) for split in ("val", "test"))
     return outputs if same else {}
-
-
-def load_pruned(kind: Any, folder: str | Path) -> Any:
-    """Load a pruned ``transformers`` model that ``save_pretrained`` has written.
-
-    Args:
-        kind: class of the model, such as ``transformers.BertModel``.
-        folder: folder with ``config.json`` and ``model.safetensors``.
-
-    Returns:
-        The model in evaluation mode. Models that were not pruned are loaded, too.
-
-    Raises:
-        MissingDataError: the folder has no ``config.json`` or no ``model.safetensors``.
-    """
-    require("safetensors", extra="train", purpose="loading a pruned model")
-    from safetensors.torch import load_model
-
-    folder = Path(folder)
-    for name in ("config.json", "model.safetensors"):
-        if not (folder / name).is_file():
-            raise MissingDataError(
-                f"{folder} has no {name}. Remedy: give a folder that save_pretrained wrote."
-            )
-    with reading(folder / "config.json", expected="a configuration as JSON"):
-        kept = read_json_object(folder / "config.json").get(CONFIG, {})
-    model = kind(kind.config_class.from_pretrained(folder))
-    keep(model, kept)
-    load_model(model, folder / "model.safetensors")
-    return model.eval()
