@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from edgewise.app.train import LinearSchedule, OptimizerSettings, Protocol, Recipe, TrainerSettings
-from edgewise.app.train.text.small_bert import trunk
+from edgewise.app.train.text.small_bert import backbone
 from edgewise_examples import data, tasks
 
 summarise_wikitext = Recipe(
     name="summarise-wikitext",
     summary="Small BERT selects 3 sentences of a Wikipedia article; fine-tunes with --from",
-    model=partial(trunk, dropout=0.2),
+    model=partial(backbone, dropout=0.2),
     data=data.wiki_summaries(),
     task=tasks.Extraction(),
     optimizer=OptimizerSettings(lr=3e-4, weight_decay=0.01),

@@ -259,8 +259,8 @@ def read_interactions(
         numbers.append(_numbers(fields, further) if is_table else {})
         if (fields.widths < 2).all():
             raise _empty(fields.path)
-        fields = files[-1]
-        fields.refuse(fields.rows[~fields.per_field(str.strip)], "an id in every field")
+        if not is_table:
+            fields.refuse(fields.rows[~fields.per_field(str.strip)], "an id in every field")
     user_ids, users = _numbered([(fields, fields.starts) for fields in files], names)
     others = [np.delete(np.arange(len(fields.codes)), fields.starts) for fields in files]
     item_ids, items = _numbered(list(zip(files, others, strict=True)), names)

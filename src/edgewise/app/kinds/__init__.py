@@ -7,7 +7,7 @@ as far as it needs them, and a :class:`Kind` named ``KIND``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
@@ -54,7 +54,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def __init__(self, field: str, shared: Mapping[str, T] | None = None) -> None:
         self.field, self.shared = field, shared or {}
 
-    @property
+    @cached_property
     def own(self) -> dict[str, T]:
         """Entries of Edgewise itself."""
         return {**self.shared, **self._of(library_kinds())}

@@ -24,7 +24,7 @@ MakeExplanation = Callable[[Any, Any, Mapping[str, Any]], Explanation]
 
 @dataclass(frozen=True)
 class Baselines:
-    """Simple baselines for the recipes with certain data and tasks.
+    """Simple baselines for all recipes whose data and task are of these classes.
 
     Attributes:
         name: name of what these recipes predict, such as "links", for messages.

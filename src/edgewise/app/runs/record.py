@@ -27,9 +27,10 @@ KINDS: dict[str, Mapping[str, Any]] = {
     "schedule": SCHEDULES,
     "trainer": {"trainer": TrainerSettings},
 }
-"""For each part of a recipe: its classes, by the name that ``recipe.json`` stores as ``use``."""
-TABLES: dict[str, Registry[Any]] = {"data": DATA, "task": TASKS}
-"""Parts of a recipe for which installed packages may add classes."""
+"""For each part of a recipe: its classes, by the name that ``recipe.json`` stores as ``use``.
+
+Installed packages may add classes to a :class:`Registry`.
+"""
 
 
 def to_record(recipe: Recipe) -> dict[str, Any]:
@@ -52,8 +53,8 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
         record[part] = {"use": use} if len(KINDS[part]) > 1 or part in ("data", "task") else {}
     packages = {
         table.provider(record[part]["use"])
-        for part, table in TABLES.items()
-        if record[part]["use"] not in table.own
+        for part, table in KINDS.items()
+        if isinstance(table, Registry) and record[part]["use"] not in table.own
     }
     if packages:
         record["packages"] = sorted(map(str, packages))
@@ -167,7 +168,7 @@ def _default(part: str, record: Mapping[str, Any]) -> Any:
         ArgumentError: the class is unknown, because the package that adds it is not installed.
     """
     use = record[part].get("use", part)
-    if part in TABLES and use not in KINDS[part]:
+    if isinstance(KINDS[part], Registry) and use not in KINDS[part]:
         packages = record.get("packages", [])
         raise ArgumentError(
             part,

@@ -12,7 +12,7 @@ from edgewise.app.train.optimizer import OptimizerSettings
 from edgewise.app.train.recipe import Protocol, Recipe
 from edgewise.app.train.schedule import CosineSchedule, LinearSchedule
 from edgewise.app.train.settings import TrainerSettings
-from edgewise.app.train.text.small_bert import trunk
+from edgewise.app.train.text.small_bert import backbone
 
 HIDDEN_WORDS = Protocol(
     ("test/accuracy",),
@@ -29,7 +29,7 @@ bert_wikitext = Recipe(
     # the model takes far longer to use the neighbours of a word: after three epochs, 16 % of the
     # masked words are correct, compared with 22 % for rotary positions. At this width, initial
     # weights with a standard deviation of 0.06 are better than with BERT's 0.02.
-    model=partial(trunk, positions="rotary", dropout=0.0, init_std=0.06, graph=graphs.window(4)),
+    model=partial(backbone, positions="rotary", dropout=0.0, init_std=0.06, graph=graphs.window(4)),
     data=MaskedText(context=64, mask_fraction=0.4, batch_size=32, windows=32 * 400),
     task=MaskedLanguageModeling(),
     optimizer=OptimizerSettings(lr=5e-3, weight_decay=0.01, beta2=0.98),

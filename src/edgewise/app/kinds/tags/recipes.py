@@ -13,7 +13,7 @@ from edgewise.app.train.recipe import Protocol, Recipe
 from edgewise.app.train.schedule import CosineSchedule
 from edgewise.app.train.settings import TrainerSettings
 from edgewise.app.train.tasks.text_classification import Tagging
-from edgewise.app.train.text.small_bert import trunk
+from edgewise.app.train.text.small_bert import backbone
 
 TAGS = Protocol(
     ("test/accuracy",), "none", "universal part-of-speech tags, published split", seeds=3
@@ -22,7 +22,7 @@ TAGS = Protocol(
 tag_ewt = Recipe(
     name="tag-ewt",
     summary="Small BERT, part-of-speech tagging of English web texts",
-    model=partial(trunk, dropout=0.2, graph=graphs.window(4)),
+    model=partial(backbone, dropout=0.2, graph=graphs.window(4)),
     data=EWT(vocab_size=6000, word_dropout=0.1, batch_size=32),
     task=Tagging(dropout=0.2),
     optimizer=OptimizerSettings(lr=1e-3, weight_decay=0.01),

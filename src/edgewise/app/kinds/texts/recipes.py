@@ -13,7 +13,7 @@ from edgewise.app.train.recipe import Protocol, Recipe
 from edgewise.app.train.schedule import CosineSchedule
 from edgewise.app.train.settings import TrainerSettings
 from edgewise.app.train.tasks.text_classification import TextClassification
-from edgewise.app.train.text.small_bert import bag, trunk
+from edgewise.app.train.text.small_bert import backbone, bag
 
 SENTENCES = Protocol(
     ("test/accuracy",),
@@ -27,7 +27,7 @@ reviews = SST2(lowercase=True, vocab_size=8000, word_dropout=0.2, batch_size=32)
 sst2 = Recipe(
     name="sst2",
     summary="Small BERT, sentiment of film reviews; --from fine-tunes a run of bert-wikitext",
-    model=partial(trunk, dropout=0.3),
+    model=partial(backbone, dropout=0.3),
     data=replace(reviews, naive_bayes=True),
     task=TextClassification(pool="mean", dropout=0.3),
     optimizer=OptimizerSettings(lr=5e-4, weight_decay=0.01),

@@ -1,4 +1,4 @@
-"""Small BERT that recipes on texts share."""
+"""Backbones that recipes on texts share: a small BERT, and a bag of tokens."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from functools import partial
 
 from edgewise import models
 
-# Backbone of the recipes on texts. With `--from RUN` its sizes and positions are those of the run.
-trunk = partial(models.bert, width=128, depth=2, heads=4, ffn_dim=512, max_length=384, types=0)
-
+backbone = partial(models.bert, width=128, depth=2, heads=4, ffn_dim=512, max_length=384, types=0)
+"""Small BERT. With ``--from RUN``, its sizes and kind of positions are those of the run."""
 
 # Without layers and positions, the mean of the token embeddings represents a text.
 bag = partial(models.bert, width=128, depth=0, heads=4, max_length=384, positions="none", types=0)
