@@ -77,7 +77,7 @@ class Captioner(nn.Module):
         heads: int = 4,
         ffn_dim: int = 128,
         dropout: float = 0.0,
-        graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+        graph: Pattern = complete(),
     ) -> None:
         super().__init__()
         patches = PatchEmbedding(image_size, patch, channels, width)

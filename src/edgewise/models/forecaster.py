@@ -68,7 +68,7 @@ class Forecaster(nn.Module):
         heads: int = 4,
         ffn_dim: int = 128,
         dropout: float = 0.1,
-        graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
+        graph: Pattern = causal(),
     ) -> None:
         super().__init__()
         stack = transformer_encoder(

@@ -218,7 +218,7 @@ class GPS(GraphLayer):
         width: int = 64,
         depth: int = 10,
         heads: int = 4,
-        attention_graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+        attention_graph: Pattern = complete(),
         norm: NormName = "batch",
         pool: Pooling = "sum",
         dropout: float = 0.0,

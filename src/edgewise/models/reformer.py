@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise import attend_with_lse
-from edgewise._utils.arguments import check_choice, check_count, check_given, checked
+from edgewise._utils.arguments import check_choice, check_count, check_given
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.encodings import Learned
@@ -36,54 +36,17 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, with_padding
+from edgewise.models.text import TextConfig, text_model
 
 KINDS = ("local", "lsh")
 
 
-@checked(depth=0, num_chunks_before=0, num_chunks_after=0, hash_seed=0)
-def reformer(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    head_width: int | None = None,
-    ffn_dim: int = 512,
-    kinds: tuple[str, ...] = KINDS,
-    chunk: int = 64,
-    local_chunk: int = 64,
-    num_chunks_before: int = 1,
-    num_chunks_after: int = 0,
-    num_buckets: int | tuple[int, ...] | None = None,
-    num_hashes: int = 4,
-    hash_seed: int | None = None,
-    causal: bool = True,
-    max_length: int = 4096,
-    axial: tuple[int, ...] | None = None,
-    axial_widths: tuple[int, ...] | None = None,
-    act: str = "relu",
-    epsilon: float = 1e-12,
-    dropout: float = 0.05,
-    init_std: float = 0.02,
-) -> TextModel:
-    """Build a Reformer language model with states ``[..., 2 * width]``.
-
-    ``model.logits(states)`` returns logits over the vocabulary for each token.
-
-    If padding adds a chunk to a text, the result for this text changes: the first chunk of a hash
-    round attends to the last chunk of the previous round, which then holds padding, and the number
-    of buckets may change. Hugging Face Transformers behaves in the same way. For a text of 500
-    tokens in chunks of 64, padding to 768 tokens changes gradients by up to 5e-2 with four rounds,
-    and by up to 1.2 with one round. If padding adds no chunk (512 tokens in chunks of 32), or if
-    texts are concatenated without padding (``sizes=``), gradients agree to 1e-13 in float64.
+@dataclass(frozen=True, kw_only=True)
+class ReformerConfig(TextConfig):
+    """Arguments of :func:`reformer`.
 
     Args:
-        vocab_size: number of tokens in the vocabulary.
         width: hidden size of each of the two streams.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        head_width: size of each head (None = ``width // heads``).
-        ffn_dim: hidden size of the feed-forward networks.
         kinds: attention types, assigned to the layers in turn: "lsh" (chunks of tokens sorted by
             bucket) or "local" (chunks of tokens in text order).
         chunk: chunk size of LSH attention in tokens. A text of up to one chunk has full attention.
@@ -96,13 +59,41 @@ def reformer(
         hash_seed: random seed of the hashes (None = sampled anew in each training step, and seed 0
             in evaluation).
         causal: whether later tokens are masked.
-        max_length: max length of a text in tokens.
         axial: numbers of rows and columns of axial positions (None = learned positions).
         axial_widths: sizes of the axial embeddings, which sum to ``width`` (None = equal halves).
-        act: name of the activation function of the feed-forward networks.
-        epsilon: epsilon of the layer norms.
-        dropout: dropout probability.
-        init_std: standard deviation of the initial weights.
+    """
+
+    head_width: int | None = None
+    kinds: tuple[str, ...] = KINDS
+    chunk: int = 64
+    local_chunk: int = 64
+    num_chunks_before: int = 1
+    num_chunks_after: int = 0
+    num_buckets: int | tuple[int, ...] | None = None
+    num_hashes: int = 4
+    hash_seed: int | None = None
+    causal: bool = True
+    max_length: int = 4096
+    axial: tuple[int, ...] | None = None
+    axial_widths: tuple[int, ...] | None = None
+    act: str = "relu"
+    epsilon: float = 1e-12
+    dropout: float = 0.05
+    init_std: float = 0.02
+
+
+@text_model(ReformerConfig, depth=0, num_chunks_before=0, num_chunks_after=0, hash_seed=0)
+def reformer(config: ReformerConfig) -> TextModel:
+    """Build a Reformer language model with states ``[..., 2 * width]``.
+
+    ``model.logits(states)`` returns logits over the vocabulary for each token.
+
+    If padding adds a chunk to a text, the result for this text changes: the first chunk of a hash
+    round attends to the last chunk of the previous round, which then holds padding, and the number
+    of buckets may change. Hugging Face Transformers behaves in the same way. For a text of 500
+    tokens in chunks of 64, padding to 768 tokens changes gradients by up to 5e-2 with four rounds,
+    and by up to 1.2 with one round. If padding adds no chunk (512 tokens in chunks of 32), or if
+    texts are concatenated without padding (``sizes=``), gradients agree to 1e-13 in float64.
 
     Example:
         >>> import torch
@@ -111,40 +102,49 @@ def reformer(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 256])
     """
+    width, heads, dropout, max_length = (
+        config.width,
+        config.heads,
+        config.dropout,
+        config.max_length,
+    )
+    kinds = config.kinds
     check_given("kinds", tuple(kinds), 'one or more of "lsh" and "local"', 'use ("local", "lsh")')
     for kind in kinds:
         check_choice("kinds", kind, KINDS)
-    if axial is not None:
-        positions: nn.Module = Axial(axial, axial_widths or (width // 2, width - width // 2), width)
+    if config.axial is not None:
+        axial_widths = config.axial_widths or (width // 2, width - width // 2)
+        positions: nn.Module = Axial(config.axial, axial_widths, width)
     else:
         positions = Learned(max_length, width)
-    embedding = TextEmbedding(vocab_size, width, positions=positions, dropout=dropout)
-    norm = partial(nn.LayerNorm, eps=epsilon)
-    chosen = [kinds[layer % len(kinds)] for layer in range(depth)]
-    of_chunks = {
-        kind: Chunks(
-            local_chunk if kind == "local" else chunk, num_chunks_before, num_chunks_after, causal
-        )
-        for kind in KINDS
+    embedding = TextEmbedding(config.vocab_size, width, positions=positions, dropout=dropout)
+    norm = partial(nn.LayerNorm, eps=config.epsilon)
+    layer_kinds = [kinds[layer % len(kinds)] for layer in range(config.depth)]
+    neighbours = config.num_chunks_before, config.num_chunks_after, config.causal
+    chunks = {
+        "local": Chunks(config.local_chunk, *neighbours),
+        "lsh": Chunks(config.chunk, *neighbours),
     }
-    hashing = Hashing(num_buckets, num_hashes, hash_seed, max_length)
+    hashing = Hashing(config.num_buckets, config.num_hashes, config.hash_seed, max_length)
+    head_width = config.head_width
     layers = [
         ReversibleLayer(
-            LSHAttention(width, heads, head_width, of_chunks["lsh"], hashing, dropout=dropout)
+            LSHAttention(width, heads, head_width, chunks["lsh"], hashing, dropout=dropout)
             if kind == "lsh"
-            else LocalAttention(width, heads, head_width, of_chunks["local"], dropout=dropout),
-            FeedForward(width, ffn_dim, act=act, dropout=dropout),
+            else LocalAttention(width, heads, head_width, chunks["local"], dropout=dropout),
+            FeedForward(width, config.ffn_dim, act=config.act, dropout=dropout),
             norm(width),
             norm(width),
             dropout=dropout,
         )
-        for kind in chosen
+        for kind in layer_kinds
     ]
-    last = nn.Sequential(norm(2 * width), nn.Dropout(dropout))
-    sizes = {of_chunks[kind].size for kind in chosen} or {1}
-    backbone = ReformerBackbone(layers, last, sizes)
-    head = LanguageModelHead(vocab_size, 2 * width, tied=False)
-    return init_normal(TextModel(embedding, backbone, head, width=2 * width), std=init_std)
+    last_norm = nn.Sequential(norm(2 * width), nn.Dropout(dropout))
+    sizes = {chunks[kind].size for kind in layer_kinds} or {1}
+    backbone = ReformerBackbone(layers, last_norm, sizes)
+    head = LanguageModelHead(config.vocab_size, 2 * width, tied=False)
+    model = TextModel(embedding, backbone, head, width=2 * width)
+    return init_normal(model, std=config.init_std)
 
 
 class Axial(nn.Module):

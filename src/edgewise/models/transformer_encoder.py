@@ -41,7 +41,7 @@ def transformer_encoder(
     max_length: int = 512,
     positions: str = "none",
     dropout: float = 0.0,
-    graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+    graph: Pattern = complete(),
 ) -> TransformerStack:
     """Build a Transformer encoder.
 

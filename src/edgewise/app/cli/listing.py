@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, get_type_hints
 
 from edgewise._utils.arguments import check_least
 from edgewise._utils.errors import ArgumentError, unknown_name
@@ -183,5 +183,7 @@ def _reach(graph: Graph) -> str:
 
 
 def _signature(name: str, thing: Callable[..., Any]) -> str:
-    signature = inspect.signature(thing, eval_str=True)
-    return f"{name}{signature.replace(return_annotation=inspect.Signature.empty)}"
+    parameters = inspect.signature(thing).parameters.values()
+    hints = get_type_hints(thing if inspect.isroutine(thing) else thing.__init__)
+    evaluated = [p.replace(annotation=hints.get(p.name, p.annotation)) for p in parameters]
+    return f"{name}{inspect.Signature(evaluated)}"
