@@ -244,11 +244,11 @@ class UniversalBackbone(Backbone):
     """Backbone that passes the padding mask to its stack, for the ponder cost."""
 
     def _run(
-        self, x: Tensor, sequences: SequenceBatch, pattern: Pattern, terms: dict[str, Any]
+        self, x: Tensor, sequences: SequenceBatch, pattern: Pattern, cross: dict[str, Any]
     ) -> Tensor:
         mask = sequences.padding_mask
         real = None if mask is None else mask[..., -sequences.count :].bool()
-        return super()._run(x, sequences, pattern, {**terms, "real": real})
+        return super()._run(x, sequences, pattern, {**cross, "real": real})
 
 
 class StepCounter(TransformerStack):
