@@ -115,15 +115,15 @@ class MultiHeadAttention(GraphLayer):
         self.rotary, self.dropout, self.source_width = rotary, dropout, source_width
 
         queries, keys = heads * self.head_width, key_heads * self.head_width
-        read = width if source_width is None else source_width
+        input_width = width if source_width is None else source_width
         if projections == "split":
             self.query: nn.Module = LinearByHead(heads, width, queries, bias=bias)
-            self.key: nn.Module = LinearByHead(key_heads, read, keys, bias=bias)
-            self.value: nn.Module = LinearByHead(key_heads, read, keys, bias=bias)
+            self.key: nn.Module = LinearByHead(key_heads, input_width, keys, bias=bias)
+            self.value: nn.Module = LinearByHead(key_heads, input_width, keys, bias=bias)
         elif source_width is not None:
             self.query = nn.Linear(width, queries, bias=bias)
-            self.key = nn.Linear(read, keys, bias=bias)
-            self.value = nn.Linear(read, keys, bias=bias)
+            self.key = nn.Linear(input_width, keys, bias=bias)
+            self.value = nn.Linear(input_width, keys, bias=bias)
         self.qkv: JointLinear | None = None
         if projections == "full" and source_width is None:
             self.qkv = JointLinear(width, (queries, keys, keys), bias=bias)
@@ -598,7 +598,7 @@ class TransformerLayer(AttentionBlock):
         network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
         super().__init__(attention, network, width, order=order, norm=norm, dropout=dropout)
 
-    def forward(
+    def forward(  # type: ignore[override]
         self,
         x: Tensor,
         graph: Pattern,

@@ -183,7 +183,7 @@ class SpanAttention(GraphLayer):
             # Change .data, because autograd may have saved the parameter.
             self.share.data.clamp_(0, 1)
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
-        query, key = (self.rotary(each, sequences.positions) for each in (query, key))
+        query, key = (self.rotary(tensor, sequences.positions) for tensor in (query, key))
         radii = radii_of([self])[0] if radii is None else radii
         if sequences.cache is not None:
             key, value = sequences.cache.extended(self, (key, value))
@@ -201,7 +201,7 @@ class SpanAttention(GraphLayer):
             qkv = query, key, value
             if len(heads_by_radius) > 1:
                 index = torch.tensor(heads, device=x.device)
-                qkv = tuple(each.index_select(-2, index) for each in qkv)  # type: ignore[assignment]
+                qkv = tuple(tensor.index_select(-2, index) for tensor in qkv)  # type: ignore[assignment]
                 table = table.index_select(-1, index)
             span_bias = by_offset(
                 bound, ("span", radius), partial(_distance, radius), table.to(x.dtype)

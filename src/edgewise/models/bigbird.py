@@ -309,11 +309,11 @@ class BlockAttention(MultiHeadAttention):
         if by_head:
             query, key, value = (_heads_to_nodes(nodes) for nodes in (query, key, value))
         if repeats:
-            parts = []
-            for part, times in ((graph, 1), *repeats):
-                out, lse = attend_with_lse(query, key, value, part, dropout=dropout)
-                parts.append((out, lse + math.log(times)))
-            out = merge_attention(parts)[0]
+            outputs = []
+            for repeated, times in ((graph, 1), *repeats):
+                out, lse = attend_with_lse(query, key, value, repeated, dropout=dropout)
+                outputs.append((out, lse + math.log(times)))
+            out = merge_attention(outputs)[0]
         else:
             out = attend(query, key, value, graph, bias=bias, dropout=dropout, layout="NHD")
         if by_head:
@@ -392,8 +392,8 @@ class BigBirdBackbone(SingleTextBackbone):
             if all(pattern.is_whole(tokens) for tokens in lengths):
                 pattern = replace(pattern, heads=1)
             graphs = [
-                (_packed_graph(one, count, texts, x.device), times)
-                for one, times in pattern.copies(lengths)
+                (_packed_graph(pattern_copy, count, texts, x.device), times)
+                for pattern_copy, times in pattern.copies(lengths)
             ]
             x = layer(x, graphs[0][0], repeats=graphs[1:])
         return x

@@ -116,13 +116,13 @@ def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor
     first = [sum(counts[:level]) for level in range(len(counts))]
     all_tokens = torch.arange(tokens)
     nodes = torch.arange(sum(counts))
-    parts = [(nodes, nodes, torch.zeros_like(nodes))]
+    edge_lists = [(nodes, nodes, torch.zeros_like(nodes))]
     for level in range(1, len(counts)):
         span = first[level] + (all_tokens >> level)
-        parts.append((all_tokens, span, torch.full_like(all_tokens, level)))
+        edge_lists.append((all_tokens, span, torch.full_like(all_tokens, level)))
     for level, node, token, kind in _neighbour_edges(all_tokens, counts, near, causal):
-        parts.append((first[level] + node, token, kind))
-    source, target, kind = (torch.cat(part) for part in zip(*parts, strict=True))
+        edge_lists.append((first[level] + node, token, kind))
+    source, target, kind = (torch.cat(column) for column in zip(*edge_lists, strict=True))
     return edges(torch.stack([source, target]), len(nodes)), kind
 
 
@@ -171,23 +171,23 @@ def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
         The graph from all nodes to the new nodes, and the type of each edge as in
         :func:`partition_graph`.
     """
-    counts, parts = nodes_per_level(tokens), []
+    counts, edge_lists = nodes_per_level(tokens), []
     for level in range(len(counts)):
         node = torch.arange(past >> level, tokens >> level)
         target = completion_rank(node, level)
-        parts.append((target, target, torch.zeros_like(target)))
+        edge_lists.append((target, target, torch.zeros_like(target)))
         if level:
             members = (node[:, None] << level) + torch.arange(1 << level)
             span = target[:, None].expand_as(members)
-            parts.append((completion_rank(members), span, torch.full_like(members, level)))
+            edge_lists.append((completion_rank(members), span, torch.full_like(members, level)))
     new_tokens = torch.arange(past, tokens)
     for level, node, token, kind in _neighbour_edges(new_tokens, counts, near, causal=True):
-        parts.append((completion_rank(node, level), completion_rank(token), kind))
+        edge_lists.append((completion_rank(node, level), completion_rank(token), kind))
     source, target, kind = (
-        torch.cat([x.flatten() for x in part]) for part in zip(*parts, strict=True)
+        torch.cat([x.flatten() for x in column]) for column in zip(*edge_lists, strict=True)
     )
-    before, after = completion_rank(torch.tensor([past, tokens])).tolist()
-    return edges(torch.stack([source, target - before]), (after, after - before)), kind
+    num_old, num_nodes = completion_rank(torch.tensor([past, tokens])).tolist()
+    return edges(torch.stack([source, target - num_old]), (num_nodes, num_nodes - num_old)), kind
 
 
 def completion_rank(node: Tensor, level: int = 0) -> Tensor:

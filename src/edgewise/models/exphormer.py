@@ -139,11 +139,13 @@ class Exphormer(GPS):
             hub = virtual[first_hub[:, None] + torch.arange(count, device=nodes.device)].flatten()
             node = nodes.repeat_interleave(count)
             to_hubs, from_hubs = torch.stack([node, hub]), torch.stack([hub, node])
-            parts = [input_edges, expander_edges, to_hubs, from_hubs]
-            kinds = [torch.full((part.shape[1],), kind) for kind, part in enumerate(parts)]
+            edge_lists = [input_edges, expander_edges, to_hubs, from_hubs]
+            kinds = [
+                torch.full((edge_list.shape[1],), kind) for kind, edge_list in enumerate(edge_lists)
+            ]
             total = len(virtual) + len(nodes)
             local = Edges(input_edges, total, total)
-            attention = Edges(torch.cat(parts, dim=1), total, total)
+            attention = Edges(torch.cat(edge_lists, dim=1), total, total)
             return virtual, nodes, local, attention, torch.cat(kinds).to(nodes.device)
 
         return graph.cached(("exphormer", self.attention_graph, count), make)

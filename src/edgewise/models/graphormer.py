@@ -97,8 +97,8 @@ class Graphormer(GraphLayer):
         self.head = nn.Linear(width, out_width)
 
     def encodings(self) -> dict[str, nn.Module]:
-        known: dict[str, nn.Module] = {"distances": self.distance}
-        return known if self.path is None else known | {"paths": self.path}
+        encodings: dict[str, nn.Module] = {"distances": self.distance}
+        return encodings if self.path is None else encodings | {"paths": self.path}
 
     def forward(
         self,

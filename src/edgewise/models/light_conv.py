@@ -195,9 +195,9 @@ class ConvolutionBackbone(nn.Module):
         sequences = sequences or SequenceBatch.of_features(x)
         terms: dict[str, Any] = {} if memory is None else memory.terms(sequences)
         for layer, pattern in zip(self.layers, self.graphs, strict=True):
-            own = sequences.bind(pattern)
-            bias = sequences.padding_bias(own, x)
-            x = layer(x, own, bias=bias, cache=sequences.cache, **terms)
+            bound = sequences.bind(pattern)
+            bias = sequences.padding_bias(bound, x)
+            x = layer(x, bound, bias=bias, cache=sequences.cache, **terms)
         sequences.advance()
         out: Tensor = self.norm(x)
         return out

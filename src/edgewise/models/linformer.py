@@ -158,7 +158,7 @@ class LinformerAttention(GraphLayer):
         """
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         if real is not None:
-            key, value = (each * real[..., None, None].to(x) for each in (key, value))
+            key, value = (rows * real[..., None, None].to(x) for rows in (key, value))
         of_keys = shared if self.of_keys is None else self.of_keys
         assert of_keys is not None
         of_values = of_keys if self.of_values is None else self.of_values

@@ -265,7 +265,7 @@ class LongformerBackbone(nn.Module):
         if mask is None:
             hubs_by_text = [list(self.hubs) if size else [] for size in sizes]
         else:
-            hubs_by_text = [_positions(part) for part in _split_texts(mask, sequences)]
+            hubs_by_text = [_positions(text_mask) for text_mask in _split_texts(mask, sequences)]
         states = self._run(packed, patterns, hubs_by_text, sizes)
         if rows is None:
             return states.view_as(x)
@@ -311,8 +311,8 @@ class LongformerBackbone(nn.Module):
 def _split_texts(mask: Tensor, sequences: SequenceBatch) -> Sequence[Tensor]:
     """Return the part of a token mask that belongs to each text, without padding."""
     if sequences.sizes is not None:
-        parts: Sequence[Tensor] = mask.split(sequences.packed()[1])
-        return parts
+        masks: Sequence[Tensor] = mask.split(sequences.packed()[1])
+        return masks
     if not sequences.has_padding:
         return mask.unbind()
     rows = zip(mask, sequences.extents, strict=True)
@@ -397,8 +397,8 @@ class LongformerModel(TextModel):
 
 def _question_tokens(input_ids: Tensor, separator: int, sequences: SequenceBatch) -> Tensor:
     """Return a mask of the tokens before the first separator of each text, on the CPU."""
-    ends, given = input_ids.cpu() == separator, sequences.attention_mask
-    real = torch.ones_like(ends) if given is None else given.cpu().bool()
+    ends, attention_mask = input_ids.cpu() == separator, sequences.attention_mask
+    real = torch.ones_like(ends) if attention_mask is None else attention_mask.cpu().bool()
     lengths = [ends.shape[-1]] if sequences.sizes is None else sequences.packed()[1]
     texts = zip((ends & real).split(lengths, -1), real.split(lengths, -1), strict=True)
     masks = []

@@ -141,7 +141,7 @@ def linear_attention(query: Tensor, key: Tensor, max_exponent: Tensor, value: Te
 
 
 def prefix_attention(
-    query: Tensor, key: Tensor, max_exponent: Tensor, value: Tensor, before: Sums | None = None
+    query: Tensor, key: Tensor, max_exponent: Tensor, value: Tensor, past_sums: Sums | None = None
 ) -> tuple[Tensor, Sums]:
     """Compute causal linear attention: like :func:`linear_attention`, with sums over j ≤ i.
 
@@ -154,12 +154,12 @@ def prefix_attention(
         key: see :func:`linear_attention`.
         max_exponent: see :func:`linear_attention`.
         value: see :func:`linear_attention`.
-        before: sums over the earlier keys of the text, from the previous call.
+        past_sums: sums over the earlier keys of the text, from the previous call.
 
     Returns:
         Outputs ``[B, T, H, Dv]``, and the sums over all keys including those of this call.
     """
-    sums, past_max = before if before is not None else _empty_sums(key, value)
+    sums, past_max = past_sums if past_sums is not None else _empty_sums(key, value)
     outputs = []
     inputs = (query, key, max_exponent, _append_one(value))
     chunks = zip(*(x.split(CHUNK, 1) for x in inputs), strict=True)
@@ -286,8 +286,8 @@ class PerformerAttention(nn.Module):
             max_exponent = max_exponent.masked_fill(~real[..., None], -torch.inf)
         if self.causal:
             state = cache.state(self) if cache is not None else None
-            before = None if state is None else Sums(*state)
-            out, sums = prefix_attention(query, key, max_exponent, value, before)
+            past_sums = None if state is None else Sums(*state)
+            out, sums = prefix_attention(query, key, max_exponent, value, past_sums)
             if cache is not None:
                 cache.keep_state(self, sums)
         else:

@@ -156,9 +156,9 @@ def walk_neighbours(
     # Sort the sources of each target by visits. The sort is stable, so ties go to the lower index.
     order = (target * (walks * walk_length + 1) - counts).sort(stable=True).indices
     target, source, counts = target[order], (keys % max(graph.num_sources, 1))[order], counts[order]
-    found = torch.bincount(target, minlength=graph.num_targets)
-    kept = runs_and_positions(found)[1] < top
-    target, source, counts = target[kept], source[kept], counts[kept].double()
+    num_visited = torch.bincount(target, minlength=graph.num_targets)
+    is_top = runs_and_positions(num_visited)[1] < top
+    target, source, counts = target[is_top], source[is_top], counts[is_top].double()
     total = torch.zeros(graph.num_targets, dtype=torch.double).index_add(0, target, counts)
     near = edges(torch.stack([source, target]), graph.num_targets)
     return near, (counts / total[target]).float()

@@ -348,11 +348,11 @@ class SortedSlots:
 
     def in_line(self) -> Ends:
         """Return the range of slots that each slot attends to in its round, without wrap-around."""
-        place = torch.arange(len(self.text), device=self.text.device)
+        slot = torch.arange(len(self.text), device=self.text.device)
         last = self.chunk_count[self.text] - 1
         low = (self.chunk + self.steps[0]).clamp(min=0)
         high = torch.minimum(self.chunk + self.steps[-1], last)
-        return place, self._ends(low, self.text)[0], self._ends(high, self.text)[1]
+        return slot, self._ends(low, self.text)[0], self._ends(high, self.text)[1]
 
     def over_ends(self) -> tuple[Tensor, Ends]:
         """Return the attended slots beyond the ends of a round: other rounds and wrap-around.
@@ -401,9 +401,9 @@ class OthersInLine(Pattern):
         return f"OthersInLine({len(self.texts)} texts, {self.chunks})"
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
-        places = SortedSlots(self.texts, 1, self.chunks, torch.device("cpu"))
-        ends = _joined(_to_others(places.in_line(), torch.arange(num_targets)))
-        return Runs(*ends, num_targets, num_sources, segments=(places.size, places.size))
+        slots = SortedSlots(self.texts, 1, self.chunks, torch.device("cpu"))
+        ends = _joined(_to_others(slots.in_line(), torch.arange(num_targets)))
+        return Runs(*ends, num_targets, num_sources, segments=(slots.size, slots.size))
 
 
 @dataclass(frozen=True)
@@ -444,38 +444,41 @@ def sorted_graphs(
         The sorted tokens and their graphs.
     """
     (rounds, count), device = bucket.shape, bucket.device
-    places = SortedSlots(texts, rounds, chunks, device)
+    slots = SortedSlots(texts, rounds, chunks, device)
     most = int(bucket.max()) + 1 if bucket.numel() else 1
-    key = places.text * most + bucket
+    key = slots.text * most + bucket
     node = torch.stack([of_round.argsort(stable=True) for of_round in key])
-    reader, stretches = places.over_ends()
-    place = torch.arange(count, device=device)
-    place_of = torch.empty_like(node).scatter_(1, node, place.expand_as(node))
+    reader, stretches = slots.over_ends()
+    slot = torch.arange(count, device=device)
+    slot_of = torch.empty_like(node).scatter_(1, node, slot.expand_as(node))
     within: Sequence[Graph]
     if chunks.causal:
-        line, sizes = places.in_line(), (places.size, places.size)
-        token, bucket = places.rank[node], bucket.gather(1, node)
+        line, sizes = slots.in_line(), (slots.size, slots.size)
+        token, bucket = slots.rank[node], bucket.gather(1, node)
         pieces = torch.ones_like(node, dtype=torch.bool)
         pieces[:, 1:] = bucket[:, 1:] != bucket[:, :-1]
-        pieces[:, 1:] |= places.chunk[1:] != places.chunk[:-1]
-        pieces[:, places.first[places.size > 0]] = True
-        found = [_to_earlier(line, *each, each[1]) for each in zip(pieces, token, strict=True)]
-        within = [Runs(*_joined(each), count, count, segments=sizes) for each in found]
+        pieces[:, 1:] |= slots.chunk[1:] != slots.chunk[:-1]
+        pieces[:, slots.first[slots.size > 0]] = True
+        ranges = [
+            _to_earlier(line, round_pieces, round_token, round_token)
+            for round_pieces, round_token in zip(pieces, token, strict=True)
+        ]
+        within = [Runs(*_joined(ends), count, count, segments=sizes) for ends in ranges]
         token = token.flatten()
         ends = _to_earlier(stretches, pieces.flatten(), token, token[reader])
     else:
         within = [OthersInLine(tuple(texts), chunks).bind(count).to(device)] * rounds
         row, begin, _ = stretches
         in_round = begin // max(count, 1)
-        itself = place_of[in_round, node.flatten()[reader[row]]]
+        itself = slot_of[in_round, node.flatten()[reader[row]]]
         ends = _to_others(stretches, in_round * count + itself)
 
     row, begin, end = _joined(ends)
     reads = torch.zeros(count, dtype=torch.bool, device=device)
     reads[node.flatten()[reader[row]]] = True
-    for each, graph in zip(node, within, strict=True):
-        reads[each] |= graph.in_degree() > 0
-    alone = place_of[0, ~reads]
+    for round_node, graph in zip(node, within, strict=True):
+        reads[round_node] |= graph.in_degree() > 0
+    alone = slot_of[0, ~reads]
     row = torch.cat([row, len(reader) + torch.arange(len(alone), device=device)])
     begin, end = torch.cat([begin, alone]), torch.cat([end, alone + 1])
     reader = torch.cat([reader, alone])
@@ -501,7 +504,7 @@ def _to_others(stretches: Ends, itself: Tensor) -> Ends:
     return row.repeat_interleave(2), start.flatten(), stop.flatten()
 
 
-def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> Ends:
+def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, target_token: Tensor) -> Ends:
     """Restrict the ranges of source slots to tokens that precede the target in the text.
 
     A piece is the tokens of one bucket in one chunk. They are in text order, so the result has one
@@ -511,7 +514,7 @@ def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> 
         stretches: ranges of source slots for each target row.
         pieces: True for the first slot of each piece.
         token: text position of the token in each slot.
-        own: text position of the target token of each row.
+        target_token: text position of the target token of each row.
     """
     row, begin, end = stretches
     piece_start = pieces.nonzero().flatten()
@@ -520,7 +523,7 @@ def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> 
     line = number * most + token
     stretch, rank = runs_and_positions(number[end - 1] - number[begin] + 1)
     row, piece = row[stretch], number[begin][stretch] + rank
-    return row, piece_start[piece], torch.searchsorted(line, piece * most + own[row])
+    return row, piece_start[piece], torch.searchsorted(line, piece * most + target_token[row])
 
 
 def _joined(ends: Ends) -> Ends:
@@ -580,8 +583,8 @@ class LSHAttention(nn.Module):
         x = x.reshape(-1, shape[-1])
         # Contiguous heads use CPU caches better than strided rows.
         query, value = (
-            each(x).unflatten(-1, (self.heads, self.head_width)).transpose(0, 1).contiguous()
-            for each in (self.query_key, self.value)
+            projection(x).unflatten(-1, (self.heads, self.head_width)).transpose(0, 1).contiguous()
+            for projection in (self.query_key, self.value)
         )
         # The product with √D in the norm also scales the scores by 1 / √D.
         key = F.rms_norm(query, (self.head_width,), eps=1e-6)
@@ -592,56 +595,58 @@ class LSHAttention(nn.Module):
     def _read(self, query: Tensor, key: Tensor, value: Tensor, texts: Texts) -> Tensor:
         """Return the attention output ``[H, N, D]`` of queries, keys and values ``[H, N, D]``."""
         count, size = query.shape[1], self.chunks.size
-        whole = [length <= size for length in texts.lengths]
-        rounds = 1 if all(whole) else self.hashing.rounds
+        is_single_chunk = [length <= size for length in texts.lengths]
+        rounds = 1 if all(is_single_chunk) else self.hashing.rounds
         # Heads are stacked as additional texts on the node axis.
-        described = []
+        text_chunks = []
         bucket = torch.zeros(rounds, self.heads, count, dtype=torch.long, device=query.device)
-        if not all(whole):
+        if not all(is_single_chunk):
             bucket = self._buckets(query, texts)
         for length, tokens in zip(texts.lengths, texts.sizes, strict=True):
             chunk_count = 1 if length <= size else -(-length // size)
-            described.append((tokens, chunk_count, length if chunk_count == 1 else size))
-        graphs = sorted_graphs(bucket.flatten(1), described * self.heads, self.chunks)
+            text_chunks.append((tokens, chunk_count, length if chunk_count == 1 else size))
+        graphs = sorted_graphs(bucket.flatten(1), text_chunks * self.heads, self.chunks)
         query, key, value = (x.flatten(0, 1)[:, None] for x in (query, key, value))
         dropout = self.dropout if self.training else 0.0
-        parts = [
+        round_outputs = [
             attend_with_lse(query, key, value, Permuted(graph, node, node), dropout=dropout)
             for graph, node in zip(graphs.within, graphs.node, strict=True)
         ]
         # index_select and its gradient are faster than indexing with brackets.
-        reader, read = (graphs.node.flatten()[place] for place in (graphs.reader, graphs.read))
-        some = query.index_select(0, reader), key.index_select(0, read), value.index_select(0, read)
-        out, lse = attend_with_lse(*some, graphs.across, dropout=dropout)
+        reader, read = (graphs.node.flatten()[slot] for slot in (graphs.reader, graphs.read))
+        qkv = query.index_select(0, reader), key.index_select(0, read), value.index_select(0, read)
+        out, lse = attend_with_lse(*qkv, graphs.across, dropout=dropout)
         in_round = graphs.reader // (self.heads * count)
         nothing = lse.new_full((rounds, len(query)), -torch.inf)
         across = nothing.index_put((in_round, reader), lse[:, 0])
-        lses = torch.cat([torch.stack([lse[:, 0] for _, lse in parts]), across])
+        lses = torch.cat([torch.stack([lse[:, 0] for _, lse in round_outputs]), across])
         weight = softmax_with_lse(lses, 0)[0][:, :, None, None]
-        merged = weight[0] * parts[0][0]
-        for by, (each, _) in zip(weight[1:], parts[1:], strict=False):
+        merged = weight[0] * round_outputs[0][0]
+        for by, (round_output, _) in zip(weight[1:], round_outputs[1:], strict=False):
             # In place; autograd allows this because it has not saved ``merged``.
-            merged.addcmul_(by, each)
+            merged.addcmul_(by, round_output)
         merged.index_add_(0, reader, weight[rounds:][in_round, reader] * out)
         return merged.to(value.dtype).view(self.heads, count, self.head_width)
 
     @torch.no_grad()
     def _buckets(self, query: Tensor, texts: Texts) -> Tensor:
         """Return the bucket of each token, ``[rounds, H, N]``; it is 0 in texts of one chunk."""
-        parts, drawn, rounds = [], {}, self.hashing.rounds
-        for part, length in zip(query.split(texts.sizes, 1), texts.lengths, strict=True):
+        buckets, rotations, rounds = [], {}, self.hashing.rounds
+        for text_query, length in zip(query.split(texts.sizes, 1), texts.lengths, strict=True):
             if length <= self.chunks.size:
-                parts.append(part.new_zeros(rounds, *part.shape[:2], dtype=torch.long))
+                buckets.append(
+                    text_query.new_zeros(rounds, *text_query.shape[:2], dtype=torch.long)
+                )
                 continue
             factors = self.hashing.factors(length, self.chunks.size)
-            if factors not in drawn:
+            if factors not in rotations:
                 turns = self.hashing.rotations(self.heads, factors, query, self.training)
-                drawn[factors] = turns.permute(0, 2, 1, 3).contiguous()  # [H, rounds, D, ...]
+                rotations[factors] = turns.permute(0, 2, 1, 3).contiguous()  # [H, rounds, D, ...]
             # One head at a time, because allocating memory for all heads is slow.
-            of_heads = zip(part, drawn[factors], strict=True)
-            each = [hash_buckets(x, turns, factors) for x, turns in of_heads]
-            parts.append(torch.stack(each, 1))
-        return torch.cat(parts, -1)
+            of_heads = zip(text_query, rotations[factors], strict=True)
+            head_buckets = [hash_buckets(x, turns, factors) for x, turns in of_heads]
+            buckets.append(torch.stack(head_buckets, 1))
+        return torch.cat(buckets, -1)
 
 
 class LocalAttention(MultiHeadAttention):
@@ -679,12 +684,12 @@ class LocalAttention(MultiHeadAttention):
         """
         if max_length <= self.chunks.size:
             return complete().bind(tokens)
-        count, kept = -(-max_length // self.chunks.size), -(-tokens // self.chunks.size)
-        here = torch.arange(kept)
+        count, num_chunks = -(-max_length // self.chunks.size), -(-tokens // self.chunks.size)
+        here = torch.arange(num_chunks)
         pairs = [torch.stack([(here + step) % count, here]) for step in self.chunks.read(count)]
         joined = torch.cat(pairs, 1)
-        joined = joined[:, joined[0] < kept]
-        return expand(edges(joined, kept), self.chunks.size).bind(tokens)
+        joined = joined[:, joined[0] < num_chunks]
+        return expand(edges(joined, num_chunks), self.chunks.size).bind(tokens)
 
 
 class ReversibleLayer(nn.Module):

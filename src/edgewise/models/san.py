@@ -172,8 +172,8 @@ class SpectralAttention(GraphLayer):
             others: second graph, the pairs without an edge.
             edge_attr: features of the edges of the first graph, ``[E, edge_width]``.
         """
-        parts = self.project(x).unflatten(-1, (5, self.heads, -1)).unbind(-3)
-        query, key, far_query, far_key, value = parts
+        projections = self.project(x).unflatten(-1, (5, self.heads, -1)).unbind(-3)
+        query, key, far_query, far_key, value = projections
         edge_key = None
         if self.edge is not None and edge_attr is not None:
             scale = self.edge(edge_attr).unflatten(-1, (self.heads, -1))

@@ -49,21 +49,23 @@ def tree_relations(graph: Graph) -> Tensor:
         ArgumentError: a node has two parents, or is among its own descendants.
     """
     check_parents(graph)
-    found = torch.full((int(member_sizes(graph).square().sum()), 2), NONE, device=graph.device)
+    relations = torch.full((int(member_sizes(graph).square().sum()), 2), NONE, device=graph.device)
     for members in members_by_size(graph):
         far = 2 * members.nodes.shape[1]
         up = _steps_up(members.adjacency, far)
         relation = torch.full((*up.shape, 2), NONE, device=graph.device)
         nearest = torch.full_like(up, far)
         for ancestor in range(up.shape[1]):
-            own = up[:, :, ancestor]
-            through = own[:, :, None] + own[:, None]
+            steps = up[:, :, ancestor]
+            through = steps[:, :, None] + steps[:, None]
             closer = through < nearest
             nearest = torch.where(closer, through, nearest)
-            pair = torch.stack([own[:, :, None].expand_as(up), own[:, None].expand_as(up)], dim=-1)
+            pair = torch.stack(
+                [steps[:, :, None].expand_as(up), steps[:, None].expand_as(up)], dim=-1
+            )
             relation = torch.where(closer[..., None], pair, relation)
-        found[pair_index(graph, members)] = relation.flatten(1, 2)
-    return found
+        relations[pair_index(graph, members)] = relation.flatten(1, 2)
+    return relations
 
 
 def _steps_up(adjacency: Tensor, far: int) -> Tensor:
