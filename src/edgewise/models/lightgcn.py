@@ -15,11 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from edgewise._utils.arguments import checked_factory
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_graph
 from edgewise.graphs import Graph, Pattern, edges
 from edgewise.layers import Recommender, symmetric_weight
+from edgewise.models.arguments import model_factory
 
 # Settings of the low-pass filter, chosen on held-out items of Gowalla: a fifth of those of 3,000
 # users.
@@ -90,7 +90,7 @@ class LightGCN(Recommender):
         return scores + self.low_pass * (filtered.clamp(min=0) + FLOOR).log().to(scores.dtype)
 
 
-lightgcn = checked_factory(LightGCN, hops=0, low_pass=0)
+lightgcn = model_factory(LightGCN, hops=0, low_pass=0)
 
 
 def low_pass_filter(users: Tensor, graph: Graph, num_users: int) -> Tensor:

@@ -15,12 +15,13 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
 
-from edgewise._utils.arguments import check_least, checked_factory
+from edgewise._utils.arguments import check_least
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern, check_square, edges
 from edgewise.layers import GraphLayer, Recommender
+from edgewise.models.arguments import model_factory
 
 
 class ImportancePooling(GraphLayer):
@@ -83,7 +84,6 @@ class PinSage(Recommender):
         num_users: number of users.
         num_items: number of items.
         width: embedding size.
-        depth: number of layers.
         top: number of neighbours (the most visited nodes); also the number of random walks that
             start at a node.
         steps: length of a random walk in steps.
@@ -120,7 +120,7 @@ class PinSage(Recommender):
         return normalize(total, dim=-1)
 
 
-pinsage = checked_factory(PinSage)
+pinsage = model_factory(PinSage)
 
 
 def walk_neighbours(

@@ -17,13 +17,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_even, checked_factory
+from edgewise._utils.arguments import check_even
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import starts
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_graph
 from edgewise.graphs import Edges, Graph, Pattern, incidence
 from edgewise.layers import GraphLayer, Linear, Membership, packed_graph, refuse_edge_attr
+from edgewise.models.arguments import model_factory
 
 
 class Level(NamedTuple):
@@ -200,9 +201,7 @@ class TreeLSTM(GraphLayer):
     their head words.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        width: hidden size.
         children: max number of ordered children per node (0 = any number, unordered).
         bidirectional: also compute states from the roots down.
         dropout: dropout probability of the input and the states.
@@ -282,4 +281,4 @@ def read(cell: ChildSum | NAry, x: Tensor, order: Sequence[Level]) -> Tensor:
     return h
 
 
-tree_lstm = checked_factory(TreeLSTM, children=0)
+tree_lstm = model_factory(TreeLSTM, children=0)

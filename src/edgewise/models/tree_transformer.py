@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_least, checked_factory
+from edgewise._utils.arguments import check_least
 from edgewise._utils.ragged import segment_index, starts
 from edgewise.attention.biases import EdgeTerm, TableBias
 from edgewise.encodings.code import check_code
@@ -30,6 +30,7 @@ from edgewise.layers import (
     check_edge_attr,
     packed_graph,
 )
+from edgewise.models.arguments import model_factory
 from edgewise.models.tree_lstm import check_parents, no_forest
 
 NONE = -1
@@ -130,15 +131,10 @@ class TreeTransformer(GraphLayer):
     ``graph`` run from children to parents.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
         edge_width: number of features per edge, such as the number of dependency labels for one-hot
             labels (0 = none).
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
         max_distance: number at which the steps up and the steps down are clipped.
-        dropout: dropout probability.
 
     Example:
         >>> import torch
@@ -231,4 +227,4 @@ class TreeTransformer(GraphLayer):
         return bias.index_add(0, first + child * side + parent, up)
 
 
-tree_transformer = checked_factory(TreeTransformer, depth=0, edge_width=0)
+tree_transformer = model_factory(TreeTransformer, depth=0, edge_width=0)
