@@ -34,6 +34,7 @@ class Exphormer(GPS):
     ``local``. The arguments that are not listed here are those of :class:`GPS`.
 
     Args:
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
         degree: degree of the expander graph, an even number (0 = none).
         virtual: number of virtual nodes connected to all nodes of a graph (0 = none).
         seed: random seed of the expander graphs.
