@@ -61,15 +61,10 @@ class Interceptor:
         return compute(value, weight, graph, reduce)
 
     def merge_attention(
-        self, parts: Any, compute: Callable[..., tuple[Tensor, Tensor]]
+        self, outputs: Any, compute: Callable[..., tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
-        """Return the output and log-sum-exp of attention over a union of disjoint graphs.
-
-        Args:
-            parts: output and log-sum-exp of each graph.
-            compute: function of ``parts`` that returns the result.
-        """
-        return compute(parts)
+        """Return the output and log-sum-exp of attention over a union of disjoint graphs."""
+        return compute(outputs)
 
 
 ACTIVE: ContextVar[tuple[Interceptor, ...]] = ContextVar("interceptors", default=())

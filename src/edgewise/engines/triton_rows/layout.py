@@ -33,11 +33,7 @@ pieces of a row are merged in order."""
 
 
 def sort_edges(row: Tensor, column: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort edges by row; return ``pointer [rows + 1]``, ``column [E]`` and ``edge [E]``, int32.
-
-    This is the CSR format of :class:`~edgewise.engines.rows.layout.RowsLayout`. Edges of the same
-    row keep their order. The host does not wait for the GPU.
-    """
+    """Sort edges by row like :func:`edgewise.engines.rows.layout.sort_edges`, without waiting."""
     sorted_row, edge = torch.sort(row, stable=True)
     bounds = torch.arange(rows + 1, device=row.device, dtype=sorted_row.dtype)
     pointer = torch.searchsorted(sorted_row, bounds, out_int32=True)
@@ -61,11 +57,7 @@ class TritonSide(SortedEdges):
     """
 
     def __init__(self, tensors: Sequence[Tensor], columns: int) -> None:
-        """Check the sorted edges and divide them into programs.
-
-        Raises:
-            ArgumentError: the pointer decreases somewhere, or an index is out of range.
-        """
+        """Check the sorted edges and divide them into programs."""
         super().__init__(tensors, columns)
         degree = self.tensors[0].diff()
         pieces = (degree + (PIECE - 1)) // PIECE
@@ -116,10 +108,7 @@ class TritonSide(SortedEdges):
         )
 
     def _items(self, row: Tensor, pieces: Tensor, count: int, slots: int) -> Tensor:
-        """Return ``[count, 4]``: row, first edge, last edge + 1 and slot for each piece.
-
-        ``pieces`` is the number of pieces of each row. Only the first ``slots`` pieces have a slot.
-        """
+        """Return row, first edge, last edge + 1 and slot (of the first ``slots``) of each piece."""
         number = torch.arange(count, device=row.device)
         of = torch.repeat_interleave(pieces, output_size=count)
         rank = number - starts(pieces)[of]
@@ -144,28 +133,19 @@ class TritonLayout(RowsLayout):
             return TritonSide(sort_edges(row, column, rows), columns)
 
 
-_KNOWN = WeakTensorKeyDictionary()
+_SIDES = WeakTensorKeyDictionary()
 
 
-def triton_side(given: Sides, columns: int) -> TritonSide:
-    """Return sorted edges for the Triton kernels, also if a list of their tensors is given.
-
-    For a list, the result is cached until one of the tensors is replaced or modified.
-    """
-    if isinstance(given, TritonSide):
-        return given
-    assert not isinstance(given, SortedEdges)
-    return cached_side(_KNOWN, given, columns, lambda: TritonSide(given, columns))
+def triton_side(edges: Sides, columns: int) -> TritonSide:
+    """Return sorted edges for the Triton kernels, cached for a list of tensors."""
+    if isinstance(edges, TritonSide):
+        return edges
+    assert not isinstance(edges, SortedEdges)
+    return cached_side(_SIDES, edges, columns, lambda: TritonSide(edges, columns))
 
 
 def classes_of(index: Tensor, classes: int) -> TritonSide:
-    """Return the edges sorted by class, for sums over the edges of each class of a table.
-
-    The result is cached for each tensor ``index``.
-
-    Raises:
-        IndexError: a class is negative, or at least ``classes``.
-    """
+    """Return the edges sorted by class, cached; raise IndexError if a class is out of range."""
 
     def make() -> TritonSide:
         edge = torch.arange(len(index), device=index.device)
@@ -174,7 +154,7 @@ def classes_of(index: Tensor, classes: int) -> TritonSide:
         except ArgumentError as error:
             raise IndexError(BAD_CLASS) from error
 
-    return cached_side(_KNOWN, [index], classes, make)
+    return cached_side(_SIDES, [index], classes, make)
 
 
 assert SHORT < PIECE < LARGEST
